@@ -1,0 +1,1 @@
+"""The MCP tools, one a module: typed in, typed out, one call of one service."""

@@ -1,0 +1,39 @@
+"""Who may use the swarm, and where: the one place that every entry point asks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from swarm.domain.transcript import Author, AuthorKind
+
+
+class Listen(StrEnum):
+    """Which messages of a channel concern its agent without a mention."""
+
+    MENTION = "mention"  # none
+    ALL = "all"  # people's root messages
+    BOTS = "bots"  # allowed bots' posts as well
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChannelPolicy:
+    """What the operator has configured for one channel, defaults filled in."""
+
+    agent: str | None = None  # an agent's name; None: the default lead
+    enabled: bool = True
+    listen: Listen = Listen.MENTION
+    allowed_users: frozenset[str] | None = None  # user ids; None: everybody
+    allowed_bots: frozenset[str] = frozenset()  # bot ids (B…) or their users' ids (U…)
+
+
+def denial(author: Author, policy: ChannelPolicy) -> str | None:
+    """Why this author may not use the swarm in a channel with this policy; None if they may."""
+    if not policy.enabled:
+        return "the channel is switched off"
+    if author.kind is AuthorKind.BOT:
+        known_as = {author.id, author.bot_id}
+        return None if known_as & policy.allowed_bots else "this bot is not on the channel's list of allowed bots"
+    if policy.allowed_users is not None and author.id not in policy.allowed_users:
+        return "this person is not on the list of allowed users"
+    return None

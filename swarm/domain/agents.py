@@ -1,0 +1,65 @@
+"""Agents: programs with a token and a role."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from swarm.clock import SECOND
+from swarm.domain.errors import Invalid
+
+OFFLINE_AFTER_SECONDS: Final = 120
+SEEN_EVERY_SECONDS: Final = 30
+"""Last seen is written at most so often: a heartbeat is not worth a write per poll."""
+
+_NAME = re.compile(r"[a-z0-9-]{1,32}")
+_RESERVED_NAMES: Final = frozenset({"all"})  # swarm#all addresses everybody
+
+
+class Role(StrEnum):
+    """A lead reads, answers and delegates; a worker does what it is given."""
+
+    LEAD = "lead"
+    WORKER = "worker"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Agent:
+    """A registered agent, without its token."""
+
+    id: str
+    name: str
+    role: Role
+    description: str
+    capabilities: tuple[str, ...]
+    created_at: int  # microseconds since 1970 UTC
+    last_seen_at: int | None
+
+    def online(self, now: int, offline_after_seconds: float = OFFLINE_AFTER_SECONDS) -> bool:
+        """Whether the agent has polled or renewed lately. An agent that never did is offline."""
+        return self.last_seen_at is not None and now - self.last_seen_at < offline_after_seconds * SECOND
+
+
+def check_name(name: str) -> str:
+    """The name itself, if an agent may have it; otherwise raises Invalid."""
+    if not _NAME.fullmatch(name) or name in _RESERVED_NAMES:
+        raise Invalid(
+            f"'{name}' cannot be an agent's name.",
+            hint="Use 1 to 32 of a-z, 0-9 and '-'; 'all' is reserved.",
+            fields={"name": "1 to 32 characters of a-z, 0-9 and '-', not 'all'"},
+        )
+    return name
+
+
+def new_agent_token() -> str:
+    """A bearer token: 256 random bits, shown once."""
+    return "swarm_" + secrets.token_urlsafe(32)
+
+
+def token_hash(token: str) -> str:
+    """What is stored of a token. The token is random, so a fast hash is enough and keeps polls cheap."""
+    return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()

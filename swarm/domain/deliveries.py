@@ -1,0 +1,127 @@
+"""Deliveries: intended effects in Slack, stored with the state change that wants them and sent afterwards.
+
+What happens when nobody knows whether Slack accepted a call depends on the kind: a post is looked up by the key in its
+metadata before it is sent again; a reaction, an update and a delete are simply repeated, since twice is the same as
+once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from swarm.domain.states import step
+
+METADATA_EVENT_TYPE: Final = "swarm_delivery"
+"""``event_type`` of the message metadata that carries our key (``event_payload.delivery_id``)."""
+
+EPHEMERAL_SECONDS: Final = 60
+"""Reactions that could not leave within this time expire: late, they only confuse."""
+
+
+class DeliveryKind(StrEnum):
+    """Which effect in Slack is wanted."""
+
+    POST = "post"
+    UPDATE = "update"
+    DELETE = "delete"
+    REACTION = "reaction"
+
+
+class DeliveryStatus(StrEnum):
+    """The life of a delivery.
+
+    ::
+
+        queued → sending              take
+        sending → queued              postpone
+        sending → unknown             doubt
+        unknown → queued              resend
+        sending | unknown → sent      confirm
+        queued | sending | unknown → failed     fail
+        queued → expired              expire
+    """
+
+    QUEUED = "queued"
+    SENDING = "sending"
+    UNKNOWN = "unknown"  # Slack may or may not have it
+    SENT = "sent"
+    FAILED = "failed"
+    EXPIRED = "expired"
+
+
+class DeliveryStep(StrEnum):
+    """What can happen to a delivery."""
+
+    TAKE = "take"
+    POSTPONE = "postpone"  # certainly not sent: refused for its rate, or no connection
+    DOUBT = "doubt"
+    RESEND = "resend"  # looked up, and Slack does not have it
+    CONFIRM = "confirm"
+    FAIL = "fail"
+    EXPIRE = "expire"
+
+
+_D = DeliveryStatus
+
+DELIVERY_TRANSITIONS: Final = {
+    DeliveryStep.TAKE: step(_D.QUEUED, to=_D.SENDING),
+    DeliveryStep.POSTPONE: step(_D.SENDING, to=_D.QUEUED),
+    DeliveryStep.DOUBT: step(_D.SENDING, to=_D.UNKNOWN),
+    DeliveryStep.RESEND: step(_D.UNKNOWN, to=_D.QUEUED),
+    DeliveryStep.CONFIRM: step(_D.SENDING, _D.UNKNOWN, to=_D.SENT),
+    DeliveryStep.FAIL: step(_D.QUEUED, _D.SENDING, _D.UNKNOWN, to=_D.FAILED),
+    DeliveryStep.EXPIRE: step(_D.QUEUED, to=_D.EXPIRED),
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Delivery:
+    """One intended effect, as the sender needs it."""
+
+    id: str
+    kind: DeliveryKind
+    channel: str
+    thread_ts: str | None  # the thread that a post goes into
+    target_ts: str | None  # the message that a reaction, an update or a delete is about
+    text: str  # of a post or an update: already safe for Slack; of a reaction: the emoji's name
+    broadcast: bool
+    agent_name: str | None
+    attempts: int
+
+
+# What Slack's answer to one call means for the delivery: a closed set, matched exhaustively.
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Accepted:
+    """Slack has it. ``ts`` is the message's timestamp, ``thread_ts`` the thread in which it landed."""
+
+    ts: str | None = None
+    thread_ts: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Refused:
+    """Slack said no, and would say no again. ``error`` is Slack's code."""
+
+    error: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NotSent:
+    """It certainly did not happen and may be tried again after a while."""
+
+    reason: str
+    retry_after_seconds: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InDoubt:
+    """The connection broke or timed out after the request had left: it may have happened."""
+
+    reason: str
+
+
+Answer = Accepted | Refused | NotSent | InDoubt

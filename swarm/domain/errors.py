@@ -1,0 +1,116 @@
+"""The one tree of errors. A class's docstring is its message unless the raiser says it better; doors alone translate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+class SwarmError(Exception):
+    """Something went wrong."""
+
+    code = "internal"
+    status = 500  # the HTTP status under which a door reports it
+
+    def __init__(self, message: str | None = None, *, hint: str | None = None) -> None:
+        self.message = message or (type(self).__doc__ or "").strip()
+        self.hint = hint
+        super().__init__(self.message)
+
+
+class ConfigurationError(SwarmError):
+    """The configuration cannot be used."""
+
+    code = "configuration"
+
+
+class BadRequest(SwarmError):
+    """The request cannot be parsed."""
+
+    code = "bad_request"
+    status = 400
+
+
+class Unauthorized(SwarmError):
+    """This needs a valid bearer token."""
+
+    code = "unauthorized"
+    status = 401
+
+
+class Forbidden(SwarmError):
+    """This token may not do that."""
+
+    code = "forbidden"
+    status = 403
+
+
+class NotFound(SwarmError):
+    """There is no such thing, or it belongs to somebody else."""
+
+    code = "not_found"
+    status = 404
+
+
+class Conflict(SwarmError):
+    """The state does not allow that now."""
+
+    code = "conflict"
+    status = 409
+
+
+class LeaseLost(Conflict):
+    """This lease no longer holds: the work has gone to another run, or was ended. Stop working on it."""
+
+    code = "lease_lost"
+
+
+class Withdrawn(Conflict):
+    """The message was deleted in Slack, so it cannot be answered."""
+
+    code = "withdrawn"
+
+
+class Unresolved(Conflict):
+    """Some messages of this lease have no answer yet."""
+
+    code = "unresolved"
+
+
+class TooLarge(SwarmError):
+    """The request is too large."""
+
+    code = "too_large"
+    status = 413
+
+
+class Invalid(SwarmError):
+    """Some values are not valid."""
+
+    code = "invalid"
+    status = 422
+
+    def __init__(self, message: str | None = None, *, hint: str | None = None, fields: Mapping[str, str] | None = None):
+        super().__init__(message, hint=hint)
+        self.fields = dict(fields or {})  # field name -> what is expected
+
+
+class RateLimited(SwarmError):
+    """Too many requests; try again later."""
+
+    code = "rate_limited"
+    status = 429
+
+    def __init__(self, message: str | None = None, *, retry_after_seconds: float, hint: str | None = None):
+        super().__init__(message, hint=hint)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class Unavailable(SwarmError):
+    """The system cannot do this at the moment; nothing was changed."""
+
+    code = "unavailable"
+    status = 503
+
+
+class OutcomeUnknown(Unavailable):
+    """The connection broke while the change was being committed, so it may or may not have happened."""

@@ -1,0 +1,111 @@
+"""Inbox messages: one Slack message addressed to one agent."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from swarm.clock import SECOND
+from swarm.domain.states import step
+
+MAX_ATTEMPTS: Final = 5
+"""A message whose leases were lost this many times is dead-lettered."""
+
+BUNDLE_LIMIT: Final = 20
+"""At most so many messages of one thread are handed out together."""
+
+MESSAGE_PRIORITY: Final = 50
+PRIORITY_WEIGHT_US: Final = 6 * SECOND
+
+REACTION_STORED: Final = "eyes"
+REACTION_ANSWERED: Final = "white_check_mark"
+REACTION_FAILED: Final = "x"
+
+
+class EntryStatus(StrEnum):
+    """The life of an inbox message.
+
+    ::
+
+        unread → claimed                     claim
+        claimed → responded                  respond
+        claimed → delegated                  delegate
+        claimed → dismissed                  dismiss
+        claimed → unread                     lose, release
+        claimed → waiting                    ask
+        waiting → unread                     answer
+        delegated → unread                   decline
+        unread | claimed | waiting → withdrawn   withdraw
+        unread | claimed → dead              bury
+        dead → unread                        redrive
+    """
+
+    UNREAD = "unread"
+    CLAIMED = "claimed"
+    WAITING = "waiting"  # for a person: no lease, no lock, attempts unchanged
+    RESPONDED = "responded"
+    DELEGATED = "delegated"
+    DISMISSED = "dismissed"
+    WITHDRAWN = "withdrawn"
+    DEAD = "dead"
+
+
+class EntryStep(StrEnum):
+    """What can happen to an inbox message."""
+
+    CLAIM = "claim"
+    RESPOND = "respond"
+    DELEGATE = "delegate"
+    DISMISS = "dismiss"
+    LOSE = "lose"  # the lease expired or the run failed: one attempt more
+    RELEASE = "release"  # given back by choice: attempts unchanged
+    ASK = "ask"
+    ANSWER = "answer"
+    DECLINE = "decline"
+    WITHDRAW = "withdraw"
+    BURY = "bury"
+    REDRIVE = "redrive"
+
+
+_S = EntryStatus
+
+ENTRY_TRANSITIONS: Final = {
+    EntryStep.CLAIM: step(_S.UNREAD, to=_S.CLAIMED),
+    EntryStep.RESPOND: step(_S.CLAIMED, to=_S.RESPONDED),
+    EntryStep.DELEGATE: step(_S.CLAIMED, to=_S.DELEGATED),
+    EntryStep.DISMISS: step(_S.CLAIMED, to=_S.DISMISSED),
+    EntryStep.LOSE: step(_S.CLAIMED, to=_S.UNREAD),
+    EntryStep.RELEASE: step(_S.CLAIMED, to=_S.UNREAD),
+    EntryStep.ASK: step(_S.CLAIMED, to=_S.WAITING),
+    EntryStep.ANSWER: step(_S.WAITING, to=_S.UNREAD),
+    EntryStep.DECLINE: step(_S.DELEGATED, to=_S.UNREAD),
+    EntryStep.WITHDRAW: step(_S.UNREAD, _S.CLAIMED, _S.WAITING, to=_S.WITHDRAWN),
+    EntryStep.BURY: step(_S.UNREAD, _S.CLAIMED, to=_S.DEAD),
+    EntryStep.REDRIVE: step(_S.DEAD, to=_S.UNREAD),
+}
+
+
+class MatchedBy(StrEnum):
+    """Which rule of routing brought a message to an agent."""
+
+    MENTION = "mention"
+    DIRECT_MESSAGE = "direct_message"
+    ADDRESS = "address"
+    BROADCAST = "broadcast"
+    THREAD_OWNER = "thread_owner"
+    THREAD_OWNER_OFFLINE = "thread_owner_offline"
+    CHANNEL_AGENT = "channel_agent"
+    ALERT = "alert"
+    READDRESSED = "readdressed"
+
+
+class Hold(StrEnum):
+    """Why an unread message is not due yet."""
+
+    CONTEXT = "context"  # its thread is being read from Slack
+    DELAY = "delay"  # it was released with a delay
+
+
+def order_key(created_at_us: int, priority: int = MESSAGE_PRIORITY) -> int:
+    """Where a trigger stands in the queue, lowest first: six seconds of age weigh as much as one point of priority."""
+    return created_at_us - PRIORITY_WEIGHT_US * priority

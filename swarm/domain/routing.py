@@ -1,0 +1,310 @@
+"""Who gets a message, and why.
+
+:func:`decide` is the whole of it: a pure function from what Slack said and what we know to one of a closed set of
+outcomes. The first rule that applies decides:
+
+1. own, edited, deleted and system messages are never work; who is not allowed here is not heard
+2. an explicit address: ``swarm#<name or id>``, ``swarm#all``
+3. the owner of the thread, unless the message mentions only somebody else
+4. the channel's listening mode
+5. a mention of the bot, or a direct message: the channel's agent, else the default lead
+6. everything else is context
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from swarm.domain.access import ChannelPolicy, Listen, denial
+from swarm.domain.agents import Role
+from swarm.domain.inbox import MatchedBy
+from swarm.domain.transcript import Author, AuthorKind, ChannelType, SlackMessage
+
+BOT_TURNS_PER_HOUR: Final = 10
+"""So many messages of bots are routed per thread and hour, so that two bots cannot talk for ever."""
+
+_CONTENT_SUBTYPES: Final = frozenset({None, "file_share", "thread_broadcast", "me_message", "bot_message"})
+_MENTION = re.compile(r"<@([UW][A-Z0-9]*)(?:\|[^>]*)?>")
+_ADDRESS = re.compile(r"(?<![\w#])swarm#([a-z0-9-]+)", re.IGNORECASE)
+
+
+class Change(StrEnum):
+    """What Slack says happened to a message."""
+
+    POSTED = "posted"
+    EDITED = "edited"
+    DELETED = "deleted"
+
+
+class Outcome(StrEnum):
+    """Everything that routing can decide."""
+
+    OWN = "own"
+    EDITED = "edited"
+    DELETED = "deleted"
+    SYSTEM = "system"
+    NOT_ALLOWED = "not_allowed"
+    BOT_CAPPED = "bot_capped"
+    ADDRESS = "address"
+    BROADCAST = "broadcast"
+    THREAD_OWNER = "thread_owner"
+    THREAD_OWNER_OFFLINE = "thread_owner_offline"
+    OTHERS_MENTIONED = "others_mentioned"
+    CHANNEL_AGENT = "channel_agent"
+    ALERT = "alert"
+    MENTION = "mention"
+    DIRECT_MESSAGE = "direct_message"
+    CONTEXT = "context"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Me:
+    """The Slack identity of this app's bot, from ``auth.test``."""
+
+    team: str
+    user_id: str
+    bot_id: str
+
+    def wrote(self, author: Author) -> bool:
+        return author.id in (self.user_id, self.bot_id) or author.bot_id == self.bot_id
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Candidate:
+    """An agent that could get a message."""
+
+    id: str
+    name: str
+    role: Role
+    online: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Roster:
+    """All agents, oldest first, and which lead stands in where nobody else is named."""
+
+    agents: tuple[Candidate, ...]
+    default_name: str | None = None
+
+    def by_id(self, agent_id: str | None) -> Candidate | None:
+        return next((agent for agent in self.agents if agent.id == agent_id), None)
+
+    def by_name(self, name: str | None) -> Candidate | None:
+        return next((agent for agent in self.agents if agent.name == name), None)
+
+    @property
+    def default_lead(self) -> Candidate | None:
+        """The configured default; else the oldest lead that is online; else the oldest lead."""
+        leads = [agent for agent in self.agents if agent.role is Role.LEAD]
+        online = [lead for lead in leads if lead.online]
+        return self.by_name(self.default_name) or next(iter(online or leads), None)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Situation:
+    """What we know when a message arrives."""
+
+    me: Me
+    policy: ChannelPolicy
+    roster: Roster
+    owner_id: str | None = None  # the thread's owner
+    bot_turns: int = 0  # bots' messages routed in this thread within the last hour
+    routed: bool = False  # of an edit: the message was routed to somebody before
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Target:
+    """One inbox message to be made. Without an agent it waits until a lead is registered."""
+
+    agent_id: str | None
+    matched_by: MatchedBy
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Decision:
+    """What to do with a message. ``reason`` is a sentence for ``swarm explain`` and the timeline."""
+
+    outcome: Outcome
+    reason: str
+    targets: tuple[Target, ...] = ()
+    new_owner_id: str | None = None  # whom the thread goes to; None: it stays where it is
+
+
+def mentions(text: str) -> frozenset[str]:
+    """The ids of all users whom a text mentions."""
+    return frozenset(_MENTION.findall(text))
+
+
+def addressed(text: str, roster: Roster) -> tuple[tuple[Candidate, ...], bool, tuple[str, ...]]:
+    """Whom ``swarm#…`` in a text names: agents in order of appearance, whether all, and names that nobody has."""
+    found: dict[str, Candidate] = {}
+    everybody = False
+    unknown: list[str] = []
+    for word in _ADDRESS.findall(text):
+        name = word.lower().rstrip("-")
+        agent = _longest_match(word.lower(), roster)
+        if agent:
+            found[agent.id] = agent
+        elif name == "all":
+            everybody = True
+        else:
+            unknown.append(name)
+    return tuple(found.values()), everybody, tuple(unknown)
+
+
+def _longest_match(word: str, roster: Roster) -> Candidate | None:
+    """The agent whose name or id is the word; trailing hyphens may belong to the sentence."""
+    for end in range(len(word), 0, -1):
+        agent = roster.by_name(word[:end]) or roster.by_id(word[:end])
+        if agent:
+            return agent
+        if word[end - 1] != "-":
+            return None
+    return None
+
+
+def decide(message: SlackMessage, situation: Situation, change: Change = Change.POSTED) -> Decision:
+    """Who gets ``message``, and why. Total: every message has exactly one outcome."""
+    return (
+        _never_work(message, situation, change)
+        or _by_address(message, situation)
+        or _by_owner(message, situation)
+        or _by_listening(message, situation)
+        or _by_mention(message, situation)
+        or Decision(outcome=Outcome.CONTEXT, reason="it names nobody, and nobody listens here or owns the thread")
+    )
+
+
+def _never_work(message: SlackMessage, situation: Situation, change: Change) -> Decision | None:
+    """Rule 1."""
+    if situation.me.wrote(message.author):
+        return Decision(outcome=Outcome.OWN, reason="our own post")
+    if change is Change.DELETED:
+        return Decision(outcome=Outcome.DELETED, reason="the message was deleted")
+    if message.subtype not in _CONTENT_SUBTYPES:
+        return Decision(outcome=Outcome.SYSTEM, reason=f"a message of Slack itself ({message.subtype})")
+    if change is Change.EDITED and situation.routed:
+        return Decision(outcome=Outcome.EDITED, reason="an edit of a message that was routed before")
+    denied = denial(message.author, situation.policy)
+    if denied:
+        return Decision(outcome=Outcome.NOT_ALLOWED, reason=denied)
+    if message.author.kind is AuthorKind.BOT and situation.bot_turns >= BOT_TURNS_PER_HOUR:
+        return Decision(
+            outcome=Outcome.BOT_CAPPED,
+            reason=f"bots have had their {BOT_TURNS_PER_HOUR} messages of this hour in this thread",
+        )
+    return None
+
+
+def _by_address(message: SlackMessage, situation: Situation) -> Decision | None:
+    """Rule 2. Naming one agent also hands it the thread; naming all never does."""
+    named, everybody, unknown = addressed(message.text, situation.roster)
+    if everybody and situation.roster.agents:
+        targets = tuple(Target(agent_id=agent.id, matched_by=MatchedBy.BROADCAST) for agent in situation.roster.agents)
+        return Decision(outcome=Outcome.BROADCAST, reason="swarm#all addresses every agent", targets=targets)
+    if named:
+        return Decision(
+            outcome=Outcome.ADDRESS,
+            reason="it names " + " and ".join(f"swarm#{agent.name}" for agent in named),
+            targets=tuple(Target(agent_id=agent.id, matched_by=MatchedBy.ADDRESS) for agent in named),
+            new_owner_id=named[0].id if len(named) == 1 else None,
+        )
+    if everybody or unknown:
+        wanted = "all" if everybody else unknown[0]
+        return _to_default(
+            situation, Outcome.ADDRESS, MatchedBy.ADDRESS, f"swarm#{wanted} names no agent, so the default lead gets it"
+        )
+    return None
+
+
+def _by_owner(message: SlackMessage, situation: Situation) -> Decision | None:
+    """Rule 3."""
+    if situation.owner_id is None:
+        return None
+    if _mentions_only_others(message, situation):
+        return Decision(outcome=Outcome.OTHERS_MENTIONED, reason="it mentions only somebody else, so it is context")
+    owner = situation.roster.by_id(situation.owner_id)
+    stand_in = situation.roster.default_lead
+    if owner and (owner.online or stand_in is None or not stand_in.online):
+        return Decision(
+            outcome=Outcome.THREAD_OWNER,
+            reason=f"{owner.name} owns the thread",
+            targets=(Target(agent_id=owner.id, matched_by=MatchedBy.THREAD_OWNER),),
+        )
+    why = f"{owner.name} owns the thread but is offline" if owner else "the owner of the thread is gone"
+    return Decision(
+        outcome=Outcome.THREAD_OWNER_OFFLINE,
+        reason=f"{why}, so the default lead gets it",
+        targets=(_target(stand_in, MatchedBy.THREAD_OWNER_OFFLINE),),
+        new_owner_id=stand_in.id if stand_in and owner is None else None,
+    )
+
+
+def _by_listening(message: SlackMessage, situation: Situation) -> Decision | None:
+    """Rule 4. A mention of the bot is left to rule 5, so that the reason names it."""
+    listen = situation.policy.listen
+    if situation.me.user_id in mentions(message.text) or message.channel_type is ChannelType.DM:
+        return None
+    if message.author.kind is AuthorKind.BOT:
+        if listen is Listen.BOTS:
+            return _to_channel_agent(situation, Outcome.ALERT, MatchedBy.ALERT, "the channel listens to this bot")
+        return None
+    if listen is Listen.MENTION or not message.is_root or _mentions_only_others(message, situation):
+        return None
+    return _to_channel_agent(
+        situation, Outcome.CHANNEL_AGENT, MatchedBy.CHANNEL_AGENT, "the channel listens to every root message"
+    )
+
+
+def _by_mention(message: SlackMessage, situation: Situation) -> Decision | None:
+    """Rule 5."""
+    if situation.me.user_id in mentions(message.text):
+        return _to_channel_agent(situation, Outcome.MENTION, MatchedBy.MENTION, "it mentions the bot")
+    if message.channel_type is ChannelType.DM:
+        return _to_channel_agent(
+            situation, Outcome.DIRECT_MESSAGE, MatchedBy.DIRECT_MESSAGE, "it is a direct message to the bot"
+        )
+    return None
+
+
+def _mentions_only_others(message: SlackMessage, situation: Situation) -> bool:
+    named = mentions(message.text)
+    return bool(named) and situation.me.user_id not in named
+
+
+def _to_channel_agent(situation: Situation, outcome: Outcome, matched_by: MatchedBy, reason: str) -> Decision:
+    """To the agent configured for the channel; to the default lead where none is, or where it does not exist."""
+    name = situation.policy.agent
+    agent = situation.roster.by_name(name)
+    if agent is None:
+        missing = f", and the channel's agent '{name}' does not exist" if name else ""
+        return _to_default(situation, outcome, matched_by, f"{reason}{missing}; the default lead gets it")
+    return _to_one(agent, situation, outcome, matched_by, f"{reason}; {agent.name} is the channel's agent")
+
+
+def _to_default(situation: Situation, outcome: Outcome, matched_by: MatchedBy, reason: str) -> Decision:
+    lead = situation.roster.default_lead
+    if lead is None:
+        return Decision(
+            outcome=outcome,
+            reason=f"{reason}; no lead is registered yet, so it waits for one",
+            targets=(Target(agent_id=None, matched_by=matched_by),),
+        )
+    return _to_one(lead, situation, outcome, matched_by, reason)
+
+
+def _to_one(agent: Candidate, situation: Situation, outcome: Outcome, matched_by: MatchedBy, reason: str) -> Decision:
+    """To one agent, which thereby owns the thread if nobody did."""
+    return Decision(
+        outcome=outcome,
+        reason=reason,
+        targets=(_target(agent, matched_by),),
+        new_owner_id=agent.id if situation.owner_id is None else None,
+    )
+
+
+def _target(agent: Candidate | None, matched_by: MatchedBy) -> Target:
+    return Target(agent_id=agent.id if agent else None, matched_by=matched_by)

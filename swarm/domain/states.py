@@ -1,0 +1,26 @@
+"""State machines as data: an enum of states, an enum of steps, and one table that says which step leads where.
+
+The store builds the ``WHERE`` of its updates from these tables, and a test compares them with the diagrams in the
+docstrings and with the CHECK constraints, so the three cannot drift apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+State = TypeVar("State", bound=StrEnum)
+
+
+@dataclass(frozen=True, slots=True)
+class Transition(Generic[State]):
+    """A step of a state machine: from any of ``sources`` to ``target``."""
+
+    sources: frozenset[State]
+    target: State
+
+
+def step(*sources: State, to: State) -> Transition[State]:
+    """The transition from ``sources`` to ``to``, as the tables write it."""
+    return Transition(frozenset(sources), to)

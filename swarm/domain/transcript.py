@@ -1,0 +1,125 @@
+"""What is said in a thread: messages as Slack tells us of them, and as we keep them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+CONTEXT_WAIT_SECONDS: Final = 10
+"""So long a message waits for its thread to be read from Slack; then it goes out with ``context_incomplete``."""
+
+
+class AuthorKind(StrEnum):
+    """Who wrote a message."""
+
+    USER = "user"
+    AGENT = "agent"  # one of ours
+    BOT = "bot"  # somebody else's
+
+
+class ChannelType(StrEnum):
+    """Where a message was written."""
+
+    CHANNEL = "channel"  # public or private
+    DM = "dm"
+    GROUP = "group"  # a direct message among several people
+
+
+class ContextState(StrEnum):
+    """How much of a thread we know.
+
+    ::
+
+        unknown → loading        begin
+        stale → loading          begin
+        loading → complete       load
+        loading → unknown        give_up
+        complete → stale         doubt
+        complete → complete      load
+    """
+
+    UNKNOWN = "unknown"
+    LOADING = "loading"
+    COMPLETE = "complete"
+    STALE = "stale"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class File:
+    """An attachment, by name; its content stays in Slack until somebody asks for it."""
+
+    id: str
+    name: str
+    mimetype: str | None = None
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Author:
+    """Who wrote a message. ``id`` is a user's id (``U…``, ``W…``) or, of a bot without a user, the bot's (``B…``)."""
+
+    id: str
+    kind: AuthorKind
+    name: str | None = None  # the display name, where it is known
+    bot_id: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SlackMessage:
+    """A message of a conversation as Slack told it, whatever the event was called."""
+
+    channel: str
+    ts: str
+    thread_ts: str | None  # None for a message outside any thread and for a thread's root
+    author: Author
+    text: str  # as Slack stores it: <@U…>, <#C…>, &amp;
+    subtype: str | None = None
+    channel_type: ChannelType = ChannelType.CHANNEL
+    files: tuple[File, ...] = ()
+    edited_ts: str | None = None  # when it was last edited
+    event_id: str | None = None
+    delivery_id: str | None = None  # our own key, from a post's metadata
+
+    @property
+    def root_ts(self) -> str:
+        """The timestamp that names the thread which this message belongs to or opens."""
+        return self.thread_ts or self.ts
+
+    @property
+    def is_root(self) -> bool:
+        return self.thread_ts is None or self.thread_ts == self.ts
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MessageEdited:
+    """Slack says that a message reads differently now."""
+
+    message: SlackMessage
+    previous_text: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MessageDeleted:
+    """Slack says that a message is gone."""
+
+    channel: str
+    ts: str
+    thread_ts: str | None
+    event_id: str | None = None
+
+
+SlackEvent = SlackMessage | MessageEdited | MessageDeleted
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Said:
+    """One message of a transcript, ready to be read by an agent or a person."""
+
+    ts: str
+    author_id: str
+    author: str  # display name, or the agent's name
+    kind: AuthorKind
+    text: str
+    edited: bool
+    files: tuple[File, ...]

@@ -1,0 +1,1 @@
+"""Doors: Slack events, HTTP, MCP. They translate, and call one use case."""

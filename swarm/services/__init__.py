@@ -1,0 +1,1 @@
+"""Use cases: each module is one thing that the system does."""

@@ -1,0 +1,320 @@
+"""The tables. Moments are microseconds since 1970 UTC, documents are JSON text, identifiers are UUID version 7.
+
+Values are guarded here (CHECK, unique and partial unique indexes); transitions are guarded by the ``WHERE`` of each
+update. Both come from the enums of the domain.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    UniqueConstraint,
+    func,
+    text,
+)
+
+from swarm.domain.agents import Role
+from swarm.domain.deliveries import DeliveryKind, DeliveryStatus
+from swarm.domain.inbox import EntryStatus, Hold, MatchedBy
+from swarm.domain.leases import LeaseEnd, LeaseKind
+from swarm.domain.notices import NoticeKind, NoticeStatus
+from swarm.domain.transcript import AuthorKind, ChannelType, ContextState
+
+metadata: Final = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+    }
+)
+
+# SQLite counts up only an INTEGER PRIMARY KEY.
+_Serial = BigInteger().with_variant(Integer, "sqlite")
+
+
+def _one_of(column: str, values: type[StrEnum]) -> CheckConstraint:
+    listed = ", ".join(f"'{value}'" for value in values)
+    return CheckConstraint(f"{column} IN ({listed})", name=column)
+
+
+agents = Table(
+    "agents",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("capabilities", Text, nullable=False),  # JSON list of strings
+    Column("created_at", BigInteger, nullable=False),
+    Column("last_seen_at", BigInteger),
+    Column("revoked_at", BigInteger),
+    _one_of("role", Role),
+)
+# A name may be used again once its bearer is gone.
+Index(
+    "uq_agents_name",
+    agents.c.name,
+    unique=True,
+    sqlite_where=agents.c.revoked_at.is_(None),
+    postgresql_where=agents.c.revoked_at.is_(None),
+)
+
+agent_tokens = Table(
+    "agent_tokens",
+    metadata,
+    Column("token_hash", Text, primary_key=True),  # SHA-256, hex
+    Column("agent_id", Text, ForeignKey("agents.id"), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("revoked_at", BigInteger),
+)
+Index("ix_agent_tokens_agent", agent_tokens.c.agent_id)
+
+threads = Table(
+    "threads",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("team", Text, nullable=False),
+    Column("channel", Text, nullable=False),
+    Column("thread_ts", Text, nullable=False),
+    Column("channel_type", Text, nullable=False),
+    Column("owner_id", Text, ForeignKey("agents.id")),
+    Column("epoch", Integer, nullable=False),  # counts the changes of owner
+    Column("context", Text, nullable=False),
+    Column("context_due_at", BigInteger),  # when its history is to be read; of a read that runs: when to give it up
+    Column("context_failures", Integer, nullable=False),
+    Column("told_queued_at", BigInteger),  # when the thread was told that nobody is there; null once answered
+    Column("active_at", BigInteger, nullable=False),  # the last message or answer
+    Column("created_at", BigInteger, nullable=False),
+    UniqueConstraint("team", "channel", "thread_ts", name="uq_threads_place"),
+    _one_of("context", ContextState),
+    _one_of("channel_type", ChannelType),
+)
+Index("ix_threads_owner", threads.c.owner_id)
+Index(
+    "ix_threads_context_due",
+    threads.c.context_due_at,
+    sqlite_where=threads.c.context_due_at.is_not(None),
+    postgresql_where=threads.c.context_due_at.is_not(None),
+)
+
+thread_messages = Table(
+    "thread_messages",
+    metadata,
+    Column("team", Text, nullable=False),
+    Column("channel", Text, nullable=False),
+    Column("ts", Text, nullable=False),
+    Column("thread_ts", Text, nullable=False),
+    Column("author_id", Text, nullable=False),
+    Column("author_name", Text),  # null: not looked up yet
+    Column("author_kind", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("files", Text, nullable=False),  # JSON list
+    Column("edited_ts", Text),
+    Column("deleted_at", BigInteger),
+    Column("stored_at", BigInteger, nullable=False),
+    Column("routed_at", BigInteger),  # null: only read from history so far
+    PrimaryKeyConstraint("team", "channel", "ts"),
+    _one_of("author_kind", AuthorKind),
+)
+Index(
+    "ix_thread_messages_thread",
+    thread_messages.c.team,
+    thread_messages.c.channel,
+    thread_messages.c.thread_ts,
+    thread_messages.c.ts,
+)
+
+inbox_messages = Table(
+    "inbox_messages",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("thread_id", Text, ForeignKey("threads.id"), nullable=False),
+    Column("agent_id", Text, ForeignKey("agents.id")),  # null: waits until a lead is registered
+    Column("team", Text, nullable=False),
+    Column("channel", Text, nullable=False),
+    Column("ts", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("matched_by", Text, nullable=False),
+    Column("reason", Text, nullable=False),  # why it was routed here
+    Column("attempts", Integer, nullable=False),  # leases that were lost
+    Column("claims", Integer, nullable=False),  # leases ever taken
+    Column("order_key", BigInteger, nullable=False),
+    Column("held_by", Text),  # why it is not due yet
+    Column("due_at", BigInteger),  # of a held message: when it becomes due
+    Column("lease_token", Text),  # the last lease that was taken on it
+    Column("created_at", BigInteger, nullable=False),
+    Column("resolved_at", BigInteger),
+    _one_of("status", EntryStatus),
+    _one_of("matched_by", MatchedBy),
+    _one_of("held_by", Hold),
+    CheckConstraint("(held_by IS NULL) = (due_at IS NULL)", name="held_until"),
+)
+Index(
+    "uq_inbox_messages_message",
+    inbox_messages.c.team,
+    inbox_messages.c.channel,
+    inbox_messages.c.ts,
+    func.coalesce(inbox_messages.c.agent_id, text("''")),
+    unique=True,
+)
+_unread = inbox_messages.c.status == text("'unread'")
+Index(
+    "ix_inbox_messages_unread",
+    inbox_messages.c.agent_id,
+    inbox_messages.c.thread_id,
+    inbox_messages.c.ts,
+    sqlite_where=_unread,
+    postgresql_where=_unread,
+)
+_held = inbox_messages.c.due_at.is_not(None)
+Index("ix_inbox_messages_held", inbox_messages.c.due_at, sqlite_where=_held, postgresql_where=_held)
+Index("ix_inbox_messages_thread", inbox_messages.c.thread_id, inbox_messages.c.ts)
+
+# The head of each thread's queue, per agent: a claim reads these few rows instead of the whole backlog.
+inbox_heads = Table(
+    "inbox_heads",
+    metadata,
+    Column("agent_id", Text, ForeignKey("agents.id"), nullable=False),
+    Column("thread_id", Text, ForeignKey("threads.id"), nullable=False),
+    Column("order_key", BigInteger, nullable=False),  # the lowest among the thread's due messages
+    PrimaryKeyConstraint("agent_id", "thread_id"),
+)
+Index("ix_inbox_heads_order", inbox_heads.c.agent_id, inbox_heads.c.order_key)
+
+leases = Table(
+    "leases",
+    metadata,
+    Column("token", Text, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("agent_id", Text, ForeignKey("agents.id"), nullable=False),
+    Column("thread_id", Text, ForeignKey("threads.id")),
+    Column("trigger_id", Text, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("hold", Boolean, nullable=False),  # lasts until finish, also when everything is answered
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger),
+    Column("ended_as", Text),
+    _one_of("kind", LeaseKind),
+    _one_of("ended_as", LeaseEnd),
+    CheckConstraint("(ended_at IS NULL) = (ended_as IS NULL)", name="ended"),
+    CheckConstraint("kind <> 'work' OR thread_id IS NOT NULL", name="work_has_thread"),
+)
+_active = leases.c.ended_at.is_(None)
+_active_work = _active & (leases.c.kind == text("'work'"))
+# The lock that keeps two runs of one agent out of one thread.
+Index(
+    "uq_leases_thread_lock",
+    leases.c.thread_id,
+    leases.c.agent_id,
+    unique=True,
+    sqlite_where=_active_work,
+    postgresql_where=_active_work,
+)
+Index("ix_leases_expiry", leases.c.expires_at, sqlite_where=_active, postgresql_where=_active)
+Index(
+    "ix_leases_ended",
+    leases.c.ended_at,
+    sqlite_where=leases.c.ended_at.is_not(None),
+    postgresql_where=leases.c.ended_at.is_not(None),
+)
+
+lease_members = Table(
+    "lease_members",
+    metadata,
+    Column("token", Text, ForeignKey("leases.token", ondelete="CASCADE"), nullable=False),
+    Column("inbox_message_id", Text, ForeignKey("inbox_messages.id"), nullable=False),
+    PrimaryKeyConstraint("token", "inbox_message_id"),
+)
+Index("ix_lease_members_message", lease_members.c.inbox_message_id)
+
+notices = Table(
+    "notices",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("agent_id", Text, ForeignKey("agents.id"), nullable=False),
+    Column("thread_id", Text, ForeignKey("threads.id")),
+    Column("inbox_message_id", Text, ForeignKey("inbox_messages.id")),
+    Column("actor", Text),  # who caused it: a Slack user's id, an agent's id
+    Column("text", Text),  # what it says, where it says something
+    Column("status", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    _one_of("kind", NoticeKind),
+    _one_of("status", NoticeStatus),
+)
+_waiting = notices.c.status == text("'unread'")
+Index("ix_notices_unread", notices.c.agent_id, notices.c.created_at, sqlite_where=_waiting, postgresql_where=_waiting)
+
+# What was done once and must not be done again: events without a timestamp of their own, and tool calls with results.
+receipts = Table(
+    "receipts",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("result", Text),  # JSON; of a tool call: what it answered
+    Column("created_at", BigInteger, nullable=False),
+)
+Index("ix_receipts_created", receipts.c.created_at)
+
+deliveries = Table(
+    "deliveries",
+    metadata,
+    Column("seq", _Serial, primary_key=True, autoincrement=True),  # the order within a thread
+    Column("id", Text, nullable=False, unique=True),
+    Column("kind", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("thread_id", Text, ForeignKey("threads.id"), nullable=False),
+    Column("agent_id", Text, ForeignKey("agents.id")),  # null: the coordinator itself speaks
+    Column("inbox_message_id", Text, ForeignKey("inbox_messages.id")),
+    Column("channel", Text, nullable=False),
+    Column("thread_ts", Text),
+    Column("target_ts", Text),
+    Column("text", Text, nullable=False),
+    Column("broadcast", Boolean, nullable=False),
+    Column("once_key", Text, unique=True),  # an effect that happens at most once, whoever asks for it
+    Column("attempts", Integer, nullable=False),
+    Column("due_at", BigInteger),  # when to try next; while sending: when to doubt; null once it is over
+    Column("expires_at", BigInteger),
+    Column("sent_ts", Text),
+    Column("error", Text),
+    Column("created_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger),
+    _one_of("kind", DeliveryKind),
+    _one_of("status", DeliveryStatus),
+    CheckConstraint("(due_at IS NULL) = (status IN ('sent', 'failed', 'expired'))", name="due_until_over"),
+    sqlite_autoincrement=True,
+)
+_open = deliveries.c.due_at.is_not(None)
+Index("ix_deliveries_open", deliveries.c.thread_id, deliveries.c.seq, sqlite_where=_open, postgresql_where=_open)
+Index("ix_deliveries_message", deliveries.c.inbox_message_id)
+Index("ix_deliveries_sent", deliveries.c.channel, deliveries.c.sent_ts)
+
+history = Table(
+    "history",
+    metadata,
+    Column("seq", _Serial, primary_key=True, autoincrement=True),
+    Column("at", BigInteger, nullable=False),
+    Column("subject", Text, nullable=False),  # the id of what changed; of a Slack message: CHANNEL:TS
+    Column("thread_id", Text),
+    Column("change", Text, nullable=False),  # for example "inbox.claim"
+    Column("agent_id", Text),
+    Column("reason", Text),
+    sqlite_autoincrement=True,
+)
+Index("ix_history_subject", history.c.subject, history.c.seq)
+Index("ix_history_thread", history.c.thread_id, history.c.seq)
