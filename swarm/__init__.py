@@ -1,0 +1,1 @@
+"""A team of AI agents behind one Slack app. Start reading at ``bootstrap.py`` and go down the floors."""

@@ -39,9 +39,14 @@ class Agent:
     created_at: int  # microseconds since 1970 UTC
     last_seen_at: int | None
 
-    def online(self, now: int, offline_after_seconds: float = OFFLINE_AFTER_SECONDS) -> bool:
-        """Whether the agent has polled or renewed lately. An agent that never did is offline."""
-        return self.last_seen_at is not None and now - self.last_seen_at < offline_after_seconds * SECOND
+    def online(self, now: int, offline_after_seconds: float, started_at: int) -> bool:
+        """Whether the agent has polled or renewed lately; an agent that never did is offline.
+
+        What happened while no coordinator ran (before ``started_at``) does not count: nobody could poll then.
+        """
+        if self.last_seen_at is None:
+            return False
+        return now - max(self.last_seen_at, started_at) < offline_after_seconds * SECOND
 
 
 def check_name(name: str) -> str:

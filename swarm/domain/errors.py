@@ -1,4 +1,4 @@
-"""The one tree of errors. A class's docstring is its message unless the raiser says it better; doors alone translate."""
+"""The one tree of errors. A class's docstring is its message unless the raiser says it better; only doors translate."""
 
 from __future__ import annotations
 

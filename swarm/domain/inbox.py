@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
+from itertools import takewhile
 from typing import Final
 
 from swarm.clock import SECOND
@@ -104,6 +106,16 @@ class Hold(StrEnum):
 
     CONTEXT = "context"  # its thread is being read from Slack
     DELAY = "delay"  # it was released with a delay
+
+
+def bundle(attempts: Sequence[int]) -> int:
+    """How many of a thread's due messages go out together, given the lost leases of each, in their order.
+
+    All fresh ones that stand together; a message that was lost before goes alone, so that one poison message does not
+    bury its neighbours.
+    """
+    fresh = sum(1 for _ in takewhile(lambda lost: lost == 0, attempts))
+    return min(fresh or len(attempts[:1]), BUNDLE_LIMIT)
 
 
 def order_key(created_at_us: int, priority: int = MESSAGE_PRIORITY) -> int:

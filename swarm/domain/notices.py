@@ -24,7 +24,7 @@ class NoticeStatus(StrEnum):
     ::
 
         unread → claimed      claim
-        claimed → unread      lose
+        claimed → unread      lose, release
         claimed → done        finish
         claimed → dropped     drop
     """
@@ -40,6 +40,7 @@ class NoticeStep(StrEnum):
 
     CLAIM = "claim"
     LOSE = "lose"
+    RELEASE = "release"
     FINISH = "finish"
     DROP = "drop"
 
@@ -49,6 +50,7 @@ _N = NoticeStatus
 NOTICE_TRANSITIONS: Final = {
     NoticeStep.CLAIM: step(_N.UNREAD, to=_N.CLAIMED),
     NoticeStep.LOSE: step(_N.CLAIMED, to=_N.UNREAD),
+    NoticeStep.RELEASE: step(_N.CLAIMED, to=_N.UNREAD),
     NoticeStep.FINISH: step(_N.CLAIMED, to=_N.DONE),
     NoticeStep.DROP: step(_N.CLAIMED, to=_N.DROPPED),
 }

@@ -67,6 +67,7 @@ class Me:
     team: str
     user_id: str
     bot_id: str
+    url: str = ""  # of the workspace, for permalinks
 
     def wrote(self, author: Author) -> bool:
         return author.id in (self.user_id, self.bot_id) or author.bot_id == self.bot_id
@@ -153,6 +154,11 @@ def addressed(text: str, roster: Roster) -> tuple[tuple[Candidate, ...], bool, t
         else:
             unknown.append(name)
     return tuple(found.values()), everybody, tuple(unknown)
+
+
+def names_swarm(text: str, me: Me) -> bool:
+    """Whether a text mentions the bot or addresses an agent."""
+    return me.user_id in mentions(text) or _ADDRESS.search(text) is not None
 
 
 def _longest_match(word: str, roster: Roster) -> Candidate | None:

@@ -1,0 +1,16 @@
+"""Alembic's entry: runs migrations on the connection that `swarm.store.migrations` hands over."""
+
+from alembic import context
+
+from swarm.store.tables import metadata
+
+connection = context.config.attributes["connection"]
+
+context.configure(
+    connection=connection,
+    target_metadata=metadata,
+    render_as_batch=connection.dialect.name == "sqlite",  # SQLite changes a table by replacing it
+    transactional_ddl=True,  # both engines can; the transaction is the caller's
+)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,78 @@
+"""Triggers: what ``/poll`` hands out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from swarm.domain.inbox import EntryStatus, MatchedBy
+from swarm.domain.notices import NoticeKind
+from swarm.domain.transcript import ChannelType, File, Said
+
+
+class TriggerKind(StrEnum):
+    """Work, and the kinds of notices."""
+
+    SLACK_INBOX_MESSAGE = "slack_inbox_message"
+    MESSAGE_CHANGED = NoticeKind.MESSAGE_CHANGED.value
+    MESSAGE_DELETED = NoticeKind.MESSAGE_DELETED.value
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """The thread that a trigger is about, as an agent sees it."""
+
+    id: str
+    team: str
+    channel: str
+    channel_name: str  # with its leading #; of a direct message the other person's name
+    channel_type: ChannelType
+    thread_ts: str
+    permalink: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EntryView:
+    """An inbox message as an agent sees it: the new message whole, in readable text."""
+
+    id: str
+    text: str
+    preview: str
+    user_id: str
+    user_name: str
+    ts: str
+    received_at: int
+    matched_by: MatchedBy
+    routing_reason: str
+    status: EntryStatus
+    files: tuple[File, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NoticeView:
+    """News for an agent: what happened, who did it, which inbox message is concerned."""
+
+    kind: NoticeKind
+    inbox_message_id: str | None
+    actor_id: str | None
+    actor_name: str | None
+    text: str | None  # what the message reads now, where it was changed
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trigger:
+    """One piece of work or news, under a lease, with everything that is needed to act on it."""
+
+    id: str  # names the work, and stays the same over attempts
+    kind: TriggerKind
+    created_at: int
+    due_at: int
+    attempt: int
+    lease_token: str
+    lease_expires_at: int
+    prompt: str
+    place: Place | None
+    thread_context: tuple[Said, ...]
+    context_incomplete: bool
+    inbox_messages: tuple[EntryView, ...]
+    notice: NoticeView | None

@@ -1,0 +1,179 @@
+"""What Slack tells becomes inbox messages: one transaction for each event, and the ack only after it.
+
+Storing is not routing: a message may have been stored before, by a history read that overtook its event. Whoever sets
+``routed_at`` routes, so a message is routed once, however often and in whatever guise Slack tells of it.
+"""
+
+from __future__ import annotations
+
+from swarm.clock import SECOND
+from swarm.domain.conduct import Conduct
+from swarm.domain.inbox import EntryStatus, EntryStep
+from swarm.domain.notices import NoticeKind
+from swarm.domain.routing import Change, Decision, Me, Outcome, Roster, Situation, Target, decide, names_swarm
+from swarm.domain.threads import Thread
+from swarm.domain.transcript import (
+    CONTEXT_WAIT_SECONDS,
+    ContextState,
+    MessageDeleted,
+    MessageEdited,
+    SlackEvent,
+    SlackMessage,
+)
+from swarm.services.roster import Rosters
+from swarm.services.speak import show_stored, tell_queued
+from swarm.store import history, inbox, notices, threads, transcript
+from swarm.store.database import Database
+from swarm.store.transaction import Transaction
+
+
+class Ingest:
+    """Takes Slack events in. Returns after the commit; an error means that nothing was stored."""
+
+    def __init__(self, database: Database, rosters: Rosters, me: Me, conduct: Conduct) -> None:
+        self._database = database
+        self._rosters = rosters
+        self._me = me
+        self._conduct = conduct
+
+    async def handle(self, event: SlackEvent) -> None:
+        """Store and route one event; the same event again changes nothing."""
+        roster = await self._rosters.current()
+        match event:
+            case SlackMessage():
+                await self._database.write(self._posted, event, roster)
+            case MessageEdited():
+                await self._database.write(self._edited, event, roster)
+            case MessageDeleted():
+                await self._database.write(self._deleted, event)
+
+    def _posted(self, tx: Transaction, message: SlackMessage, roster: Roster) -> None:
+        if self._me.wrote(message.author):
+            return  # own posts enter the transcript when they are sent
+        team = self._me.team
+        thread = threads.at(tx, team, message.channel, message.root_ts)
+        decision = decide(message, self._situation(tx, message, thread, roster))
+        if decision.targets and thread is None:
+            thread = self._open(tx, message, known_whole=message.is_root)
+            decision = decide(message, self._situation(tx, message, thread, roster))
+        if thread is None:
+            self._note(tx, message, decision, None)
+        elif transcript.route(tx, team, message):
+            threads.active(tx, thread.id)
+            self._act(tx, message, thread, decision, roster)
+
+    def _edited(self, tx: Transaction, event: MessageEdited, roster: Roster) -> None:
+        """An edit changes what is still to be read, and is told to whoever reads already."""
+        message, team = event.message, self._me.team
+        if message.edited_ts is None or self._me.wrote(message.author):
+            return  # Slack unfurled a link, or the post is ours
+        thread = threads.at(tx, team, message.channel, message.root_ts)
+        stored = transcript.find(tx, team, message.channel, message.ts)
+        entries = inbox.of_message(tx, team, message.channel, message.ts)
+        if thread or stored or names_swarm(message.text, self._me):
+            transcript.keep(tx, team, [message])
+        if entries:
+            changed = stored is None or stored["text"] != message.text
+            for entry in entries if changed else ():
+                if entry.agent_id and entry.status in (EntryStatus.CLAIMED, EntryStatus.WAITING):
+                    notices.add(
+                        tx,
+                        NoticeKind.MESSAGE_CHANGED,
+                        entry.agent_id,
+                        thread_id=entry.thread_id,
+                        inbox_message_id=entry.id,
+                        actor=message.author.id,
+                        text=message.text,
+                    )
+        elif names_swarm(message.text, self._me) and not names_swarm(event.previous_text or "", self._me):
+            self._route_edit(tx, message, thread, roster)
+
+    def _route_edit(self, tx: Transaction, message: SlackMessage, thread: Thread | None, roster: Roster) -> None:
+        """An edit that adds a mention to a message that nobody got routes it."""
+        decision = decide(message, self._situation(tx, message, thread, roster), Change.EDITED)
+        if decision.targets:
+            thread = thread or self._open(tx, message, known_whole=False)
+            transcript.route(tx, self._me.team, message)
+            self._act(tx, message, thread, decision, roster)
+
+    def _deleted(self, tx: Transaction, event: MessageDeleted) -> None:
+        """A delete withdraws what is not answered, and is told to whoever reads already."""
+        team = self._me.team
+        threads.at(tx, team, event.channel, event.thread_ts or event.ts)
+        if not transcript.bury(tx, team, event.channel, event.ts, event.thread_ts):
+            return
+        for entry in inbox.of_message(tx, team, event.channel, event.ts):
+            was = entry.status
+            if inbox.move(tx, EntryStep.WITHDRAW, entry, reason="deleted in Slack") and entry.agent_id:
+                if was is not EntryStatus.UNREAD:
+                    notices.add(
+                        tx,
+                        NoticeKind.MESSAGE_DELETED,
+                        entry.agent_id,
+                        thread_id=entry.thread_id,
+                        inbox_message_id=entry.id,
+                    )
+
+    def _situation(self, tx: Transaction, message: SlackMessage, thread: Thread | None, roster: Roster) -> Situation:
+        turns = 0
+        if thread and message.author.kind == "bot":
+            hour_ago = tx.now - 3600 * SECOND
+            turns = transcript.bot_turns(tx, thread.team, thread.channel, thread.thread_ts, hour_ago)
+        return Situation(
+            me=self._me,
+            policy=self._conduct.policy(message.channel),
+            roster=roster,
+            owner_id=thread.owner_id if thread else None,
+            bot_turns=turns,
+        )
+
+    def _open(self, tx: Transaction, message: SlackMessage, *, known_whole: bool) -> Thread:
+        return threads.opened(
+            tx, self._me.team, message.channel, message.root_ts, message.channel_type, known_whole=known_whole
+        )
+
+    def _act(
+        self, tx: Transaction, message: SlackMessage, thread: Thread, decision: Decision, roster: Roster
+    ) -> None:
+        """Carry a decision out: entries, owner, 👀, and a word if nobody is there."""
+        self._note(tx, message, decision, thread)
+        stored = [self._address(tx, message, thread, target, decision.reason) for target in decision.targets]
+        if not any(stored):
+            return
+        if decision.new_owner_id:
+            threads.hand_over(tx, thread, decision.new_owner_id, decision.reason)
+        show_stored(tx, thread, message.ts, self._conduct.reactions)
+        if not any(_online(target, roster) for target in decision.targets):
+            tell_queued(tx, thread)
+
+    def _address(
+        self, tx: Transaction, message: SlackMessage, thread: Thread, target: Target, reason: str
+    ) -> str | None:
+        waits = None if thread.context is ContextState.COMPLETE else CONTEXT_WAIT_SECONDS
+        return inbox.add(
+            tx,
+            thread_id=thread.id,
+            agent_id=target.agent_id,
+            team=thread.team,
+            channel=message.channel,
+            ts=message.ts,
+            matched_by=target.matched_by,
+            reason=reason,
+            wait_for_context_seconds=waits,
+        )
+
+    def _note(self, tx: Transaction, message: SlackMessage, decision: Decision, thread: Thread | None) -> None:
+        """Record why, for ``explain``; of a message that does not concern us, nothing else is kept."""
+        if decision.outcome is not Outcome.OWN:
+            history.record(
+                tx,
+                f"route.{decision.outcome}",
+                f"{message.channel}:{message.ts}",
+                thread_id=thread.id if thread else None,
+                reason=decision.reason,
+            )
+
+
+def _online(target: Target, roster: Roster) -> bool:
+    agent = roster.by_id(target.agent_id)
+    return agent is not None and agent.online

@@ -1,0 +1,53 @@
+"""Who there is to route to: read often, changed seldom, so it is kept for a moment."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from swarm.domain.conduct import Conduct
+from swarm.domain.routing import Candidate, Roster
+from swarm.store import agents
+from swarm.store.database import Database
+from swarm.store.transaction import Transaction
+
+AGENTS: Final = "agents"
+"""The topic that tells that agents came, went or changed."""
+
+KEPT_SECONDS: Final = 1.0
+
+
+class Rosters:
+    """The roster, at most a second old, and never older than a change that this process made."""
+
+    def __init__(self, database: Database, conduct: Conduct, *, kept_seconds: float = KEPT_SECONDS) -> None:
+        self._database = database
+        self._conduct = conduct
+        self._kept_seconds = kept_seconds
+        self._roster = Roster(agents=())
+        self._read_at: float | None = None
+        self._generation = -1
+
+    async def current(self) -> Roster:
+        """Everybody, and who is online."""
+        generation = self._database.wakeups.generation(AGENTS)
+        now = time.monotonic()
+        fresh = self._read_at is not None and now - self._read_at < self._kept_seconds
+        if not fresh or generation != self._generation:
+            self._roster = await self._database.read(read_roster, self._conduct)
+            self._read_at, self._generation = now, generation
+        return self._roster
+
+
+def read_roster(tx: Transaction, conduct: Conduct) -> Roster:
+    """The roster as the database has it now."""
+    found = tuple(
+        Candidate(
+            id=agent.id,
+            name=agent.name,
+            role=agent.role,
+            online=agent.online(tx.now, conduct.offline_after_seconds, conduct.started_at),
+        )
+        for agent in agents.everyone(tx)
+    )
+    return Roster(agents=found, default_name=conduct.default_agent)

@@ -1,0 +1,63 @@
+"""Reading JSON that somebody else wrote: each function gives a value of the type it promises, or nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final, TypeGuard
+
+JsonObject = Mapping[str, object]
+
+EMPTY: Final[JsonObject] = {}
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_ID = re.compile(r"[A-Za-z0-9]{1,64}")
+_TS = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}")
+_LARGEST_INTEGER: Final = 2**63 - 1  # of a database column
+
+
+def clean(text: str) -> str:
+    """Text that every database and every encoder takes: no half of a surrogate pair, no NUL."""
+    return _LONE_SURROGATE.sub("\ufffd", text).replace("\0", "")
+
+
+def is_object(value: object) -> TypeGuard[JsonObject]:
+    """Whether a value out of a JSON parser is an object."""
+    return isinstance(value, dict)
+
+
+def object_at(source: JsonObject, key: str) -> JsonObject:
+    """An object, or an empty one."""
+    value = source.get(key)
+    return value if is_object(value) else EMPTY
+
+
+def objects_at(source: JsonObject, key: str) -> list[JsonObject]:
+    """Those elements of an array that are objects."""
+    value = source.get(key)
+    return [element for element in value if is_object(element)] if isinstance(value, list) else []
+
+
+def text_at(source: JsonObject, key: str) -> str:
+    """A cleaned string, or an empty one."""
+    value = source.get(key)
+    return clean(value) if isinstance(value, str) else ""
+
+
+def id_at(source: JsonObject, key: str) -> str | None:
+    """A Slack id, such as ``C024BE91L``."""
+    value = source.get(key)
+    return value if isinstance(value, str) and _ID.fullmatch(value) else None
+
+
+def ts_at(source: JsonObject, key: str) -> str | None:
+    """A Slack timestamp, such as ``1700000000.000100``."""
+    value = source.get(key)
+    return value if isinstance(value, str) and _TS.fullmatch(value) else None
+
+
+def count_at(source: JsonObject, key: str) -> int | None:
+    """A number that counts something and fits into a database."""
+    value = source.get(key)
+    counts = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _LARGEST_INTEGER
+    return value if counts and isinstance(value, int) else None

@@ -1,0 +1,201 @@
+"""Waiting for one's turn: Slack's limits per method and per channel, kept before Slack has to remind us.
+
+Three things make a call wait. A method's **tier** allows so many calls a minute. A **channel** takes one post a second,
+with short bursts. And a **pause**, Slack's ``Retry-After``, stops a method, or the posts of one channel, for a while.
+Whoever asks first goes first; those who wait for one channel do not hold up the others.
+
+A tier of n calls a minute is spent as a burst of n/5 at once and n·4/5 spread over the minute, so that no minute,
+wherever it begins, sees more than n. See https://docs.slack.dev/apis/web-api/rate-limits/.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+FORGET_ABOVE: Final = 256
+"""So many queues are kept without looking for idle ones."""
+
+_EPSILON: Final = 1e-6  # rounding must not make the last microsecond wait for ever
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limit:
+    """So many calls at once, and so many a second after that."""
+
+    burst: float
+    per_second: float
+
+    @classmethod
+    def per_minute(cls, calls: int) -> Limit:
+        """At most ``calls`` in any minute."""
+        burst = max(1, calls // 5)
+        return cls(burst=burst, per_second=(calls - burst) / 60)
+
+
+UNLIMITED: Final = Limit(burst=math.inf, per_second=math.inf)
+"""Only pauses hold these calls up."""
+
+TIER_2: Final = Limit.per_minute(20)
+TIER_3: Final = Limit.per_minute(50)
+TIER_4: Final = Limit.per_minute(100)
+
+METHOD_LIMITS: Final = {
+    # Rare, and a reconnect must not wait for a bucket; Slack's own answer slows it down if need be.
+    "apps.connections.open": UNLIMITED,
+    "auth.test": Limit.per_minute(300),  # Slack says hundreds
+    "bots.info": TIER_3,
+    "chat.delete": TIER_3,
+    "chat.getPermalink": TIER_4,  # Slack says special, without a figure
+    "chat.postMessage": Limit.per_minute(300),  # Slack says several hundred for the workspace
+    "chat.update": TIER_3,
+    "conversations.history": TIER_3,
+    "conversations.info": TIER_3,
+    "conversations.replies": TIER_3,
+    "reactions.add": TIER_3,
+    "users.info": TIER_4,
+}
+
+POSTS_PER_CHANNEL: Final = Limit(burst=3, per_second=1)
+_POSTS: Final = "chat.postMessage"
+
+
+class TooBusy(Exception):
+    """The caller's turn would come later than it is ready to wait."""
+
+    def __init__(self, wait_seconds: float) -> None:
+        super().__init__(f"the turn comes in {wait_seconds:.1f} s")
+        self.wait_seconds = wait_seconds
+
+
+class Pacing:
+    """The queues of all methods and channels.
+
+    ``monotonic`` and ``sleep`` are the time source, so that tests need not wait.
+    """
+
+    def __init__(
+        self,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._queues: dict[tuple[str, str | None], _Queue] = {}
+        self._look_for_idle_above = FORGET_ABOVE
+
+    async def turn(self, method: str, channel: str | None = None, *, patience_seconds: float = math.inf) -> None:
+        """Wait until ``method`` may be called (for a post: in ``channel``), first come, first served.
+
+        Raises TooBusy, at once if that can be foreseen, when it would take longer than ``patience_seconds``.
+        """
+        deadline = self._monotonic() + patience_seconds
+        queues = self._queues_of(method, channel)
+        foreseen = max(queue.expected_wait(self._monotonic()) for queue in queues)
+        if foreseen > patience_seconds:
+            raise TooBusy(foreseen)
+        for queue in queues:
+            await queue.turn(self._monotonic, self._sleep, deadline)
+
+    def pause(self, method: str, seconds: float, channel: str | None = None) -> None:
+        """Stop ``method`` for ``seconds``, as Slack asked; of posts, only those in ``channel``.
+
+        Slack does not say whether a refused post met the channel's limit or the workspace's. The first channel is taken
+        at its word; once a second one is refused meanwhile, all posts wait.
+        """
+        now = self._monotonic()
+        if method != _POSTS or channel is None or self._another_channel_is_paused(channel, now):
+            self._queue(method, None).pause_until(now + seconds)
+        else:
+            self._queue(method, channel).pause_until(now + seconds)
+
+    def expected_wait(self, method: str, channel: str | None = None) -> float:
+        """In how many seconds a call would have its turn, as far as can be foreseen."""
+        now = self._monotonic()
+        return max(queue.expected_wait(now) for queue in self._queues_of(method, channel))
+
+    @property
+    def queues(self) -> int:
+        """How many methods and channels are remembered."""
+        return len(self._queues)
+
+    def _queues_of(self, method: str, channel: str | None) -> list[_Queue]:
+        """The channel's queue first: who waits there must not have used up a call of the method."""
+        if method == _POSTS and channel is not None:
+            return [self._queue(method, channel), self._queue(method, None)]
+        return [self._queue(method, None)]
+
+    def _queue(self, method: str, channel: str | None) -> _Queue:
+        key = (method, channel)
+        if key not in self._queues:
+            self._forget_idle()
+            limit = METHOD_LIMITS.get(method, TIER_2) if channel is None else POSTS_PER_CHANNEL
+            self._queues[key] = _Queue(limit, self._monotonic())
+        return self._queues[key]
+
+    def _another_channel_is_paused(self, channel: str, now: float) -> bool:
+        return any(
+            key[0] == _POSTS and key[1] not in (None, channel) and queue.paused_until > now
+            for key, queue in self._queues.items()
+        )
+
+    def _forget_idle(self) -> None:
+        """An idle channel is as good as a new one. Looking costs a pass, so it waits until their number has doubled."""
+        if len(self._queues) < self._look_for_idle_above:
+            return
+        now = self._monotonic()
+        self._queues = {key: queue for key, queue in self._queues.items() if key[1] is None or not queue.idle(now)}
+        self._look_for_idle_above = max(FORGET_ABOVE, 2 * len(self._queues))
+
+
+class _Queue:
+    """Those who wait for one limit, in order. It holds tokens; each call takes one and time brings them back."""
+
+    def __init__(self, limit: Limit, now: float) -> None:
+        self._limit = limit
+        self._tokens = limit.burst
+        self._counted_at = now
+        self._waiting = 0
+        self._lock = asyncio.Lock()  # wakes its waiters in the order in which they came
+        self.paused_until = -math.inf
+
+    async def turn(
+        self, monotonic: Callable[[], float], sleep: Callable[[float], Awaitable[object]], deadline: float
+    ) -> None:
+        self._waiting += 1
+        try:
+            async with self._lock:
+                while (wait := self._wait(monotonic(), calls=1)) > 0:
+                    if monotonic() + wait > deadline:
+                        raise TooBusy(wait)
+                    await sleep(wait)
+                self._tokens -= 1
+        finally:
+            self._waiting -= 1
+
+    def pause_until(self, moment: float) -> None:
+        self.paused_until = max(self.paused_until, moment)
+
+    def expected_wait(self, now: float) -> float:
+        """How long one more caller would wait behind those who are here already."""
+        return self._wait(now, calls=self._waiting + 1)
+
+    def idle(self, now: float) -> bool:
+        return not self._waiting and self.paused_until <= now and self._count(now) >= self._limit.burst
+
+    def _wait(self, now: float, *, calls: int) -> float:
+        missing = calls - self._count(now)
+        until_tokens = missing / self._limit.per_second if missing > _EPSILON else 0.0
+        return max(until_tokens, self.paused_until - now, 0.0)
+
+    def _count(self, now: float) -> float:
+        if self._tokens < self._limit.burst:
+            gained = (now - self._counted_at) * self._limit.per_second
+            self._tokens = min(self._limit.burst, self._tokens + gained)
+        self._counted_at = now
+        return self._tokens

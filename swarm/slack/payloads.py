@@ -1,0 +1,195 @@
+"""From what Slack sends to what we keep: events and messages of history, told alike.
+
+Nothing that arrives can raise here. What is no message, or is malformed, becomes None; the malformed is logged as
+``slack_payload_ignored`` with the reason and the event's id.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+import structlog
+
+from swarm.domain.deliveries import METADATA_EVENT_TYPE
+from swarm.domain.routing import Me
+from swarm.domain.transcript import (
+    Author,
+    AuthorKind,
+    ChannelType,
+    File,
+    MessageDeleted,
+    MessageEdited,
+    SlackEvent,
+    SlackMessage,
+)
+from swarm.slack.block_text import block_text
+from swarm.slack.fields import JsonObject, count_at, id_at, is_object, object_at, objects_at, text_at, ts_at
+
+T = TypeVar("T")
+
+_log = structlog.get_logger(__name__)
+
+_CHANNEL_TYPES: Final = {"im": ChannelType.DM, "app_home": ChannelType.DM, "mpim": ChannelType.GROUP}
+_NEWS_ABOUT_OTHERS: Final = frozenset({"message_replied"})
+"""Subtypes that repeat what another event says."""
+
+
+class _Malformed(Exception):
+    """The payload lacks what every message has."""
+
+
+def is_message_event(body: object) -> bool:
+    """Whether an envelope of the Events API is about a message at all."""
+    return is_object(body) and text_at(object_at(body, "event"), "type") in ("message", "app_mention")
+
+
+def slack_event(body: object, me: Me | None = None) -> SlackEvent | None:
+    """What an envelope of the Events API (``event_callback``) says about a message.
+
+    None if it is about something else, or malformed. With ``me``, our own posts are recognised as an agent's.
+    """
+    if not is_object(body) or not is_message_event(body):
+        return None
+    event = object_at(body, "event")
+    event_id = id_at(body, "event_id")
+    try:
+        return _event(event, event_id, me)
+    except _Malformed as problem:
+        _ignore(str(problem), event_id)
+        return None
+
+
+def history_message(channel: str, message: object, me: Me | None = None) -> SlackMessage | None:
+    """A message object of ``conversations.history`` or ``conversations.replies``; None if it is malformed."""
+    if not is_object(message):
+        _ignore("it is no object", None)
+        return None
+    try:
+        return _message({**message, "channel": channel}, None, me)
+    except _Malformed as problem:
+        _ignore(str(problem), None)
+        return None
+
+
+def _event(event: JsonObject, event_id: str | None, me: Me | None) -> SlackEvent | None:
+    match text_at(event, "subtype"):
+        case "message_changed":
+            return _changed(event, event_id, me)
+        case "message_deleted":
+            previous = object_at(event, "previous_message")
+            return _deleted(event, previous, ts_at(event, "deleted_ts") or ts_at(previous, "ts"), event_id)
+        case subtype if subtype in _NEWS_ABOUT_OTHERS:
+            return None
+        case _:
+            return _message(event, event_id, me)
+
+
+def _changed(event: JsonObject, event_id: str | None, me: Me | None) -> MessageEdited | MessageDeleted:
+    """An edit, an unfurled link, or a root that was deleted and stays as a tombstone because it has replies."""
+    message, previous = object_at(event, "message"), object_at(event, "previous_message")
+    if text_at(message, "subtype") == "tombstone":
+        return _deleted(event, message, ts_at(message, "ts"), event_id)
+    where = {key: event[key] for key in ("channel", "channel_type") if key in event}
+    return MessageEdited(
+        message=_message({**message, **where}, event_id, me),
+        previous_text=_text(previous) if previous else None,
+    )
+
+
+def _deleted(event: JsonObject, message: JsonObject, ts: str | None, event_id: str | None) -> MessageDeleted:
+    return MessageDeleted(
+        channel=_required(id_at(event, "channel"), "channel"),
+        ts=_required(ts, "ts"),
+        thread_ts=_thread_ts(message, ts),
+        event_id=event_id,
+    )
+
+
+def _message(message: JsonObject, event_id: str | None, me: Me | None) -> SlackMessage:
+    channel = _required(id_at(message, "channel"), "channel")
+    ts = _required(ts_at(message, "ts"), "ts")
+    author = _required(_author(message, me), "user or bot_id")
+    return SlackMessage(
+        channel=channel,
+        ts=ts,
+        thread_ts=_thread_ts(message, ts),
+        author=author,
+        text=_text(message),
+        subtype=text_at(message, "subtype") or None,
+        channel_type=_channel_type(message, channel),
+        files=tuple(_files(message)),
+        edited_ts=ts_at(object_at(message, "edited"), "ts"),
+        event_id=event_id,
+        delivery_id=_own_metadata(message, "delivery_id") if author.kind is AuthorKind.AGENT else None,
+    )
+
+
+def _author(message: JsonObject, me: Me | None) -> Author | None:
+    user, bot = id_at(message, "user"), id_at(message, "bot_id")
+    author_id = user or bot
+    if author_id is None:
+        return None
+    author = Author(
+        id=author_id,
+        kind=AuthorKind.BOT if bot else AuthorKind.USER,
+        name=_bot_name(message) if bot else None,
+        bot_id=bot,
+    )
+    if me is None or not me.wrote(author):
+        return author
+    return Author(id=author_id, kind=AuthorKind.AGENT, name=_own_metadata(message, "agent"), bot_id=bot)
+
+
+def _bot_name(message: JsonObject) -> str | None:
+    return text_at(message, "username") or text_at(object_at(message, "bot_profile"), "name") or None
+
+
+def _own_metadata(message: JsonObject, key: str) -> str | None:
+    """Part of what we put into a post's metadata. Anybody can write such metadata: ask only for our own posts."""
+    metadata = object_at(message, "metadata")
+    if text_at(metadata, "event_type") != METADATA_EVENT_TYPE:
+        return None
+    return text_at(object_at(metadata, "event_payload"), key) or None
+
+
+def _text(message: JsonObject) -> str:
+    text = text_at(message, "text")
+    return text if text.strip() else block_text(message)
+
+
+def _thread_ts(message: JsonObject, ts: str | None) -> str | None:
+    """Slack names a root with replies after itself; for us a root is outside."""
+    thread_ts = ts_at(message, "thread_ts")
+    return thread_ts if thread_ts != ts else None
+
+
+def _channel_type(message: JsonObject, channel: str) -> ChannelType:
+    """``app_mention`` and history do not say; there the id of a direct message starts with D."""
+    told = text_at(message, "channel_type")
+    if told:
+        return _CHANNEL_TYPES.get(told, ChannelType.CHANNEL)
+    return ChannelType.DM if channel.startswith("D") else ChannelType.CHANNEL
+
+
+def _files(message: JsonObject) -> list[File]:
+    """The attachments that have an id; one that we may not see, or that is gone, has no name and goes by its id."""
+    return [
+        File(
+            id=file_id,
+            name=text_at(file, "name") or text_at(file, "title") or file_id,
+            mimetype=text_at(file, "mimetype") or None,
+            size_bytes=count_at(file, "size"),
+        )
+        for file in objects_at(message, "files")
+        if (file_id := id_at(file, "id"))
+    ]
+
+
+def _required(value: T | None, name: str) -> T:
+    if value is None:
+        raise _Malformed(f"{name} is missing or malformed")
+    return value
+
+
+def _ignore(reason: str, event_id: str | None) -> None:
+    _log.warning("A payload from Slack is ignored.", action="slack_payload_ignored", reason=reason, event_id=event_id)

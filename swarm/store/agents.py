@@ -1,0 +1,135 @@
+"""Agents and their tokens."""
+
+from __future__ import annotations
+
+import orjson
+from sqlalchemy import and_, bindparam, insert, select, update
+
+from swarm.domain.agents import Agent, Role
+from swarm.domain.errors import Conflict
+from swarm.store.statements import Row, Statement
+from swarm.store.tables import agent_tokens, agents
+from swarm.store.transaction import Transaction
+
+_present = agents.c.revoked_at.is_(None)
+
+_ADD = Statement(
+    lambda insert: (
+        insert(agents)
+        .values(
+            id=bindparam("id"),
+            name=bindparam("name"),
+            role=bindparam("role"),
+            description=bindparam("description"),
+            capabilities=bindparam("capabilities"),
+            created_at=bindparam("now"),
+            last_seen_at=None,
+            revoked_at=None,
+        )
+        .on_conflict_do_nothing(index_elements=["name"], index_where=_present)
+    )
+)
+_ADD_TOKEN = Statement(
+    insert(agent_tokens).values(
+        token_hash=bindparam("token_hash"), agent_id=bindparam("agent_id"), created_at=bindparam("now"), revoked_at=None
+    )
+)
+_BY_TOKEN = Statement(
+    select(agents)
+    .join(agent_tokens, agent_tokens.c.agent_id == agents.c.id)
+    .where(agent_tokens.c.token_hash == bindparam("token_hash"), agent_tokens.c.revoked_at.is_(None), _present)
+)
+_BY_ID = Statement(select(agents).where(agents.c.id == bindparam("id"), _present))
+_BY_NAME = Statement(select(agents).where(agents.c.name == bindparam("name"), _present))
+_ALL = Statement(select(agents).where(_present).order_by(agents.c.created_at, agents.c.id))
+_SEEN = Statement(update(agents).where(agents.c.id == bindparam("agent_id")).values(last_seen_at=bindparam("now")))
+_DESCRIBE = Statement(
+    update(agents)
+    .where(agents.c.id == bindparam("agent_id"), _present)
+    .values(description=bindparam("new_description"), capabilities=bindparam("new_capabilities"))
+)
+_REVOKE = Statement(
+    update(agents).where(and_(agents.c.id == bindparam("agent_id"), _present)).values(revoked_at=bindparam("now"))
+)
+_REVOKE_TOKENS = Statement(
+    update(agent_tokens)
+    .where(agent_tokens.c.agent_id == bindparam("of_agent"), agent_tokens.c.revoked_at.is_(None))
+    .values(revoked_at=bindparam("now"))
+)
+
+
+def add(tx: Transaction, agent: Agent, token_hash: str) -> None:
+    """Register an agent with its first token. A name that is taken raises Conflict."""
+    added = _ADD.run(
+        tx,
+        id=agent.id,
+        name=agent.name,
+        role=agent.role,
+        description=agent.description,
+        capabilities=_json(agent.capabilities),
+        now=tx.now,
+    )
+    if not added:
+        raise Conflict(
+            f"An agent named '{agent.name}' is registered already.", hint="Choose another name, or rotate its token."
+        )
+    _ADD_TOKEN.run(tx, token_hash=token_hash, agent_id=agent.id, now=tx.now)
+
+
+def by_token(tx: Transaction, token_hash: str) -> Agent | None:
+    """The agent whose valid token has this hash."""
+    row = _BY_TOKEN.first(tx, token_hash=token_hash)
+    return _agent(row) if row else None
+
+
+def by_id(tx: Transaction, agent_id: str) -> Agent | None:
+    row = _BY_ID.first(tx, id=agent_id)
+    return _agent(row) if row else None
+
+
+def by_name(tx: Transaction, name: str) -> Agent | None:
+    row = _BY_NAME.first(tx, name=name)
+    return _agent(row) if row else None
+
+
+def everyone(tx: Transaction) -> list[Agent]:
+    """All agents that are not revoked, oldest first."""
+    return [_agent(row) for row in _ALL.all(tx)]
+
+
+def seen(tx: Transaction, agent_id: str) -> None:
+    """Note that an agent was heard of just now."""
+    _SEEN.run(tx, agent_id=agent_id, now=tx.now)
+
+
+def describe(tx: Transaction, agent_id: str, description: str, capabilities: tuple[str, ...]) -> None:
+    """Change what an agent says of itself."""
+    _DESCRIBE.run(tx, agent_id=agent_id, new_description=description, new_capabilities=_json(capabilities))
+
+
+def revoke(tx: Transaction, agent_id: str) -> bool:
+    """Remove an agent and its tokens; False if there is none."""
+    _REVOKE_TOKENS.run(tx, of_agent=agent_id, now=tx.now)
+    return bool(_REVOKE.run(tx, agent_id=agent_id, now=tx.now))
+
+
+def rotate(tx: Transaction, agent_id: str, token_hash: str) -> None:
+    """Replace all tokens of an agent by one."""
+    _REVOKE_TOKENS.run(tx, of_agent=agent_id, now=tx.now)
+    _ADD_TOKEN.run(tx, token_hash=token_hash, agent_id=agent_id, now=tx.now)
+
+
+def _json(values: tuple[str, ...]) -> str:
+    return orjson.dumps(list(values)).decode()
+
+
+def _agent(row: Row) -> Agent:
+    return Agent(
+        id=row["id"],
+        name=row["name"],
+        role=Role(row["role"]),
+        description=row["description"],
+        capabilities=tuple(orjson.loads(row["capabilities"])),
+        created_at=row["created_at"],
+        last_seen_at=row["last_seen_at"],
+    )

@@ -1,0 +1,136 @@
+"""The bridge between asynchronous callers and the database, the same on both engines.
+
+Query functions are synchronous, ``fn(tx, *args)``, and run on a thread; ``await db.write(fn, *args)`` gives their
+result after the commit. Nothing else in the system opens a connection, except the migrations.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+import structlog
+
+from swarm.clock import Clock
+from swarm.domain.errors import Unavailable
+from swarm.store.engine import Call, Engine
+from swarm.store.postgres import PostgresEngine
+from swarm.store.sqlite import SqliteEngine
+from swarm.store.transaction import Dialect, Transaction
+from swarm.store.urls import PostgresUrl, parse_url
+from swarm.store.wakeups import Wakeups
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_log = structlog.get_logger(__name__)
+
+
+class Database:
+    """A database that was migrated, belonging to the event loop that opens it.
+
+    ``url`` is ``sqlite:///relative/path``, ``sqlite:////absolute/path`` or ``postgresql://…``; anything else, an
+    in-memory SQLite included, is a `ConfigurationError`. Without ``clock``, PostgreSQL's own clock and for SQLite the
+    machine's say what time it is. ``busy_timeout_seconds`` is how long SQLite waits for another process's lock.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock | None = None,
+        wakeups: Wakeups | None = None,
+        busy_timeout_seconds: float = 5.0,
+        tick_seconds: float = 1.0,
+    ) -> None:
+        self.wakeups = wakeups or Wakeups()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_open = False
+        self._engine = self._make_engine(url, clock, busy_timeout_seconds, tick_seconds)
+
+    @property
+    def dialect(self) -> Dialect:
+        return self._engine.dialect
+
+    async def open(self) -> None:
+        """Connect. Raises `Unavailable` with the reason when that is not possible."""
+        self._loop = asyncio.get_running_loop()
+        await asyncio.to_thread(self._engine.open)
+        self._is_open = True
+
+    async def close(self) -> None:
+        """Refuse new calls, finish those that came before, disconnect. A second time does nothing."""
+        self.wakeups.close()
+        if self._is_open:
+            self._is_open = False
+            await asyncio.to_thread(self._engine.close)
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def write(self, fn: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run ``fn(tx, *args)`` in a transaction; its result, once that is durable, or its exception.
+
+        ``fn`` may run again after a rollback. A caller that is cancelled before ``fn`` began prevents it; later, ``fn``
+        is committed or rolled back on its own account. Raises `Unavailable` when the database could not and nothing
+        was changed, `OutcomeUnknown` when the connection broke during the commit, and `ConstraintViolated`.
+        """
+        return await self._through(self._engine.write, lambda tx: fn(tx, *args, **kwargs))
+
+    async def read(self, fn: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run ``fn(tx, *args)`` on one unchanging view of what is committed; its result or its exception.
+
+        A write in ``fn`` fails. Raises `Unavailable` when the database could not.
+        """
+        return await self._through(self._engine.read, lambda tx: fn(tx, *args, **kwargs))
+
+    async def _through(self, enter: Callable[[Call[T]], None], work: Callable[[Transaction], T]) -> T:
+        if not self._is_open or self._loop is None:
+            raise Unavailable("The database is closed.")
+        future: asyncio.Future[T] = self._loop.create_future()
+        enter(Call(work, future))
+        return await future
+
+    def _deliver(self, calls: Sequence[Call[Any]]) -> None:
+        self._on_loop(self._settle, calls)
+
+    def _settle(self, calls: Sequence[Call[Any]]) -> None:
+        for call in calls:
+            self.wakeups.bump(call.topics)
+            call.settle()
+
+    def _bump_all(self) -> None:
+        self._on_loop(self.wakeups.bump_all)
+
+    def _bump(self, topic: str) -> None:
+        self._on_loop(self.wakeups.bump, [topic])
+
+    def _on_loop(self, act: Callable[..., None], *args: object) -> None:
+        """From an engine's thread to the event loop's."""
+        if self._loop is None:
+            return
+        try:
+            self._loop.call_soon_threadsafe(act, *args)
+        except RuntimeError:  # the loop was closed without closing the database
+            _log.exception("Nobody is left to hear from the database.", action="loop_closed")
+
+    def _make_engine(self, url: str, clock: Clock | None, busy_timeout_seconds: float, tick_seconds: float) -> Engine:
+        where = parse_url(url)
+        if isinstance(where, PostgresUrl):
+            return PostgresEngine(where, self._deliver, self._bump, self._bump_all, clock=clock)
+        return SqliteEngine(
+            where.path,
+            self._deliver,
+            self._bump_all,
+            clock=clock,
+            busy_timeout_seconds=busy_timeout_seconds,
+            tick_seconds=tick_seconds,
+        )

@@ -1,0 +1,209 @@
+"""Deliveries: stored with the change that wants them, sent one after another within a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlalchemy import BindParameter, bindparam, func, select, update
+
+from swarm.clock import SECOND, new_id
+from swarm.domain.deliveries import (
+    DELIVERY_TRANSITIONS,
+    EPHEMERAL_SECONDS,
+    Delivery,
+    DeliveryKind,
+    DeliveryStatus,
+    DeliveryStep,
+)
+from swarm.domain.threads import Thread
+from swarm.store import history
+from swarm.store.conditions import arrive, may
+from swarm.store.statements import Row, Statement
+from swarm.store.tables import agents, deliveries
+from swarm.store.transaction import Transaction
+
+DELIVERIES = "deliveries"
+"""The topic that wakes the sender."""
+
+_d = deliveries.c
+_VALUES: dict[str, BindParameter[object]] = {
+    name: bindparam(name)
+    for name in (
+        "id", "kind", "thread_id", "agent_id", "inbox_message_id", "channel", "thread_ts", "target_ts", "text",
+        "broadcast", "once_key", "expires_at",
+    )
+}  # fmt: skip
+_ADD = Statement(
+    lambda insert: (
+        insert(deliveries)
+        .values(
+            **_VALUES,
+            status=DeliveryStatus.QUEUED.value,
+            attempts=0,
+            due_at=bindparam("now"),
+            sent_ts=None,
+            error=None,
+            created_at=bindparam("now"),
+            ended_at=None,
+        )
+        .on_conflict_do_nothing()
+    )
+)
+_with_author = select(deliveries, agents.c.name.label("agent_name")).outerjoin(agents, agents.c.id == _d.agent_id)
+_earlier = deliveries.alias("earlier")
+_THREADS_DUE = Statement(
+    select(_d.thread_id, func.min(_d.seq).label("first"))
+    .where(_d.due_at <= bindparam("now"))
+    .group_by(_d.thread_id)
+    .order_by(func.min(_d.seq))
+    .limit(bindparam("n"))
+)
+_FIRST_OF_THREAD = Statement(
+    _with_author.where(_d.thread_id == bindparam("thread_id"), _d.due_at.is_not(None)).order_by(_d.seq).limit(1)
+)
+_NEXT_DUE = Statement(select(func.min(_d.due_at).label("due_at")).where(_d.due_at.is_not(None)))
+_GET = Statement(_with_author.where(_d.id == bindparam("id")))
+_OF_MESSAGE = Statement(select(deliveries).where(_d.inbox_message_id == bindparam("entry_id")).order_by(_d.seq))
+_BY_STATUS = Statement(
+    select(deliveries).where(_d.status == bindparam("status")).order_by(_d.seq.desc()).limit(bindparam("n"))
+)
+_RECENT = Statement(select(deliveries).order_by(_d.seq.desc()).limit(bindparam("n")))
+
+
+def _move(step: DeliveryStep) -> Statement:
+    """The update of one step. ``due_at`` is when to look at it next, and null once it is over."""
+    transition = DELIVERY_TRANSITIONS[step]
+    over = transition.target in (DeliveryStatus.SENT, DeliveryStatus.FAILED, DeliveryStatus.EXPIRED)
+    values: dict[str, object] = dict(arrive(transition))
+    values["due_at"] = None if over else bindparam("next_due_at")
+    if over:
+        values["ended_at"] = bindparam("now")
+    if step is DeliveryStep.TAKE:
+        values["attempts"] = _d.attempts + 1
+    if step is DeliveryStep.CONFIRM:
+        values["sent_ts"] = bindparam("new_sent_ts")
+    else:
+        values["error"] = bindparam("new_error")
+    guard = may(_d.status, transition)
+    return Statement(update(deliveries).where(_d.id == bindparam("delivery_id"), guard).values(**values))
+
+
+_MOVES = {step: _move(step) for step in DeliveryStep}
+
+
+def add(
+    tx: Transaction,
+    kind: DeliveryKind,
+    thread: Thread,
+    *,
+    text: str,
+    agent_id: str | None = None,
+    inbox_message_id: str | None = None,
+    target_ts: str | None = None,
+    broadcast: bool = False,
+    once_key: str | None = None,
+) -> str | None:
+    """Want an effect in Slack; its id, or None if ``once_key`` says that it was wanted before."""
+    delivery_id = new_id()
+    added = _ADD.run(
+        tx,
+        id=delivery_id,
+        kind=kind,
+        thread_id=thread.id,
+        agent_id=agent_id,
+        inbox_message_id=inbox_message_id,
+        channel=thread.channel,
+        thread_ts=thread.thread_ts if kind is DeliveryKind.POST else None,
+        target_ts=target_ts,
+        text=text,
+        broadcast=broadcast,
+        once_key=once_key,
+        expires_at=tx.now + EPHEMERAL_SECONDS * SECOND if kind is DeliveryKind.REACTION else None,
+        now=tx.now,
+    )
+    tx.wake(DELIVERIES)
+    return delivery_id if added else None
+
+
+def react(tx: Transaction, thread: Thread, ts: str, emoji: str | None) -> None:
+    """Want a reaction on a message, at most once; none where the operator has switched it off."""
+    if emoji:
+        add(
+            tx,
+            DeliveryKind.REACTION,
+            thread,
+            text=emoji,
+            target_ts=ts,
+            once_key=f"reaction:{thread.team}:{thread.channel}:{ts}:{emoji}",
+        )
+
+
+def threads_due(tx: Transaction, limit: int) -> list[str]:
+    """Threads in which something may be due, those that have waited longest first."""
+    return [row["thread_id"] for row in _THREADS_DUE.all(tx, now=tx.now, n=limit)]
+
+
+def first_of_thread(tx: Transaction, thread_id: str) -> Row | None:
+    """The delivery whose turn it is in a thread: the oldest that is not over."""
+    return _FIRST_OF_THREAD.first(tx, thread_id=thread_id)
+
+
+def next_due_at(tx: Transaction) -> int | None:
+    """When the next delivery becomes due."""
+    row = _NEXT_DUE.first(tx)
+    return row["due_at"] if row else None
+
+
+def move(
+    tx: Transaction,
+    step: DeliveryStep,
+    row: Row,
+    *,
+    due_in_seconds: float = 0,
+    error: str | None = None,
+    sent_ts: str | None = None,
+) -> bool:
+    """Take a step of the state machine; False if the delivery is not in a state that allows it."""
+    params: dict[str, object] = {"delivery_id": row["id"]}
+    over = DELIVERY_TRANSITIONS[step].target in (DeliveryStatus.SENT, DeliveryStatus.FAILED, DeliveryStatus.EXPIRED)
+    params |= {"now": tx.now} if over else {"next_due_at": tx.now + int(due_in_seconds * SECOND)}
+    params |= {"new_sent_ts": sent_ts} if step is DeliveryStep.CONFIRM else {"new_error": error}
+    moved = bool(_MOVES[step].run(tx, **params))
+    if moved and over:
+        history.record(
+            tx, f"delivery.{step}", row["id"], thread_id=row["thread_id"], agent_id=row["agent_id"], reason=error
+        )
+    return moved
+
+
+def get(tx: Transaction, delivery_id: str) -> Row | None:
+    return _GET.first(tx, id=delivery_id)
+
+
+def of_entry(tx: Transaction, entry_id: str) -> list[Row]:
+    """Everything that was said in answer to an inbox message, in order."""
+    return _OF_MESSAGE.all(tx, entry_id=entry_id)
+
+
+def latest(tx: Transaction, status: DeliveryStatus | None, limit: int) -> list[Row]:
+    """The newest deliveries, of one status or of all."""
+    return _BY_STATUS.all(tx, status=status, n=limit) if status else _RECENT.all(tx, n=limit)
+
+
+def delivery(row: Mapping[str, object]) -> Delivery:
+    """What the sender needs of a row."""
+    return Delivery(
+        id=str(row["id"]),
+        kind=DeliveryKind(str(row["kind"])),
+        channel=str(row["channel"]),
+        thread_ts=_text(row["thread_ts"]),
+        target_ts=_text(row["target_ts"]),
+        text=str(row["text"]),
+        broadcast=bool(row["broadcast"]),
+        agent_name=_text(row["agent_name"]),
+        attempts=int(str(row["attempts"])),
+    )
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)

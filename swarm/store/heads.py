@@ -1,0 +1,129 @@
+"""The heads of the queues: one row per agent and thread that has something due.
+
+A claim must not read the backlog: with thousands of messages behind one locked thread that would make it many times
+slower. Whoever changes what is due calls :func:`refresh` in the same transaction. A claim locks the head first, and so
+two claimers, or a claimer and a writer, never decide about the same thread at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import bindparam, delete, exists, func, literal_column, select
+
+from swarm.domain.inbox import EntryStatus
+from swarm.store.statements import Statement
+from swarm.store.tables import agents, inbox_heads, inbox_messages, leases, threads
+from swarm.store.transaction import Transaction
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Head:
+    """The thread whose turn it is for an agent."""
+
+    thread_id: str
+    order_key: int
+
+
+_i = inbox_messages.c
+_due = (_i.status == EntryStatus.UNREAD.value) & _i.held_by.is_(None)
+
+# The lock on the head is what makes two claimers of one thread take turns; a head that is locked is passed over.
+_HEADS = Statement(
+    select(inbox_heads.c.thread_id, inbox_heads.c.order_key)
+    .where(
+        inbox_heads.c.agent_id == bindparam("agent_id"),
+        ~exists().where(
+            leases.c.thread_id == inbox_heads.c.thread_id,
+            leases.c.agent_id == inbox_heads.c.agent_id,
+            leases.c.kind == literal_column("'work'"),  # literally, so that the partial index is used
+            leases.c.ended_at.is_(None),
+        ),
+    )
+    .order_by(inbox_heads.c.order_key)
+    .limit(bindparam("n"))
+    .with_for_update(skip_locked=True)
+)
+_LOCK_HEAD = Statement(
+    select(inbox_heads.c.order_key)
+    .where(inbox_heads.c.agent_id == bindparam("agent_id"), inbox_heads.c.thread_id == bindparam("thread_id"))
+    .with_for_update()
+)
+_LOWEST = Statement(
+    select(func.min(_i.order_key).label("lowest")).where(
+        _i.agent_id == bindparam("agent_id"), _i.thread_id == bindparam("thread_id"), _due
+    )
+)
+_SET_HEAD = Statement(
+    lambda insert: (
+        insert(inbox_heads)
+        .values(agent_id=bindparam("agent_id"), thread_id=bindparam("thread_id"), order_key=bindparam("order_key"))
+        .on_conflict_do_update(index_elements=["agent_id", "thread_id"], set_={"order_key": bindparam("order_key")})
+    )
+)
+_DROP_HEAD = Statement(
+    delete(inbox_heads).where(
+        inbox_heads.c.agent_id == bindparam("agent_id"), inbox_heads.c.thread_id == bindparam("thread_id")
+    )
+)
+_WAITING_FOR_OFFLINE = Statement(
+    select(inbox_heads.c.thread_id, inbox_heads.c.agent_id)
+    .join(agents, agents.c.id == inbox_heads.c.agent_id)
+    .join(threads, threads.c.id == inbox_heads.c.thread_id)
+    .where(func.coalesce(agents.c.last_seen_at, 0) < bindparam("cutoff"), threads.c.told_queued_at.is_(None))
+    .limit(bindparam("n"))
+)
+
+_MISSING = Statement(
+    select(_i.agent_id, _i.thread_id)
+    .distinct()
+    .where(
+        _i.status == literal_column("'unread'"),
+        _i.held_by.is_(None),
+        _i.agent_id.is_not(None),
+        ~exists().where(inbox_heads.c.agent_id == _i.agent_id, inbox_heads.c.thread_id == _i.thread_id),
+    )
+)
+
+
+def first(tx: Transaction, agent_id: str, limit: int) -> list[Head]:
+    """Threads with something due for an agent in which none of its runs works, first come first, locked."""
+    return [
+        Head(thread_id=row["thread_id"], order_key=row["order_key"])
+        for row in _HEADS.all(tx, agent_id=agent_id, n=limit)
+    ]
+
+
+def waiting_for_offline(tx: Transaction, seen_before: int, limit: int) -> list[tuple[str, str]]:
+    """(thread, agent) pairs that wait for an agent not seen since then, where the thread has not been told."""
+    rows = _WAITING_FOR_OFFLINE.all(tx, cutoff=seen_before, n=limit)
+    return [(row["thread_id"], row["agent_id"]) for row in rows]
+
+
+def refresh(tx: Transaction, agent_id: str, thread_id: str) -> None:
+    """Set an agent's head of a thread to what is due there now, and wake the agent if there is something.
+
+    The head is locked first, so that on PostgreSQL the look that follows sees what another writer has just committed.
+    """
+    _LOCK_HEAD.run(tx, agent_id=agent_id, thread_id=thread_id)
+    row = _LOWEST.first(tx, agent_id=agent_id, thread_id=thread_id)
+    lowest = row["lowest"] if row else None
+    if lowest is None:
+        _DROP_HEAD.run(tx, agent_id=agent_id, thread_id=thread_id)
+    else:
+        _SET_HEAD.run(tx, agent_id=agent_id, thread_id=thread_id, order_key=lowest)
+        tx.wake(agent_id)
+
+
+def announce(tx: Transaction, agent_id: str, thread_id: str) -> None:
+    """Wake an agent if something is due for it in a thread: its lock on the thread has just gone."""
+    if _LOCK_HEAD.first(tx, agent_id=agent_id, thread_id=thread_id):
+        tx.wake(agent_id)
+
+
+def repair(tx: Transaction) -> int:
+    """Make heads that are missing. There should be none; the sweep looks all the same."""
+    rows = _MISSING.all(tx)
+    for row in rows:
+        refresh(tx, row["agent_id"], row["thread_id"])
+    return len(rows)

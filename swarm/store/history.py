@@ -1,0 +1,47 @@
+"""The timeline: every change of state with its reason, appended and never changed."""
+
+from __future__ import annotations
+
+from sqlalchemy import bindparam, insert, select
+
+from swarm.store.statements import Row, Statement
+from swarm.store.tables import history
+from swarm.store.transaction import Transaction
+
+_RECORD = Statement(
+    insert(history).values(
+        at=bindparam("at"),
+        subject=bindparam("subject"),
+        thread_id=bindparam("thread_id"),
+        change=bindparam("change"),
+        agent_id=bindparam("agent_id"),
+        reason=bindparam("reason"),
+    )
+)
+_OF_THREAD = Statement(
+    select(history).where(history.c.thread_id == bindparam("thread_id")).order_by(history.c.seq).limit(bindparam("n"))
+)
+_OF_SUBJECT = Statement(select(history).where(history.c.subject == bindparam("subject")).order_by(history.c.seq))
+
+
+def record(
+    tx: Transaction,
+    change: str,
+    subject: str,
+    *,
+    thread_id: str | None = None,
+    agent_id: str | None = None,
+    reason: str | None = None,
+) -> None:
+    """Append one change, for example ``inbox.claim`` of an inbox message, to the timeline of its thread."""
+    _RECORD.run(tx, at=tx.now, subject=subject, thread_id=thread_id, change=change, agent_id=agent_id, reason=reason)
+
+
+def of_thread(tx: Transaction, thread_id: str, limit: int = 500) -> list[Row]:
+    """What happened in a thread, oldest first."""
+    return _OF_THREAD.all(tx, thread_id=thread_id, n=limit)
+
+
+def of_subject(tx: Transaction, subject: str) -> list[Row]:
+    """What happened to one thing, oldest first."""
+    return _OF_SUBJECT.all(tx, subject=subject)

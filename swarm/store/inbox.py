@@ -1,0 +1,341 @@
+"""Inbox messages: each one is a Slack message addressed to one agent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import bindparam, func, select, update
+
+from swarm.clock import SECOND, new_id
+from swarm.domain.inbox import (
+    BUNDLE_LIMIT,
+    ENTRY_TRANSITIONS,
+    EntryStatus,
+    EntryStep,
+    Hold,
+    MatchedBy,
+    order_key,
+)
+from swarm.store import heads, history
+from swarm.store.conditions import arrive, may
+from swarm.store.statements import Row, Statement
+from swarm.store.tables import inbox_messages, lease_members
+from swarm.store.transaction import Transaction
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """An inbox message as it stands in its row."""
+
+    id: str
+    thread_id: str
+    agent_id: str | None
+    team: str
+    channel: str
+    ts: str
+    status: EntryStatus
+    matched_by: MatchedBy
+    reason: str
+    attempts: int
+    claims: int
+    lease_token: str | None
+    created_at: int
+
+
+_i = inbox_messages.c
+_UNREAD = EntryStatus.UNREAD.value
+_due = (_i.status == _UNREAD) & _i.held_by.is_(None)
+
+_ADD = Statement(
+    lambda insert: (
+        insert(inbox_messages)
+        .values(
+            id=bindparam("id"),
+            thread_id=bindparam("thread_id"),
+            agent_id=bindparam("agent_id"),
+            team=bindparam("team"),
+            channel=bindparam("channel"),
+            ts=bindparam("ts"),
+            status=_UNREAD,
+            matched_by=bindparam("matched_by"),
+            reason=bindparam("reason"),
+            attempts=0,
+            claims=0,
+            order_key=bindparam("order_key"),
+            held_by=bindparam("held_by"),
+            due_at=bindparam("due_at"),
+            lease_token=None,
+            created_at=bindparam("now"),
+            resolved_at=None,
+        )
+        .on_conflict_do_nothing()
+    )
+)
+_GET = Statement(select(inbox_messages).where(_i.id == bindparam("id")))
+_GET_LOCKED = Statement(select(inbox_messages).where(_i.id == bindparam("id")).with_for_update())
+_OF_MESSAGE = Statement(
+    select(inbox_messages)
+    .where(_i.team == bindparam("team"), _i.channel == bindparam("channel"), _i.ts == bindparam("ts"))
+    .order_by(_i.created_at)
+)
+_BY_STATUS = Statement(
+    select(inbox_messages).where(_i.status == bindparam("status")).order_by(_i.created_at.desc()).limit(bindparam("n"))
+)
+_RECENT = Statement(select(inbox_messages).order_by(_i.created_at.desc()).limit(bindparam("n")))
+
+_DUE_OF_THREAD = Statement(
+    select(inbox_messages)
+    .where(_i.agent_id == bindparam("agent_id"), _i.thread_id == bindparam("thread_id"), _due)
+    .order_by(_i.ts)
+    .limit(bindparam("n"))
+)
+_CLAIM = Statement(
+    update(inbox_messages)
+    .where(_i.id == bindparam("entry_id"), may(_i.status, ENTRY_TRANSITIONS[EntryStep.CLAIM]))
+    .values(**arrive(ENTRY_TRANSITIONS[EntryStep.CLAIM]), claims=_i.claims + 1, lease_token=bindparam("token"))
+)
+_MEMBERS = Statement(
+    select(inbox_messages)
+    .join(lease_members, lease_members.c.inbox_message_id == _i.id)
+    .where(lease_members.c.token == bindparam("token"))
+    .order_by(_i.ts)
+)
+_COUNT_UNREAD = Statement(
+    select(func.count().label("n"))
+    .select_from(inbox_messages)
+    .where(_i.agent_id == bindparam("agent_id"), _i.status == _UNREAD)
+)
+_UNREAD_OF = Statement(
+    select(inbox_messages)
+    .where(_i.agent_id == bindparam("agent_id"), _i.status == _UNREAD)
+    .order_by(_i.order_key)
+    .limit(bindparam("n"))
+)
+_HELD_DUE = Statement(
+    update(inbox_messages)
+    .where(_i.due_at.is_not(None), _i.due_at <= bindparam("now"), _i.status == _UNREAD)
+    .values(held_by=None, due_at=None)
+    .returning(_i.agent_id, _i.thread_id)
+)
+_CONTEXT_CAME = Statement(
+    update(inbox_messages)
+    .where(_i.thread_id == bindparam("of_thread"), _i.held_by == Hold.CONTEXT.value)
+    .values(held_by=None, due_at=None)
+    .returning(_i.agent_id)
+)
+_UNADDRESSED = Statement(select(inbox_messages).where(_i.agent_id.is_(None), _i.status == _UNREAD).order_by(_i.ts))
+_ADDRESS = Statement(
+    update(inbox_messages)
+    .where(_i.id == bindparam("entry_id"), _i.status == _UNREAD)
+    .values(
+        agent_id=bindparam("new_agent_id"),
+        matched_by=bindparam("new_matched_by"),
+        reason=bindparam("new_reason"),
+        attempts=0,
+    )
+)
+_UNREAD_IN_THREAD = Statement(
+    select(inbox_messages)
+    .where(_i.agent_id == bindparam("agent_id"), _i.thread_id == bindparam("thread_id"), _i.status == _UNREAD)
+    .order_by(_i.ts)
+)
+
+
+def add(
+    tx: Transaction,
+    *,
+    thread_id: str,
+    agent_id: str | None,
+    team: str,
+    channel: str,
+    ts: str,
+    matched_by: MatchedBy,
+    reason: str,
+    wait_for_context_seconds: float | None = None,
+) -> str | None:
+    """A new unread entry; its id, or None if this agent has the message already."""
+    entry_id = new_id()
+    held = wait_for_context_seconds is not None
+    added = _ADD.run(
+        tx,
+        id=entry_id,
+        thread_id=thread_id,
+        agent_id=agent_id,
+        team=team,
+        channel=channel,
+        ts=ts,
+        matched_by=matched_by,
+        reason=reason,
+        order_key=order_key(tx.now),
+        held_by=Hold.CONTEXT if held else None,
+        due_at=tx.now + int((wait_for_context_seconds or 0) * SECOND) if held else None,
+        now=tx.now,
+    )
+    if not added:
+        return None
+    history.record(tx, "inbox.store", entry_id, thread_id=thread_id, agent_id=agent_id, reason=reason)
+    if agent_id:
+        heads.refresh(tx, agent_id, thread_id)
+    return entry_id
+
+
+def get(tx: Transaction, entry_id: str) -> Entry | None:
+    row = _GET.first(tx, id=entry_id)
+    return entry(row) if row else None
+
+
+def locked(tx: Transaction, entry_id: str) -> Entry | None:
+    """An entry, locked until the transaction ends."""
+    row = _GET_LOCKED.first(tx, id=entry_id)
+    return entry(row) if row else None
+
+
+def of_message(tx: Transaction, team: str, channel: str, ts: str) -> list[Entry]:
+    """All entries that one Slack message became."""
+    return [entry(row) for row in _OF_MESSAGE.all(tx, team=team, channel=channel, ts=ts)]
+
+
+def latest(tx: Transaction, status: EntryStatus | None, limit: int) -> list[Entry]:
+    """The newest entries, of one status or of all."""
+    rows = _BY_STATUS.all(tx, status=status, n=limit) if status else _RECENT.all(tx, n=limit)
+    return [entry(row) for row in rows]
+
+
+def due_of_thread(tx: Transaction, agent_id: str, thread_id: str) -> list[Entry]:
+    """What is due for an agent in one thread, in the order of the conversation; a bundle's worth."""
+    return [entry(row) for row in _DUE_OF_THREAD.all(tx, agent_id=agent_id, thread_id=thread_id, n=BUNDLE_LIMIT)]
+
+
+def claim(tx: Transaction, entry_id: str, token: str) -> bool:
+    """Put an unread entry under a lease; False if it is not unread any more."""
+    return bool(_CLAIM.run(tx, entry_id=entry_id, token=token))
+
+
+def members(tx: Transaction, token: str) -> list[Entry]:
+    """The entries under a lease, whatever has become of them."""
+    return [entry(row) for row in _MEMBERS.all(tx, token=token)]
+
+
+def unread(tx: Transaction, agent_id: str, limit: int) -> list[Entry]:
+    """What waits for an agent, first come first."""
+    return [entry(row) for row in _UNREAD_OF.all(tx, agent_id=agent_id, n=limit)]
+
+
+def count_unread(tx: Transaction, agent_id: str) -> int:
+    row = _COUNT_UNREAD.first(tx, agent_id=agent_id)
+    return int(row["n"]) if row else 0
+
+
+def move(
+    tx: Transaction, step: EntryStep, entry_: Entry, *, reason: str | None = None, actor: str | None = None
+) -> bool:
+    """Take a step of the state machine; False if the entry is not in a state that allows it, or under another lease."""
+    moved = _MOVES[step].run(tx, entry_id=entry_.id, held_token=entry_.lease_token, now=tx.now)
+    if moved:
+        history.record(
+            tx,
+            f"inbox.{step}",
+            entry_.id,
+            thread_id=entry_.thread_id,
+            agent_id=actor or entry_.agent_id,
+            reason=reason,
+        )
+        if entry_.agent_id:
+            heads.refresh(tx, entry_.agent_id, entry_.thread_id)
+    return bool(moved)
+
+
+def delay(tx: Transaction, entry_: Entry, seconds: float) -> None:
+    """Keep an unread entry back for a while."""
+    _DELAY.run(tx, entry_id=entry_.id, new_due_at=tx.now + int(seconds * SECOND))
+    if entry_.agent_id:
+        heads.refresh(tx, entry_.agent_id, entry_.thread_id)
+
+
+def make_due(tx: Transaction) -> int:
+    """End the holds whose time is over; how many."""
+    rows = _HELD_DUE.all(tx, now=tx.now)
+    _refresh_heads(tx, [(row["agent_id"], row["thread_id"]) for row in rows])
+    return len(rows)
+
+
+def context_came(tx: Transaction, thread_id: str) -> None:
+    """Its thread has been read: what waited for that is due."""
+    rows = _CONTEXT_CAME.all(tx, of_thread=thread_id)
+    _refresh_heads(tx, [(row["agent_id"], thread_id) for row in rows])
+
+
+def unaddressed(tx: Transaction) -> list[Entry]:
+    """Entries that wait until a lead is registered, oldest first."""
+    return [entry(row) for row in _UNADDRESSED.all(tx)]
+
+
+def unread_in_thread(tx: Transaction, agent_id: str, thread_id: str) -> list[Entry]:
+    return [entry(row) for row in _UNREAD_IN_THREAD.all(tx, agent_id=agent_id, thread_id=thread_id)]
+
+
+def readdress(tx: Transaction, entry_: Entry, agent_id: str, reason: str) -> None:
+    """Give an unread entry to another agent; where that one has the message already, the old entry is withdrawn."""
+    others = of_message(tx, entry_.team, entry_.channel, entry_.ts)
+    if any(other.agent_id == agent_id for other in others):
+        move(tx, EntryStep.WITHDRAW, entry_, reason=f"{reason}; the new agent has the message already")
+        return
+    _ADDRESS.run(tx, entry_id=entry_.id, new_agent_id=agent_id, new_matched_by=MatchedBy.READDRESSED, new_reason=reason)
+    history.record(tx, "inbox.readdress", entry_.id, thread_id=entry_.thread_id, agent_id=agent_id, reason=reason)
+    if entry_.agent_id:
+        heads.refresh(tx, entry_.agent_id, entry_.thread_id)
+    heads.refresh(tx, agent_id, entry_.thread_id)
+
+
+def entry(row: Row) -> Entry:
+    """The entry of a row."""
+    return Entry(
+        id=row["id"],
+        thread_id=row["thread_id"],
+        agent_id=row["agent_id"],
+        team=row["team"],
+        channel=row["channel"],
+        ts=row["ts"],
+        status=EntryStatus(row["status"]),
+        matched_by=MatchedBy(row["matched_by"]),
+        reason=row["reason"],
+        attempts=row["attempts"],
+        claims=row["claims"],
+        lease_token=row["lease_token"],
+        created_at=row["created_at"],
+    )
+
+
+def _refresh_heads(tx: Transaction, pairs: list[tuple[str | None, str]]) -> None:
+    for agent_id, thread_id in sorted({(agent_id, thread_id) for agent_id, thread_id in pairs if agent_id}):
+        heads.refresh(tx, agent_id, thread_id)
+
+
+_STILL_OPEN = {EntryStatus.UNREAD, EntryStatus.CLAIMED, EntryStatus.WAITING}
+_COUNTS_ATTEMPT = {EntryStep.LOSE}
+
+
+def _move(step: EntryStep) -> Statement:
+    """The update of one step: guarded by the state machine and, for steps of a run, by the lease."""
+    transition = ENTRY_TRANSITIONS[step]
+    guard = _i.lease_token == bindparam("held_token")
+    if transition.sources != {EntryStatus.CLAIMED}:  # not a step of the run that holds the lease
+        guard = func.coalesce(_i.lease_token, "") == func.coalesce(bindparam("held_token"), "")
+    values: dict[str, object] = dict(arrive(transition))
+    values["resolved_at"] = None if transition.target in _STILL_OPEN else bindparam("now")
+    if step in _COUNTS_ATTEMPT:
+        values["attempts"] = _i.attempts + 1
+    if step is EntryStep.REDRIVE:
+        values["attempts"] = 0
+    if transition.target not in _STILL_OPEN:
+        values |= {"held_by": None, "due_at": None}
+    statement = update(inbox_messages).where(_i.id == bindparam("entry_id"), may(_i.status, transition), guard)
+    return Statement(statement.values(**values))
+
+
+_MOVES: dict[EntryStep, Statement] = {step: _move(step) for step in EntryStep if step is not EntryStep.CLAIM}
+_DELAY = Statement(
+    update(inbox_messages)
+    .where(_i.id == bindparam("entry_id"), _i.status == _UNREAD)
+    .values(held_by=Hold.DELAY.value, due_at=bindparam("new_due_at"))
+)

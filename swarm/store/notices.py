@@ -1,0 +1,122 @@
+"""Notices: news for an agent beside its work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import bindparam, insert, select, update
+
+from swarm.clock import new_id
+from swarm.domain.notices import NOTICE_TRANSITIONS, NoticeKind, NoticeStatus, NoticeStep
+from swarm.store import history
+from swarm.store.conditions import arrive, may
+from swarm.store.statements import Row, Statement
+from swarm.store.tables import notices
+from swarm.store.transaction import Transaction
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Notice:
+    """A notice as it stands in its row."""
+
+    id: str
+    kind: NoticeKind
+    agent_id: str
+    thread_id: str | None
+    inbox_message_id: str | None
+    actor: str | None
+    text: str | None
+    attempts: int
+    created_at: int
+
+
+_n = notices.c
+_ADD = Statement(
+    insert(notices).values(
+        id=bindparam("id"),
+        kind=bindparam("kind"),
+        agent_id=bindparam("agent_id"),
+        thread_id=bindparam("thread_id"),
+        inbox_message_id=bindparam("inbox_message_id"),
+        actor=bindparam("actor"),
+        text=bindparam("text"),
+        status=NoticeStatus.UNREAD.value,
+        attempts=0,
+        created_at=bindparam("now"),
+    )
+)
+_UNREAD = Statement(
+    select(notices)
+    .where(_n.agent_id == bindparam("agent_id"), _n.status == NoticeStatus.UNREAD.value)
+    .order_by(_n.created_at, _n.id)
+    .limit(bindparam("n"))
+    .with_for_update(skip_locked=True)
+)
+_GET = Statement(select(notices).where(_n.id == bindparam("notice_id")))
+
+
+def _move(step: NoticeStep) -> Statement:
+    values: dict[str, object] = dict(arrive(NOTICE_TRANSITIONS[step]))
+    if step is NoticeStep.LOSE:
+        values["attempts"] = _n.attempts + 1
+    guard = may(_n.status, NOTICE_TRANSITIONS[step])
+    return Statement(update(notices).where(_n.id == bindparam("notice_id"), guard).values(**values))
+
+
+_MOVES = {step: _move(step) for step in NoticeStep}
+
+
+def add(
+    tx: Transaction,
+    kind: NoticeKind,
+    agent_id: str,
+    *,
+    thread_id: str | None = None,
+    inbox_message_id: str | None = None,
+    actor: str | None = None,
+    text: str | None = None,
+) -> None:
+    """Tell an agent something, at once if it is listening."""
+    notice_id = new_id()
+    _ADD.run(
+        tx,
+        id=notice_id,
+        kind=kind,
+        agent_id=agent_id,
+        thread_id=thread_id,
+        inbox_message_id=inbox_message_id,
+        actor=actor,
+        text=text,
+        now=tx.now,
+    )
+    history.record(tx, f"notice.{kind}", notice_id, thread_id=thread_id, agent_id=agent_id)
+    tx.wake(agent_id)
+
+
+def unread(tx: Transaction, agent_id: str, limit: int) -> list[Notice]:
+    """What an agent has not been told yet, oldest first, locked."""
+    return [_notice(row) for row in _UNREAD.all(tx, agent_id=agent_id, n=limit)]
+
+
+def get(tx: Transaction, notice_id: str) -> Notice | None:
+    row = _GET.first(tx, notice_id=notice_id)
+    return _notice(row) if row else None
+
+
+def move(tx: Transaction, step: NoticeStep, notice_id: str) -> bool:
+    """Take a step of the state machine; False if the notice is not in a state that allows it."""
+    return bool(_MOVES[step].run(tx, notice_id=notice_id))
+
+
+def _notice(row: Row) -> Notice:
+    return Notice(
+        id=row["id"],
+        kind=NoticeKind(row["kind"]),
+        agent_id=row["agent_id"],
+        thread_id=row["thread_id"],
+        inbox_message_id=row["inbox_message_id"],
+        actor=row["actor"],
+        text=row["text"],
+        attempts=row["attempts"],
+        created_at=row["created_at"],
+    )

@@ -1,0 +1,232 @@
+"""PostgreSQL behind eight threads, each with a connection of its own.
+
+Every call is one short transaction: READ COMMITTED for writes, one unchanging read-only view for reads. Calls are not
+grouped as on SQLite, because a group would hold the row locks of unrelated callers.
+
+Who may act: any number of processes; row locks and unique indexes keep them apart.
+What is guaranteed: a result means that the commit was confirmed. Wakeups reach this process right after the commit and
+the others through NOTIFY, which PostgreSQL sends with the commit (`swarm.store.postgres_listener`).
+What happens on failure: a deadlock or a serialization failure is run again, `MAX_RUNS` times at most. A connection that
+breaks before COMMIT was sent has changed nothing: the call runs once more on a fresh one, then it is `Unavailable`. One
+that breaks during COMMIT leaves the outcome open: `OutcomeUnknown`, and the topics are bumped in case it happened.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from queue import SimpleQueue
+from typing import Any
+
+import psycopg
+import structlog
+from psycopg import errors, sql
+
+from swarm.clock import Clock, new_id
+from swarm.domain.errors import OutcomeUnknown, Unavailable
+from swarm.store.engine import Call, Deliver
+from swarm.store.postgres_listener import CHANNEL, Listener, PostgresConnection
+from swarm.store.transaction import ConstraintViolated, Dialect, Transaction, caused_by
+from swarm.store.urls import PostgresUrl
+
+MAX_CONNECTIONS = 8
+MAX_RUNS = 5
+CONNECT_TIMEOUT_SECONDS = 5
+
+BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+_NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+
+_END = None  # in the queue: nothing comes after this
+_Queue = SimpleQueue[tuple[Call[Any], bool] | None]  # a call, and whether it only reads
+
+_log = structlog.get_logger(__name__)
+
+
+class PostgresTransaction(Transaction):
+    dialect = "postgresql"
+    driver_error = psycopg.Error
+
+    def _database_now(self) -> int:
+        _, rows = self.fetch(_NOW, {})
+        return int(rows[0][0])
+
+
+class PostgresEngine:
+    """The database at ``url``, which must have been migrated."""
+
+    dialect: Dialect = "postgresql"
+
+    def __init__(
+        self,
+        url: PostgresUrl,
+        deliver: Deliver,
+        bump: Callable[[str], None],
+        bump_all: Callable[[], None],
+        *,
+        clock: Clock | None = None,
+        lock_timeout_seconds: float = 5.0,
+    ) -> None:
+        self._url = url
+        self._deliver = deliver
+        self._bump = bump
+        self._bump_all = bump_all
+        self._clock = clock
+        self._lock_timeout_seconds = lock_timeout_seconds
+        self._origin = new_id()  # in our own notifications, so that we need not hear them
+        self._queue: _Queue = SimpleQueue()
+        self._listener: Listener | None = None
+        self._threads: list[threading.Thread] = []
+
+    def open(self) -> None:
+        self._listener = Listener(self._connect, self._origin, self._bump, self._bump_all)
+        self._listener.start()
+        for number in range(MAX_CONNECTIONS):
+            worker = Worker(self._connect, self._queue, self._deliver, self._origin, self._clock)
+            thread = threading.Thread(target=worker.serve, name=f"swarm-postgres-{number}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def write(self, call: Call[Any]) -> None:
+        self._queue.put((call, False))
+
+    def read(self, call: Call[Any]) -> None:
+        self._queue.put((call, True))
+
+    def close(self) -> None:
+        if self._listener is not None:
+            self._listener.stop()
+            self._listener = None
+        for _ in self._threads:
+            self._queue.put(_END)
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+
+    def _connect(self) -> PostgresConnection:
+        """A connection on which every BEGIN and COMMIT is ours. Raises `Unavailable` with the reason."""
+        try:
+            connection = psycopg.connect(
+                self._url.conninfo,
+                autocommit=True,
+                connect_timeout=CONNECT_TIMEOUT_SECONDS,
+                keepalives_idle=30,
+                keepalives_interval=10,
+                keepalives_count=3,
+                application_name="swarm",
+            )
+        except psycopg.Error as error:
+            raise Unavailable(f"PostgreSQL at {self._url} cannot be reached: {_first_line(error)}") from error
+        connection.prepared_max = 500  # more than there are statements
+        connection.execute(f"SET lock_timeout = {int(self._lock_timeout_seconds * 1000)}")
+        return connection
+
+
+class Worker:
+    """Runs calls one by one, each in a transaction of its own, on a connection that it makes when it needs one."""
+
+    def __init__(
+        self,
+        connect: Callable[[], PostgresConnection],
+        queue: _Queue,
+        deliver: Deliver,
+        origin: str,
+        clock: Clock | None,
+    ) -> None:
+        self._connect = connect
+        self._queue = queue
+        self._deliver = deliver
+        self._origin = origin
+        self._clock = clock
+        self._connection: PostgresConnection | None = None
+
+    def serve(self) -> None:
+        """Answer calls until the queue ends, then disconnect."""
+        while (entry := self._queue.get()) is not _END:
+            call, read_only = entry
+            if not call.abandoned:
+                self._answer(call, read_only)
+        self._disconnect()
+
+    def _answer(self, call: Call[Any], read_only: bool) -> None:
+        try:
+            self._run(call, read_only)
+        except BaseException as error:  # noqa: BLE001 - an interrupt too belongs to the caller
+            call.fail(explain(error))
+        finally:
+            self._deliver([call])
+
+    def _run(self, call: Call[Any], read_only: bool) -> None:
+        """Run and commit the call, again where that can help; raises what the last run raised."""
+        fresh_connection_tried = False
+        for run in range(1, MAX_RUNS + 1):
+            connection = self._connected()
+            tx = PostgresTransaction(connection, self._clock, read_only=read_only)
+            try:
+                connection.execute(BEGIN_READ if read_only else BEGIN_WRITE)
+                call.run(tx)
+                break
+            except BaseException as error:
+                cause = tx.failure or error
+                broken = connection.closed and isinstance(cause, psycopg.Error)
+                self._roll_back(connection)
+                if broken and not fresh_connection_tried:
+                    fresh_connection_tried = True
+                elif broken or not _worth_another_run(cause) or run == MAX_RUNS:
+                    raise
+        self._commit(connection, call, tx.topics)
+
+    def _commit(self, connection: PostgresConnection, call: Call[Any], topics: Iterable[str]) -> None:
+        try:
+            connection.execute(self._commit_text(topics))
+        except psycopg.OperationalError as error:
+            if not connection.closed:
+                raise
+            self._disconnect()
+            call.fail(caused_by(OutcomeUnknown(), error), maybe_done=True)
+
+    def _commit_text(self, topics: Iterable[str]) -> sql.Composed:
+        """COMMIT, and before it in the same message to the server one notification per topic."""
+        notify = sql.SQL("SELECT pg_notify({}, {}); ")
+        payloads = [sql.Literal(f"{self._origin} {topic}") for topic in topics]
+        return sql.Composed(
+            [*(notify.format(sql.Literal(CHANNEL), payload) for payload in payloads), sql.SQL("COMMIT")]
+        )
+
+    def _roll_back(self, connection: PostgresConnection) -> None:
+        try:
+            if not connection.closed:
+                connection.execute("ROLLBACK")
+        except psycopg.Error as error:
+            _log.warning("The connection is given up.", action="rollback_failed", error=str(error))
+            self._disconnect()
+        if connection.closed:
+            self._disconnect()
+
+    def _connected(self) -> PostgresConnection:
+        if self._connection is None:
+            self._connection = self._connect()
+        return self._connection
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def explain(error: BaseException) -> BaseException:
+    """What a caller gets for ``error``: its own exceptions as they are, the driver's in this system's words."""
+    if isinstance(error, psycopg.IntegrityError):
+        return caused_by(ConstraintViolated(_first_line(error)), error)
+    if isinstance(error, psycopg.OperationalError):
+        return caused_by(Unavailable(f"The database cannot do this at the moment: {_first_line(error)}"), error)
+    return error
+
+
+def _worth_another_run(error: BaseException) -> bool:
+    return isinstance(error, errors.SerializationFailure | errors.DeadlockDetected)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

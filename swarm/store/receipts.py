@@ -1,0 +1,35 @@
+"""Receipts: what was done once and must not be done again."""
+
+from __future__ import annotations
+
+from sqlalchemy import bindparam, delete, select
+
+from swarm.store.statements import Statement
+from swarm.store.tables import receipts
+from swarm.store.transaction import Transaction
+
+_FIND = Statement(select(receipts.c.result).where(receipts.c.key == bindparam("key")))
+_ADD = Statement(
+    lambda insert: (
+        insert(receipts)
+        .values(key=bindparam("key"), result=bindparam("result"), created_at=bindparam("now"))
+        .on_conflict_do_nothing()
+    )
+)
+_FORGET = Statement(delete(receipts).where(receipts.c.created_at < bindparam("before")))
+
+
+def result(tx: Transaction, key: str) -> str | None:
+    """What was answered when this was done before, as JSON; None if it was not done, or has no result."""
+    row = _FIND.first(tx, key=key)
+    return row["result"] if row else None
+
+
+def add(tx: Transaction, key: str, result: str | None = None) -> bool:
+    """Note that this is done; False if it was done before."""
+    return bool(_ADD.run(tx, key=key, result=result, now=tx.now))
+
+
+def forget(tx: Transaction, before: int) -> int:
+    """Drop receipts older than ``before``: Slack repeats nothing after an hour."""
+    return _FORGET.run(tx, before=before)

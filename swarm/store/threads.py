@@ -1,0 +1,222 @@
+"""Threads: their rows are locked first by everything that routes a message or changes an owner."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, bindparam, case, select, update
+
+from swarm.clock import SECOND, new_id
+from swarm.domain.threads import Thread
+from swarm.domain.transcript import ChannelType, ContextState
+from swarm.store import history
+from swarm.store.statements import Row, Statement
+from swarm.store.tables import threads
+from swarm.store.transaction import Transaction
+
+CONTEXTS = "contexts"
+"""The topic that wakes whoever reads threads from Slack."""
+
+_READ_GIVEN_UP_AFTER = 60 * SECOND
+_READ_ATTEMPTS = 5  # then the thread is left alone until something new is said in it
+
+_place = (
+    (threads.c.team == bindparam("team"))
+    & (threads.c.channel == bindparam("channel"))
+    & (threads.c.thread_ts == bindparam("thread_ts"))
+)
+_OPEN = Statement(
+    lambda insert: (
+        insert(threads)
+        .values(
+            id=bindparam("id"),
+            team=bindparam("team"),
+            channel=bindparam("channel"),
+            thread_ts=bindparam("thread_ts"),
+            channel_type=bindparam("channel_type"),
+            owner_id=None,
+            epoch=0,
+            context=bindparam("context"),
+            context_due_at=bindparam("context_due_at"),
+            context_failures=0,
+            told_queued_at=None,
+            active_at=bindparam("now"),
+            created_at=bindparam("now"),
+        )
+        .on_conflict_do_nothing()
+    )
+)
+_LOCK_PLACE = Statement(select(threads).where(_place).with_for_update())
+_LOCK = Statement(select(threads).where(threads.c.id == bindparam("thread_id")).with_for_update())
+_GET = Statement(select(threads).where(threads.c.id == bindparam("thread_id")))
+_OWN = Statement(
+    update(threads)
+    .where(threads.c.id == bindparam("thread_id"))
+    .values(owner_id=bindparam("new_owner_id"), epoch=threads.c.epoch + 1)
+)
+_ACTIVE = Statement(update(threads).where(threads.c.id == bindparam("thread_id")).values(active_at=bindparam("now")))
+_TELL = Statement(
+    update(threads)
+    .where(threads.c.id == bindparam("thread_id"), threads.c.told_queued_at.is_(None))
+    .values(told_queued_at=bindparam("now"))
+)
+_ANSWERED = Statement(
+    update(threads)
+    .where(threads.c.id == bindparam("thread_id"))
+    .values(told_queued_at=None, active_at=bindparam("now"))
+)
+_DISOWN_IDLE = Statement(
+    update(threads)
+    .where(threads.c.owner_id.is_not(None), threads.c.active_at < bindparam("before"))
+    .values(owner_id=None, epoch=threads.c.epoch + 1)
+    .returning(threads.c.id)
+)
+_CONTEXTS_DUE = Statement(
+    select(threads)
+    .where(threads.c.context_due_at.is_not(None), threads.c.context_due_at <= bindparam("now"))
+    .order_by(threads.c.context_due_at)
+    .limit(bindparam("n"))
+    .with_for_update(skip_locked=True)
+)
+_CONTEXT = Statement(
+    update(threads)
+    .where(threads.c.id == bindparam("thread_id"))
+    .values(
+        context=bindparam("new_context"),
+        context_due_at=bindparam("new_due_at"),
+    )
+)
+_failures = threads.c.context_failures + 1
+_READ_FAILED = Statement(
+    update(threads)
+    .where(threads.c.id == bindparam("thread_id"))
+    .values(
+        context=ContextState.UNKNOWN.value,
+        context_failures=_failures,
+        context_due_at=case(
+            (_failures >= _READ_ATTEMPTS, None),
+            else_=bindparam("now", type_=BigInteger) + bindparam("delay_us", type_=BigInteger) * _failures,
+        ),
+    )
+)
+_READ_WHOLE = Statement(
+    update(threads)
+    .where(threads.c.id == bindparam("thread_id"))
+    .values(context=ContextState.COMPLETE.value, context_due_at=None, context_failures=0)
+)
+_READ_AGAIN = Statement(
+    update(threads)
+    .where(
+        threads.c.id == bindparam("thread_id"),
+        threads.c.context != ContextState.COMPLETE.value,
+        threads.c.context_due_at.is_(None),
+    )
+    .values(context_due_at=bindparam("now"), context_failures=0)
+)
+
+
+def opened(
+    tx: Transaction, team: str, channel: str, thread_ts: str, channel_type: ChannelType, *, known_whole: bool
+) -> Thread:
+    """The thread at this place, locked; made if it is new. A new one that is not ``known_whole`` is to be read."""
+    _OPEN.run(
+        tx,
+        id=new_id(),
+        team=team,
+        channel=channel,
+        thread_ts=thread_ts,
+        channel_type=channel_type,
+        context=ContextState.COMPLETE if known_whole else ContextState.UNKNOWN,
+        context_due_at=None if known_whole else tx.now,
+        now=tx.now,
+    )
+    thread = at(tx, team, channel, thread_ts)
+    assert thread is not None  # inserted above, or there before
+    if thread.context is not ContextState.COMPLETE:
+        _READ_AGAIN.run(tx, thread_id=thread.id, now=tx.now)
+        tx.wake(CONTEXTS)
+    return thread
+
+
+def at(tx: Transaction, team: str, channel: str, thread_ts: str) -> Thread | None:
+    """The thread at this place, locked; None if the swarm takes no part in it."""
+    row = _LOCK_PLACE.first(tx, team=team, channel=channel, thread_ts=thread_ts)
+    return _thread(row) if row else None
+
+
+def locked(tx: Transaction, thread_id: str) -> Thread:
+    """A thread by id, locked until the transaction ends."""
+    row = _LOCK.first(tx, thread_id=thread_id)
+    assert row is not None  # threads that entries refer to are never removed
+    return _thread(row)
+
+
+def get(tx: Transaction, thread_id: str) -> Thread | None:
+    """A thread by id, not locked."""
+    row = _GET.first(tx, thread_id=thread_id)
+    return _thread(row) if row else None
+
+
+def hand_over(tx: Transaction, thread: Thread, owner_id: str | None, reason: str) -> None:
+    """Make an agent the owner, or nobody, with a new epoch. The thread must be locked."""
+    if thread.owner_id != owner_id:
+        _OWN.run(tx, thread_id=thread.id, new_owner_id=owner_id)
+        history.record(tx, "thread.owner", thread.id, thread_id=thread.id, agent_id=owner_id, reason=reason)
+
+
+def active(tx: Transaction, thread_id: str) -> None:
+    """Note that something was said."""
+    _ACTIVE.run(tx, thread_id=thread_id, now=tx.now)
+
+
+def tell_queued(tx: Transaction, thread_id: str) -> bool:
+    """Whether the thread is still to be told that nobody is there; True only once until it has been answered."""
+    return bool(_TELL.run(tx, thread_id=thread_id, now=tx.now))
+
+
+def answered(tx: Transaction, thread_id: str) -> None:
+    """Note an answer: from now on the thread may be told again that nobody is there."""
+    _ANSWERED.run(tx, thread_id=thread_id, now=tx.now)
+
+
+def disown_idle(tx: Transaction, before: int) -> int:
+    """End the ownership of threads in which nothing was said since ``before``; how many."""
+    rows = _DISOWN_IDLE.all(tx, before=before)
+    for row in rows:
+        history.record(tx, "thread.owner", row["id"], thread_id=row["id"], reason="nothing was said for a long time")
+    return len(rows)
+
+
+def begin_reads(tx: Transaction, limit: int) -> list[Thread]:
+    """Take threads whose history is to be read; a read that does not come back is given up after a minute."""
+    due = [_thread(row) for row in _CONTEXTS_DUE.all(tx, now=tx.now, n=limit)]
+    for thread in due:
+        _CONTEXT.run(
+            tx,
+            thread_id=thread.id,
+            new_context=ContextState.LOADING,
+            new_due_at=tx.now + _READ_GIVEN_UP_AFTER,
+        )
+    return due
+
+
+def read_whole(tx: Transaction, thread_id: str) -> None:
+    """Note that the thread is known as a whole."""
+    _READ_WHOLE.run(tx, thread_id=thread_id)
+
+
+def read_failed(tx: Transaction, thread_id: str, retry_in_seconds: float) -> None:
+    """Note that the thread could not be read; it is tried again, later each time, and a few times only."""
+    _READ_FAILED.run(tx, thread_id=thread_id, now=tx.now, delay_us=int(retry_in_seconds * SECOND))
+
+
+def _thread(row: Row) -> Thread:
+    return Thread(
+        id=row["id"],
+        team=row["team"],
+        channel=row["channel"],
+        thread_ts=row["thread_ts"],
+        channel_type=ChannelType(row["channel_type"]),
+        owner_id=row["owner_id"],
+        epoch=row["epoch"],
+        context=ContextState(row["context"]),
+        told_queued_at=row["told_queued_at"],
+    )

@@ -1,0 +1,53 @@
+"""Database URLs: which engine, and where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from swarm.domain.errors import ConfigurationError
+
+_EXPECTED = "sqlite:///relative/path, sqlite:////absolute/path, or postgresql://user:password@host/name"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SqliteUrl:
+    path: Path
+
+    def __str__(self) -> str:
+        return f"sqlite:///{self.path}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PostgresUrl:
+    conninfo: str  # as libpq takes it, with the password: never into a log
+    shown: str  # the same with the password masked
+
+    def __str__(self) -> str:
+        return self.shown
+
+
+def parse_url(text: str) -> SqliteUrl | PostgresUrl:
+    """Raises `ConfigurationError`, saying what is expected, for anything but these two kinds of databases."""
+    try:
+        url = make_url(text)
+    except ArgumentError as error:
+        raise ConfigurationError(f"The database URL cannot be read; expected {_EXPECTED}.") from error
+    if url.drivername in ("postgresql", "postgres", "postgresql+psycopg"):
+        plain = url.set(drivername="postgresql")
+        return PostgresUrl(conninfo=plain.render_as_string(hide_password=False), shown=plain.render_as_string())
+    if url.drivername == "sqlite":
+        return _sqlite(url)
+    raise ConfigurationError(f"The database URL begins with {url.drivername!r}; expected {_EXPECTED}.")
+
+
+def _sqlite(url: URL) -> SqliteUrl:
+    name = url.database or ""
+    if not name or ":memory:" in name or url.query.get("mode") == "memory":
+        raise ConfigurationError(
+            "An in-memory SQLite is not supported: several connections must see one file. Expected sqlite:///path."
+        )
+    return SqliteUrl(path=Path(name))

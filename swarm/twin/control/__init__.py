@@ -1,0 +1,33 @@
+"""The control API: speak as a person, look at what happened, script faults, move the clock.
+
+Its calls are in CONTRACTS.md, "Twin". Refusals are `{"error": {code, message, hint}}` with a 4xx status.
+"""
+
+from starlette.routing import Route
+
+from swarm.twin.answers import answering
+from swarm.twin.control.admin import Admin
+from swarm.twin.control.messages import Messages
+from swarm.twin.twin import Twin
+
+
+def control_routes(twin: Twin) -> list[Route]:
+    """All routes below `/twin`."""
+    messages, admin = Messages(twin), Admin(twin)
+    calls = (
+        ("GET", "messages", messages.read),
+        ("POST", "messages", messages.post),
+        ("PATCH", "messages", messages.edit),
+        ("DELETE", "messages", messages.delete),
+        ("POST", "reactions", messages.react),
+        ("POST", "actions", admin.not_yet),
+        ("POST", "commands", admin.not_yet),
+        ("GET", "calls", admin.calls),
+        ("GET", "deliveries", admin.deliveries),
+        ("POST", "faults", admin.plan_fault),
+        ("DELETE", "faults", admin.clear_faults),
+        ("POST", "clock", admin.advance_clock),
+        ("POST", "seed", admin.seed),
+        ("POST", "reset", admin.reset),
+    )
+    return [Route(f"/twin/{path}", answering(handle), methods=[verb]) for verb, path, handle in calls]

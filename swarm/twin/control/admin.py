@@ -1,0 +1,158 @@
+"""What a test does to the workspace from outside: read the journals, plan faults, move the clock, seed and reset."""
+
+from starlette.requests import Request
+
+from swarm.twin.control.body import Body, as_body, query_number, read_body
+from swarm.twin.control.lookup import find_app
+from swarm.twin.errors import ControlError, Json
+from swarm.twin.faults import CALL_KINDS, EVENT_KINDS, SOCKET_KINDS, FaultKind
+from swarm.twin.methods import METHODS
+from swarm.twin.people import App
+from swarm.twin.seed import SCOPES, Seed, SeedApp, SeedChannel, SeedUser
+from swarm.twin.twin import Twin
+
+_MOST_SECONDS = 10 * 365 * 86_400.0
+_MOST_TIMES = 1_000_000
+
+
+class Admin:
+    """Journals, faults, clock, seed and reset."""
+
+    def __init__(self, twin: Twin) -> None:
+        self._twin = twin
+
+    async def calls(self, request: Request) -> Json:
+        return {"calls": self._twin.web_api.journal.since(query_number(request, "since"))}
+
+    async def deliveries(self, request: Request) -> Json:
+        return {"deliveries": self._twin.delivery.journal.since(query_number(request, "since"))}
+
+    async def advance_clock(self, request: Request) -> Json:
+        """Without `advance_seconds` it only tells the time."""
+        body = await read_body(request, known="advance_seconds")
+        seconds = body.number("advance_seconds", lowest=0, highest=_MOST_SECONDS)
+        return {"now": self._twin.clock.advance(seconds or 0.0)}
+
+    async def plan_fault(self, request: Request) -> Json:
+        """Plan a fault. Socket faults without an event act on the open connections at once."""
+        body = await read_body(request, known="method event app kind error seconds times")
+        kind = _kind(body)
+        app = find_app(self._twin.workspace, name) if (name := body.optional("app")) else None
+        method, event = body.optional("method"), body.optional("event")
+        _check_target(kind, method, event)
+        fault = self._twin.faults.plan(
+            kind,
+            method=method,
+            event=event,
+            app=app.id if app else None,
+            error=body.optional("error"),
+            seconds=body.number("seconds", lowest=0, highest=_MOST_SECONDS),
+            times=int(body.number("times", lowest=1, highest=_MOST_TIMES) or 1),
+        )
+        if kind in SOCKET_KINDS and event is None:
+            self._twin.faults.cancel(fault)
+            self._act_now(kind, app, fault.error, fault.seconds)
+        return {"id": fault.id}
+
+    def _act_now(self, kind: FaultKind, app: App | None, reason: str | None, seconds: float | None) -> None:
+        sockets = self._twin.sockets
+        apps = [app.id] if app else list(self._twin.workspace.directory.apps)
+        if kind is FaultKind.CLOSE_SOCKET:
+            sockets.close(apps, reason=reason)
+            return
+        for app_id in apps:
+            sockets.silence(app_id, seconds)
+
+    async def clear_faults(self, request: Request) -> Json:
+        """Forget planned faults; connections that were silenced hear again."""
+        self._twin.faults.clear()
+        self._twin.sockets.unsilence()
+        return {"ok": True}
+
+    async def seed(self, request: Request) -> Json:
+        """Add people, channels and apps, or change those of the same name. A mere name will do for the first two."""
+        body = await read_body(request, known="users channels apps")
+        seed = Seed(
+            users=body.items("users", _user), channels=body.items("channels", _channel), apps=body.items("apps", _app)
+        )
+        try:
+            self._twin.plant(seed)
+        except KeyError as unknown:
+            raise ControlError(404, "not_found", f"the seed names {unknown}, which does not exist") from None
+        self._twin.feed.reload()
+        directory = self._twin.workspace.directory
+        return {
+            "ok": True,
+            "users": {user.name: user.id for user in directory.users.values()},
+            "channels": {channel.name: channel.id for channel in directory.channels.values() if channel.name},
+            "apps": {app.name: app.id for app in directory.apps.values()},
+        }
+
+    async def reset(self, request: Request) -> Json:
+        """Back to the seed, or with `{"seed": "default"}` to what the twin started with."""
+        body = await read_body(request, known="seed")
+        if body.optional("seed") not in (None, "default"):
+            raise ControlError(422, "invalid", "'seed' can only be \"default\"")
+        await self._twin.reset(to_default=body.optional("seed") == "default")
+        return {"ok": True}
+
+    async def not_yet(self, request: Request) -> Json:
+        """Forms, buttons and slash commands come with the full twin."""
+        raise ControlError(501, "not_implemented", f"{request.url.path} is not part of this version of the twin")
+
+
+def _kind(body: Body) -> FaultKind:
+    name = body.text("kind")
+    try:
+        kind = FaultKind(name)
+    except ValueError:
+        raise ControlError(422, "invalid", f"no fault {name!r}", f"there is: {', '.join(FaultKind)}") from None
+    if kind is FaultKind.EXPIRE_STREAM:
+        raise ControlError(501, "not_implemented", "expire_stream comes with streams")
+    return kind
+
+
+def _check_target(kind: FaultKind, method: str | None, event: str | None) -> None:
+    """A fault that could never happen is refused, so that no test waits for it."""
+    if method is not None and method not in METHODS:
+        raise ControlError(404, "not_found", f"no method {method!r}", f"there is: {', '.join(sorted(METHODS))}")
+    if method is not None and kind not in CALL_KINDS:
+        raise ControlError(422, "invalid", f"{kind} concerns events, not methods")
+    if event is not None and kind not in EVENT_KINDS:
+        raise ControlError(422, "invalid", f"{kind} concerns methods, not events")
+    if method is not None and event is not None:
+        raise ControlError(422, "invalid", "a fault concerns a method or an event, not both")
+
+
+def _user(item: object) -> SeedUser:
+    given = as_body(item, known="name real_name display_name email")
+    return SeedUser(
+        name=given.text("name"),
+        real_name=given.optional("real_name") or "",
+        display_name=given.optional("display_name") or "",
+        email=given.optional("email") or "",
+    )
+
+
+def _channel(item: object) -> SeedChannel:
+    given = as_body(item, known="name members is_private topic")
+    return SeedChannel(
+        name=given.text("name").removeprefix("#"),
+        members=given.texts("members"),
+        is_private=given.flag("is_private"),
+        topic=given.optional("topic") or "",
+    )
+
+
+def _app(item: object) -> SeedApp:
+    given = as_body(item, known="name bot_token app_token signing_secret scopes request_url channels")
+    name = given.text("name")
+    return SeedApp(
+        name=name,
+        bot_token=given.optional("bot_token") or f"xoxb-twin-{name}",
+        app_token=given.optional("app_token") or f"xapp-twin-{name}",
+        signing_secret=given.optional("signing_secret") or f"twin-signing-secret-{name}",
+        scopes=given.texts("scopes") or SCOPES,
+        request_url=given.optional("request_url"),
+        channels=given.texts("channels"),
+    )

@@ -1,0 +1,144 @@
+"""chat.*: posting, changing and deleting messages."""
+
+from dataclasses import replace
+from urllib.parse import urlencode
+
+from swarm.twin import shapes
+from swarm.twin.blocks import MAX_MARKDOWN_CHARACTERS, checked_blocks
+from swarm.twin.errors import Json, SlackError
+from swarm.twin.limits import Tier
+from swarm.twin.methods.call import Call, Method
+from swarm.twin.people import Channel, ChannelKind
+from swarm.twin.workspace import Draft
+
+MAX_TEXT_CHARACTERS = 40_000
+MAX_ATTACHMENTS = 100
+
+
+def post_message(call: Call) -> Json:
+    """Post to a channel, by id or `#name`, or to a person. Raises `no_text`, `msg_too_long`, `thread_not_found`, …"""
+    channel = _writable(call)
+    message = call.workspace.post(channel, _draft(call))
+    shape = shapes.message(message, call.directory, log=channel.messages)
+    return {"channel": channel.id, "ts": message.ts, "message": shape}
+
+
+def post_ephemeral(call: Call) -> Json:
+    """Raises `user_not_in_channel`."""
+    channel = _writable(call)
+    user = call.args.text("user")
+    if user not in channel.members:
+        raise SlackError("user_not_in_channel")
+    return {"message_ts": call.workspace.post_ephemeral(channel, to=user, draft=_draft(call))}
+
+
+def update(call: Call) -> Json:
+    """Change an own message; what is not given stays. Raises `message_not_found`, `cant_update_message`, `no_text`."""
+    channel = call.joined_channel()
+    previous = call.own_message(channel, "ts", "cant_update_message")
+    draft = _draft(call)
+    changed = replace(
+        previous,
+        text=draft.text if "text" in call.args or "markdown_text" in call.args else previous.text,
+        blocks=draft.blocks if "blocks" in call.args or "markdown_text" in call.args else previous.blocks,
+        attachments=draft.attachments if "attachments" in call.args else previous.attachments,
+        metadata=draft.metadata if "metadata" in call.args else previous.metadata,
+    )
+    edited = call.workspace.edit(channel, previous, changed)
+    shape = shapes.message(edited, call.directory, log=channel.messages)
+    return {"channel": channel.id, "ts": edited.ts, "text": edited.text, "message": shape}
+
+
+def delete(call: Call) -> Json:
+    """Delete an own message. Raises `message_not_found`, `cant_delete_message`."""
+    channel = call.joined_channel()
+    message = call.own_message(channel, "ts", "cant_delete_message")
+    call.workspace.delete(channel, message)
+    return {"channel": channel.id, "ts": message.ts}
+
+
+def get_permalink(call: Call) -> Json:
+    """A link that opens the message on the twin's page."""
+    channel = call.visible_channel()
+    message = call.message(channel, "message_ts")
+    link = f"{call.base_url}archives/{channel.id}/p{message.ts.replace('.', '')}"
+    if message.thread_ts:
+        link += "?" + urlencode({"thread_ts": message.thread_ts, "cid": channel.id})
+    return {"channel": channel.id, "permalink": link}
+
+
+def _writable(call: Call) -> Channel:
+    """Where to post: unlike elsewhere a name or a person's id will do. Raises `channel_not_found`, `not_in_channel`."""
+    target = call.args.text("channel")
+    if target in call.directory.users:
+        return call.workspace.direct_channel(target, call.app.bot_user)
+    channel = call.directory.channel(target)
+    if channel is None or (channel.kind is not ChannelKind.PUBLIC and call.app.bot_user not in channel.members):
+        raise SlackError("channel_not_found")
+    if call.app.bot_user not in channel.members and "chat:write.public" not in call.app.scopes:
+        raise SlackError("not_in_channel")
+    return channel
+
+
+def _draft(call: Call) -> Draft:
+    """What the arguments want to say."""
+    args = call.args
+    text, blocks = _text_and_blocks(call)
+    attachments = _attachments(args.json("attachments"))
+    if not (text or blocks or attachments):
+        raise SlackError("no_text")
+    return Draft(
+        user=call.app.bot_user,
+        app_id=call.app.id,
+        text=text,
+        blocks=blocks,
+        attachments=attachments,
+        thread_ts=args.timestamp("thread_ts") or None,
+        broadcast=args.flag("reply_broadcast"),
+        metadata=_metadata(args.json("metadata")),
+        username=args.optional("username") or None,
+    )
+
+
+def _text_and_blocks(call: Call) -> tuple[str, tuple[Json, ...]]:
+    """`markdown_text` stands alone and becomes a markdown block. Raises `markdown_text_conflict`, `msg_too_long`."""
+    text, markdown = call.args.optional("text"), call.args.optional("markdown_text")
+    if markdown and ("text" in call.args or "blocks" in call.args):
+        raise SlackError("markdown_text_conflict")
+    if len(text) > MAX_TEXT_CHARACTERS or len(markdown) > MAX_MARKDOWN_CHARACTERS:
+        raise SlackError("msg_too_long")
+    if markdown:
+        return markdown, checked_blocks([{"type": "markdown", "text": markdown}])
+    return text, checked_blocks(call.args.json("blocks"))
+
+
+def _attachments(value: object) -> tuple[Json, ...]:
+    """Raises `invalid_attachments`, `too_many_attachments`."""
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(attachment, dict) for attachment in value):
+        raise SlackError("invalid_attachments")
+    if len(value) > MAX_ATTACHMENTS:
+        raise SlackError("too_many_attachments")
+    return tuple(value)
+
+
+def _metadata(value: object) -> Json | None:
+    """Raises `invalid_metadata_format`."""
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise SlackError("invalid_metadata_format")
+    kind, payload = value.get("event_type"), value.get("event_payload")
+    if not isinstance(kind, str) or not kind or not isinstance(payload, dict):
+        raise SlackError("invalid_metadata_format")
+    return {"event_type": kind, "event_payload": payload}
+
+
+METHODS = (
+    Method(name="chat.postMessage", handle=post_message, tier=Tier.SPECIAL, scopes=("chat:write",), is_post=True),
+    Method(name="chat.postEphemeral", handle=post_ephemeral, tier=Tier.TIER_4, scopes=("chat:write",)),
+    Method(name="chat.update", handle=update, tier=Tier.TIER_3, scopes=("chat:write",)),
+    Method(name="chat.delete", handle=delete, tier=Tier.TIER_3, scopes=("chat:write",)),
+    Method(name="chat.getPermalink", handle=get_permalink, tier=Tier.SPECIAL),
+)

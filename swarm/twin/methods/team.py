@@ -1,0 +1,33 @@
+"""team.info, bots.info and usergroups.list."""
+
+from swarm.twin import shapes
+from swarm.twin.directory import TEAM_ID
+from swarm.twin.errors import Json, SlackError
+from swarm.twin.limits import Tier
+from swarm.twin.methods.call import Call, Method
+
+
+def team_info(call: Call) -> Json:
+    if call.args.optional("team", TEAM_ID) != TEAM_ID:
+        raise SlackError("team_not_found")
+    return {"team": shapes.team(call.base_url)}
+
+
+def bot_info(call: Call) -> Json:
+    """Raises `bot_not_found`."""
+    app = call.directory.app_of_bot(call.args.optional("bot", call.app.bot_id))
+    if app is None:
+        raise SlackError("bot_not_found")
+    return {"bot": shapes.bot(app)}
+
+
+def list_usergroups(call: Call) -> Json:
+    """The workspace has no user groups."""
+    return {"usergroups": []}
+
+
+METHODS = (
+    Method(name="team.info", handle=team_info, tier=Tier.TIER_3, scopes=("team:read",)),
+    Method(name="bots.info", handle=bot_info, tier=Tier.TIER_3, scopes=("users:read",)),
+    Method(name="usergroups.list", handle=list_usergroups, tier=Tier.TIER_2, scopes=("usergroups:read",)),
+)

@@ -1,0 +1,172 @@
+"""What a workspace starts with, and how it is brought in: the default seed and the one of `POST /twin/seed`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from swarm.twin.people import App, Channel, ChannelKind, User
+from swarm.twin.workspace import Workspace
+
+SCOPES = tuple(
+    ["app_mentions:read", "assistant:write", "channels:history", "channels:join", "channels:read", "chat:write", "commands", "files:read", "files:write", "groups:history", "groups:read", "im:history", "im:read", "im:write", "mpim:history", "mpim:read", "reactions:read", "reactions:write", "team:read", "usergroups:read", "users:read", "users:read.email"]
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedUser:
+    name: str
+    real_name: str = ""
+    display_name: str = ""
+    email: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedApp:
+    name: str
+    bot_token: str
+    app_token: str
+    signing_secret: str
+    scopes: tuple[str, ...] = SCOPES
+    request_url: str | None = None
+    channels: tuple[str, ...] | None = None  # None: all public channels
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedChannel:
+    name: str
+    members: tuple[str, ...] | None = None  # names of people and apps; None: everybody
+    is_private: bool = False
+    topic: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seed:
+    users: tuple[SeedUser, ...] = ()
+    channels: tuple[SeedChannel, ...] = ()
+    apps: tuple[SeedApp, ...] = ()
+
+
+DEFAULT = Seed(
+    users=(
+        SeedUser(name="alice", real_name="Alice Archer", display_name="Alice", email="alice@twin.test"),
+        SeedUser(name="bob", real_name="Bob Baker", display_name="Bob", email="bob@twin.test"),
+        SeedUser(name="carol", real_name="Carol Cooper", display_name="Carol", email="carol@twin.test"),
+    ),
+    channels=(
+        SeedChannel(name="general", topic="Everything that concerns everybody"),
+        SeedChannel(name="random", topic="Everything else"),
+    ),
+    apps=(
+        SeedApp(
+            name="swarm",
+            bot_token="xoxb-twin-swarm",
+            app_token="xapp-twin-swarm",
+            signing_secret="twin-signing-secret",
+        ),
+    ),
+)
+
+
+def plant(workspace: Workspace, seed: Seed) -> None:
+    """Add what the seed names; what is there by the same name is changed, messages stay.
+
+    Raises KeyError with the name when a channel lists a member, or an app a channel, that does not exist.
+    """
+    for user in seed.users:
+        _plant_user(workspace, user)
+    for app in seed.apps:
+        _plant_app(workspace, app)
+    for channel in seed.channels:
+        _plant_channel(workspace, channel)
+    for app in seed.apps:
+        _enter_channels(workspace, app)
+
+
+def _plant_user(workspace: Workspace, seed: SeedUser) -> User:
+    directory = workspace.directory
+    known = directory.id_of_user(seed.name)
+    user = User(
+        id=known or directory.free_id("U", seed.name),
+        name=seed.name,
+        real_name=seed.real_name or seed.name.capitalize(),
+        display_name=seed.display_name or seed.name.capitalize(),
+        email=seed.email,
+    )
+    directory.put_user(user)
+    if known is None:
+        _add_to(user.id, [channel for channel in directory.channels.values() if channel.kind is ChannelKind.PUBLIC])
+    return user
+
+
+def _plant_app(workspace: Workspace, seed: SeedApp) -> None:
+    directory = workspace.directory
+    known = directory.app(seed.name)
+    app_id = known.id if known else directory.free_id("A", seed.name)
+    bot_user = known.bot_user if known else directory.free_id("U", seed.name)
+    directory.put_user(User(id=bot_user, name=seed.name, real_name=seed.name, display_name=seed.name, app_id=app_id))
+    directory.put_app(
+        App(
+            id=app_id,
+            name=seed.name,
+            bot_id=known.bot_id if known else directory.free_id("B", seed.name),
+            bot_user=bot_user,
+            bot_token=seed.bot_token,
+            app_token=seed.app_token,
+            signing_secret=seed.signing_secret,
+            scopes=frozenset(seed.scopes),
+            request_url=seed.request_url,
+        )
+    )
+
+
+def _plant_channel(workspace: Workspace, seed: SeedChannel) -> None:
+    directory = workspace.directory
+    members = _ids(workspace, seed.members) if seed.members is not None else _everybody(workspace, seed)
+    known = directory.channel(seed.name)
+    if known is None:
+        known = Channel(
+            id=directory.free_id("C", seed.name),
+            name=seed.name,
+            kind=ChannelKind.PRIVATE if seed.is_private else ChannelKind.PUBLIC,
+            created=int(workspace.clock.now()),
+            creator=next(iter(members), "USLACKBOT"),
+        )
+        directory.put_channel(known)
+    known.topic = seed.topic or known.topic
+    known.members.update(dict.fromkeys(members))
+
+
+def _everybody(workspace: Workspace, seed: SeedChannel) -> Sequence[str]:
+    return [user.id for user in workspace.directory.users.values() if not (seed.is_private and user.is_bot)]
+
+
+def _ids(workspace: Workspace, names: Sequence[str]) -> Sequence[str]:
+    """Raises KeyError with the first unknown name."""
+    found = {name: workspace.directory.user(name) for name in names}
+    for name, user in found.items():
+        if user is None:
+            raise KeyError(name)
+    return [user.id for user in found.values() if user]
+
+
+def _enter_channels(workspace: Workspace, seed: SeedApp) -> None:
+    """Put the bot where the app wants to be; by default that is every public channel."""
+    directory = workspace.directory
+    app = directory.app(seed.name)
+    if app is None:
+        return
+    public = [channel for channel in directory.channels.values() if channel.kind is ChannelKind.PUBLIC]
+    if seed.channels is None:
+        _add_to(app.bot_user, public)
+        return
+    for channel in public:
+        channel.members.pop(app.bot_user, None)
+    for name in seed.channels:
+        wanted = directory.channel(name)
+        if wanted is None:
+            raise KeyError(name)
+        wanted.members[app.bot_user] = None
+
+
+def _add_to(user_id: str, channels: Sequence[Channel]) -> None:
+    for channel in channels:
+        channel.members[user_id] = None

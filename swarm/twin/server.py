@@ -1,0 +1,122 @@
+"""The twin as a web application, and the server that runs it."""
+
+import asyncio
+import contextlib
+import socket
+import sys
+from collections.abc import AsyncIterator, Iterator
+from types import FrameType
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import Route, WebSocketRoute
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from swarm.twin.control import control_routes
+from swarm.twin.page import page_routes
+from swarm.twin.twin import Twin, build_twin
+from swarm.twin.web_api import CUT_EXTENSION
+
+_MAX_SOCKET_MESSAGE_BYTES = 1024 * 1024
+
+
+def create_app(twin: Twin) -> Starlette:
+    """The whole twin: Web API, Socket Mode, control API and page. Serve it with `serve`, which can cut connections."""
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        await twin.close()
+
+    return Starlette(
+        routes=[
+            Route("/api/{method}", twin.web_api.endpoint, methods=["GET", "POST", "PUT", "PATCH", "DELETE"]),
+            WebSocketRoute("/socket", twin.sockets.serve),
+            *control_routes(twin),
+            *page_routes(twin),
+        ],
+        lifespan=lifespan,
+    )
+
+
+class _Protocol(HttpToolsProtocol):
+    """HTTP whose requests carry a way to reset their connection, for the fault `cut_after_accept`."""
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["extensions"] = {CUT_EXTENSION: {"reset": self.transport.abort}}
+
+
+class TwinServer(uvicorn.Server):
+    """A server that leaves the signals to its caller, and ends streams and sockets before it waits for them."""
+
+    def __init__(self, twin: Twin) -> None:
+        self.twin = twin
+        config = uvicorn.Config(
+            create_app(twin),
+            http=_Protocol,
+            ws="websockets-sansio",
+            ws_max_size=_MAX_SOCKET_MESSAGE_BYTES,
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=5,
+        )
+        super().__init__(config)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await self.twin.close()
+        await super().shutdown(sockets)
+
+
+@contextlib.asynccontextmanager
+async def running(twin: Twin, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+    """Serve the twin while the context lasts; gives its base URL, like `http://127.0.0.1:8400/`.
+
+    Port 0 takes a free one. Raises OSError when the address cannot be taken.
+    """
+    with _listen(host, port) as listening:
+        address = f"[{host}]" if ":" in host else host
+        twin.workspace.base_url = f"http://{address}:{listening.getsockname()[1]}/"
+        server = TwinServer(twin)
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        try:
+            yield twin.workspace.base_url
+        finally:
+            server.should_exit = True
+            await serving
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=1024)
+
+
+async def serve(host: str, port: int, *, rates: bool = True) -> None:
+    """Serve a twin with the default seed until cancelled, after printing what its app needs to connect.
+
+    Raises OSError when the address cannot be taken.
+    """
+    twin = build_twin(rates=rates)
+    async with running(twin, host, port) as base_url:
+        sys.stdout.write("\n".join([*environment(twin, base_url), f"Open {base_url}", ""]))
+        sys.stdout.flush()
+        await asyncio.Event().wait()
+
+
+def environment(twin: Twin, base_url: str) -> list[str]:
+    """The shell lines that connect the first app of the seed to the twin."""
+    app = next(iter(twin.workspace.directory.apps.values()))
+    values = {
+        "SLACK_BOT_TOKEN": app.bot_token,
+        "SLACK_APP_TOKEN": app.app_token,
+        "SLACK_SIGNING_SECRET": app.signing_secret,
+        "SLACK_API_BASE_URL": f"{base_url}api/",
+    }
+    return [f"export {name}={value}" for name, value in values.items()]

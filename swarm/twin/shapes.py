@@ -1,0 +1,194 @@
+"""People, apps, channels and messages as Slack's Web API and events write them."""
+
+from swarm.twin.directory import TEAM_DOMAIN, TEAM_ID, TEAM_NAME, Directory
+from swarm.twin.errors import Json
+from swarm.twin.messages import File, Message, MessageLog, Reaction
+from swarm.twin.people import App, Channel, ChannelKind, User
+
+_REPLY_USERS_SHOWN = 5
+
+
+def team(base_url: str) -> Json:
+    return {
+        "id": TEAM_ID,
+        "name": TEAM_NAME,
+        "domain": TEAM_DOMAIN,
+        "url": base_url,
+        "email_domain": "",
+        "icon": {"image_default": True},
+    }
+
+
+def user(person: User, app: App | None = None) -> Json:
+    profile: Json = {
+        "real_name": person.real_name,
+        "real_name_normalized": person.real_name,
+        "display_name": person.display_name,
+        "display_name_normalized": person.display_name,
+        "avatar_hash": "",
+        "status_text": "",
+        "status_emoji": "",
+        "team": TEAM_ID,
+    }
+    if person.email:
+        profile["email"] = person.email
+    if app is not None:
+        profile |= {"api_app_id": app.id, "bot_id": app.bot_id, "always_active": True}
+    return {
+        "id": person.id,
+        "team_id": TEAM_ID,
+        "name": person.name,
+        "deleted": False,
+        "color": "4bbe2e",
+        "real_name": person.real_name,
+        "tz": "Etc/UTC",
+        "tz_label": "Coordinated Universal Time",
+        "tz_offset": 0,
+        "profile": profile,
+        "is_admin": False,
+        "is_owner": False,
+        "is_primary_owner": False,
+        "is_restricted": False,
+        "is_ultra_restricted": False,
+        "is_bot": person.is_bot,
+        "is_app_user": False,
+        "updated": 0,
+    }
+
+
+def bot(app: App) -> Json:
+    return {
+        "id": app.bot_id,
+        "deleted": False,
+        "name": app.name,
+        "updated": 0,
+        "app_id": app.id,
+        "user_id": app.bot_user,
+        "icons": {"image_36": "", "image_48": "", "image_72": ""},
+    }
+
+
+def bot_profile(app: App) -> Json:
+    return {
+        "id": app.bot_id,
+        "deleted": False,
+        "name": app.name,
+        "updated": 0,
+        "app_id": app.id,
+        "icons": {"image_36": "", "image_48": "", "image_72": ""},
+        "team_id": TEAM_ID,
+    }
+
+
+def channel(conversation: Channel, viewer: str) -> Json:
+    """A conversation object as the bot user `viewer` gets it."""
+    kind = conversation.kind
+    common: Json = {
+        "id": conversation.id,
+        "created": conversation.created,
+        "is_archived": False,
+        "is_im": kind is ChannelKind.DIRECT,
+        "is_org_shared": False,
+        "context_team_id": TEAM_ID,
+        "updated": conversation.created * 1000,
+    }
+    if kind is ChannelKind.DIRECT:
+        other = next((member for member in conversation.members if member != viewer), viewer)
+        return common | {"user": other, "is_user_deleted": False, "is_open": True, "priority": 0}
+    return common | {
+        "name": conversation.name,
+        "name_normalized": conversation.name,
+        "is_channel": kind is ChannelKind.PUBLIC,
+        "is_group": kind is ChannelKind.PRIVATE,
+        "is_mpim": kind is ChannelKind.GROUP_DIRECT,
+        "is_private": kind is not ChannelKind.PUBLIC,
+        "is_general": conversation.name == "general",
+        "is_shared": False,
+        "is_ext_shared": False,
+        "is_pending_ext_shared": False,
+        "pending_shared": [],
+        "unlinked": 0,
+        "creator": conversation.creator,
+        "is_member": viewer in conversation.members,
+        "topic": {"value": conversation.topic, "creator": "", "last_set": 0},
+        "purpose": {"value": conversation.purpose, "creator": "", "last_set": 0},
+        "previous_names": [],
+    }
+
+
+def message(said: Message, directory: Directory, *, log: MessageLog | None = None, all_metadata: bool = True) -> Json:
+    """A message object; with `log`, also what a root says about its replies."""
+    shape: Json = {"type": "message", "ts": said.ts, "user": said.user, "text": said.text, "team": TEAM_ID}
+    shape |= _author(said, directory) | _content(said, all_metadata=all_metadata)
+    if said.subtype:
+        shape["subtype"] = said.subtype
+    if said.thread_ts:
+        root = log.get(said.thread_ts) if log else None
+        shape["thread_ts"] = said.thread_ts
+        shape |= {"parent_user_id": root.user} if root else {}
+    if said.edited:
+        shape["edited"] = {"user": said.edited.user, "ts": said.edited.ts}
+    return shape | (_thread_of(said, log) if log else {})
+
+
+def _author(said: Message, directory: Directory) -> Json:
+    app = directory.apps.get(said.app_id) if said.app_id else None
+    if app is None:
+        return {"client_msg_id": said.client_msg_id} if said.client_msg_id else {}
+    author: Json = {"bot_id": app.bot_id, "app_id": app.id, "bot_profile": bot_profile(app)}
+    return author | ({"username": said.username} if said.username else {})
+
+
+def _content(said: Message, *, all_metadata: bool) -> Json:
+    content: Json = {}
+    if said.blocks:
+        content["blocks"] = list(said.blocks)
+    if said.attachments:
+        content["attachments"] = list(said.attachments)
+    if said.files:
+        content |= {"files": [file(shared) for shared in said.files], "upload": False, "display_as_bot": False}
+    if said.reactions:
+        content["reactions"] = [reaction(given) for given in said.reactions]
+    if said.metadata:
+        content["metadata"] = said.metadata if all_metadata else {"event_type": said.metadata["event_type"]}
+    return content
+
+
+def _thread_of(said: Message, log: MessageLog) -> Json:
+    thread = log.thread(said.ts)
+    if thread is None:
+        return {}
+    return {
+        "thread_ts": said.ts,
+        "reply_count": len(thread.replies),
+        "reply_users_count": len(thread.authors),
+        "reply_users": list(thread.authors)[:_REPLY_USERS_SHOWN],
+        "latest_reply": thread.replies[-1],
+        "is_locked": False,
+        "subscribed": False,
+    }
+
+
+def reaction(given: Reaction) -> Json:
+    return {"name": given.name, "users": list(given.users), "count": len(given.users)}
+
+
+def file(shared: File) -> Json:
+    """A file object, as far as the twin knows it."""
+    return {
+        "id": shared.id,
+        "created": shared.created,
+        "timestamp": shared.created,
+        "name": shared.name,
+        "title": shared.name,
+        "mimetype": shared.mimetype,
+        "filetype": shared.name.rpartition(".")[2],
+        "pretty_type": shared.mimetype,
+        "user": shared.user,
+        "mode": "hosted",
+        "size": len(shared.content),
+        "is_external": False,
+        "is_public": True,
+        "url_private": shared.url,
+        "url_private_download": shared.url,
+    }

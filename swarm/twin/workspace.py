@@ -1,0 +1,230 @@
+"""The state of one Slack workspace and everything that can happen in it. No I/O; no event loop needed.
+
+Every change is announced to the listeners at once and in order: delivery makes Slack events of it, the page updates.
+"""
+
+import mimetypes
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from urllib.parse import quote
+
+from swarm.twin.changes import (
+    Change,
+    EphemeralPosted,
+    MemberJoined,
+    MessageChanged,
+    MessageDeleted,
+    MessagePosted,
+    ReactionAdded,
+    ReactionRemoved,
+    StatusChanged,
+)
+from swarm.twin.clock import Clock
+from swarm.twin.directory import Directory
+from swarm.twin.errors import Json, SlackError
+from swarm.twin.messages import Edit, File, Message, Reaction
+from swarm.twin.people import App, Channel, ChannelKind
+
+STATUS_LIFETIME_SECONDS = 120
+TOMBSTONE_TEXT = "This message was deleted."
+
+Listener = Callable[[Change], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """What somebody wants to post; text is in Slack's form."""
+
+    user: str
+    text: str
+    app_id: str | None = None
+    thread_ts: str | None = None
+    broadcast: bool = False
+    blocks: tuple[Json, ...] = ()
+    attachments: tuple[Json, ...] = ()
+    metadata: Json | None = None
+    files: tuple[File, ...] = ()
+    username: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """What an app shows in a thread while it works (assistant.threads.setStatus)."""
+
+    app_id: str
+    text: str
+    expires_at: float
+
+
+@dataclass
+class Workspace:
+    """One team: its directory of people, apps and channels, and what is said there."""
+
+    clock: Clock
+    base_url: str = "http://127.0.0.1:8400/"  # where it is served, for links in messages and files
+    directory: Directory = field(default_factory=Directory)
+    statuses: dict[tuple[str, str], Status] = field(default_factory=dict)
+    files: dict[str, File] = field(default_factory=dict)
+    listeners: list[Listener] = field(default_factory=list)
+    _last_ts: int = 0  # microseconds
+
+    def clear(self) -> None:
+        """Forget everything but the listeners; timestamps keep growing."""
+        self.directory = Directory()
+        self.statuses.clear()
+        self.files.clear()
+
+    def next_ts(self) -> str:
+        """A message timestamp: unique and strictly increasing in the whole workspace."""
+        self._last_ts = max(int(self.clock.now() * 1_000_000), self._last_ts + 1)
+        return f"{self._last_ts // 1_000_000:010d}.{self._last_ts % 1_000_000:06d}"
+
+    def message(self, channel: Channel, ts: str) -> Message:
+        """Raises `message_not_found`."""
+        message = channel.messages.get(ts)
+        if message is None:
+            raise SlackError("message_not_found")
+        return message
+
+    def post(self, channel: Channel, draft: Draft) -> Message:
+        """Say something. Raises `thread_not_found` when the root is unknown or deleted."""
+        root = self._root(channel, draft.thread_ts) if draft.thread_ts else None
+        broadcast = "thread_broadcast" if root and draft.broadcast else None
+        message = Message(
+            ts=self.next_ts(),
+            channel=channel.id,
+            user=draft.user,
+            text=draft.text,
+            app_id=draft.app_id,
+            thread_ts=root,
+            subtype=broadcast or ("file_share" if draft.files else None),
+            blocks=draft.blocks,
+            attachments=draft.attachments,
+            metadata=draft.metadata,
+            files=draft.files,
+            username=draft.username,
+        )
+        channel.messages.add(message)
+        self._announce(MessagePosted(channel=channel, message=message))
+        if draft.app_id and root:
+            self._clear_status_of(draft.app_id, channel, root)
+        return message
+
+    def _root(self, channel: Channel, ts: str) -> str:
+        message = channel.messages.get(ts)
+        if message is None or message.subtype == "tombstone":
+            raise SlackError("thread_not_found")
+        return message.thread_ts or message.ts
+
+    def post_ephemeral(self, channel: Channel, *, to: str, draft: Draft) -> str:
+        """Show something to one person; returns its timestamp, which names nothing that is kept."""
+        ts = self.next_ts()
+        self._announce(
+            EphemeralPosted(
+                channel=channel,
+                user=to,
+                app_id=draft.app_id or "",
+                ts=ts,
+                text=draft.text,
+                blocks=draft.blocks,
+                thread_ts=draft.thread_ts,
+            )
+        )
+        return ts
+
+    def edit(self, channel: Channel, previous: Message, message: Message) -> Message:
+        """Put `message` in the place of `previous`, marked as edited by its author."""
+        ts = self.next_ts()
+        edited = replace(message, edited=Edit(user=message.user, ts=ts))
+        channel.messages.replace(edited)
+        self._announce(MessageChanged(channel=channel, message=edited, previous=previous, ts=ts))
+        return edited
+
+    def delete(self, channel: Channel, message: Message) -> None:
+        """Remove a message; a root that has replies leaves a tombstone."""
+        tombstone = None
+        if channel.messages.thread(message.ts):
+            tombstone = Message(
+                ts=message.ts, channel=channel.id, user="USLACKBOT", text=TOMBSTONE_TEXT, subtype="tombstone"
+            )
+            channel.messages.replace(tombstone)
+        else:
+            channel.messages.remove(message)
+        self._announce(MessageDeleted(channel=channel, previous=message, ts=self.next_ts(), tombstone=tombstone))
+
+    def react(self, channel: Channel, message: Message, *, user: str, name: str) -> None:
+        """Raises `already_reacted`."""
+        users = next((r.users for r in message.reactions if r.name == name), ())
+        if user in users:
+            raise SlackError("already_reacted")
+        self._set_reaction(channel, message, name, (*users, user))
+        self._announce(ReactionAdded(channel=channel, message=message, user=user, name=name, ts=self.next_ts()))
+
+    def unreact(self, channel: Channel, message: Message, *, user: str, name: str) -> None:
+        """Raises `no_reaction`."""
+        users = next((r.users for r in message.reactions if r.name == name), ())
+        if user not in users:
+            raise SlackError("no_reaction")
+        self._set_reaction(channel, message, name, tuple(u for u in users if u != user))
+        self._announce(ReactionRemoved(channel=channel, message=message, user=user, name=name, ts=self.next_ts()))
+
+    def _set_reaction(self, channel: Channel, message: Message, name: str, users: tuple[str, ...]) -> None:
+        known = {reaction.name: reaction.users for reaction in message.reactions} | {name: users}
+        reactions = tuple(Reaction(name=name, users=users) for name, users in known.items() if users)
+        channel.messages.replace(replace(message, reactions=reactions))
+
+    def join(self, channel: Channel, user: str) -> bool:
+        """Add a member; returns whether they were new."""
+        if user in channel.members:
+            return False
+        channel.members[user] = None
+        self._announce(MemberJoined(channel=channel, user=user, ts=self.next_ts()))
+        return True
+
+    def direct_channel(self, *members: str) -> Channel:
+        """The direct conversation of exactly these people, opened if need be."""
+        found = self.directory.direct(members)
+        if found is not None:
+            return found
+        kind = ChannelKind.DIRECT if len(set(members)) <= 2 else ChannelKind.GROUP_DIRECT
+        return self.directory.open_direct(members, kind=kind, created=int(self.clock.now()))
+
+    def set_status(self, channel: Channel, thread_ts: str, *, app: App, text: str) -> None:
+        """Show what `app` is doing in a thread, for two minutes at most; an empty text clears it."""
+        if text:
+            expires_at = self.clock.now() + STATUS_LIFETIME_SECONDS
+            self.statuses[channel.id, thread_ts] = Status(app_id=app.id, text=text, expires_at=expires_at)
+        else:
+            self.statuses.pop((channel.id, thread_ts), None)
+        self._announce(StatusChanged(channel=channel, thread_ts=thread_ts, app_id=app.id, text=text))
+
+    def status(self, channel: Channel, thread_ts: str) -> Status | None:
+        """The status that still counts."""
+        status = self.statuses.get((channel.id, thread_ts))
+        return status if status and status.expires_at > self.clock.now() else None
+
+    def _clear_status_of(self, app_id: str, channel: Channel, thread_ts: str) -> None:
+        """Slack clears a status when its app answers in the thread."""
+        status = self.statuses.get((channel.id, thread_ts))
+        if status and status.app_id == app_id:
+            del self.statuses[channel.id, thread_ts]
+            self._announce(StatusChanged(channel=channel, thread_ts=thread_ts, app_id=app_id, text=""))
+
+    def add_file(self, *, name: str, user: str, content: bytes) -> File:
+        """Keep a file that will be shared with a message."""
+        file_id = f"F{len(self.files) + 1:08d}"
+        file = File(
+            id=file_id,
+            name=name,
+            user=user,
+            content=content,
+            mimetype=mimetypes.guess_type(name)[0] or "application/octet-stream",
+            created=int(self.clock.now()),
+            url=f"{self.base_url}files/{file_id}/{quote(name, safe='')}",
+        )
+        self.files[file.id] = file
+        return file
+
+    def _announce(self, change: Change) -> None:
+        for listener in self.listeners:
+            listener(change)
