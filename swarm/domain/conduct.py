@@ -26,9 +26,9 @@ class Conduct:
     default_agent: str | None = None  # a lead's name; None: the oldest lead that is online
     offline_after_seconds: float = OFFLINE_AFTER_SECONDS
     started_at: int = 0  # microseconds; when this coordinator began to listen
-    reactions: Reactions = Reactions()
+    reactions: Reactions = field(default_factory=Reactions)
     channels: Mapping[str, ChannelPolicy] = field(default_factory=dict)
-    everywhere: ChannelPolicy = ChannelPolicy()
+    everywhere: ChannelPolicy = field(default_factory=ChannelPolicy)
 
     def policy(self, channel: str) -> ChannelPolicy:
         """What holds in a channel."""

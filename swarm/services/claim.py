@@ -129,9 +129,7 @@ def _take_thread(tx: Transaction, agent_id: str, thread_id: str, hold: bool) -> 
         heads.refresh(tx, agent_id, thread_id)
         return None
     first = wanted[0]
-    lease = leases.grant(
-        tx, new_token(), LeaseKind.WORK, agent_id, thread_id, first.id, first.attempts + 1, hold=hold
-    )
+    lease = leases.grant(tx, new_token(), LeaseKind.WORK, agent_id, thread_id, first.id, first.attempts + 1, hold=hold)
     if lease is None:
         return None
     got = tuple(entry for entry in wanted if inbox.claim(tx, entry.id, lease.token))

@@ -103,16 +103,15 @@ class Ingest:
         if not transcript.bury(tx, team, event.channel, event.ts, event.thread_ts):
             return
         for entry in inbox.of_message(tx, team, event.channel, event.ts):
-            was = entry.status
-            if inbox.move(tx, EntryStep.WITHDRAW, entry, reason="deleted in Slack") and entry.agent_id:
-                if was is not EntryStatus.UNREAD:
-                    notices.add(
-                        tx,
-                        NoticeKind.MESSAGE_DELETED,
-                        entry.agent_id,
-                        thread_id=entry.thread_id,
-                        inbox_message_id=entry.id,
-                    )
+            known = entry.status is not EntryStatus.UNREAD
+            if inbox.move(tx, EntryStep.WITHDRAW, entry, reason="deleted in Slack") and known and entry.agent_id:
+                notices.add(
+                    tx,
+                    NoticeKind.MESSAGE_DELETED,
+                    entry.agent_id,
+                    thread_id=entry.thread_id,
+                    inbox_message_id=entry.id,
+                )
 
     def _situation(self, tx: Transaction, message: SlackMessage, thread: Thread | None, roster: Roster) -> Situation:
         turns = 0
@@ -132,9 +131,7 @@ class Ingest:
             tx, self._me.team, message.channel, message.root_ts, message.channel_type, known_whole=known_whole
         )
 
-    def _act(
-        self, tx: Transaction, message: SlackMessage, thread: Thread, decision: Decision, roster: Roster
-    ) -> None:
+    def _act(self, tx: Transaction, message: SlackMessage, thread: Thread, decision: Decision, roster: Roster) -> None:
         """Carry a decision out: entries, owner, 👀, and a word if nobody is there."""
         self._note(tx, message, decision, thread)
         stored = [self._address(tx, message, thread, target, decision.reason) for target in decision.targets]

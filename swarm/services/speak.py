@@ -14,7 +14,9 @@ from swarm.store.transaction import Transaction
 PART_CHARACTERS: Final = 3_900
 """Longer texts are split: Slack itself splits a message at about 4,000 characters, without regard for code."""
 
-QUEUED_TEXT: Final = "Nobody is available right now. Your message is queued and will be answered as soon as an agent is back."
+QUEUED_TEXT: Final = (
+    "Nobody is available right now. Your message is queued and will be answered as soon as an agent is back."
+)
 FAILED_TEXT: Final = (
     "This message could not be answered: {reason}. It is set aside; an operator can hand it out again (redrive)."
 )

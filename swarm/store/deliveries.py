@@ -69,6 +69,12 @@ _BY_STATUS = Statement(
 )
 _RECENT = Statement(select(deliveries).order_by(_d.seq.desc()).limit(bindparam("n")))
 
+_LOOK_LATER = Statement(
+    update(deliveries)
+    .where(_d.id == bindparam("delivery_id"), _d.status == DeliveryStatus.UNKNOWN.value)
+    .values(due_at=bindparam("next_due_at"))
+)
+
 
 def _move(step: DeliveryStep) -> Statement:
     """The update of one step. ``due_at`` is when to look at it next, and null once it is over."""
@@ -174,6 +180,11 @@ def move(
             tx, f"delivery.{step}", row["id"], thread_id=row["thread_id"], agent_id=row["agent_id"], reason=error
         )
     return moved
+
+
+def postpone_look(tx: Transaction, row: Row, seconds: float) -> None:
+    """Ask again later whether Slack has it."""
+    _LOOK_LATER.run(tx, delivery_id=row["id"], next_due_at=tx.now + int(seconds * SECOND))
 
 
 def get(tx: Transaction, delivery_id: str) -> Row | None:

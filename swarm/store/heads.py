@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import bindparam, delete, exists, func, literal_column, select
+from sqlalchemy import Boolean, bindparam, delete, exists, func, literal_column, or_, select
 
 from swarm.domain.inbox import EntryStatus
 from swarm.store.statements import Statement
@@ -66,14 +66,23 @@ _DROP_HEAD = Statement(
         inbox_heads.c.agent_id == bindparam("agent_id"), inbox_heads.c.thread_id == bindparam("thread_id")
     )
 )
-_WAITING_FOR_OFFLINE = Statement(
+_gone = agents.c.revoked_at.is_not(None)
+# Threads that were told, and for which nobody else is there, need no look: they wait.
+_WAITING = Statement(
     select(inbox_heads.c.thread_id, inbox_heads.c.agent_id)
     .join(agents, agents.c.id == inbox_heads.c.agent_id)
     .join(threads, threads.c.id == inbox_heads.c.thread_id)
-    .where(func.coalesce(agents.c.last_seen_at, 0) < bindparam("cutoff"), threads.c.told_queued_at.is_(None))
+    .where(
+        or_(_gone, func.coalesce(agents.c.last_seen_at, 0) < bindparam("cutoff")),
+        or_(
+            threads.c.told_queued_at.is_(None),
+            bindparam("lead_is_online", type_=Boolean),
+            _gone & bindparam("lead_exists", type_=Boolean),
+        ),
+    )
+    .order_by(inbox_heads.c.order_key)
     .limit(bindparam("n"))
 )
-
 _MISSING = Statement(
     select(_i.agent_id, _i.thread_id)
     .distinct()
@@ -94,9 +103,13 @@ def first(tx: Transaction, agent_id: str, limit: int) -> list[Head]:
     ]
 
 
-def waiting_for_offline(tx: Transaction, seen_before: int, limit: int) -> list[tuple[str, str]]:
-    """(thread, agent) pairs that wait for an agent not seen since then, where the thread has not been told."""
-    rows = _WAITING_FOR_OFFLINE.all(tx, cutoff=seen_before, n=limit)
+def waiting(
+    tx: Transaction, seen_before: int, *, lead_exists: bool, lead_is_online: bool, limit: int
+) -> list[tuple[str, str]]:
+    """(thread, agent) pairs that wait for an agent not seen since then, or gone, and for which something can be done:
+    hand them to a lead, or tell the thread.
+    """
+    rows = _WAITING.all(tx, cutoff=seen_before, lead_exists=lead_exists, lead_is_online=lead_is_online, n=limit)
     return [(row["thread_id"], row["agent_id"]) for row in rows]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, bindparam, case, select, update
+from sqlalchemy import BigInteger, bindparam, case, func, select, update
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.threads import Thread
@@ -68,6 +68,9 @@ _DISOWN_IDLE = Statement(
     .where(threads.c.owner_id.is_not(None), threads.c.active_at < bindparam("before"))
     .values(owner_id=None, epoch=threads.c.epoch + 1)
     .returning(threads.c.id)
+)
+_OWNED = Statement(
+    select(func.count().label("n")).select_from(threads).where(threads.c.owner_id == bindparam("agent_id"))
 )
 _CONTEXTS_DUE = Statement(
     select(threads)
@@ -175,6 +178,12 @@ def tell_queued(tx: Transaction, thread_id: str) -> bool:
 def answered(tx: Transaction, thread_id: str) -> None:
     """Note an answer: from now on the thread may be told again that nobody is there."""
     _ANSWERED.run(tx, thread_id=thread_id, now=tx.now)
+
+
+def count_owned(tx: Transaction, agent_id: str) -> int:
+    """How many threads an agent owns."""
+    row = _OWNED.first(tx, agent_id=agent_id)
+    return int(row["n"]) if row else 0
 
 
 def disown_idle(tx: Transaction, before: int) -> int:

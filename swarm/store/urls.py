@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sqlalchemy.engine import URL, make_url
@@ -23,7 +23,7 @@ class SqliteUrl:
 
 @dataclass(frozen=True, kw_only=True)
 class PostgresUrl:
-    conninfo: str  # as libpq takes it, with the password: never into a log
+    conninfo: str = field(repr=False)  # as libpq takes it, with the password: never into a log
     shown: str  # the same with the password masked
 
     def __str__(self) -> str:

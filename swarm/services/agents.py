@@ -1,0 +1,153 @@
+"""Who takes part: registering agents, knowing them by their tokens, and letting them go."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from swarm.clock import new_id
+from swarm.domain.agents import Agent, Role, check_name, new_agent_token, token_hash
+from swarm.domain.conduct import Conduct
+from swarm.domain.errors import NotFound, Unauthorized
+from swarm.domain.leases import LeaseEnd
+from swarm.services.leases import lose
+from swarm.services.roster import AGENTS
+from swarm.services.sweep import look_after_offline
+from swarm.store import agents, history, leases
+from swarm.store.database import Database
+from swarm.store.transaction import Transaction
+
+_KNOWN_FOR_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Registered:
+    """A new agent, and its token, which is shown this once."""
+
+    agent: Agent
+    token: str
+
+
+class Agents:
+    """The agents of this deployment."""
+
+    def __init__(self, database: Database, conduct: Conduct) -> None:
+        self._database = database
+        self._conduct = conduct
+        self._known: dict[str, tuple[float, int, Agent]] = {}  # token hash -> when it was read, generation, agent
+
+    async def register(
+        self, name: str, role: Role, description: str = "", capabilities: Sequence[str] = ()
+    ) -> Registered:
+        """Add an agent. Raises Invalid for a name it cannot have, Conflict for one that is taken."""
+        token = new_agent_token()
+        agent = await self._database.write(
+            _register, check_name(name), role, description, tuple(capabilities), token_hash(token), self._conduct
+        )
+        return Registered(agent=agent, token=token)
+
+    async def identify(self, token: str) -> Agent:
+        """The agent with this token; raises Unauthorized.
+
+        What was read is believed for a second, or until this process changes an agent: a poll should not cost a look
+        at the tokens, and a token that another process revoked works for a second at most.
+        """
+        hashed = token_hash(token)
+        generation = self._database.wakeups.generation(AGENTS)
+        known = self._known.get(hashed)
+        if known and known[1] == generation and time.monotonic() - known[0] < _KNOWN_FOR_SECONDS:
+            return known[2]
+        agent = await self._database.read(agents.by_token, hashed)
+        if agent is None:
+            self._known.pop(hashed, None)
+            raise Unauthorized("This bearer token is not known, or was revoked.", hint="Ask the operator for a token.")
+        self._known[hashed] = (time.monotonic(), generation, agent)
+        return agent
+
+    async def everyone(self) -> list[Agent]:
+        """All agents, oldest first."""
+        return await self._database.read(agents.everyone)
+
+    async def get(self, id_or_name: str) -> Agent:
+        """One agent; raises NotFound."""
+        return await self._database.read(_find, id_or_name)
+
+    async def describe(self, id_or_name: str, description: str | None, capabilities: Sequence[str] | None) -> Agent:
+        """Change what an agent says of itself; None leaves a part as it is. Raises NotFound."""
+        return await self._database.write(_describe, id_or_name, description, capabilities)
+
+    async def rotate(self, id_or_name: str) -> Registered:
+        """A new token for an agent; the old ones end now. Raises NotFound."""
+        token = new_agent_token()
+        agent = await self._database.write(_rotate, id_or_name, token_hash(token))
+        return Registered(agent=agent, token=token)
+
+    async def revoke(self, id_or_name: str) -> Agent:
+        """Remove an agent: its tokens end, its work goes to the default lead. Raises NotFound."""
+        return await self._database.write(_revoke, id_or_name, self._conduct)
+
+
+def _register(
+    tx: Transaction,
+    name: str,
+    role: Role,
+    description: str,
+    capabilities: tuple[str, ...],
+    hashed: str,
+    conduct: Conduct,
+) -> Agent:
+    agent = Agent(
+        id=new_id(),
+        name=name,
+        role=role,
+        description=description,
+        capabilities=capabilities,
+        created_at=tx.now,
+        last_seen_at=None,
+    )
+    agents.add(tx, agent, hashed)
+    history.record(tx, "agent.register", agent.id, agent_id=agent.id, reason=f"{role} {name}")
+    look_after_offline(tx, conduct)  # what waited for a lead has one now
+    tx.wake(AGENTS)
+    return agent
+
+
+def _find(tx: Transaction, id_or_name: str) -> Agent:
+    agent = agents.by_id(tx, id_or_name) or agents.by_name(tx, id_or_name)
+    if agent is None:
+        raise NotFound(f"There is no agent '{id_or_name}'.", hint="GET /agents lists them.")
+    return agent
+
+
+def _describe(tx: Transaction, id_or_name: str, description: str | None, capabilities: Sequence[str] | None) -> Agent:
+    agent = _find(tx, id_or_name)
+    agents.describe(
+        tx,
+        agent.id,
+        agent.description if description is None else description,
+        agent.capabilities if capabilities is None else tuple(capabilities),
+    )
+    tx.wake(AGENTS)
+    return _find(tx, agent.id)
+
+
+def _rotate(tx: Transaction, id_or_name: str, hashed: str) -> Agent:
+    agent = _find(tx, id_or_name)
+    agents.rotate(tx, agent.id, hashed)
+    history.record(tx, "agent.rotate", agent.id, agent_id=agent.id)
+    tx.wake(AGENTS)
+    return agent
+
+
+def _revoke(tx: Transaction, id_or_name: str, conduct: Conduct) -> Agent:
+    agent = _find(tx, id_or_name)
+    agents.revoke(tx, agent.id)
+    history.record(tx, "agent.revoke", agent.id, agent_id=agent.id)
+    for lease in leases.of_agent(tx, agent.id):
+        lose(tx, lease, LeaseEnd.REVOKED, "its agent was removed", conduct.reactions)
+    look_after_offline(tx, conduct)
+    tx.wake(AGENTS)
+    tx.wake(agent.id)
+    return agent

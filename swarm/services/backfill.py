@@ -1,0 +1,96 @@
+"""Reads threads from Slack that the swarm meets in the middle: once each, all pages, outside of ingest.
+
+Messages of such a thread wait until it has been read, at most ten seconds; then they go out with
+``context_incomplete``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from swarm.domain.errors import NotFound, SwarmError
+from swarm.domain.ports import SlackReader
+from swarm.domain.routing import Me
+from swarm.domain.threads import Thread
+from swarm.domain.transcript import Author, AuthorKind, SlackMessage
+from swarm.store import agents, deliveries, history, inbox, threads, transcript
+from swarm.store.database import Database
+from swarm.store.threads import CONTEXTS
+from swarm.store.transaction import Transaction
+
+READERS: Final = 4
+RETRY_SECONDS: Final = 5.0
+_LOOK_EVERY_SECONDS: Final = 5.0
+
+_log = structlog.get_logger(__name__)
+
+
+class Backfill:
+    """The background task that reads unknown threads."""
+
+    def __init__(self, database: Database, slack: SlackReader, me: Me) -> None:
+        self._database = database
+        self._slack = slack
+        self._me = me
+
+    async def run(self) -> None:
+        """Read what is to be read until cancelled."""
+        while True:
+            seen = self._database.wakeups.generation(CONTEXTS)
+            try:
+                read = await self.read_due()
+            except SwarmError:
+                _log.exception("threads could not be read", action="backfill")
+                read = 0
+            if not read:
+                await self._database.wakeups.wait(CONTEXTS, seen, _LOOK_EVERY_SECONDS)
+
+    async def read_due(self) -> int:
+        """Read a few threads that are due; how many there were."""
+        due = await self._database.write(threads.begin_reads, READERS)
+        await asyncio.gather(*(self._read(thread) for thread in due))
+        return len(due)
+
+    async def _read(self, thread: Thread) -> None:
+        try:
+            messages = await self._slack.read_thread(thread.channel, thread.thread_ts)
+        except NotFound as error:
+            _log.info("a thread is not to be read", action="backfill", thread=thread.id, error=error.message)
+            messages = []
+        except SwarmError as error:
+            _log.warning("a thread could not be read", action="backfill", thread=thread.id, error=error.message)
+            await self._database.write(threads.read_failed, thread.id, RETRY_SECONDS)
+            return
+        await self._database.write(keep_thread, thread, messages, self._me)
+
+
+def keep_thread(tx: Transaction, thread: Thread, messages: list[SlackMessage], me: Me) -> None:
+    """Store a thread as Slack has it, and let out what waited for that. Routes nothing."""
+    locked = threads.locked(tx, thread.id)
+    for message in messages:
+        if me.wrote(message.author):
+            transcript.own_post(tx, locked.team, _signed(tx, message))
+        else:
+            transcript.keep(tx, locked.team, [message])
+    threads.read_whole(tx, locked.id)
+    history.record(tx, "thread.read", locked.id, thread_id=locked.id, reason=f"{len(messages)} messages")
+    inbox.context_came(tx, locked.id)
+
+
+def _signed(tx: Transaction, message: SlackMessage) -> SlackMessage:
+    """A post of ours with the name of the agent that spoke, as far as its delivery can be found."""
+    row = deliveries.get(tx, message.delivery_id) if message.delivery_id else None
+    agent = agents.by_id(tx, row["agent_id"]) if row and row["agent_id"] else None
+    author = Author(id=agent.id if agent else "swarm", kind=AuthorKind.AGENT, name=agent.name if agent else "swarm")
+    return SlackMessage(
+        channel=message.channel,
+        ts=message.ts,
+        thread_ts=message.thread_ts,
+        author=author,
+        text=message.text,
+        files=message.files,
+        edited_ts=message.edited_ts,
+    )

@@ -1,0 +1,215 @@
+"""Sends deliveries: in order within a thread, threads side by side, each effect once.
+
+A delivery is marked ``sending`` before the call and settled after it. Whoever finds one that stayed ``sending`` past
+its time (the process died, the connection broke) doubts it: a post is looked up by its key before it is sent again,
+everything else is repeated, since twice is the same as once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, assert_never
+
+import structlog
+
+from swarm.domain.deliveries import (
+    Accepted,
+    Answer,
+    Delivery,
+    DeliveryKind,
+    DeliveryStatus,
+    DeliveryStep,
+    InDoubt,
+    NotSent,
+    Refused,
+)
+from swarm.domain.errors import SwarmError, Unavailable
+from swarm.domain.ports import SlackSender
+from swarm.domain.transcript import Author, AuthorKind, SlackMessage
+from swarm.store import deliveries, threads, transcript
+from swarm.store.database import Database
+from swarm.store.deliveries import DELIVERIES
+from swarm.store.statements import Row
+from swarm.store.transaction import Transaction
+
+LANES: Final = 200
+"""So many threads are served side by side; most of their time they wait for Slack's limits."""
+
+ATTEMPTS: Final = 20
+"""A delivery that could not be sent so many times has failed."""
+
+_LONGEST_SLEEP_SECONDS: Final = 1.0
+_BACKOFF_SECONDS: Final = (1, 2, 5, 10, 30, 60)
+
+_log = structlog.get_logger(__name__)
+
+
+class Sender:
+    """The background task that empties the queue of deliveries.
+
+    ``http_timeout_seconds`` is the gateway's: a delivery is doubted, and a post looked up, only when a call that may
+    still be in flight must be over.
+    """
+
+    def __init__(self, database: Database, slack: SlackSender, team: str, *, http_timeout_seconds: float) -> None:
+        self._database = database
+        self._slack = slack
+        self._team = team
+        self._in_flight_seconds = http_timeout_seconds + 2
+        self._lanes: dict[str, asyncio.Task[None]] = {}  # by thread
+
+    async def run(self) -> None:
+        """Send until cancelled; a call that is under way then is allowed to end."""
+        try:
+            while True:
+                seen = self._database.wakeups.generation(DELIVERIES)
+                await self._open_lanes()
+                await self._database.wakeups.wait(DELIVERIES, seen, _LONGEST_SLEEP_SECONDS)
+        finally:
+            await self._close_lanes()
+
+    async def _open_lanes(self) -> None:
+        try:
+            due = await self._database.read(deliveries.threads_due, LANES)
+        except Unavailable:
+            _log.exception("deliveries cannot be read", action="deliver_read")
+            await asyncio.sleep(_LONGEST_SLEEP_SECONDS)
+            return
+        for thread_id in due:
+            if thread_id not in self._lanes and len(self._lanes) < LANES:
+                lane = asyncio.create_task(self._serve(thread_id), name=f"deliver {thread_id}")
+                self._lanes[thread_id] = lane
+                lane.add_done_callback(lambda _, thread_id=thread_id: self._close_lane(thread_id))  # type: ignore[misc]
+
+    def _close_lane(self, thread_id: str) -> None:
+        lane = self._lanes.pop(thread_id)
+        if not lane.cancelled() and lane.exception():
+            _log.error("a delivery lane failed", action="deliver", thread=thread_id, exc_info=lane.exception())
+        self._database.wakeups.bump([DELIVERIES])  # something may have come while the lane was closing
+
+    async def _close_lanes(self) -> None:
+        for lane in list(self._lanes.values()):
+            lane.cancel()
+        await asyncio.gather(*self._lanes.values(), return_exceptions=True)
+
+    async def _serve(self, thread_id: str) -> None:
+        """Send what is due in one thread, one after another."""
+        while row := await self._database.read(due_in_thread, thread_id):
+            await self._step(row)
+
+    async def _step(self, row: Row) -> None:
+        match DeliveryStatus(row["status"]):
+            case DeliveryStatus.QUEUED:
+                await self._send(deliveries.delivery(row))
+            case DeliveryStatus.SENDING:
+                await self._database.write(doubt, row, "the process that sent it fell silent", 0.0)
+            case DeliveryStatus.UNKNOWN:
+                await self._look_up(row)
+            case DeliveryStatus.SENT | DeliveryStatus.FAILED | DeliveryStatus.EXPIRED:
+                raise AssertionError(f"delivery {row['id']} is over but was found due")
+
+    async def _send(self, delivery: Delivery) -> None:
+        await self._slack.ready(delivery)
+        call = asyncio.ensure_future(self._call(delivery.id))
+        try:
+            await asyncio.shield(call)
+        except asyncio.CancelledError:
+            await call  # a call that has begun is brought to its end, so that nobody has to doubt it
+            raise
+
+    async def _call(self, delivery_id: str) -> None:
+        row = await self._database.write(take, delivery_id, self._in_flight_seconds)
+        if row:
+            await self._settle(row, await self._slack.deliver(deliveries.delivery(row)))
+
+    async def _look_up(self, row: Row) -> None:
+        delivery = deliveries.delivery(row)
+        if delivery.kind is not DeliveryKind.POST:
+            await self._database.write(deliveries.move, DeliveryStep.RESEND, row)
+            return
+        try:
+            found = await self._slack.find(delivery)
+        except SwarmError as error:
+            _log.warning("a post could not be looked up", action="deliver_find", delivery=delivery.id, error=str(error))
+            await self._database.write(deliveries.postpone_look, row, _backoff(delivery.attempts))
+            return
+        if found:
+            await self._settle(row, found)
+        else:
+            await self._database.write(deliveries.move, DeliveryStep.RESEND, row)
+
+    async def _settle(self, row: Row, answer: Answer) -> None:
+        await self._database.write(settle, row, answer, self._team, self._in_flight_seconds)
+        if isinstance(answer, Refused | InDoubt | NotSent):
+            _log.warning("Slack did not take a delivery", action="deliver", delivery=row["id"], answer=repr(answer))
+
+
+def due_in_thread(tx: Transaction, thread_id: str) -> Row | None:
+    """The delivery whose turn it is in a thread, if its time has come."""
+    row = deliveries.first_of_thread(tx, thread_id)
+    return row if row and row["due_at"] <= tx.now else None
+
+
+def take(tx: Transaction, delivery_id: str, in_flight_seconds: float) -> Row | None:
+    """Mark a delivery as being sent; None if it is no longer to be sent."""
+    row = deliveries.get(tx, delivery_id)
+    if row is None or row["status"] != DeliveryStatus.QUEUED:
+        return None
+    if row["expires_at"] is not None and row["expires_at"] <= tx.now:
+        deliveries.move(tx, DeliveryStep.EXPIRE, row, error="it could not leave in time")
+        return None
+    if _root_is_gone(tx, row):
+        deliveries.move(tx, DeliveryStep.FAIL, row, error="the thread's first message was deleted")
+        return None
+    if not deliveries.move(tx, DeliveryStep.TAKE, row, due_in_seconds=in_flight_seconds):
+        return None
+    return deliveries.get(tx, delivery_id)
+
+
+def settle(tx: Transaction, row: Row, answer: Answer, team: str, in_flight_seconds: float) -> None:
+    """Write what came of a call."""
+    match answer:
+        case Accepted():
+            if deliveries.move(tx, DeliveryStep.CONFIRM, row, sent_ts=answer.ts) and row["kind"] == DeliveryKind.POST:
+                _remember(tx, row, answer, team)
+        case Refused():
+            deliveries.move(tx, DeliveryStep.FAIL, row, error=answer.error)
+        case NotSent() if row["attempts"] >= ATTEMPTS:
+            deliveries.move(tx, DeliveryStep.FAIL, row, error=f"{answer.reason}, {ATTEMPTS} times")
+        case NotSent():
+            wait = max(answer.retry_after_seconds, _backoff(row["attempts"]) if row["attempts"] > 1 else 0)
+            deliveries.move(tx, DeliveryStep.POSTPONE, row, due_in_seconds=wait, error=answer.reason)
+        case InDoubt():
+            # A post in flight may still land, so the look comes only when it must be over.
+            doubt(tx, row, answer.reason, in_flight_seconds if row["kind"] == DeliveryKind.POST else 0)
+        case _:
+            assert_never(answer)
+
+
+def doubt(tx: Transaction, row: Row, reason: str, look_in_seconds: float) -> None:
+    """Nobody knows whether Slack has it."""
+    deliveries.move(tx, DeliveryStep.DOUBT, row, due_in_seconds=look_in_seconds, error=reason)
+
+
+def _remember(tx: Transaction, row: Row, answer: Accepted, team: str) -> None:
+    """Own posts enter the transcript when they are sent: Slack does not tell us of them."""
+    if answer.ts is None:
+        return
+    author = Author(id=row["agent_id"] or "swarm", kind=AuthorKind.AGENT, name=row["agent_name"] or "swarm")
+    message = SlackMessage(
+        channel=row["channel"], ts=answer.ts, thread_ts=row["thread_ts"], author=author, text=row["text"]
+    )
+    transcript.own_post(tx, team, message)
+
+
+def _root_is_gone(tx: Transaction, row: Row) -> bool:
+    """Nothing is posted into a channel because its thread's root is gone."""
+    thread = threads.get(tx, row["thread_id"])
+    if row["kind"] != DeliveryKind.POST or thread is None:
+        return False
+    root = transcript.find(tx, thread.team, thread.channel, thread.thread_ts)
+    return root is not None and root["deleted_at"] is not None
+
+
+def _backoff(attempts: int) -> float:
+    return _BACKOFF_SECONDS[min(attempts, len(_BACKOFF_SECONDS)) - 1]

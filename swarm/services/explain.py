@@ -1,0 +1,123 @@
+"""Why a message went where it went: the timeline of one Slack message, in words."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from swarm.domain.errors import Invalid, NotFound
+from swarm.store import agents, deliveries, history, inbox, threads, transcript
+from swarm.store.database import Database
+from swarm.store.inbox import Entry
+from swarm.store.statements import Row
+from swarm.store.transaction import Transaction
+
+_REFERENCE = re.compile(r"(?P<channel>[A-Z][A-Z0-9]+):(?P<ts>\d+\.\d+)")
+_PERMALINK = re.compile(r"/archives/(?P<channel>[A-Z][A-Z0-9]+)/p(?P<seconds>\d+)(?P<micros>\d{6})(?:\?|$)")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """One line of a timeline."""
+
+    at: int
+    change: str
+    agent: str | None
+    reason: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EntryExplained:
+    """What became of a message for one agent."""
+
+    inbox_message_id: str
+    agent: str | None
+    status: str
+    matched_by: str
+    attempts: int
+    steps: tuple[Step, ...]
+    deliveries: tuple[str, ...]  # for example "post: sent 1700000000.000200"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Explanation:
+    """Everything that is known of one Slack message."""
+
+    channel: str
+    ts: str
+    stored: bool
+    routing: tuple[Step, ...]
+    owner: str | None
+    entries: tuple[EntryExplained, ...]
+
+
+def parse_reference(reference: str) -> tuple[str, str]:
+    """Channel and timestamp of ``CHANNEL:TS`` or of a message's link; raises Invalid."""
+    link = _PERMALINK.search(reference)
+    if link:
+        return link["channel"], f"{link['seconds']}.{link['micros']}"
+    plain = _REFERENCE.fullmatch(reference.strip())
+    if plain:
+        return plain["channel"], plain["ts"]
+    raise Invalid(
+        f"'{reference}' names no Slack message.",
+        hint="Use CHANNEL:TS, for example C0123456789:1700000000.000100, or the message's link.",
+        fields={"message": "CHANNEL:TS or a message's link"},
+    )
+
+
+class Explanations:
+    """Answers ``swarm explain``."""
+
+    def __init__(self, database: Database, team: str) -> None:
+        self._database = database
+        self._team = team
+
+    async def explain(self, reference: str) -> Explanation:
+        """The timeline of one message, by ``CHANNEL:TS``, link, or inbox message id. Raises Invalid or NotFound."""
+        return await self._database.read(_explain, self._team, reference)
+
+
+def _explain(tx: Transaction, team: str, reference: str) -> Explanation:
+    entry = inbox.get(tx, reference.strip())
+    channel, ts = (entry.channel, entry.ts) if entry else parse_reference(reference)
+    message = transcript.find(tx, team, channel, ts)
+    names = {agent.id: agent.name for agent in agents.everyone(tx)}
+    routing = _steps(history.of_subject(tx, f"{channel}:{ts}"), names)
+    entries = inbox.of_message(tx, team, channel, ts)
+    if message is None and not routing:
+        raise NotFound(
+            f"Nothing is known of the message {ts} in {channel}.",
+            hint="It never reached this coordinator, or it is older than what is kept.",
+        )
+    thread = threads.at(tx, team, channel, message["thread_ts"]) if message else None
+    return Explanation(
+        channel=channel,
+        ts=ts,
+        stored=message is not None,
+        routing=routing,
+        owner=names.get(thread.owner_id) if thread and thread.owner_id else None,
+        entries=tuple(_entry(tx, found, names) for found in entries),
+    )
+
+
+def _entry(tx: Transaction, entry: Entry, names: dict[str, str]) -> EntryExplained:
+    return EntryExplained(
+        inbox_message_id=entry.id,
+        agent=names.get(entry.agent_id or ""),
+        status=entry.status,
+        matched_by=entry.matched_by,
+        attempts=entry.attempts,
+        steps=_steps(history.of_subject(tx, entry.id), names),
+        deliveries=tuple(_delivery(row) for row in deliveries.of_entry(tx, entry.id)),
+    )
+
+
+def _delivery(row: Row) -> str:
+    return f"{row['kind']}: {row['status']} {row['sent_ts'] or row['error'] or ''}".strip()
+
+
+def _steps(rows: list[Row], names: dict[str, str]) -> tuple[Step, ...]:
+    return tuple(
+        Step(at=row["at"], change=row["change"], agent=names.get(row["agent_id"]), reason=row["reason"]) for row in rows
+    )

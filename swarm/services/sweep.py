@@ -1,0 +1,127 @@
+"""The sweep: what time makes due, it makes due by a write, once a second.
+
+Leases that expired, delays that passed, messages that wait for nobody, ownership that went stale. Harmless if done
+twice, so several processes may sweep.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from swarm.clock import SECOND
+from swarm.domain.conduct import Conduct
+from swarm.domain.errors import Unavailable
+from swarm.domain.leases import LeaseEnd
+from swarm.domain.routing import Roster
+from swarm.domain.threads import OWNED_FOR_IDLE_DAYS
+from swarm.services.leases import lose
+from swarm.services.roster import read_roster
+from swarm.services.speak import tell_queued
+from swarm.store import heads, inbox, leases, receipts, threads
+from swarm.store.database import Database
+from swarm.store.transaction import Transaction
+
+SWEEP_SECONDS: Final = 1.0
+TIDY_SECONDS: Final = 60.0
+BATCH: Final = 200
+"""So many things are treated in one transaction, so that nobody else has to wait long."""
+
+_DAY = 24 * 3600 * SECOND
+_KEEP_ENDED_LEASES = _DAY
+_KEEP_RECEIPTS = 3 * _DAY
+
+_log = structlog.get_logger(__name__)
+
+
+class Sweeper:
+    """The background task that sweeps."""
+
+    def __init__(self, database: Database, conduct: Conduct) -> None:
+        self._database = database
+        self._conduct = conduct
+
+    async def run(self) -> None:
+        """Sweep until cancelled. A database that is away is waited for."""
+        loop = asyncio.get_running_loop()
+        tidy_at = loop.time()
+        while True:
+            try:
+                await self.sweep()
+                if loop.time() >= tidy_at:
+                    tidy_at = loop.time() + TIDY_SECONDS
+                    await self._database.write(tidy)
+            except Unavailable:
+                _log.exception("the sweep could not be done", action="sweep")
+            await asyncio.sleep(SWEEP_SECONDS)
+
+    async def sweep(self) -> None:
+        """One round, each part in a transaction of its own."""
+        while await self._database.write(end_expired, self._conduct) == BATCH:
+            pass
+        await self._database.write(inbox.make_due)
+        await self._database.write(look_after_offline, self._conduct)
+
+
+def end_expired(tx: Transaction, conduct: Conduct) -> int:
+    """End leases that were not renewed in time; how many."""
+    expired = leases.expired(tx, BATCH)
+    for lease in expired:
+        lose(tx, lease, LeaseEnd.EXPIRED, "the agent fell silent", conduct.reactions)
+    return len(expired)
+
+
+def look_after_offline(tx: Transaction, conduct: Conduct) -> None:
+    """Give what waits for an offline or missing agent to a lead that is there; else tell the thread that it waits."""
+    roster = read_roster(tx, conduct)
+    stand_in = roster.default_lead
+    if stand_in:
+        for entry in inbox.unaddressed(tx):
+            give_to(tx, entry, stand_in.id, "a lead is registered now")
+    offline_since = tx.now - int(conduct.offline_after_seconds * SECOND)
+    waiting = heads.waiting(
+        tx,
+        offline_since,
+        lead_exists=stand_in is not None,
+        lead_is_online=stand_in is not None and stand_in.online,
+        limit=BATCH,
+    )
+    for thread_id, agent_id in waiting:
+        agent = roster.by_id(agent_id)
+        if agent is None or not agent.online:
+            _move_on(tx, roster, thread_id, agent_id)
+
+
+def give_to(tx: Transaction, entry: inbox.Entry, agent_id: str, reason: str) -> None:
+    """Address an unread entry to an agent, which owns the thread if nobody else does."""
+    thread = threads.locked(tx, entry.thread_id)
+    inbox.readdress(tx, entry, agent_id, reason)
+    if thread.owner_id in (None, entry.agent_id):
+        threads.hand_over(tx, thread, agent_id, reason)
+
+
+def tidy(tx: Transaction) -> None:
+    """Drop what nobody will ask for, and end ownership of threads in which nothing happens."""
+    leases.forget(tx, tx.now - _KEEP_ENDED_LEASES)
+    receipts.forget(tx, tx.now - _KEEP_RECEIPTS)
+    threads.disown_idle(tx, tx.now - OWNED_FOR_IDLE_DAYS * _DAY)
+    repaired = heads.repair(tx)
+    if repaired:
+        _log.error("queue heads were missing and have been made anew", action="repair_heads", count=repaired)
+
+
+def _move_on(tx: Transaction, roster: Roster, thread_id: str, agent_id: str) -> None:
+    """Its agent is not there: the default lead gets the thread's unread messages, if that one is there."""
+    thread = threads.locked(tx, thread_id)
+    lead = roster.default_lead
+    gone = roster.by_id(agent_id)
+    if lead is None or lead.id == agent_id or not (lead.online or gone is None):
+        tell_queued(tx, thread)
+        return
+    reason = f"{gone.name} is offline" if gone else "its agent was removed"
+    for entry in inbox.unread_in_thread(tx, agent_id, thread_id):
+        give_to(tx, entry, lead.id, f"{reason}, so the default lead gets it")
+    if not lead.online:
+        tell_queued(tx, thread)
