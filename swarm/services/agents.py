@@ -30,6 +30,14 @@ class Registered:
     token: str
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Present:
+    """An agent, and whether it has been heard of lately."""
+
+    agent: Agent
+    online: bool
+
+
 class Agents:
     """The agents of this deployment."""
 
@@ -69,6 +77,10 @@ class Agents:
     async def everyone(self) -> list[Agent]:
         """All agents, oldest first."""
         return await self._database.read(agents.everyone)
+
+    async def present(self) -> list[Present]:
+        """All agents, oldest first, and whether each is there now."""
+        return await self._database.read(_present, self._conduct)
 
     async def get(self, id_or_name: str) -> Agent:
         """One agent; raises NotFound."""
@@ -112,6 +124,13 @@ def _register(
     look_after_offline(tx, conduct)  # what waited for a lead has one now
     tx.wake(AGENTS)
     return agent
+
+
+def _present(tx: Transaction, conduct: Conduct) -> list[Present]:
+    return [
+        Present(agent=agent, online=agent.online(tx.now, conduct.offline_after_seconds, conduct.started_at))
+        for agent in agents.everyone(tx)
+    ]
 
 
 def _find(tx: Transaction, id_or_name: str) -> Agent:

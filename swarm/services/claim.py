@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from swarm.domain.agents import SEEN_EVERY_SECONDS, Agent
@@ -56,7 +57,7 @@ class Polls:
             claimed = await self._claim(agent, limit, hold)
             remaining = deadline - loop.time()
             if claimed or remaining <= 0 or self._database.wakeups.closed:
-                return await self._describe(agent, claimed)
+                return await self.describe(agent, claimed)
             await self._database.wakeups.wait(agent.id, seen, remaining)
 
     async def _note_seen(self, agent: Agent, now: float) -> None:
@@ -72,22 +73,23 @@ class Polls:
             return await asyncio.shield(claim)
         except asyncio.CancelledError:
             with contextlib.suppress(Exception):  # what could not be claimed need not be given back
-                await self.give_back(await claim)
+                await self.give_back(_tokens(await claim))
             raise
 
-    async def _describe(self, agent: Agent, claimed: list[Claimed]) -> list[Trigger]:
+    async def describe(self, agent: Agent, claimed: list[Claimed]) -> list[Trigger]:
+        """The triggers of what was just claimed; it is given back if they cannot be described, or on cancellation."""
         if not claimed:
             return []
         try:
             return await self._triggers.describe(agent, claimed)
         except BaseException:
-            await self.give_back(claimed)
+            await self.give_back(_tokens(claimed))
             raise
 
-    async def give_back(self, claimed: list[Claimed]) -> None:
-        """Return what nobody will work on; no attempt is counted."""
-        if claimed:
-            await asyncio.shield(self._database.write(give_back, [claim.lease.token for claim in claimed]))
+    async def give_back(self, tokens: Sequence[str]) -> None:
+        """Return what was claimed and reached nobody; no attempt is counted."""
+        if tokens:
+            await asyncio.shield(self._database.write(give_back, tokens))
 
 
 def note_seen(tx: Transaction, agent_id: str) -> None:
@@ -105,6 +107,12 @@ def take(tx: Transaction, agent_id: str, limit: int, hold: bool) -> list[Claimed
         take_notice(tx, what) if isinstance(what, Notice) else _take_thread(tx, agent_id, what, hold)
         for _, what in due[:limit]
     ]
+    return [claim for claim in claimed if claim]
+
+
+def take_notices(tx: Transaction, agent_id: str, limit: int) -> list[Claimed]:
+    """Lease up to ``limit`` notices, oldest first."""
+    claimed = [take_notice(tx, notice) for notice in notices.unread(tx, agent_id, limit)]
     return [claim for claim in claimed if claim]
 
 
@@ -141,3 +149,7 @@ def _take_thread(tx: Transaction, agent_id: str, thread_id: str, hold: bool) -> 
         history.record(tx, "inbox.claim", entry.id, thread_id=thread_id, agent_id=agent_id)
     heads.refresh(tx, agent_id, thread_id)
     return Claimed(lease=lease, entries=got)
+
+
+def _tokens(claimed: Sequence[Claimed]) -> list[str]:
+    return [claim.lease.token for claim in claimed]

@@ -83,7 +83,7 @@ def _explain(tx: Transaction, team: str, reference: str) -> Explanation:
     channel, ts = (entry.channel, entry.ts) if entry else parse_reference(reference)
     message = transcript.find(tx, team, channel, ts)
     names = {agent.id: agent.name for agent in agents.everyone(tx)}
-    routing = _steps(history.of_subject(tx, f"{channel}:{ts}"), names)
+    routing = steps(history.of_subject(tx, f"{channel}:{ts}"), names)
     entries = inbox.of_message(tx, team, channel, ts)
     if message is None and not routing:
         raise NotFound(
@@ -108,7 +108,7 @@ def _entry(tx: Transaction, entry: Entry, names: dict[str, str]) -> EntryExplain
         status=entry.status,
         matched_by=entry.matched_by,
         attempts=entry.attempts,
-        steps=_steps(history.of_subject(tx, entry.id), names),
+        steps=steps(history.of_subject(tx, entry.id), names),
         deliveries=tuple(_delivery(row) for row in deliveries.of_entry(tx, entry.id)),
     )
 
@@ -117,7 +117,8 @@ def _delivery(row: Row) -> str:
     return f"{row['kind']}: {row['status']} {row['sent_ts'] or row['error'] or ''}".strip()
 
 
-def _steps(rows: list[Row], names: dict[str, str]) -> tuple[Step, ...]:
+def steps(rows: list[Row], names: dict[str, str]) -> tuple[Step, ...]:
+    """Rows of the history as lines of a timeline."""
     return tuple(
         Step(at=row["at"], change=row["change"], agent=names.get(row["agent_id"]), reason=row["reason"]) for row in rows
     )

@@ -8,6 +8,7 @@ from swarm.domain.agents import Agent
 from swarm.domain.errors import Conflict, NotFound
 from swarm.domain.inbox import EntryStatus, EntryStep
 from swarm.domain.transcript import ContextState, Said
+from swarm.domain.tray import Preview, Tray
 from swarm.domain.triggers import EntryView, Place
 from swarm.services.triggers import Conversation, Triggers, entry_views, read_conversation
 from swarm.store import inbox, threads
@@ -25,25 +26,6 @@ class WholeEntry:
     thread_context: tuple[Said, ...]
     context_incomplete: bool
     previous_reply: str | None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Preview:
-    """One unread message in a tray: the beginning of the new message, not of the thread."""
-
-    inbox_message_id: str
-    sender: str
-    channel: str
-    preview: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Tray:
-    """What lies before an agent."""
-
-    unread: int
-    previews: tuple[Preview, ...]
-    threads_owned: int
 
 
 class Inbox:

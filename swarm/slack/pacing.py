@@ -64,43 +64,30 @@ POSTS_PER_CHANNEL: Final = Limit(burst=3, per_second=1)
 _POSTS: Final = "chat.postMessage"
 
 
-class TooBusy(Exception):
-    """The caller's turn would come later than it is ready to wait."""
-
-    def __init__(self, wait_seconds: float) -> None:
-        super().__init__(f"the turn comes in {wait_seconds:.1f} s")
-        self.wait_seconds = wait_seconds
-
-
 class Pacing:
     """The queues of all methods and channels.
 
-    ``monotonic`` and ``sleep`` are the time source, so that tests need not wait.
+    Without ``enforced`` the limits above count for nothing and only Slack's own pauses are kept: for a twin without
+    limits. ``monotonic`` and ``sleep`` are the time source, so that tests need not wait.
     """
 
     def __init__(
         self,
         *,
+        enforced: bool = True,
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
+        self._enforced = enforced
         self._monotonic = monotonic
         self._sleep = sleep
         self._queues: dict[tuple[str, str | None], _Queue] = {}
         self._look_for_idle_above = FORGET_ABOVE
 
-    async def turn(self, method: str, channel: str | None = None, *, patience_seconds: float = math.inf) -> None:
-        """Wait until ``method`` may be called (for a post: in ``channel``), first come, first served.
-
-        Raises TooBusy, at once if that can be foreseen, when it would take longer than ``patience_seconds``.
-        """
-        deadline = self._monotonic() + patience_seconds
-        queues = self._queues_of(method, channel)
-        foreseen = max(queue.expected_wait(self._monotonic()) for queue in queues)
-        if foreseen > patience_seconds:
-            raise TooBusy(foreseen)
-        for queue in queues:
-            await queue.turn(self._monotonic, self._sleep, deadline)
+    async def turn(self, method: str, channel: str | None = None) -> None:
+        """Wait until ``method`` may be called (for a post: in ``channel``), first come, first served."""
+        for queue in self._queues_of(method, channel):
+            await queue.turn(self._monotonic, self._sleep)
 
     def pause(self, method: str, seconds: float, channel: str | None = None) -> None:
         """Stop ``method`` for ``seconds``, as Slack asked; of posts, only those in ``channel``.
@@ -114,7 +101,7 @@ class Pacing:
         else:
             self._queue(method, channel).pause_until(now + seconds)
 
-    def expected_wait(self, method: str, channel: str | None = None) -> float:
+    def expected_wait_seconds(self, method: str, channel: str | None = None) -> float:
         """In how many seconds a call would have its turn, as far as can be foreseen."""
         now = self._monotonic()
         return max(queue.expected_wait(now) for queue in self._queues_of(method, channel))
@@ -134,9 +121,13 @@ class Pacing:
         key = (method, channel)
         if key not in self._queues:
             self._forget_idle()
-            limit = METHOD_LIMITS.get(method, TIER_2) if channel is None else POSTS_PER_CHANNEL
-            self._queues[key] = _Queue(limit, self._monotonic())
+            self._queues[key] = _Queue(self._limit(method, channel), self._monotonic())
         return self._queues[key]
+
+    def _limit(self, method: str, channel: str | None) -> Limit:
+        if not self._enforced:
+            return UNLIMITED
+        return METHOD_LIMITS.get(method, TIER_2) if channel is None else POSTS_PER_CHANNEL
 
     def _another_channel_is_paused(self, channel: str, now: float) -> bool:
         return any(
@@ -164,15 +155,11 @@ class _Queue:
         self._lock = asyncio.Lock()  # wakes its waiters in the order in which they came
         self.paused_until = -math.inf
 
-    async def turn(
-        self, monotonic: Callable[[], float], sleep: Callable[[float], Awaitable[object]], deadline: float
-    ) -> None:
+    async def turn(self, monotonic: Callable[[], float], sleep: Callable[[float], Awaitable[object]]) -> None:
         self._waiting += 1
         try:
             async with self._lock:
                 while (wait := self._wait(monotonic(), calls=1)) > 0:
-                    if monotonic() + wait > deadline:
-                        raise TooBusy(wait)
                     await sleep(wait)
                 self._tokens -= 1
         finally:

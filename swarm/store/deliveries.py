@@ -62,6 +62,7 @@ _FIRST_OF_THREAD = Statement(
     _with_author.where(_d.thread_id == bindparam("thread_id"), _d.due_at.is_not(None)).order_by(_d.seq).limit(1)
 )
 _NEXT_DUE = Statement(select(func.min(_d.due_at).label("due_at")).where(_d.due_at.is_not(None)))
+_COUNT_OPEN = Statement(select(func.count().label("n")).select_from(deliveries).where(_d.due_at.is_not(None)))
 _GET = Statement(_with_author.where(_d.id == bindparam("id")))
 _OF_MESSAGE = Statement(select(deliveries).where(_d.inbox_message_id == bindparam("entry_id")).order_by(_d.seq))
 _BY_STATUS = Statement(
@@ -185,6 +186,12 @@ def move(
 def postpone_look(tx: Transaction, row: Row, seconds: float) -> None:
     """Ask again later whether Slack has it."""
     _LOOK_LATER.run(tx, delivery_id=row["id"], next_due_at=tx.now + int(seconds * SECOND))
+
+
+def count_open(tx: Transaction) -> int:
+    """How many are not over."""
+    row = _COUNT_OPEN.first(tx)
+    return int(row["n"]) if row else 0
 
 
 def get(tx: Transaction, delivery_id: str) -> Row | None:

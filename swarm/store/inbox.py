@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import bindparam, func, select, update
+from sqlalchemy import bindparam, func, literal_column, select, update
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.inbox import (
@@ -104,6 +104,9 @@ _COUNT_UNREAD = Statement(
     select(func.count().label("n"))
     .select_from(inbox_messages)
     .where(_i.agent_id == bindparam("agent_id"), _i.status == _UNREAD)
+)
+_COUNT_ALL_UNREAD = Statement(
+    select(func.count().label("n")).select_from(inbox_messages).where(_i.status == literal_column("'unread'"))
 )
 _UNREAD_OF = Statement(
     select(inbox_messages)
@@ -223,6 +226,12 @@ def unread(tx: Transaction, agent_id: str, limit: int) -> list[Entry]:
 
 def count_unread(tx: Transaction, agent_id: str) -> int:
     row = _COUNT_UNREAD.first(tx, agent_id=agent_id)
+    return int(row["n"]) if row else 0
+
+
+def count_all_unread(tx: Transaction) -> int:
+    """How many entries wait, for whomever."""
+    row = _COUNT_ALL_UNREAD.first(tx)
     return int(row["n"]) if row else 0
 
 

@@ -16,7 +16,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from alembic.util import CommandError
+from alembic.script.revision import RevisionError
 from sqlalchemy import Connection, Engine, NullPool, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
@@ -87,7 +87,7 @@ def _names_above(current: tuple[str, ...]) -> list[str]:
     scripts = ScriptDirectory.from_config(_config())
     try:
         missing = list(scripts.iterate_revisions("heads", current or "base"))
-    except CommandError as error:
+    except RevisionError as error:
         raise ConfigurationError(
             f"The database is at migration {', '.join(current)}, which this version of swarm does not know.",
             hint="Start the newer version that migrated it, or restore a backup.",

@@ -13,7 +13,9 @@ that breaks during COMMIT leaves the outcome open: `OutcomeUnknown`, and the top
 
 from __future__ import annotations
 
+import random
 import threading
+import time
 from collections.abc import Callable, Iterable
 from queue import SimpleQueue
 from typing import Any
@@ -31,6 +33,7 @@ from swarm.store.urls import PostgresUrl
 
 MAX_CONNECTIONS = 8
 MAX_RUNS = 5
+RERUN_SECONDS = 0.02
 CONNECT_TIMEOUT_SECONDS = 5
 
 BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
@@ -38,8 +41,7 @@ BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 _NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
-_END = None  # in the queue: nothing comes after this
-_Queue = SimpleQueue[tuple[Call[Any], bool] | None]  # a call, and whether it only reads
+_Queue = SimpleQueue[tuple[Call[Any], bool] | None]  # a call, and whether it only reads; None ends it
 
 _log = structlog.get_logger(__name__)
 
@@ -99,7 +101,7 @@ class PostgresEngine:
             self._listener.stop()
             self._listener = None
         for _ in self._threads:
-            self._queue.put(_END)
+            self._queue.put(None)
         for thread in self._threads:
             thread.join()
         self._threads.clear()
@@ -116,10 +118,10 @@ class PostgresEngine:
                 keepalives_count=3,
                 application_name="swarm",
             )
+            connection.prepared_max = 500  # more than there are statements
+            connection.execute(f"SET lock_timeout = {int(self._lock_timeout_seconds * 1000)}")
         except psycopg.Error as error:
             raise Unavailable(f"PostgreSQL at {self._url} cannot be reached: {_first_line(error)}") from error
-        connection.prepared_max = 500  # more than there are statements
-        connection.execute(f"SET lock_timeout = {int(self._lock_timeout_seconds * 1000)}")
         return connection
 
 
@@ -143,7 +145,7 @@ class Worker:
 
     def serve(self) -> None:
         """Answer calls until the queue ends, then disconnect."""
-        while (entry := self._queue.get()) is not _END:
+        while (entry := self._queue.get()) is not None:
             call, read_only = entry
             if not call.abandoned:
                 self._answer(call, read_only)
@@ -158,32 +160,41 @@ class Worker:
             self._deliver([call])
 
     def _run(self, call: Call[Any], read_only: bool) -> None:
-        """Run and commit the call, again where that can help; raises what the last run raised."""
-        fresh_connection_tried = False
-        for run in range(1, MAX_RUNS + 1):
+        """Run the call in a transaction and end it; again where that can help. Raises what the last run raised."""
+        runs, broken_connections = 0, 0
+        while True:
+            runs += 1
             connection = self._connected()
             tx = PostgresTransaction(connection, self._clock, read_only=read_only)
             try:
                 connection.execute(BEGIN_READ if read_only else BEGIN_WRITE)
                 call.run(tx)
-                break
             except BaseException as error:
                 cause = tx.failure or error
-                broken = connection.closed and isinstance(cause, psycopg.Error)
+                if _is_broken(connection, cause):
+                    broken_connections += 1
+                    again = broken_connections == 1
+                else:
+                    again = runs < MAX_RUNS and _is_conflict(cause)
                 self._roll_back(connection)
-                if broken and not fresh_connection_tried:
-                    fresh_connection_tried = True
-                elif broken or not _worth_another_run(cause) or run == MAX_RUNS:
+                if not again:
                     raise
-        self._commit(connection, call, tx.topics)
+                _pause(runs)
+            else:
+                break
+        if read_only:
+            self._roll_back(connection)
+        else:
+            self._commit(connection, call, tx.topics)
 
     def _commit(self, connection: PostgresConnection, call: Call[Any], topics: Iterable[str]) -> None:
         try:
             connection.execute(self._commit_text(topics))
-        except psycopg.OperationalError as error:
-            if not connection.closed:
+        except psycopg.Error as error:
+            unknown = _is_broken(connection, error)
+            self._roll_back(connection)
+            if not unknown:
                 raise
-            self._disconnect()
             call.fail(caused_by(OutcomeUnknown(), error), maybe_done=True)
 
     def _commit_text(self, topics: Iterable[str]) -> sql.Composed:
@@ -224,8 +235,17 @@ def explain(error: BaseException) -> BaseException:
     return error
 
 
-def _worth_another_run(error: BaseException) -> bool:
+def _is_broken(connection: PostgresConnection, error: BaseException) -> bool:
+    return connection.closed and isinstance(error, psycopg.Error)
+
+
+def _is_conflict(error: BaseException) -> bool:
     return isinstance(error, errors.SerializationFailure | errors.DeadlockDetected)
+
+
+def _pause(runs: int) -> None:
+    """Wait for a random moment: at once, the next run could meet the same opponent in the same way."""
+    time.sleep(random.uniform(0, RERUN_SECONDS) * runs)  # noqa: S311 - no secret
 
 
 def _first_line(error: BaseException) -> str:

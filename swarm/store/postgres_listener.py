@@ -86,11 +86,11 @@ class Listener:
             selector.register(self._stop_signal, selectors.EVENT_READ)
             selector.register(connection.fileno(), selectors.EVENT_READ)
             while not self._stopping.is_set():
-                selector.select()
                 for notification in connection.notifies(timeout=0):
                     origin, _, topic = notification.payload.partition(" ")
                     if origin != self._origin:
                         self._bump(topic)
+                selector.select()
 
     def _close_signal(self) -> None:
         self._stop_signal.close()

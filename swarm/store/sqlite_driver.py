@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from swarm.clock import SystemClock
 from swarm.domain.errors import Unavailable
-from swarm.store.transaction import ConstraintViolated, caused_by
+from swarm.store.transaction import ConstraintViolated, Transaction, caused_by
 
 if TYPE_CHECKING:
     import sqlite3
@@ -23,7 +24,7 @@ else:
     except ImportError:
         import sqlite3
 
-__all__ = ["connect", "explain", "sqlite3", "unavailable", "warn_if_old"]
+__all__ = ["SqliteTransaction", "connect", "explain", "sqlite3", "unavailable", "warn_if_old"]
 
 SOUND_VERSION = (3, 51, 3)
 
@@ -39,6 +40,14 @@ _ENVIRONMENT = {
     "SQLITE_PROTOCOL",
     "SQLITE_NOTADB",
 }
+
+
+class SqliteTransaction(Transaction):
+    dialect = "sqlite"
+    driver_error = sqlite3.Error
+
+    def _database_now(self) -> int:
+        return SystemClock().now_us()  # SQLite has no clock of its own
 
 
 def connect(path: Path, *, busy_timeout_seconds: float) -> sqlite3.Connection:

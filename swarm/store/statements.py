@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from sqlalchemy import Executable
+from sqlalchemy import Executable, Insert
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import psycopg as postgresql_psycopg
 from sqlalchemy.engine.interfaces import Dialect as SqlDialect
@@ -36,25 +36,25 @@ class Statement:
         self._source = source
         self._compiled: dict[Dialect, _Compiled] = {}
 
-    def all(self, tx: Transaction, **params: object) -> list[Row]:
+    def all(self, tx: Transaction, /, **params: object) -> list[Row]:
         """Run it; all rows, as dictionaries by column name."""
         compiled = self._for(tx.dialect)
         cursor, rows = tx.fetch(compiled.sql, compiled.bind(params))
         return compiled.name(cursor, rows)
 
-    def first(self, tx: Transaction, **params: object) -> Row | None:
+    def first(self, tx: Transaction, /, **params: object) -> Row | None:
         """Run it; the first row, or None when there is none."""
         rows = self.all(tx, **params)
         return rows[0] if rows else None
 
-    def run(self, tx: Transaction, **params: object) -> int:
+    def run(self, tx: Transaction, /, **params: object) -> int:
         """Run it; the number of rows it changed."""
         compiled = self._for(tx.dialect)
         if compiled.returns_rows:  # SQLite counts these only through the rows themselves
             return len(tx.fetch(compiled.sql, compiled.bind(params))[1])
         return tx.execute(compiled.sql, compiled.bind(params))
 
-    def many(self, tx: Transaction, rows: Sequence[Mapping[str, object]]) -> None:
+    def many(self, tx: Transaction, /, rows: Sequence[Mapping[str, object]]) -> None:
         """Run it once for each of ``rows``; none is fine."""
         compiled = self._for(tx.dialect)
         if rows:
@@ -105,6 +105,8 @@ def _insert(dialect: Dialect) -> InsertFactory:
 
 
 def _compile(statement: Executable, dialect: Dialect) -> SQLCompiler:
+    if isinstance(statement, Insert):
+        statement = statement.inline()  # or PostgreSQL would be asked for the new primary key each time
     # Rendering "post-compile" parameters now turns `IN` over a fixed list into ordinary parameters.
     compiled = cast(ClauseElement, statement).compile(
         dialect=_sql_dialect(dialect), compile_kwargs={"render_postcompile": True}

@@ -18,7 +18,7 @@ def main() -> int:
     try:
         asyncio.run(_until_signal(options.host, options.port))
     except OSError as error:
-        print(f"Cannot listen on {options.host}:{options.port}: {error.strerror}", file=sys.stderr)
+        sys.stderr.write(f"Cannot listen on {options.host}:{options.port}: {error.strerror}\n")
         return 1
     return 0
 

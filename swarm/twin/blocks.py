@@ -12,7 +12,23 @@ MAX_SECTION_CHARACTERS = 3_000
 MAX_MARKDOWN_CHARACTERS = 12_000
 
 BLOCK_TYPES = frozenset(
-    ["actions", "context", "context_actions", "divider", "file", "header", "image", "input", "markdown", "plan", "rich_text", "section", "table", "task_card", "video"]
+    {
+        "actions",
+        "context",
+        "context_actions",
+        "divider",
+        "file",
+        "header",
+        "image",
+        "input",
+        "markdown",
+        "plan",
+        "rich_text",
+        "section",
+        "table",
+        "task_card",
+        "video",
+    }
 )
 
 
@@ -36,7 +52,7 @@ def checked_blocks(value: object) -> tuple[Json, ...]:
 def _checked(block: object, place: int) -> Json:
     if not isinstance(block, dict):
         raise _invalid(f"must be an object [json-pointer:/blocks/{place}]")
-    if block.get("type") not in BLOCK_TYPES:
+    if not (isinstance(block.get("type"), str) and block["type"] in BLOCK_TYPES):
         raise _invalid(f"unsupported type: {block.get('type')} [json-pointer:/blocks/{place}/type]")
     if block["type"] in ("section", "header", "markdown") and not (_text_of(block) or block.get("fields")):
         raise _invalid(f"missing required field: text [json-pointer:/blocks/{place}]")

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import orjson
 
@@ -46,6 +47,19 @@ class Feed:
             update = _encoded(View(self._workspace).update(change))
             for reader in audience:
                 reader.tell(update)
+        if isinstance(change, changes.StatusChanged) and change.text:
+            self._expire_status(change)
+
+    def _expire_status(self, change: changes.StatusChanged) -> None:
+        """Tell the pages when a status has run out that nothing else has ended."""
+        status = self._workspace.status(change.channel, change.thread_ts)
+        if status is not None:
+            ended = replace(change, text="")
+            self._workspace.clock.call_at(status.expires_at, lambda: self._end_status(ended))
+
+    def _end_status(self, ended: changes.StatusChanged) -> None:
+        if self._workspace.status(ended.channel, ended.thread_ts) is None:
+            self.on_change(ended)
 
     def reload(self) -> None:
         """Tell every page to load everything anew."""

@@ -1,12 +1,14 @@
 """The page: the workspace in a browser, for people to talk in."""
 
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import FileResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount, Route
-from starlette.staticfiles import StaticFiles
+from starlette.staticfiles import PathLike, StaticFiles
+from starlette.types import Scope
 
 from swarm.twin.answers import answering
 from swarm.twin.control.lookup import find_channel, find_user
@@ -35,8 +37,19 @@ def page_routes(twin: Twin) -> list[BaseRoute]:
         Route("/page/state", answering(page.state)),
         Route("/page/messages", answering(page.messages)),
         Route("/page/stream", page.stream),
-        Mount("/static", StaticFiles(directory=_HERE / "static")),
+        Mount("/static", _Fresh(directory=_HERE / "static")),
     ]
+
+
+class _Fresh(StaticFiles):
+    """Files that a browser asks for anew each time, so that script and style always belong together."""
+
+    def file_response(
+        self, full_path: PathLike, stat_result: os.stat_result, scope: Scope, status_code: int = 200
+    ) -> Response:
+        response = super().file_response(full_path, stat_result, scope, status_code)
+        response.headers["Cache-Control"] = "no-cache"
+        return response
 
 
 class Page:

@@ -6,8 +6,29 @@ from dataclasses import dataclass
 from swarm.twin.people import App, Channel, ChannelKind, User
 from swarm.twin.workspace import Workspace
 
-SCOPES = tuple(
-    ["app_mentions:read", "assistant:write", "channels:history", "channels:join", "channels:read", "chat:write", "commands", "files:read", "files:write", "groups:history", "groups:read", "im:history", "im:read", "im:write", "mpim:history", "mpim:read", "reactions:read", "reactions:write", "team:read", "usergroups:read", "users:read", "users:read.email"]
+SCOPES = (
+    "app_mentions:read",
+    "assistant:write",
+    "channels:history",
+    "channels:join",
+    "channels:read",
+    "chat:write",
+    "commands",
+    "files:read",
+    "files:write",
+    "groups:history",
+    "groups:read",
+    "im:history",
+    "im:read",
+    "im:write",
+    "mpim:history",
+    "mpim:read",
+    "reactions:read",
+    "reactions:write",
+    "team:read",
+    "usergroups:read",
+    "users:read",
+    "users:read.email",
 )
 
 

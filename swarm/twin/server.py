@@ -94,8 +94,14 @@ async def running(twin: Twin, host: str = "127.0.0.1", port: int = 0) -> AsyncIt
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    """A listening socket whose connections do not wait to fill packets: answers are written in two parts.
+
+    asyncio sets TCP_NODELAY only on sockets that it made itself.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.create_server((host, port), family=family, backlog=1024)
+    listening = socket.create_server((host, port), family=family, backlog=1024)
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
 
 
 async def serve(host: str, port: int, *, rates: bool = True) -> None:

@@ -4,6 +4,7 @@ Every change is announced to the listeners at once and in order: delivery makes 
 """
 
 import mimetypes
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from urllib.parse import quote
@@ -103,6 +104,7 @@ class Workspace:
             metadata=draft.metadata,
             files=draft.files,
             username=draft.username,
+            client_msg_id=None if draft.app_id else str(uuid.uuid4()),
         )
         channel.messages.add(message)
         self._announce(MessagePosted(channel=channel, message=message))

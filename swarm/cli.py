@@ -1,0 +1,213 @@
+"""The command ``swarm``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+from rich.console import Console
+from rich.table import Table
+
+from swarm import log
+from swarm.client import NoServer, OperatorClient
+from swarm.config import LogFormat, Settings, SlackMode, load
+from swarm.domain.agents import Role
+from swarm.domain.errors import ConfigurationError, SwarmError
+
+app = App(
+    name="swarm",
+    help="A team of AI agents behind one Slack app.\n\nTry it without Slack and without a model: `swarm demo`.",
+)
+agents = App(name="agents", help="Register agents and see who is there.")
+db = App(name="db", help="The database's schema.")
+slack = App(name="slack", help="Set up the Slack app.")
+bench = App(name="bench", help="Measure this machine against the targets of the design.")
+for group in (agents, db, slack, bench):
+    app.command(group)
+
+_out = Console(highlight=False)
+
+
+@app.command
+def up() -> None:
+    """Run the coordinator. Needs SLACK_BOT_TOKEN and SLACK_APP_TOKEN (see `swarm slack manifest`)."""
+    from swarm import bootstrap
+
+    settings = load()
+    log.configure(settings.log.level, as_json=settings.log.format is LogFormat.JSON)
+    bootstrap.run(settings)
+
+
+@app.command
+def demo() -> int:
+    """Run everything on this machine: a Slack twin, the coordinator and rule-driven agents.
+
+    PORT (8080), TWIN_PORT (8400) and SWARM_HOME (.demo/) can be set in the environment. With SLACK_BOT_TOKEN and
+    SLACK_APP_TOKEN set, the real Slack takes the twin's place.
+    """
+    from swarm.demo import run
+
+    log.configure("warning")
+    return run.main()
+
+
+@app.command
+def twin(*, host: str = "127.0.0.1", port: int = 8400) -> None:
+    """Run the Slack twin: a local workspace with Slack's API, Socket Mode and a page."""
+    from swarm.twin.server import serve
+
+    log.configure("info")
+    asyncio.run(serve(host, port))
+
+
+@agents.command(name="add")
+def add_agent(
+    name: str,
+    *,
+    role: Role = Role.WORKER,
+    description: str = "",
+    capability: Annotated[list[str] | None, Parameter()] = None,
+) -> None:
+    """Register an agent and show its token, this once.
+
+    Parameters
+    ----------
+    name
+        1 to 32 of a-z, 0-9 and '-'.
+    role
+        A lead reads, answers and delegates; a worker does what it is given.
+    description
+        What it is good at, for the agents that delegate.
+    capability
+        A word for what it can do; may be given several times.
+    """
+    added = _operate(
+        "POST",
+        "/agents",
+        json={"name": name, "role": role.value, "description": description, "capabilities": capability or []},
+    )
+    _out.print(f"{added['name']} ({added['role']}) is registered. Its token, which is not shown again:")
+    print(added["token"])
+
+
+@agents.command(name="list")
+def list_agents() -> None:
+    """Show all agents and whether they are online."""
+    table = Table("name", "role", "status", "description", "id")
+    for agent in _operate("GET", "/agents")["agents"]:
+        table.add_row(agent["name"], agent["role"], agent["status"], agent["description"], agent["id"])
+    _out.print(table)
+
+
+@agents.command(name="rotate")
+def rotate_agent(name: str) -> None:
+    """Replace an agent's token; the old one ends now."""
+    print(_operate("POST", f"/agents/{name}/rotate")["token"])
+
+
+@agents.command(name="revoke")
+def revoke_agent(name: str) -> None:
+    """Remove an agent: its token ends now, and its work goes to the default lead."""
+    _operate("DELETE", f"/agents/{name}")
+    _out.print(f"{name} is removed.")
+
+
+@app.command
+def explain(message: str) -> None:
+    """Say why a message went where it went, and what became of it.
+
+    Parameters
+    ----------
+    message
+        A message's link, CHANNEL:TS, or the id of an inbox message.
+    """
+    found = _operate("GET", "/explain", params={"message": message})
+    _out.print(
+        f"[bold]{found['channel']}:{found['ts']}[/bold]" + (f", thread of {found['owner']}" if found["owner"] else "")
+    )
+    _print_steps(found["routing"])
+    for entry in found["entries"]:
+        _out.print(
+            f"\ninbox message {entry['inbox_message_id']} for {entry['agent'] or 'nobody yet'}: {entry['status']}"
+        )
+        _print_steps(entry["steps"])
+        for delivery in entry["deliveries"]:
+            _out.print(f"  {delivery}")
+
+
+@db.command
+def upgrade() -> None:
+    """Bring the database's schema to this version."""
+    from swarm.store import migrations
+
+    settings = load()
+    settings.home.expanduser().mkdir(parents=True, exist_ok=True)
+    done = migrations.upgrade(settings.database_url)
+    _out.print("\n".join(f"applied {name}" for name in done) or "Nothing to do: the schema is current.")
+
+
+@slack.command
+def manifest(*, mode: SlackMode = SlackMode.SOCKET, url: str = "https://example.com/slack/events") -> None:
+    """Print the Slack app's manifest, with exactly the scopes and events that are used.
+
+    Create the app at https://api.slack.com/apps ("From a manifest"), install it, and put its tokens into ./.env.
+
+    Parameters
+    ----------
+    mode
+        How Slack reaches the coordinator: socket needs no public address.
+    url
+        Where Slack sends events in http mode.
+    """
+    from swarm.slack.manifest import Mode
+    from swarm.slack.manifest import manifest as make
+
+    print(json.dumps(make(Mode(mode.value), request_url=url), indent=2))
+
+
+def _print_steps(steps: list[dict[str, Any]]) -> None:
+    for step in steps:
+        who = f" {step['agent']}" if step["agent"] else ""
+        why = f": {step['reason']}" if step["reason"] else ""
+        _out.print(f"  {step['at']}  {step['change']}{who}{why}", soft_wrap=True)
+
+
+def _operate(method: str, path: str, **options: Any) -> Any:
+    """Ask the coordinator that runs here; commands never change a database behind its back."""
+    settings = load()
+    host = "127.0.0.1" if settings.http.host in ("0.0.0.0", "::") else settings.http.host  # noqa: S104
+    with OperatorClient(f"http://{host}:{settings.http.port}", _operator_token(settings)) as client:
+        return client.call(method, path, **options)
+
+
+def _operator_token(settings: Settings) -> str:
+    if settings.operator_token:
+        return settings.operator_token.get_secret_value()
+    path: Path = settings.home.expanduser() / "operator.token"
+    if not path.exists():
+        raise ConfigurationError(
+            f"There is no operator token: SWARM_OPERATOR_TOKEN is not set and {path} does not exist.",
+            hint="Start the coordinator first (`swarm up`), or point SWARM_HOME at its home; the demo's is .demo",
+        )
+    return path.read_text().strip()
+
+
+def main() -> None:
+    """Run a command. What a user can set right is one line on standard error and exit code 1."""
+    try:
+        result = app(result_action="return_value")
+    except (SwarmError, NoServer) as error:
+        hint = getattr(error, "hint", None)
+        print(f"swarm: {error}" + (f" {hint}" if hint else ""), file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    sys.exit(result if isinstance(result, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

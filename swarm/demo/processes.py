@@ -1,0 +1,99 @@
+"""Child processes with names, logs and a common end: when one dies, the rest is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections import deque
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+STOP_SECONDS: Final = 8
+LAST_LINES: Final = 20
+
+
+class Died(Exception):
+    """A part ended that should have gone on."""
+
+    def __init__(self, name: str, code: int, last_lines: Sequence[str]) -> None:
+        super().__init__(f"{name} ended with exit code {code}")
+        self.name = name
+        self.last_lines = tuple(last_lines)
+
+
+class Part:
+    """One child process. Its output goes to a log file, and the last lines are kept."""
+
+    def __init__(self, name: str, process: asyncio.subprocess.Process, log: Path) -> None:
+        self.name = name
+        self.process = process
+        self._log = log
+        self._last: deque[str] = deque(maxlen=LAST_LINES)
+        self._reading = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        assert self.process.stdout is not None
+        with self._log.open("ab") as log:
+            async for line in self.process.stdout:
+                log.write(line)
+                log.flush()
+                self._last.append(line.decode(errors="replace").rstrip())
+
+    async def died(self) -> Died:
+        """Wait for the end of the process, which nobody asked for."""
+        code = await self.process.wait()
+        await asyncio.shield(self._reading)
+        return Died(self.name, code, self._last)
+
+    async def stop(self) -> None:
+        """End it: politely, then not."""
+        if self.process.returncode is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                await asyncio.wait_for(self.process.wait(), STOP_SECONDS)
+            except TimeoutError:
+                self.process.kill()
+                await self.process.wait()
+        await self._reading
+
+
+class Parts:
+    """The children of one supervisor."""
+
+    def __init__(self, logs: Path) -> None:
+        self._logs = logs
+        self._parts: list[Part] = []
+
+    async def start(self, name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+        """Start ``python -m …``. A session of its own keeps the terminal's Ctrl-C for the supervisor alone."""
+        self._logs.mkdir(parents=True, exist_ok=True)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            *arguments,
+            env={**os.environ, **environment, "PYTHONUNBUFFERED": "1"},
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+            limit=2**20,
+        )
+        self._parts.append(Part(name, process, self._logs / f"{name}.log"))
+
+    async def first_death(self) -> Died:
+        """Wait until any part ends."""
+        waiting = [asyncio.create_task(part.died()) for part in self._parts]
+        try:
+            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            return next(iter(done)).result()
+        finally:
+            for task in waiting:
+                task.cancel()
+
+    async def stop(self) -> None:
+        """Stop all parts, those first that were started last."""
+        for part in reversed(self._parts):
+            await part.stop()

@@ -1,0 +1,242 @@
+"""The JSON of the contract: how triggers, entries, messages and trays look from outside.
+
+Doors and tools show the same things, so their shapes are written down once, here. Moments are ISO 8601 in UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from typing_extensions import TypedDict
+
+from swarm.clock import to_iso
+from swarm.domain.agents import Agent
+from swarm.domain.transcript import File, Said
+from swarm.domain.tray import Tray
+from swarm.domain.triggers import EntryView, NoticeView, Place, Trigger
+
+
+class FileShape(TypedDict):
+    """An attachment, by name."""
+
+    id: str
+    name: str
+    mimetype: str | None
+    size_bytes: int | None
+
+
+class MessageShape(TypedDict):
+    """One message of a thread's transcript."""
+
+    ts: str
+    author: str
+    kind: str
+    text: str
+    edited: bool
+    files: list[FileShape]
+
+
+class UserShape(TypedDict):
+    """Who wrote a message."""
+
+    id: str
+    name: str
+
+
+class EntryShape(TypedDict):
+    """An inbox message: the new message, whole."""
+
+    id: str
+    text: str
+    preview: str
+    user: UserShape
+    ts: str
+    received_at: str
+    matched_by: str
+    files: list[FileShape]
+    task_id: str | None
+
+
+class ThreadShape(TypedDict):
+    """Where a conversation takes place."""
+
+    id: str
+    team: str
+    channel: str
+    channel_name: str
+    thread_ts: str
+    permalink: str
+
+
+class LeaseShape(TypedDict):
+    """The right to work on a trigger, until it expires."""
+
+    token: str
+    expires_at: str
+
+
+class NoticeShape(TypedDict):
+    """What happened, who did it, which inbox message is concerned, and what it reads now."""
+
+    kind: str
+    inbox_message_id: str | None
+    actor: UserShape | None
+    text: str | None
+
+
+class TriggerShape(TypedDict):
+    """One piece of work or news."""
+
+    id: str
+    kind: str
+    created_at: str
+    attempt: int
+    due_at: str
+    lease: LeaseShape
+    prompt: str
+    thread: ThreadShape | None
+    thread_context: list[MessageShape]
+    context_incomplete: bool
+    inbox_messages: list[EntryShape]
+    task: None
+    notice: NoticeShape | None
+
+
+TrayPreviewShape = TypedDict("TrayPreviewShape", {"inbox_message_id": str, "from": str, "channel": str, "preview": str})
+"""The beginning of an unread message. Written as a call, since ``from`` is a word of Python's."""
+
+
+class TrayShape(TypedDict):
+    """What lies before an agent."""
+
+    unread: int
+    previews: list[TrayPreviewShape]
+    mentions: int
+    tasks: dict[str, int]
+    threads_owned: int
+
+
+class AgentShape(TypedDict):
+    """One agent of the team."""
+
+    id: str
+    name: str
+    role: str
+    description: str
+    capabilities: list[str]
+    status: str
+
+
+def trigger_shape(trigger: Trigger) -> TriggerShape:
+    """A trigger, as ``/poll`` shows it."""
+    return {
+        "id": trigger.id,
+        "kind": trigger.kind.value,
+        "created_at": to_iso(trigger.created_at),
+        "attempt": trigger.attempt,
+        "due_at": to_iso(trigger.due_at),
+        "lease": lease_shape(trigger.lease_token, trigger.lease_expires_at),
+        "prompt": trigger.prompt,
+        "thread": thread_shape(trigger.place) if trigger.place else None,
+        "thread_context": message_shapes(trigger.thread_context),
+        "context_incomplete": trigger.context_incomplete,
+        "inbox_messages": [entry_shape(entry) for entry in trigger.inbox_messages],
+        "task": None,
+        "notice": _notice(trigger.notice) if trigger.notice else None,
+    }
+
+
+def lease_shape(token: str, expires_at: int) -> LeaseShape:
+    """A lease and when it expires."""
+    return {"token": token, "expires_at": to_iso(expires_at)}
+
+
+def entry_shape(entry: EntryView) -> EntryShape:
+    """An inbox message, as its agent sees it."""
+    return {
+        "id": entry.id,
+        "text": entry.text,
+        "preview": entry.preview,
+        "user": {"id": entry.user_id, "name": entry.user_name},
+        "ts": entry.ts,
+        "received_at": to_iso(entry.received_at),
+        "matched_by": entry.matched_by.value,
+        "files": _files(entry.files),
+        "task_id": None,
+    }
+
+
+def thread_shape(place: Place) -> ThreadShape:
+    """The place of a conversation."""
+    return {
+        "id": place.id,
+        "team": place.team,
+        "channel": place.channel,
+        "channel_name": place.channel_name,
+        "thread_ts": place.thread_ts,
+        "permalink": place.permalink,
+    }
+
+
+def message_shapes(said: Sequence[Said]) -> list[MessageShape]:
+    """A transcript, oldest first."""
+    return [
+        {
+            "ts": message.ts,
+            "author": message.author,
+            "kind": message.kind.value,
+            "text": message.text,
+            "edited": message.edited,
+            "files": _files(message.files),
+        }
+        for message in said
+    ]
+
+
+def agent_shape(agent: Agent, *, online: bool) -> AgentShape:
+    """An agent as its team sees it."""
+    return {
+        "id": agent.id,
+        "name": agent.name,
+        "role": agent.role.value,
+        "description": agent.description,
+        "capabilities": list(agent.capabilities),
+        "status": "online" if online else "offline",
+    }
+
+
+def tray_shape(tray: Tray) -> TrayShape:
+    """A tray. Mentions in internal channels and tasks are counted as soon as there are any."""
+    return {
+        "unread": tray.unread,
+        "previews": [
+            {
+                "inbox_message_id": unread.inbox_message_id,
+                "from": unread.sender,
+                "channel": unread.channel,
+                "preview": unread.preview,
+            }
+            for unread in tray.previews
+        ],
+        "mentions": 0,
+        "tasks": {},
+        "threads_owned": tray.threads_owned,
+    }
+
+
+def _notice(notice: NoticeView) -> NoticeShape:
+    actor: UserShape | None = None
+    if notice.actor_id:
+        actor = {"id": notice.actor_id, "name": notice.actor_name or notice.actor_id}
+    return {
+        "kind": notice.kind.value,
+        "inbox_message_id": notice.inbox_message_id,
+        "actor": actor,
+        "text": notice.text,
+    }
+
+
+def _files(files: Sequence[File]) -> list[FileShape]:
+    return [
+        {"id": file.id, "name": file.name, "mimetype": file.mimetype, "size_bytes": file.size_bytes} for file in files
+    ]

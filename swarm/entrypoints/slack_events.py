@@ -1,0 +1,234 @@
+"""The door for what Slack sends, over Socket Mode or HTTP.
+
+An event is acknowledged after ``handle`` has returned, that is, after it has been committed. If ``handle`` raises,
+there is no acknowledgement, and Slack sends the event again. Whatever nobody here listens to is acknowledged as it is:
+Slack would send it again, too, and in the end switch the app off.
+
+Bolt parses and dispatches. Two of its defaults are not used: it would ask Slack who we are and acknowledge an event
+that it could not authorise, and it would hide from us that one of our own posts was deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Final
+
+import structlog
+from slack_bolt.adapter.socket_mode.async_internals import send_async_response
+from slack_bolt.adapter.socket_mode.internals import build_headers
+from slack_bolt.adapter.starlette.async_handler import to_async_bolt_request, to_starlette_response
+from slack_bolt.app.async_app import AsyncApp
+from slack_bolt.authorization import AuthorizeResult
+from slack_bolt.authorization.async_authorize import AsyncAuthorize
+from slack_bolt.context.async_context import AsyncBoltContext
+from slack_bolt.middleware.async_middleware import AsyncMiddleware
+from slack_bolt.request.async_request import AsyncBoltRequest
+from slack_bolt.response import BoltResponse
+from slack_sdk.signature import SignatureVerifier
+from slack_sdk.socket_mode.async_client import AsyncBaseSocketModeClient
+from slack_sdk.socket_mode.request import SocketModeRequest
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from swarm.domain.errors import BadRequest, ConfigurationError, SwarmError, TooLarge
+from swarm.domain.transcript import AuthorKind, SlackEvent, SlackMessage
+from swarm.slack.gateway import Gateway
+from swarm.slack.payloads import is_message_event, slack_event
+from swarm.slack.signature import verify
+from swarm.slack.socket_mode import SocketMode
+
+MAX_BODY_BYTES: Final = 1024 * 1024
+
+_DRAIN_SECONDS: Final = 1.5  # so long close() waits for events that are being handled
+
+_MALFORMED_FOR_BOLT: Final = (ValueError, TypeError, AttributeError, KeyError, IndexError, RecursionError)
+"""What Bolt raises while it takes a payload apart that is not shaped like one of Slack's."""
+
+_log = structlog.get_logger(__name__)
+
+Handle = Callable[[SlackEvent], Awaitable[None]]
+
+
+class SlackDoor:
+    """Events from Slack, each handed to ``handle`` and acknowledged when that returns.
+
+    With ``app_token`` there is Socket Mode: :meth:`start` and :attr:`connected`. With ``signing_secret`` there is
+    HTTP: :meth:`routes`. ``handle`` runs concurrently for events that come together.
+    """
+
+    def __init__(
+        self, gateway: Gateway, handle: Handle, *, app_token: str | None = None, signing_secret: str | None = None
+    ) -> None:
+        if not app_token and not signing_secret:
+            raise ConfigurationError("Slack needs SLACK_APP_TOKEN (Socket Mode) or SLACK_SIGNING_SECRET (HTTP).")
+        self._gateway = gateway
+        self._app_token = app_token
+        self._verifier = SignatureVerifier(signing_secret) if signing_secret else None
+        self._socket: SocketMode | None = None
+        self._closing = False
+        self._running: set[asyncio.Task[object]] = set()
+        self.bolt = _bolt_app(gateway, handle)
+
+    @property
+    def connected(self) -> bool:
+        """Whether the Socket Mode connection stands."""
+        return self._socket is not None and self._socket.connected
+
+    async def start(self) -> None:
+        """Connect Socket Mode; returns when connected, at once if this door is for HTTP only.
+
+        Tries until Slack can be reached. Raises ConfigurationError if Slack does not accept one of the tokens.
+        """
+        await self._gateway.identify()
+        if self._app_token:
+            self._socket = SocketMode(self._gateway, self._app_token, self._on_socket_request)
+            await self._socket.open()
+
+    async def close(self) -> None:
+        """Take no more events, let those at hand finish, and close the connection; done within three seconds."""
+        self._closing = True
+        if self._running:
+            await asyncio.wait(set(self._running), timeout=_DRAIN_SECONDS)
+        if self._socket is not None:
+            await self._socket.close()
+
+    def routes(self) -> list[Route]:
+        """``POST /slack/events`` for the HTTP mode; nothing without a signing secret."""
+        return [Route("/slack/events", self._on_http_request, methods=["POST"])] if self._verifier else []
+
+    async def _on_socket_request(self, client: AsyncBaseSocketModeClient, request: SocketModeRequest) -> None:
+        if self._closing:
+            return  # without an acknowledgement it comes again, to whoever runs next
+        task = asyncio.current_task()
+        if task is not None:
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+        headers = build_headers(request)
+        try:
+            response = await self._dispatch(
+                _bolt_request(lambda: AsyncBoltRequest(mode="socket_mode", body=request.payload, headers=headers))
+            )
+        except BadRequest as error:
+            _log.warning("A payload from Slack is ignored.", action="slack_payload_ignored", reason=error.message)
+            response = BoltResponse(status=200)  # it would be no better the next time
+        await send_async_response(client, request, response, time.time())
+
+    async def _on_http_request(self, request: Request) -> Response:
+        try:
+            body = await _read_body(request)
+            assert self._verifier is not None
+            verify(self._verifier, request.headers, body)
+            bolt_request = _bolt_request(lambda: to_async_bolt_request(request, body))
+        except SwarmError as error:
+            answer = {"error": {"code": error.code, "message": error.message, "hint": error.hint}}
+            return JSONResponse(answer, status_code=error.status)
+        return to_starlette_response(await self._dispatch(bolt_request))
+
+    async def _dispatch(self, request: AsyncBoltRequest) -> BoltResponse:
+        response = await self.bolt.async_dispatch(request)
+        nobody_listens = response.status == HTTPStatus.NOT_FOUND
+        return BoltResponse(status=200) if nobody_listens else response
+
+
+def _bolt_app(gateway: Gateway, handle: Handle) -> AsyncApp:
+    app = AsyncApp(
+        client=gateway.client,
+        authorize=_OneWorkspace(gateway),
+        logger=_bolt_logger(),
+        process_before_response=True,  # that is, before the acknowledgement
+        request_verification_enabled=False,  # done before Bolt, see swarm.slack.signature
+        ignoring_self_events_enabled=False,  # done here, and only for new posts
+        attaching_function_token_enabled=False,
+        attaching_conversation_kwargs_enabled=False,
+    )
+    app.use(_Messages(gateway, handle))
+    return app
+
+
+class _OneWorkspace(AsyncAuthorize):
+    """Every event is for the workspace of our token, whatever team the event names (Slack Connect)."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    async def __call__(
+        self,
+        *,
+        context: AsyncBoltContext,
+        enterprise_id: str | None,
+        team_id: str | None,
+        user_id: str | None,
+        **actor: str | None,
+    ) -> AuthorizeResult:
+        me = await self._gateway.identify()
+        return AuthorizeResult(
+            enterprise_id=enterprise_id,
+            team_id=me.team,
+            bot_id=me.bot_id,
+            bot_user_id=me.user_id,
+            bot_token=self._gateway.client.token,
+        )
+
+
+class _Messages(AsyncMiddleware):
+    """Takes the events about messages, ahead of Bolt's listeners: that halves the cost of an event.
+
+    New posts of our own are passed over: they are known since they were sent.
+    """
+
+    def __init__(self, gateway: Gateway, handle: Handle) -> None:
+        self._gateway = gateway
+        self._handle = handle
+
+    async def async_process(
+        self, *, req: AsyncBoltRequest, resp: BoltResponse, next: Callable[[], Awaitable[BoltResponse]]
+    ) -> BoltResponse:
+        if not is_message_event(req.body):
+            return await next()
+        event = slack_event(req.body, await self._gateway.identify())
+        event_id = req.body.get("event_id")
+        if event is None or (isinstance(event, SlackMessage) and event.author.kind is AuthorKind.AGENT):
+            return BoltResponse(status=200)
+        try:
+            await self._handle(event)
+        except Exception:  # noqa: BLE001  whatever it was: the event is not stored, so Slack must send it again
+            _log.exception("An event was not stored.", action="slack_event_failed", event_id=event_id)
+            return BoltResponse(status=500)
+        return BoltResponse(status=200)
+
+
+def _bolt_request(build: Callable[[], AsyncBoltRequest]) -> AsyncBoltRequest:
+    """Raises BadRequest unless Bolt can make sense of the payload; later it would be a 500."""
+    try:
+        request = build()
+    except _MALFORMED_FOR_BOLT as error:
+        raise BadRequest("The body is not a payload of Slack's.") from error
+    if not isinstance(request.body.get("event", {}), dict):
+        raise BadRequest("The event in the body is no object.")
+    return request
+
+
+async def _read_body(request: Request) -> bytes:
+    """Raises TooLarge as soon as that is clear, BadRequest if the client goes away meanwhile."""
+    body = bytearray()
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MAX_BODY_BYTES:
+                raise TooLarge(f"The body is larger than {MAX_BODY_BYTES} bytes.")
+    except ClientDisconnect as error:
+        raise BadRequest("The body is incomplete.") from error
+    return bytes(body)
+
+
+def _bolt_logger() -> logging.Logger:
+    """Bolt's warnings are about set-ups unlike ours; and without a level it builds the text of every debug line."""
+    logger = logging.getLogger("swarm.slack.bolt")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.ERROR)
+    return logger

@@ -1,0 +1,72 @@
+"""What an operator looks at: the timeline of a thread, what is sent to Slack, and how much there is to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from swarm.domain.deliveries import DeliveryStatus
+from swarm.domain.errors import NotFound
+from swarm.domain.threads import Thread
+from swarm.services.explain import Step, steps
+from swarm.store import agents, deliveries, history, inbox, threads
+from swarm.store.database import Database
+from swarm.store.statements import Row
+from swarm.store.transaction import Transaction
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Timeline:
+    """A thread, its owner's name, and what happened in it, oldest first."""
+
+    thread: Thread
+    owner: str | None
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Backlog:
+    """How much waits."""
+
+    inbox_unread: int
+    deliveries_open: int  # not sent yet, or sent with an outcome that is not known
+
+
+class Overview:
+    """Reads for an operator."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def timeline(self, thread_id: str) -> Timeline:
+        """What happened in a thread. Raises NotFound."""
+        return await self._database.read(_timeline, thread_id)
+
+    async def deliveries(self, status: DeliveryStatus | None, limit: int) -> list[Row]:
+        """The newest deliveries, of one status or of all."""
+        return await self._database.read(deliveries.latest, status, limit)
+
+    async def backlog(self) -> Backlog:
+        """Counts of what is open; their cost does not depend on what is done. Raises Unavailable."""
+        return await self._database.read(_backlog)
+
+    async def agent_names(self) -> Mapping[str, str]:
+        """The names of the agents that are not revoked, by id."""
+        return await self._database.read(_names)
+
+
+def _timeline(tx: Transaction, thread_id: str) -> Timeline:
+    thread = threads.get(tx, thread_id)
+    if thread is None:
+        raise NotFound(f"There is no thread '{thread_id}'.", hint="Use the thread_id of an entry of GET /inbox.")
+    names = _names(tx)
+    owner = names.get(thread.owner_id) if thread.owner_id else None
+    return Timeline(thread=thread, owner=owner, steps=steps(history.of_thread(tx, thread_id), names))
+
+
+def _backlog(tx: Transaction) -> Backlog:
+    return Backlog(inbox_unread=inbox.count_all_unread(tx), deliveries_open=deliveries.count_open(tx))
+
+
+def _names(tx: Transaction) -> dict[str, str]:
+    return {agent.id: agent.name for agent in agents.everyone(tx)}

@@ -1,0 +1,98 @@
+"""The Socket Mode connection: slack_sdk's client, with the corrections that a service which runs for months needs.
+
+An address from Slack opens one connection and is good for half a minute; slack_sdk would try the same one for ever, so
+that one broken handshake could leave us deaf. Here an attempt is bounded and the next one asks for a new address. And
+the first connection tells a wrong token, which nobody but the operator can mend, from a network that will come back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+from slack_sdk.socket_mode.aiohttp import SocketModeClient
+from slack_sdk.socket_mode.async_client import AsyncBaseSocketModeClient
+from slack_sdk.socket_mode.request import SocketModeRequest
+
+from swarm.domain.errors import Unavailable
+from swarm.slack.gateway import Gateway
+
+PING_SECONDS: Final = 5.0
+"""A connection whose pong is missing for half as long is closed; a closed one is replaced within as long."""
+
+_ATTEMPT_SECONDS: Final = 12.0
+_LONGEST_BACKOFF_SECONDS: Final = 30.0
+_CLOSE_SECONDS: Final = 1.0
+
+_log = structlog.get_logger(__name__)
+
+OnRequest = Callable[[AsyncBaseSocketModeClient, SocketModeRequest], Awaitable[None]]
+
+
+class SocketMode(SocketModeClient):
+    """One connection to Slack, renewed when Slack asks for it and when it breaks. Make it where an event loop runs.
+
+    Each request runs in a task of its own, so that one acknowledgement does not wait for another.
+    """
+
+    def __init__(
+        self, gateway: Gateway, app_token: str, on_request: OnRequest, *, ping_seconds: float = PING_SECONDS
+    ) -> None:
+        web_client = gateway.client
+        super().__init__(app_token, web_client.logger, web_client, ping_interval=ping_seconds)
+        self.proxy = web_client.proxy
+        self._gateway = gateway
+        self.socket_mode_request_listeners.append(on_request)
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection that, as far as we know, works."""
+        session = self.current_session
+        return not (self.closed or self.stale or session is None or session.closed)
+
+    async def open(self, *, backoff_seconds: float = 1.0) -> None:
+        """Connect, and try until it works, waiting twice as long each time.
+
+        Raises ConfigurationError if Slack does not accept the app-level token.
+        """
+        while True:
+            try:
+                self.wss_uri = await self.issue_new_wss_url()
+                break
+            except Unavailable as error:
+                _log.warning("Slack cannot be reached; trying again.", action="slack_connect", error=error.message)
+            await asyncio.sleep(backoff_seconds)
+            backoff_seconds = min(2 * backoff_seconds, _LONGEST_BACKOFF_SECONDS)
+        await self.connect()
+        _log.info("Connected to Slack.", action="slack_connected")
+
+    async def issue_new_wss_url(self) -> str:
+        """A new address, asked for by way of the gateway like every call."""
+        return await self._gateway.socket_url(self.app_token)
+
+    async def connect(self) -> None:
+        """Replace the connection; tries until it works or :meth:`close` is called."""
+        while not self.closed:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_ATTEMPT_SECONDS):
+                    await super().connect()  # type: ignore[no-untyped-call]
+                    return
+            self.wss_uri = None  # used up or too old
+
+    async def close(self) -> None:
+        """Close the connection, for good; a Slack that does not answer is not waited for."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await super().close()  # type: ignore[no-untyped-call]
+        workers = [
+            worker
+            for worker in (self.message_processor, self.current_session_monitor, self.message_receiver)
+            if worker is not None
+        ]
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+        await self.aiohttp_client_session.close()

@@ -1,0 +1,77 @@
+"""Every test that asks for `database_url` or `database` runs on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from swarm.store import migrations
+from swarm.store.database import Database
+from tests.support.postgres import database_name, fresh_database, postgres_server_or_skip
+
+ENGINES = ("sqlite", "postgresql")
+
+
+@pytest.fixture(scope="session")
+def postgres_server_url() -> Iterator[str]:
+    """The maintenance database of a server that lasts for the whole run."""
+    with postgres_server_or_skip() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def migrated_postgres(postgres_server_url: str) -> Iterator[str]:
+    """The name of a migrated database, to be copied."""
+    with fresh_database(postgres_server_url) as url:
+        migrations.upgrade(url)
+        yield database_name(url)
+
+
+@pytest.fixture(scope="session")
+def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated file, to be copied."""
+    path = tmp_path_factory.mktemp("migrated") / "swarm.db"
+    migrations.upgrade(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path, migrated_sqlite: Path) -> str:
+    """A migrated SQLite file of the test's own."""
+    path = tmp_path / "swarm.db"
+    shutil.copyfile(migrated_sqlite, path)
+    return f"sqlite:///{path}"
+
+
+@pytest.fixture
+def postgres_url(postgres_server_url: str, migrated_postgres: str) -> Iterator[str]:
+    """A migrated PostgreSQL database of the test's own."""
+    with fresh_database(postgres_server_url, template=migrated_postgres) as url:
+        yield url
+
+
+@pytest.fixture(params=ENGINES)
+def database_url(request: pytest.FixtureRequest) -> str:
+    """A migrated database of the test's own, on one engine after the other."""
+    url: str = request.getfixturevalue("sqlite_url" if request.param == "sqlite" else "postgres_url")
+    return url
+
+
+@pytest.fixture(params=ENGINES)
+def empty_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A database without any table, on one engine after the other."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'empty.db'}"
+    else:
+        with fresh_database(request.getfixturevalue("postgres_server_url")) as url:
+            yield url
+
+
+@pytest.fixture
+async def database(database_url: str) -> AsyncIterator[Database]:
+    """A migrated database, open, on one engine after the other."""
+    async with Database(database_url) as opened:
+        yield opened

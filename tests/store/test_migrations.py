@@ -1,0 +1,179 @@
+"""Migrations: they make exactly the schema of `tables`, once, whoever else starts at the same moment."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import Connection
+
+from swarm.domain.errors import ConfigurationError, Unavailable
+from swarm.store import migrations
+from swarm.store.tables import metadata
+from swarm.store.urls import parse_url
+
+pytestmark = pytest.mark.req("OPS-03")
+
+Schema = dict[str, list[str]]
+
+# What autogenerate does not compare: the engine's own account of constraints and indexes.
+POSTGRES_PARTS = """
+SELECT conrelid::regclass::text, conname || ' ' || pg_get_constraintdef(oid) FROM pg_constraint
+WHERE conrelid <> 0 AND connamespace = 'public'::regnamespace
+UNION ALL
+SELECT tablename, indexdef FROM pg_indexes WHERE schemaname = 'public'
+UNION ALL
+SELECT table_name, concat_ws(' ', column_name, data_type, is_nullable, column_default, is_identity)
+FROM information_schema.columns WHERE table_schema = 'public'
+"""
+SQLITE_PARTS = "SELECT tbl_name, sql FROM sqlite_schema WHERE sql IS NOT NULL AND tbl_name NOT LIKE 'sqlite_%'"
+
+
+def schema(connection: Connection) -> Schema:
+    """Each table's parts in a normal form and order."""
+    on_sqlite = connection.dialect.name == "sqlite"
+    found: Schema = {}
+    for table, definition in connection.exec_driver_sql(SQLITE_PARTS if on_sqlite else POSTGRES_PARTS):
+        if table != "alembic_version":
+            found.setdefault(table, []).extend(parts(definition) if on_sqlite else [definition])
+    return {table: sorted(definitions) for table, definitions in found.items()}
+
+
+def parts(definition: str) -> Iterable[str]:
+    """SQLite keeps the text of each CREATE: what it lists, one by one, without differences in white space or quotes."""
+    flat = re.sub(r"\s+", " ", definition.replace('"', ""))
+    head, _, body = flat.partition("(")
+    if not head.startswith("CREATE TABLE"):
+        yield flat
+        return
+    depth, part = 0, ""
+    for character in body.rstrip()[:-1]:
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if character == "," and depth == 0:
+            yield f"{head.strip()} {part.strip()}"
+            part = ""
+        else:
+            part += character
+    yield f"{head.strip()} {part.strip()}"
+
+
+def connected(url: str) -> Connection:
+    return migrations._engine(parse_url(url)).connect()
+
+
+def test_models_and_migrations_are_equal(empty_database_url: str) -> None:
+    with connected(empty_database_url) as connection:
+        metadata.create_all(connection)
+        expected = schema(connection)
+        metadata.drop_all(connection)
+        connection.commit()
+    migrations.upgrade(empty_database_url)
+    with connected(empty_database_url) as connection, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".* expression-based index")  # compared as text
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+        assert schema(connection) == expected
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (
+            "CREATE TABLE t (n INTEGER, CONSTRAINT c CHECK (n > 0))",
+            "CREATE TABLE t (n INTEGER, CONSTRAINT c CHECK (n > 1))",
+        ),
+        ("CREATE TABLE t (n INTEGER)", "CREATE TABLE t (n INTEGER NOT NULL)"),
+        ("CREATE TABLE t (n INTEGER)", "CREATE TABLE t (n INTEGER DEFAULT 1)"),
+        (
+            "CREATE TABLE t (n INTEGER); CREATE INDEX i ON t (n) WHERE n > 0",
+            "CREATE TABLE t (n INTEGER); CREATE INDEX i ON t (n) WHERE n > 1",
+        ),
+    ],
+)
+def test_the_comparison_sees_every_difference(empty_database_url: str, one: str, other: str) -> None:
+    schemas = []
+    for statements in (one, other):
+        with connected(empty_database_url) as connection:
+            for statement in statements.split(";"):
+                connection.exec_driver_sql(statement)
+            schemas.append(schema(connection))
+            connection.exec_driver_sql("DROP TABLE t")
+    assert schemas[0] != schemas[1]
+    assert schemas[0]["t"]
+
+
+def test_a_migrated_database_lacks_nothing(empty_database_url: str) -> None:
+    lacking = migrations.pending(empty_database_url)
+    assert lacking
+    assert migrations.upgrade(empty_database_url) == lacking
+    assert migrations.pending(empty_database_url) == []
+    assert migrations.upgrade(empty_database_url) == []
+
+
+def test_migrations_can_be_taken_back(empty_database_url: str) -> None:
+    migrations.upgrade(empty_database_url)
+    with migrations._locked(empty_database_url) as connection:
+        command.downgrade(migrations._config(connection), "base")
+        assert schema(connection) == {}
+    assert migrations.upgrade(empty_database_url)
+
+
+def test_asking_what_is_pending_does_not_make_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "none.db"
+    assert migrations.pending(f"sqlite:///{path}")
+    assert not path.exists()
+
+
+def test_preparing_migrates_sqlite_and_stops_a_start_on_a_postgresql_that_is_behind(empty_database_url: str) -> None:
+    if empty_database_url.startswith("sqlite"):
+        migrations.prepare(empty_database_url)
+        assert migrations.pending(empty_database_url) == []
+    else:
+        with pytest.raises(ConfigurationError, match="lacks") as raised:
+            migrations.prepare(empty_database_url)
+        assert "swarm db upgrade" in str(raised.value.hint)
+        migrations.upgrade(empty_database_url)
+        migrations.prepare(empty_database_url)
+
+
+async def test_of_those_that_start_together_one_migrates(empty_database_url: str) -> None:
+    starts = [asyncio.to_thread(migrations.upgrade, empty_database_url) for _ in range(4)]
+    done = await asyncio.gather(*starts)
+    assert sorted(map(bool, done)) == [False, False, False, True]
+    assert migrations.pending(empty_database_url) == []
+
+
+def test_a_migration_that_fails_leaves_the_database_as_it_was(
+    empty_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(connection: Connection) -> None:
+        raise RuntimeError("after all tables were made")
+
+    monkeypatch.setattr(migrations, "_check_references", broken)
+    with pytest.raises(RuntimeError, match="after all tables"):
+        migrations.upgrade(empty_database_url)
+    with connected(empty_database_url) as connection:
+        assert schema(connection) == {}
+
+
+def test_a_database_from_a_newer_version_is_refused(empty_database_url: str) -> None:
+    migrations.upgrade(empty_database_url)
+    with connected(empty_database_url) as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+        connection.commit()
+    for ask in (migrations.pending, migrations.upgrade, migrations.prepare):
+        with pytest.raises(ConfigurationError, match="9999"):
+            ask(empty_database_url)
+
+
+@pytest.mark.parametrize("url", ["sqlite:///{folder}/missing/swarm.db", "postgresql://ada:secret@/name?host={folder}"])
+def test_a_database_out_of_reach_is_unavailable(url: str, tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="cannot be reached") as raised:
+        migrations.upgrade(url.format(folder=tmp_path))
+    assert "secret" not in str(raised.value)

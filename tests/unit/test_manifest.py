@@ -1,0 +1,65 @@
+"""The manifest asks for what the code uses, and for nothing else."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from types import ModuleType
+
+import pytest
+
+from swarm.slack import gateway, manifest, pacing, web_api
+
+pytestmark = pytest.mark.req("OPS-02")
+
+METHOD = re.compile(r"(apps|auth|bots|chat|conversations|reactions|users|files|views|team|assistant)(\.\w+)+")
+
+
+def methods_in(module: ModuleType) -> set[str]:
+    """The names of Slack's methods among the string constants of a module."""
+    constants = (
+        node.value for node in ast.walk(ast.parse(inspect.getsource(module))) if isinstance(node, ast.Constant)
+    )
+    return {value for value in constants if isinstance(value, str) and METHOD.fullmatch(value)}
+
+
+def test_the_tables_name_exactly_the_methods_that_the_gateway_calls() -> None:
+    called = methods_in(gateway) | methods_in(web_api)
+    assert called == set(manifest.METHOD_SCOPES)
+    assert called == set(pacing.METHOD_LIMITS)
+
+
+def test_the_scopes_are_those_of_the_methods_and_events() -> None:
+    assert manifest.bot_scopes() == [
+        "app_mentions:read",
+        "channels:history",
+        "channels:read",
+        "chat:write",
+        "groups:history",
+        "groups:read",
+        "im:history",
+        "im:read",
+        "mpim:history",
+        "mpim:read",
+        "reactions:write",
+        "users:read",
+    ]
+
+
+def test_every_scope_has_its_reason() -> None:
+    assert sorted(manifest.WHY) == manifest.bot_scopes()
+
+
+def test_socket_mode_needs_no_address_and_http_has_one() -> None:
+    socket, http = manifest.manifest(manifest.Mode.SOCKET), manifest.manifest(manifest.Mode.HTTP)
+    events = ["app_mention", "message.channels", "message.groups", "message.im", "message.mpim"]
+    assert isinstance(socket["settings"], dict)
+    assert isinstance(http["settings"], dict)
+    assert socket["settings"]["socket_mode_enabled"] is True
+    assert socket["settings"]["event_subscriptions"] == {"bot_events": events}
+    assert http["settings"]["socket_mode_enabled"] is False
+    assert http["settings"]["event_subscriptions"] == {
+        "bot_events": events,
+        "request_url": "https://example.com/slack/events",
+    }

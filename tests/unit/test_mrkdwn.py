@@ -1,0 +1,295 @@
+"""What an agent writes is safe in Slack, loses nothing when it is cut, and hides nothing."""
+
+from __future__ import annotations
+
+import re
+import sys
+import unicodedata
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swarm.domain.mrkdwn import MIN_LIMIT, cut, escape, join, preview, safe, split, strip_invisible, unescape
+
+PEOPLE = frozenset({"U1ALICE", "W2BOB"})
+LIVE = re.compile(
+    r"<(?:@(?:U1ALICE|W2BOB)|#[CG][A-Z0-9]+|(?:https?://|mailto:)[^\s<>|]+(?:\|[^<>|\n]+)?)>", re.IGNORECASE
+)
+PING = re.compile(r"(?<![A-Za-z0-9])@(?:channel|here|everyone)(?![A-Za-z0-9])", re.IGNORECASE)
+
+# Text that is likely to be trouble: the pieces of markup in any order, between any characters.
+TROUBLE = st.lists(
+    st.sampled_from(["<", ">", "!", "@", "#", "|", "&", "`", "```", "~~~", "~~~~", "\n", " ", "\t", "\x00", "a\u0301"])
+    | st.sampled_from(["channel", "here", "everyone", "U1ALICE", "U3EVE", "C1", "https://a.org", "mailto:", "a@b.org"])
+    | st.sampled_from(["&lt;", "&gt;", "&amp;", "<!channel>", "<@U3EVE>", "<@U1ALICE>", "<https://a.org|", "@here"])
+    | st.sampled_from(["\ud83d", "\udc00", "\u200b", "\u2028", "py"])
+    | st.text(max_size=4),
+    max_size=30,
+).map("".join)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A code block as a simple reading of the text finds it, line by line."""
+
+    opening: str
+    code: list[str]
+    is_closed: bool
+
+
+def blocks(text: str) -> list[Block]:
+    found: list[Block] = []
+    opening, code = "", list[str]()
+    for line in text.split("\n"):
+        if opening and line.strip() and set(line.strip()) == {opening.strip()[0]} and len(line.strip()) >= run(opening):
+            found.append(Block(opening, code, True))
+            opening, code = "", []
+        elif opening:
+            code.append(line)
+        elif run(line) >= 3:
+            opening = line
+    return [*found, Block(opening, code, False)] if opening else found
+
+
+def run(line: str) -> int:
+    """How many backticks or tildes a line begins with."""
+    line = line.strip()
+    return max(len(line) - len(line.lstrip("`")), len(line) - len(line.lstrip("~")))
+
+
+def open_fence(text: str) -> str:
+    """The opening line of the code block that is open where a text ends."""
+    return next((block.opening for block in blocks(text) if not block.is_closed), "")
+
+
+# --- Safe to post -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("LOOP-08")
+@pytest.mark.parametrize(
+    ("written", "posted"),
+    [
+        ("a < b & c > d", "a &lt; b &amp; c &gt; d"),
+        ("<!channel> <!here> <!everyone>", "&lt;!channel&gt; &lt;!here&gt; &lt;!everyone&gt;"),
+        ("<!subteam^S1|team> <!date^1^{date}|x>", "&lt;!subteam^S1|team&gt; &lt;!date^1^{date}|x&gt;"),
+        ("<!channel|x> < !channel>", "&lt;!channel|x&gt; &lt; !channel&gt;"),
+        ("<@U1ALICE> and <@U3EVE>", "<@U1ALICE> and &lt;@U3EVE&gt;"),
+        ("<@U1ALICE|admin>", "<@U1ALICE>"),
+        ("<#C1> <#G2|general>", "<#C1> <#G2>"),
+        ("<https://a.org/x?a=1&b=2>", "<https://a.org/x?a=1&amp;b=2>"),
+        ("<https://a.org/x?a=1&amp;b=2|R&amp;D>", "<https://a.org/x?a=1&amp;b=2|R&amp;D>"),
+        ("<HTTP://a.org|here you are>", "<HTTP://a.org|here you are>"),
+        ("<mailto:bob@a.org|Bob>", "<mailto:bob@a.org|Bob>"),
+        ("<javascript:alert(1)|x>", "&lt;javascript:alert(1)|x&gt;"),
+        ("<https://a.org/a b|x>", "&lt;https://a.org/a b|x&gt;"),
+        ("<https://a.org/\u202egpj.exe|x>", "&lt;https://a.org/\u202egpj.exe|x&gt;"),
+        ("<https://a.org|a|b>", "&lt;https://a.org|a|b&gt;"),
+        ("<https://a.org|<!here>>", "&lt;https://a.org|&lt;!here&gt;&gt;"),
+        ("<https://a.org|&lt;!here&gt;>", "<https://a.org|&lt;!here&gt;>"),
+        ("<https://a.org|@here>", "<https://a.org|@\u2060here>"),
+        ("<https://a.org|\u200b>", "<https://a.org>"),
+        ("&lt;!channel&gt; &amp;lt;", "&amp;lt;!channel&amp;gt; &amp;amp;lt;"),
+        ("@channel @Here, _@everyone_", "@\u2060channel @\u2060Here, _@\u2060everyone_"),
+        ("bob@here.org @hereafter", "bob@here.org @hereafter"),
+        ("x@here", "x@\u2060here"),
+        ("https://a.org/@here", "https://a.org/@here"),
+        ("@\x00here", "@\u2060here"),
+        ("> quoted > twice\n>> deeper\n  > indented", "> quoted &gt; twice\n>> deeper\n  > indented"),
+        ("`<@U1ALICE>` <@U1ALICE>", "`&lt;@U1ALICE&gt;` <@U1ALICE>"),
+        ("``a ` <@U1ALICE>`` x", "``a ` &lt;@U1ALICE&gt;`` x"),
+        ("it's 5` long <@U1ALICE>", "it's 5` long <@U1ALICE>"),
+        ("```\n> a && <@U1ALICE>\n```\n> b", "```\n&gt; a &amp;&amp; &lt;@U1ALICE&gt;\n```\n> b"),
+        ("~~~~ c\n```\n<#C1>\n~~~\n~~~~\n<#C1>", "~~~~ c\n```\n&lt;#C1&gt;\n~~~\n~~~~\n<#C1>"),
+        ("```\nnever closed <#C1>", "```\nnever closed &lt;#C1&gt;"),
+        ("a\x00b\x1b[1mc\x7fd\x85e", "ab[1mcd\ne"),
+        ("a\r\nb\rc\td", "a\nb\nc\td"),
+        ("\ud800 \udc00 \ud83d\ude00", "\ufffd \ufffd \U0001f600"),
+        ("", ""),
+    ],
+)
+def test_an_agents_text_is_escaped_and_only_what_was_checked_is_live(written: str, posted: str) -> None:
+    assert safe(written, PEOPLE) == posted
+
+
+@pytest.mark.req("LOOP-08")
+def test_nobody_may_be_mentioned_unless_the_caller_says_so() -> None:
+    assert safe("<@U1ALICE>") == "&lt;@U1ALICE&gt;"
+
+
+@pytest.mark.req("LOOP-08")
+@given(TROUBLE)
+def test_whatever_an_agent_writes_pings_nobody_and_makes_no_markup_of_its_own(written: str) -> None:
+    posted = safe(written, PEOPLE)
+    plain = LIVE.sub("", posted)
+    assert "<" not in plain
+    assert all(">" not in line.lstrip(" >") for line in plain.split("\n"))
+    assert not re.search(r"&(?!amp;|lt;|gt;)", posted)
+    assert not PING.search(re.sub(r"https?://\S+", "URL", posted))
+    posted.encode()
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f]", posted)
+
+
+@pytest.mark.req("LOOP-08")
+@given(st.text("<>&;@!|#ltampg hereU1ALICE\n", max_size=60))
+def test_a_reader_sees_in_code_what_the_agent_wrote(code: str) -> None:
+    written = f"```\n{code}\n```"
+    assert unescape(safe(written, PEOPLE)).replace("\u2060", "") == written
+
+
+@given(st.text())
+def test_escaping_can_be_undone(text: str) -> None:
+    assert unescape(escape(text)) == text
+
+
+# --- Cut to size --------------------------------------------------------------------------------------------------
+
+LIMITS = st.integers(MIN_LIMIT, 160)
+WORDS = st.lists(st.text("abcdefg", min_size=1, max_size=12), min_size=1, max_size=40).map(" ".join)
+PARAGRAPHS = st.lists(WORDS, min_size=1, max_size=4).map("\n".join)
+# Blocks as agents write them; the longer fence holds a shorter one.
+CODE = st.builds(
+    lambda fence, info, lines: "\n".join([fence + info, *lines, fence]),
+    st.sampled_from(["```", "~~~", "````", "  ```"]),
+    st.sampled_from(["", "python", "js title"]),
+    st.lists(WORDS.map(lambda line: line[:70]) | st.sampled_from(["", "    x = 1"]), min_size=1, max_size=12).filter(
+        any
+    ),
+)
+NESTED = CODE.filter(lambda code: code.startswith("```") and "````" not in code).map(
+    lambda code: f"`````md\n{code}\n`````"
+)
+DOCUMENTS = st.lists(PARAGRAPHS | CODE | NESTED, min_size=1, max_size=6).map("\n\n".join)
+
+
+@pytest.mark.req("LOOP-08")
+@given(TROUBLE | DOCUMENTS, LIMITS)
+def test_cutting_loses_doubles_and_reorders_nothing(text: str, limit: int) -> None:
+    parts = cut(text, limit)
+    assert join(parts) == text.rstrip()
+    assert all(not part.gap.strip() for part in parts)
+    assert [part.text for part in parts] == split(text, limit)
+
+
+@pytest.mark.req("LOOP-08")
+@given(TROUBLE.map(lambda text: text * 9) | DOCUMENTS, LIMITS)
+def test_every_part_fits_and_shows_something(text: str, limit: int) -> None:
+    assert all(len(part.text) <= limit and part.body.strip() for part in cut(text, limit))
+
+
+@pytest.mark.req("LOOP-08")
+@given(DOCUMENTS, LIMITS)
+def test_a_code_block_is_closed_in_its_part_and_goes_on_in_the_next_with_its_info_string(text: str, limit: int) -> None:
+    shown = ""
+    for part in cut(text, limit):
+        going_on = open_fence(shown)
+        assert part.opened == (f"{going_on}\n" if going_on else "")
+        assert open_fence(part.text) == ""
+        shown += part.gap + part.body
+        assert bool(part.closed) == bool(open_fence(shown))
+
+
+@pytest.mark.req("LOOP-08")
+@given(DOCUMENTS, LIMITS)
+def test_no_part_shows_an_empty_code_block(text: str, limit: int) -> None:
+    assert all(any(block.code) for part in split(text, limit) for block in blocks(part))
+
+
+@pytest.mark.req("LOOP-08")
+@given(
+    st.lists(
+        st.sampled_from(
+            ["&amp;", "&lt;", "<https://a.org|two words>", "<@U1ALICE>", "word", " ", "\n", "e\u0301", "字"]
+        )
+        | st.sampled_from(["\U0001f469\u200d\U0001f680", "\U0001f44d\U0001f3fd", "\U0001f1e9\U0001f1ea", "`a b`"]),
+        max_size=80,
+    ),
+    LIMITS,
+)
+def test_an_escape_a_link_or_a_character_as_a_reader_sees_it_is_never_divided(pieces: list[str], limit: int) -> None:
+    text = "".join(pieces)
+    borders = {0}
+    for piece in pieces:
+        borders.add(max(borders) + len(piece))
+    words = {found.start() + offset for found in re.finditer("word", text) for offset in range(4)}
+    at = 0
+    for part in cut(text, limit):
+        at += len(part.gap)
+        assert at in borders | words
+        at += len(part.body)
+        assert at in borders | words
+
+
+@pytest.mark.req("LOOP-08")
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("", []),
+        (" \n\t\n ", []),
+        ("short", ["short"]),
+        ("x" * 64 + "\n", ["x" * 64]),
+        ("x" * 65, ["x" * 64, "x"]),
+        ("a" * 40 + "\n\n" + "b" * 10 + "\n" + "c" * 20, ["a" * 40, "b" * 10 + "\n" + "c" * 20]),
+        ("a" * 40 + " b\n" + "c" * 10 + " " + "d" * 20, ["a" * 40 + " b", "c" * 10 + " " + "d" * 20]),
+        ("a" * 40 + " " + "b" * 40, ["a" * 40, "b" * 40]),
+        ("a" * 62 + " ```b", ["a" * 61, "a ```b"]),
+        ("a\n" + "    " + "b" * 62, ["a\n    " + "b" * 58, "bbbb"]),
+        ("a" * 60 + "\n    b c", ["a" * 60, "    b c"]),
+        (" " * 500 + "a", ["a"]),
+        ("a" * 60 + "&amp;", ["a" * 60, "&amp;"]),
+        ("🇩🇪" * 33, ["🇩🇪" * 32, "🇩🇪"]),
+    ],
+)
+def test_a_cut_falls_between_paragraphs_else_lines_else_words_else_anywhere(text: str, parts: list[str]) -> None:
+    assert split(text, 64) == parts
+
+
+@pytest.mark.req("LOOP-08")
+def test_a_limit_without_room_for_a_code_block_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least 64"):
+        cut("text", MIN_LIMIT - 1)
+
+
+@pytest.mark.req("LOOP-08")
+@pytest.mark.parametrize("piece", ["<", "`", "x", "x `` ", "```\na\n```\n", "🇩🇪", "\u0301", "> ", "&amp;", "x  \n"])
+def test_a_very_long_text_is_cut_without_loss_whatever_it_consists_of(piece: str) -> None:
+    text = "x" + piece * (50_000 // len(piece))
+    parts = cut(text, 3_000)
+    assert join(parts) == text.rstrip()
+    assert len(parts) < 40
+    assert len(safe(text)) >= len(text.rstrip())
+
+
+# --- What nobody can see ------------------------------------------------------------------------------------------
+
+KEPT = "\n\t\u200c\u200d"
+VISIBLE_FORMATS = "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd"
+LINE_BREAKS = "\r\v\f\x85\u2028\u2029"
+
+
+def is_hidden(character: str) -> bool:
+    return "\U000e0000" <= character <= "\U000e007f" or unicodedata.category(character) in ("Cc", "Cf")
+
+
+@pytest.mark.req("LOOP-05")
+def test_every_invisible_character_of_unicode_goes_and_every_other_one_stays() -> None:
+    everything = set(map(chr, range(sys.maxunicode + 1))) - set(LINE_BREAKS)
+    assigned = sorted(char for char in everything if unicodedata.category(char) not in ("Cn", "Cs") or is_hidden(char))
+    hidden = "".join(char for char in assigned if is_hidden(char) and char not in KEPT + VISIBLE_FORMATS)
+    others = "".join(sorted(set(assigned) - set(hidden)))
+    assert strip_invisible(hidden) == ""
+    assert strip_invisible(others) == others
+    assert strip_invisible(LINE_BREAKS) == "\n" * len(LINE_BREAKS)
+
+
+@pytest.mark.req("LOOP-05")
+def test_text_without_invisible_characters_can_be_encoded() -> None:
+    assert strip_invisible("a\ud800b\ud83d\ude00\r\nc").encode() == "a\ufffdb😀\nc".encode()
+
+
+@pytest.mark.req("LOOP-18")
+def test_a_preview_is_the_first_two_hundred_characters_that_can_be_seen() -> None:
+    assert preview("\u200b" * 300 + "ab\nc") == "ab\nc"
+    assert preview("x" * 300) == "x" * 200
+    assert preview("xyz", limit=2) == "xy"

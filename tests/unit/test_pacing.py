@@ -1,0 +1,226 @@
+"""Calls to Slack keep to its limits, in order, and stop when it says so."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+
+import pytest
+
+from swarm.slack.pacing import FORGET_ABOVE, METHOD_LIMITS, TIER_3, Limit, Pacing
+
+pytestmark = pytest.mark.req("OPS-10")
+
+POST = "chat.postMessage"
+
+
+class FakeTime:
+    """A time source that passes only when told to, waking its sleepers in order."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+        self._order = itertools.count()
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        wake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self.now + seconds, next(self._order), wake))
+        await wake
+
+    async def advance(self, seconds: float) -> None:
+        end = self.now + seconds
+        await settle()
+        while self._sleepers and self._sleepers[0][0] <= end:
+            moment, _, wake = heapq.heappop(self._sleepers)
+            self.now = max(self.now, moment)
+            if not wake.done():
+                wake.set_result(None)
+            await settle()
+        self.now = end
+
+
+async def settle() -> None:
+    """Let every task run until it waits for time."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+class Callers:
+    """Tasks that wait for their turn and note when it came."""
+
+    def __init__(self, pacing: Pacing, time: FakeTime) -> None:
+        self._pacing = pacing
+        self._time = time
+        self.turns: list[tuple[str, float]] = []
+        self.tasks: list[asyncio.Task[None]] = []
+
+    def start(self, name: str, method: str, channel: str | None = None) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._call(name, method, channel))
+        self.tasks.append(task)
+        return task
+
+    async def _call(self, name: str, method: str, channel: str | None) -> None:
+        began = self._time.now
+        await self._pacing.turn(method, channel)
+        self.turns.append((name, self._time.now - began))
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name, _ in self.turns]
+
+
+@pytest.fixture
+def time() -> FakeTime:
+    return FakeTime()
+
+
+@pytest.fixture
+def pacing(time: FakeTime) -> Pacing:
+    return Pacing(monotonic=time.monotonic, sleep=time.sleep)
+
+
+@pytest.fixture
+def callers(pacing: Pacing, time: FakeTime) -> Callers:
+    return Callers(pacing, time)
+
+
+async def test_a_channel_takes_a_short_burst_and_then_one_post_a_second(callers: Callers, time: FakeTime) -> None:
+    for number in range(5):
+        callers.start(str(number), POST, "C1")
+    await time.advance(10)
+    assert callers.turns == [("0", 0), ("1", 0), ("2", 0), ("3", 1), ("4", 2)]
+
+
+async def test_a_busy_channel_does_not_hold_up_another(callers: Callers, time: FakeTime) -> None:
+    for number in range(10):
+        callers.start(f"busy {number}", POST, "C1")
+    callers.start("other", POST, "C2")
+    await settle()
+    assert "other" in callers.names
+    assert len(callers.names) == 4
+
+
+async def test_no_minute_sees_more_calls_than_the_tier_allows(callers: Callers, time: FakeTime) -> None:
+    for number in range(150):
+        callers.start(str(number), "reactions.add")
+    await time.advance(600)
+    moments = [moment for _, moment in callers.turns]
+    assert len(moments) == 150
+    busiest = max(sum(1 for m in moments if start <= m < start + 60) for start in moments)
+    assert busiest <= 50
+    assert moments[49] <= 60  # and the tier is used
+
+
+async def test_who_asks_first_goes_first(callers: Callers, time: FakeTime) -> None:
+    wanted = [str(number) for number in range(40)]
+    for name in wanted:
+        callers.start(name, "reactions.add")
+    await time.advance(120)
+    assert callers.names == wanted
+
+
+async def test_a_pause_stops_its_method_and_no_other(pacing: Pacing, callers: Callers, time: FakeTime) -> None:
+    pacing.pause("reactions.add", 30)
+    callers.start("reaction", "reactions.add")
+    callers.start("update", "chat.update")
+    await time.advance(29)
+    assert callers.names == ["update"]
+    await time.advance(1)
+    assert callers.turns[-1] == ("reaction", 30)
+
+
+async def test_a_pause_holds_those_who_wait_already(pacing: Pacing, callers: Callers, time: FakeTime) -> None:
+    for number in range(5):
+        callers.start(str(number), POST, "C1")
+    await settle()
+    pacing.pause(POST, 20, "C1")
+    await time.advance(19)
+    assert callers.names == ["0", "1", "2"]
+    await time.advance(10)
+    assert [waited for _, waited in callers.turns[3:]] == [20, 20]  # what the bucket gained meanwhile
+
+
+async def test_a_refused_channel_waits_alone_until_a_second_one_is_refused(
+    pacing: Pacing, callers: Callers, time: FakeTime
+) -> None:
+    pacing.pause(POST, 10, "C1")
+    callers.start("C2 first", POST, "C2")
+    await settle()
+    assert callers.names == ["C2 first"]
+    pacing.pause(POST, 10, "C2")
+    callers.start("C3", POST, "C3")
+    await time.advance(9)
+    assert callers.names == ["C2 first"]
+    await time.advance(1)
+    assert callers.turns[-1] == ("C3", 10)
+
+
+async def test_a_shorter_pause_does_not_cut_a_longer_one(pacing: Pacing, callers: Callers, time: FakeTime) -> None:
+    pacing.pause("users.info", 30)
+    pacing.pause("users.info", 5)
+    callers.start("name", "users.info")
+    await time.advance(60)
+    assert callers.turns == [("name", 30)]
+
+
+async def test_who_gives_up_waiting_uses_up_no_turn(callers: Callers, time: FakeTime) -> None:
+    for number in range(3):
+        callers.start(f"burst {number}", POST, "C1")
+    quitter = callers.start("quitter", POST, "C1")
+    callers.start("next", POST, "C1")
+    await settle()
+    quitter.cancel()
+    await time.advance(1)
+    assert callers.turns[-1] == ("next", 1)
+
+
+async def test_a_wait_can_be_foreseen(pacing: Pacing, callers: Callers, time: FakeTime) -> None:
+    assert pacing.expected_wait_seconds(POST, "C1") == 0
+    for number in range(5):
+        callers.start(str(number), POST, "C1")
+    await settle()
+    assert pacing.expected_wait_seconds(POST, "C1") == 3  # behind the two who still wait
+    assert pacing.expected_wait_seconds(POST, "C2") == 0
+    for task in callers.tasks:
+        task.cancel()
+
+
+async def test_idle_channels_are_forgotten_and_busy_ones_are_not(
+    pacing: Pacing, callers: Callers, time: FakeTime
+) -> None:
+    pacing.pause(POST, 1_000, "C-paused")
+    for number in range(FORGET_ABOVE):
+        await pacing.turn(POST, f"C{number}")
+        await time.advance(0.2)
+    await time.advance(60)
+    await pacing.turn(POST, "C-new")
+    assert pacing.queues < 10
+    assert pacing.expected_wait_seconds(POST, "C-paused") > 800
+
+
+async def test_without_limits_only_pauses_count(time: FakeTime) -> None:
+    pacing = Pacing(enforced=False, monotonic=time.monotonic, sleep=time.sleep)
+    callers = Callers(pacing, time)
+    for number in range(1_000):
+        callers.start(str(number), POST, "C1")
+    await settle()
+    assert len(callers.turns) == 1_000
+    pacing.pause(POST, 3, "C1")
+    callers.start("paused", POST, "C1")
+    await time.advance(3)
+    assert callers.turns[-1] == ("paused", 3)
+
+
+@pytest.mark.parametrize("calls", [1, 20, 50, 100, 600])
+def test_a_tier_is_a_burst_and_a_rate_that_fit_into_a_minute(calls: int) -> None:
+    limit = Limit.per_minute(calls)
+    assert limit.burst >= 1
+    assert limit.burst + 60 * limit.per_second == pytest.approx(calls)
+
+
+def test_the_tiers_of_the_methods_are_slacks() -> None:
+    assert METHOD_LIMITS["reactions.add"] == METHOD_LIMITS["conversations.replies"] == TIER_3

@@ -1,0 +1,34 @@
+"""dismiss-message: say that a message needs no answer."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from tools.tool import Call, Tool, WritingArguments
+
+
+class DismissMessage(WritingArguments):
+    inbox_message_id: Annotated[str, Field(description="The id of the inbox message that needs no answer.")]
+    reason: Annotated[
+        str, Field(max_length=2000, description="Why, in a sentence; operators see it, the thread does not.")
+    ]
+
+
+class Dismissed(TypedDict):
+    """What the inbox message is now."""
+
+    status: str
+
+
+async def dismiss_message(call: Call, said: DismissMessage) -> Dismissed:
+    """Mark an inbox message as needing no answer, for example a mere "thanks". The thread shows ✅ and nothing is said.
+    If there is anything to say, use slack-reply instead.
+    """
+    status = await call.services.replies.dismiss(call.caller(said), said.inbox_message_id, said.reason)
+    return {"status": status.value}
+
+
+TOOL = Tool(name="dismiss-message", arguments=DismissMessage, result=Dismissed, run=dismiss_message)

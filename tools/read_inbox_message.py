@@ -1,0 +1,47 @@
+"""read-inbox-message: one inbox message with everything around it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from swarm.domain.shapes import EntryShape, MessageShape, ThreadShape, entry_shape, message_shapes, thread_shape
+from tools.tool import Arguments, Call, Tool
+
+
+class ReadInboxMessage(Arguments):
+    inbox_message_id: Annotated[str, Field(description="The id from your prompt, a trigger or your tray.")]
+
+
+class WholeInboxMessage(EntryShape):
+    """The entry with its thread, why it came here, and what we last answered in that thread."""
+
+    status: str
+    thread: ThreadShape
+    thread_context: list[MessageShape]
+    context_incomplete: bool
+    previous_reply: str | None
+    routing_reason: str
+    task: None
+
+
+async def read_inbox_message(call: Call, said: ReadInboxMessage) -> WholeInboxMessage:
+    """Read one of your inbox messages in full: the new message, the whole thread before it, where it was written and
+    by whom, why it was routed to you, and your team's previous answer in the thread. Previews are cut short, so read
+    the message before you act on a preview. Needs no lease and changes nothing.
+    """
+    whole = await call.services.inbox.read(call.agent, said.inbox_message_id)
+    return {
+        **entry_shape(whole.entry),
+        "status": whole.entry.status.value,
+        "thread": thread_shape(whole.place),
+        "thread_context": message_shapes(whole.thread_context),
+        "context_incomplete": whole.context_incomplete,
+        "previous_reply": whole.previous_reply,
+        "routing_reason": whole.entry.routing_reason,
+        "task": None,
+    }
+
+
+TOOL = Tool(name="read-inbox-message", arguments=ReadInboxMessage, result=WholeInboxMessage, run=read_inbox_message)

@@ -1,0 +1,20 @@
+"""tray: what lies before an agent."""
+
+from __future__ import annotations
+
+from swarm.domain.shapes import TrayShape, tray_shape
+from tools.tool import Arguments, Call, Tool
+
+
+class Nothing(Arguments):
+    pass
+
+
+async def tray(call: Call, said: Nothing) -> TrayShape:
+    """See what waits for you: how many inbox messages are unread, with the beginning of each, your tasks by status, and
+    how many threads you own. Previews are cut short; read a whole message with read-inbox-message.
+    """
+    return tray_shape(await call.services.inbox.tray(call.agent))
+
+
+TOOL = Tool(name="tray", arguments=Nothing, result=TrayShape, run=tray)
