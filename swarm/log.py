@@ -28,20 +28,17 @@ def configure(level: str = "info", *, as_json: bool = False) -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
-    last: list[Any] = (
-        [structlog.processors.JSONRenderer()] if as_json else [structlog.dev.ConsoleRenderer(colors=False)]
+    machine: list[Any] = [structlog.processors.format_exc_info, _redact, structlog.processors.JSONRenderer()]
+    person: list[Any] = [_redact, structlog.dev.ConsoleRenderer(colors=False)]
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=shared,
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            *(machine if as_json else person),
+        ],
     )
-    tracebacks: list[Any] = [structlog.processors.format_exc_info] if as_json else []
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared,
-            processors=[
-                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                *(last if as_json else [_redact, plain]),
-            ],
-        )
-    )
+    handler.setFormatter(formatter)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

@@ -115,12 +115,11 @@ async def _start(demo: Plan, parts: Parts) -> None:
 
 def _twin_tokens(demo: Plan) -> dict[str, str]:
     """The tokens of the twin's default seed."""
-    from swarm.twin.seed import SWARM_APP
-
+    app = DEFAULT.apps[0]
     return {
-        "SLACK_BOT_TOKEN": SWARM_APP.bot_token,
-        "SLACK_APP_TOKEN": SWARM_APP.app_token,
-        "SLACK_SIGNING_SECRET": SWARM_APP.signing_secret,
+        "SLACK_BOT_TOKEN": app.bot_token,
+        "SLACK_APP_TOKEN": app.app_token,
+        "SLACK_SIGNING_SECRET": app.signing_secret,
         "SLACK_API_BASE_URL": f"{demo.twin_url}/api/",
     }
 

@@ -1,0 +1,150 @@
+"""Errors, as a client sees them: ``{"error": {"code", "message", "hint"}}``, with ``fields`` where values are wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+import structlog
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from swarm.domain.errors import BadRequest, Invalid, NotFound, RateLimited, SwarmError, TooLarge, Unauthorized
+from swarm.entrypoints.answers import Answer
+
+INTERNAL_MESSAGE: Final = "Something went wrong inside the coordinator; its log says what."
+
+_log = structlog.get_logger(__name__)
+
+
+class MethodNotAllowed(BadRequest):
+    """This route does not know that method."""
+
+    status = 405
+
+
+def describe(error: SwarmError) -> dict[str, Any]:
+    """What a client may know of an error; of one that nobody foresaw, nothing but that it happened."""
+    if _is_crash(error):
+        return {"code": "internal", "message": INTERNAL_MESSAGE, "hint": None}
+    shown: dict[str, Any] = {"code": error.code, "message": error.message, "hint": error.hint}
+    if isinstance(error, Invalid):
+        shown["fields"] = error.fields
+    return shown
+
+
+def answer(error: SwarmError) -> Answer:
+    """The HTTP answer for an error."""
+    headers: dict[str, str] = {}
+    if isinstance(error, Unauthorized):
+        headers["WWW-Authenticate"] = "Bearer"
+    if isinstance(error, RateLimited):
+        headers["Retry-After"] = str(math.ceil(error.retry_after_seconds))
+    return Answer({"error": describe(error)}, error.status, headers)
+
+
+def invalid(problems: Sequence[Mapping[str, Any]]) -> Invalid:
+    """Pydantic's findings in our words, by field; the rejected values themselves are not repeated."""
+    fields = {_field(problem["loc"]): _expectation(problem) for problem in problems}
+    return Invalid(f"Not valid: {', '.join(sorted(fields))}.", hint="See 'fields' for what is expected.", fields=fields)
+
+
+def translate(app: FastAPI) -> None:
+    """Make an application answer every error in this form."""
+    app.add_exception_handler(SwarmError, _on_swarm_error)
+    app.add_exception_handler(RequestValidationError, _on_validation_error)
+    app.add_exception_handler(HTTPException, _on_http_exception)
+
+
+class Crashes:
+    """Outermost: what nobody foresaw is logged with its traceback, and the client learns that it happened."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        sending = _Sending(send)
+        try:
+            await self._app(scope, receive, sending)
+        except Exception as error:  # noqa: BLE001  this is the door that reports it
+            log_crash(error, action="http_request", method=scope["method"], path=scope["path"])
+            if sending.began:
+                raise  # the server cuts the connection, which is all that can still be said
+            await answer(SwarmError())(scope, receive, send)
+
+
+def log_crash(error: Exception, **where: str) -> None:
+    """Log an error that nobody foresaw."""
+    _log.error("A request failed.", exc_info=error, **where)
+
+
+class _Sending:
+    """Sends, and knows whether the answer has begun."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.began = False
+
+    async def __call__(self, message: Message) -> None:
+        self.began = True
+        await self._send(message)
+
+
+async def _on_swarm_error(request: Request, error: Exception) -> Answer:
+    assert isinstance(error, SwarmError)
+    if _is_crash(error):
+        log_crash(error, action="http_request", method=request.method, path=request.url.path)
+    return answer(error)
+
+
+async def _on_validation_error(request: Request, error: Exception) -> Answer:
+    assert isinstance(error, RequestValidationError)
+    problems = error.errors()
+    if any(problem["type"] == "json_invalid" for problem in problems):
+        return answer(BadRequest("The body is not valid JSON."))
+    return answer(invalid(problems))
+
+
+async def _on_http_exception(request: Request, error: Exception) -> Answer:
+    """What the framework refuses: an unknown route, a wrong method, a body that it could not read."""
+    assert isinstance(error, HTTPException)
+    refused = answer(_refusal(request, error))
+    for name, value in (error.headers or {}).items():
+        refused.headers[name] = value
+    return refused
+
+
+def _refusal(request: Request, error: HTTPException) -> SwarmError:
+    match error.status_code:
+        case HTTPStatus.NOT_FOUND:
+            return NotFound("There is no such route.", hint="GET /openapi.json lists what there is.")
+        case HTTPStatus.METHOD_NOT_ALLOWED:
+            return MethodNotAllowed(f"This route does not know {request.method}.")
+        case HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+            return TooLarge()
+        case _:
+            return BadRequest(str(error.detail))
+
+
+def _is_crash(error: SwarmError) -> bool:
+    return error.status == HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+def _field(place: Sequence[Any]) -> str:
+    """Where a value stands in the request: ``tokens.3``; of a whole body: ``body``."""
+    inner = [str(part) for part in (place[1:] if place and place[0] in ("body", "query", "path") else place)]
+    return ".".join(inner) or "body"
+
+
+def _expectation(problem: Mapping[str, Any]) -> str:
+    if problem["type"] == "extra_forbidden":
+        return "there is no such field"
+    return str(problem["msg"])

@@ -1,0 +1,70 @@
+"""Who is calling: an agent, the operator, or somebody who may only enrol workers."""
+
+from __future__ import annotations
+
+import hmac
+from enum import Enum
+from typing import Final
+
+from starlette.types import Scope
+
+from swarm.domain.agents import Agent
+from swarm.domain.errors import Forbidden, Unauthorized
+from swarm.services.agents import Agents
+
+_MAX_TOKEN_BYTES: Final = 1024
+
+
+class Office(Enum):
+    """Callers that are no agents."""
+
+    OPERATOR = "operator"
+    ENROLMENT = "enrolment"
+
+
+class Identities:
+    """Knows callers by their bearer tokens. Without an enrolment key, only the operator registers agents."""
+
+    def __init__(self, agents: Agents, operator_token: str, enrolment_key: str | None = None) -> None:
+        self._agents = agents
+        self._offices = [
+            (secret.encode(), office)
+            for secret, office in ((operator_token, Office.OPERATOR), (enrolment_key, Office.ENROLMENT))
+            if secret
+        ]
+
+    async def agent(self, scope: Scope) -> Agent:
+        """The agent that calls. Raises Unauthorized, and Forbidden for a token that is not an agent's."""
+        who = await self._who(scope)
+        if isinstance(who, Office):
+            raise Forbidden("This route is for agents.", hint="Use an agent's token, from POST /agents.")
+        return who
+
+    async def operator(self, scope: Scope) -> None:
+        """Raises Unauthorized, and Forbidden for any valid token but the operator's."""
+        if await self._who(scope) is not Office.OPERATOR:
+            raise Forbidden("This route is for the operator.", hint="Use the operator token.")
+
+    async def registrar(self, scope: Scope) -> Office:
+        """The operator or the bearer of the enrolment key. Raises Unauthorized, and Forbidden for agents."""
+        who = await self._who(scope)
+        if isinstance(who, Agent):
+            raise Forbidden("Agents may not register agents.", hint="Use the operator token or the enrolment key.")
+        return who
+
+    async def _who(self, scope: Scope) -> Agent | Office:
+        token = bearer_token(scope)
+        for secret, office in self._offices:
+            if hmac.compare_digest(secret, token):
+                return office
+        return await self._agents.identify(token.decode("utf-8", "replace"))
+
+
+def bearer_token(scope: Scope) -> bytes:
+    """The token of ``Authorization: Bearer …``. Raises Unauthorized without one."""
+    for name, value in scope["headers"]:
+        if name == b"authorization":
+            scheme, _, token = bytes(value).partition(b" ")
+            if scheme.lower() == b"bearer" and 0 < len(token.strip()) <= _MAX_TOKEN_BYTES:
+                return token.strip()
+    raise Unauthorized(hint="Send the header 'Authorization: Bearer TOKEN'.")
