@@ -29,7 +29,7 @@ bench = App(name="bench", help="Measure this machine against the targets of the 
 for group in (agents, db, slack, bench):
     app.command(group)
 
-_out = Console(highlight=False)
+_out = Console(highlight=False, markup=False)
 
 
 @app.command
@@ -70,7 +70,7 @@ def add_agent(
     *,
     role: Role = Role.WORKER,
     description: str = "",
-    capability: Annotated[list[str] | None, Parameter()] = None,
+    capability: Annotated[list[str] | None, Parameter(negative=())] = None,
 ) -> None:
     """Register an agent and show its token, this once.
 
@@ -126,9 +126,8 @@ def explain(message: str) -> None:
         A message's link, CHANNEL:TS, or the id of an inbox message.
     """
     found = _operate("GET", "/explain", params={"message": message})
-    _out.print(
-        f"[bold]{found['channel']}:{found['ts']}[/bold]" + (f", thread of {found['owner']}" if found["owner"] else "")
-    )
+    owner = f", thread of {found['owner']}" if found["owner"] else ""
+    _out.print(f"{found['channel']}:{found['ts']}{owner}", style="bold")
     _print_steps(found["routing"])
     for entry in found["entries"]:
         _out.print(

@@ -15,6 +15,7 @@ from typing import Final
 import httpx2
 
 from swarm.demo.processes import Died, Parts
+from swarm.twin.seed import DEFAULT
 
 READY_SECONDS: Final = 60
 AGENTS: Final = (("lead", "lead", "Answers by rules; a stand-in for a real agent."),)

@@ -332,10 +332,10 @@ class _Cutter:
     def _resume(self, end: int) -> int:
         """Where the next part begins: after the blank lines, with its indentation; within a line, at the next word."""
         visible = self._visible(end)
-        line = self._text.rfind("\n", end, visible) + 1
-        if line == 0 and end > 0:
+        newline = self._text.rfind("\n", end, visible)
+        if newline < 0 and end > 0:
             return visible
-        return line if visible - line <= self._limit // 4 else visible
+        return newline + 1 if visible - newline <= self._limit // 4 else visible
 
     def _visible(self, position: int) -> int:
         """The first character from here on that is not whitespace."""

@@ -63,29 +63,36 @@ class Sender:
         try:
             while True:
                 seen = self._database.wakeups.generation(DELIVERIES)
-                await self._open_lanes()
+                try:
+                    await self._open_lanes()
+                except Unavailable:
+                    _log.exception("deliveries cannot be read", action="deliver_read")
+                    await asyncio.sleep(_LONGEST_SLEEP_SECONDS)
                 await self._database.wakeups.wait(DELIVERIES, seen, _LONGEST_SLEEP_SECONDS)
         finally:
             await self._close_lanes()
 
-    async def _open_lanes(self) -> None:
-        try:
-            due = await self._database.read(deliveries.threads_due, LANES)
-        except Unavailable:
-            _log.exception("deliveries cannot be read", action="deliver_read")
-            await asyncio.sleep(_LONGEST_SLEEP_SECONDS)
-            return
+    async def send_due(self) -> None:
+        """Send what is due now; returns when that is done."""
+        while await self._open_lanes():
+            await asyncio.gather(*self._lanes.values())
+
+    async def _open_lanes(self) -> int:
+        """Serve the threads in which something is due; how many there are."""
+        due = await self._database.read(deliveries.threads_due, LANES)
         for thread_id in due:
             if thread_id not in self._lanes and len(self._lanes) < LANES:
                 lane = asyncio.create_task(self._serve(thread_id), name=f"deliver {thread_id}")
                 self._lanes[thread_id] = lane
                 lane.add_done_callback(lambda _, thread_id=thread_id: self._close_lane(thread_id))  # type: ignore[misc]
+        return len(due)
 
     def _close_lane(self, thread_id: str) -> None:
         lane = self._lanes.pop(thread_id)
-        if not lane.cancelled() and lane.exception():
+        if lane.cancelled() or lane.exception() is None:
+            self._database.wakeups.bump([DELIVERIES])  # something may have come while the lane was closing
+        else:  # the next look comes in its time: what failed once would only fail again at once
             _log.error("a delivery lane failed", action="deliver", thread=thread_id, exc_info=lane.exception())
-        self._database.wakeups.bump([DELIVERIES])  # something may have come while the lane was closing
 
     async def _close_lanes(self) -> None:
         for lane in list(self._lanes.values()):

@@ -1,4 +1,4 @@
-"""A stand-in for Slack, as the use cases see it: it takes deliveries, is asked for them, and has threads to be read."""
+"""A stand-in for Slack as the use cases see it: it takes deliveries, can be asked for them, and has threads to read."""
 
 from __future__ import annotations
 
@@ -6,88 +6,115 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
-from swarm.domain.deliveries import Accepted, Answer, Delivery, DeliveryKind, NotSent, Refused
+from swarm.domain.deliveries import Accepted, Answer, Delivery, DeliveryKind, InDoubt, NotSent, Refused
 from swarm.domain.errors import NotFound, SwarmError
 from swarm.domain.transcript import AuthorKind, SlackMessage
 
-LOST = "the connection broke"
+PEOPLE = {"U1": "alice", "U2": "bob", "U3": "carol", "B1": "pager"}
+CHANNELS = {"C1": "general", "C2": "random", "D1": "alice"}
 
-Script = Answer | SwarmError | Callable[[Delivery], Answer]
+Step: TypeAlias = "Callable[[FakeSlack, Delivery], Answer]"
 
 
 @dataclass
 class FakeSlack:
-    """Accepts everything, unless ``script`` says otherwise for the next calls.
+    """Accepts everything, unless ``script`` has a step for the next call.
 
-    ``landed`` is what Slack has, in order; ``calls`` what it was asked to do, refused or not.
+    ``calls`` is what it was asked to do, ``landed`` what it has done, both in order.
     """
 
+    script: deque[Step] = field(default_factory=deque)
+    lookups_fail: deque[SwarmError] = field(default_factory=deque)
+    reads_fail: deque[SwarmError] = field(default_factory=deque)
+    threads: dict[tuple[str, str], list[SlackMessage]] = field(default_factory=dict)
     calls: list[Delivery] = field(default_factory=list)
     landed: list[Delivery] = field(default_factory=list)
-    looked_up: list[Delivery] = field(default_factory=list)
+    looked_up: list[str] = field(default_factory=list)
     reads: list[tuple[str, str]] = field(default_factory=list)
-    threads: dict[tuple[str, str], list[SlackMessage]] = field(default_factory=dict)
-    script: deque[Script] = field(default_factory=deque)
-    lookups: deque[SwarmError] = field(default_factory=deque)  # the next lookups fail so
-    reading_fails: deque[SwarmError] = field(default_factory=deque)  # the next reads of threads fail so
-    hold: asyncio.Event | None = None  # calls wait for it after they have landed, before they are answered
-    entered: asyncio.Event = field(default_factory=asyncio.Event)  # a call is under way
+    under_way: asyncio.Event = field(default_factory=asyncio.Event)  # a call has begun
+    go_on: asyncio.Event | None = None  # calls wait for it before they are answered
 
     @property
     def posts(self) -> list[str]:
-        return [delivery.text for delivery in self.landed if delivery.kind is DeliveryKind.POST]
+        return [done.text for done in self.landed if done.kind is DeliveryKind.POST]
 
     @property
     def reactions(self) -> list[tuple[str | None, str]]:
-        return [(delivery.target_ts, delivery.text) for delivery in self.landed if delivery.kind is DeliveryKind.REACTION]
+        return [(done.target_ts, done.text) for done in self.landed if done.kind is DeliveryKind.REACTION]
 
     async def ready(self, delivery: Delivery) -> None:
         await asyncio.sleep(0)
 
     async def deliver(self, delivery: Delivery) -> Answer:
         self.calls.append(delivery)
-        scripted = self.script.popleft() if self.script else None
-        answer = scripted(delivery) if callable(scripted) else scripted
-        if not isinstance(answer, Refused | NotSent | SwarmError) and not (callable(scripted)):
-            pass
-        if isinstance(answer, SwarmError):
-            raise answer
-        if answer is None:
-            answer = self.land(delivery)
-        self.entered.set()
-        if self.hold:
-            await self.hold.wait()
+        step = self.script.popleft() if self.script else takes
+        answer = step(self, delivery)
+        self.under_way.set()
+        if self.go_on:
+            await self.go_on.wait()
         return answer
 
-    def land(self, delivery: Delivery) -> Accepted:
-        """What happens when Slack takes a call, whoever hears of it."""
-        self.landed.append(delivery)
-        return Accepted(ts=self._ts(len(self.landed)), thread_ts=delivery.thread_ts)
-
     async def find(self, delivery: Delivery) -> Accepted | None:
-        self.looked_up.append(delivery)
-        if self.lookups:
-            raise self.lookups.popleft()
-        for number, landed in enumerate(self.landed, start=1):
-            if landed.id == delivery.id:
-                return Accepted(ts=self._ts(number), thread_ts=delivery.thread_ts)
-        return None
+        self.looked_up.append(delivery.id)
+        if self.lookups_fail:
+            raise self.lookups_fail.popleft()
+        places = [place for place, landed in enumerate(self.landed, start=1) if landed.id == delivery.id]
+        return accepted(delivery, places[0]) if places else None
 
     async def read_thread(self, channel: str, thread_ts: str) -> list[SlackMessage]:
         self.reads.append((channel, thread_ts))
-        if self.reading_fails:
-            raise self.reading_fails.popleft()
+        if self.reads_fail:
+            raise self.reads_fail.popleft()
         if (channel, thread_ts) not in self.threads:
             raise NotFound("thread_not_found")
         return self.threads[channel, thread_ts]
 
     async def author_name(self, author_id: str, kind: AuthorKind) -> str:
-        return {"U1": "alice", "U2": "bob", "B1": "pager"}.get(author_id, author_id)
+        return PEOPLE.get(author_id, author_id)
 
     async def channel_name(self, channel_id: str) -> str:
-        return {"C1": "general", "D1": "alice"}.get(channel_id, channel_id)
+        return CHANNELS.get(channel_id, channel_id)
 
-    @staticmethod
-    def _ts(number: int) -> str:
-        return f"1800000000.{number:06}"
+
+def accepted(delivery: Delivery, place: int) -> Accepted:
+    """Slack's answer for the delivery that landed at this place: later than everything people say in the tests."""
+    return Accepted(ts=f"1800000000.{place:06}", thread_ts=delivery.thread_ts)
+
+
+def takes(slack: FakeSlack, delivery: Delivery) -> Answer:
+    slack.landed.append(delivery)
+    return accepted(delivery, len(slack.landed))
+
+
+def takes_but_the_answer_is_lost(slack: FakeSlack, delivery: Delivery) -> Answer:
+    takes(slack, delivery)
+    return InDoubt(reason="the connection broke")
+
+
+def is_never_reached(slack: FakeSlack, delivery: Delivery) -> Answer:
+    """Nobody can know it: the request was lost on the way."""
+    return InDoubt(reason="the connection broke")
+
+
+def refuses(error: str) -> Step:
+    return lambda slack, delivery: Refused(error=error)
+
+
+def is_busy(retry_after_seconds: float) -> Step:
+    return lambda slack, delivery: NotSent(reason="rate limited", retry_after_seconds=retry_after_seconds)
+
+
+def kills_the_process(slack: FakeSlack, delivery: Delivery) -> Answer:
+    """The call has begun and nobody is left to hear of its end."""
+    raise Killed
+
+
+def takes_and_kills_the_process(slack: FakeSlack, delivery: Delivery) -> Answer:
+    takes(slack, delivery)
+    raise Killed
+
+
+class Killed(BaseException):
+    """As if the process had died here."""

@@ -103,6 +103,8 @@ def open_fence(text: str) -> str:
         ("```\n> a && <@U1ALICE>\n```\n> b", "```\n&gt; a &amp;&amp; &lt;@U1ALICE&gt;\n```\n> b"),
         ("~~~~ c\n```\n<#C1>\n~~~\n~~~~\n<#C1>", "~~~~ c\n```\n&lt;#C1&gt;\n~~~\n~~~~\n<#C1>"),
         ("```\nnever closed <#C1>", "```\nnever closed &lt;#C1&gt;"),
+        ("```a``` <#C1>\n<#C1>", "```a``` <#C1>\n<#C1>"),
+        ("```\n``` x <#C1>\n```", "```\n``` x &lt;#C1&gt;\n```"),
         ("a\x00b\x1b[1mc\x7fd\x85e", "ab[1mcd\ne"),
         ("a\r\nb\rc\td", "a\nb\nc\td"),
         ("\ud800 \udc00 \ud83d\ude00", "\ufffd \ufffd \U0001f600"),
@@ -148,14 +150,18 @@ def test_escaping_can_be_undone(text: str) -> None:
 LIMITS = st.integers(MIN_LIMIT, 160)
 WORDS = st.lists(st.text("abcdefg", min_size=1, max_size=12), min_size=1, max_size=40).map(" ".join)
 PARAGRAPHS = st.lists(WORDS, min_size=1, max_size=4).map("\n".join)
+UNDIVIDED = st.sampled_from(["&amp;", "&lt;", "<https://a.org|two words>", "<@U1ALICE>", "word", "字", "`a b`"]) | (
+    st.sampled_from(["e\u0301", "\U0001f469\u200d\U0001f680", "\U0001f44d\U0001f3fd", "\U0001f1e9\U0001f1ea"])
+)
+BREAKS = st.sampled_from([" ", "\n", "\n\n"])
 # Blocks as agents write them; the longer fence holds a shorter one.
 CODE = st.builds(
     lambda fence, info, lines: "\n".join([fence + info, *lines, fence]),
     st.sampled_from(["```", "~~~", "````", "  ```"]),
     st.sampled_from(["", "python", "js title"]),
-    st.lists(WORDS.map(lambda line: line[:70]) | st.sampled_from(["", "    x = 1"]), min_size=1, max_size=12).filter(
-        any
-    ),
+    st.lists(
+        WORDS.map(lambda line: line[:70]) | st.sampled_from(["", "    x = 1", "x" * 90]), min_size=1, max_size=12
+    ).filter(any),
 )
 NESTED = CODE.filter(lambda code: code.startswith("```") and "````" not in code).map(
     lambda code: f"`````md\n{code}\n`````"
@@ -197,16 +203,7 @@ def test_no_part_shows_an_empty_code_block(text: str, limit: int) -> None:
 
 
 @pytest.mark.req("LOOP-08")
-@given(
-    st.lists(
-        st.sampled_from(
-            ["&amp;", "&lt;", "<https://a.org|two words>", "<@U1ALICE>", "word", " ", "\n", "e\u0301", "字"]
-        )
-        | st.sampled_from(["\U0001f469\u200d\U0001f680", "\U0001f44d\U0001f3fd", "\U0001f1e9\U0001f1ea", "`a b`"]),
-        max_size=80,
-    ),
-    LIMITS,
-)
+@given(st.lists(UNDIVIDED, min_size=20, max_size=60) | st.lists(UNDIVIDED | BREAKS, max_size=80), LIMITS)
 def test_an_escape_a_link_or_a_character_as_a_reader_sees_it_is_never_divided(pieces: list[str], limit: int) -> None:
     text = "".join(pieces)
     borders = {0}
@@ -238,7 +235,16 @@ def test_an_escape_a_link_or_a_character_as_a_reader_sees_it_is_never_divided(pi
         ("a" * 60 + "\n    b c", ["a" * 60, "    b c"]),
         (" " * 500 + "a", ["a"]),
         ("a" * 60 + "&amp;", ["a" * 60, "&amp;"]),
-        ("🇩🇪" * 33, ["🇩🇪" * 32, "🇩🇪"]),
+        ("a" + "🇩🇪" * 33, ["a" + "🇩🇪" * 31, "🇩🇪🇩🇪"]),
+        ("字" * 60 + "`a字b字c`", ["字" * 60, "`a字b字c`"]),
+        ("abc<" + "d" * 62 + ">", ["abc", "<" + "d" * 62 + ">"]),
+        ("<" + "d" * 80 + ">", ["<" + "d" * 63, "d" * 17 + ">"]),
+        ("```\n" + "a" * 40 + "\n```  \n" + "b" * 40, ["```\n" + "a" * 40 + "\n```", "b" * 40]),
+        ("a" * 55 + "\n```py\n" + "b" * 40 + "\n```", ["a" * 55, "```py\n" + "b" * 40 + "\n```"]),
+        ("```\n" + "b" * 56 + "\n```\nc", ["```\n" + "b" * 56 + "\n```", "c"]),
+        ("```\n" + "b" * 57 + "\n```\nc", ["```\n" + "b" * 56 + "\n```", "```\nb\n```\nc"]),
+        ("```\n" + "b" * 80 + "\n```", ["```\n" + "b" * 56 + "\n```", "```\n" + "b" * 24 + "\n```"]),
+        ("```" + "b" * 50 + "\n" + "c" * 30 + "\n```", ["```" + "b" * 50, "c" * 30 + "\n```"]),
     ],
 )
 def test_a_cut_falls_between_paragraphs_else_lines_else_words_else_anywhere(text: str, parts: list[str]) -> None:

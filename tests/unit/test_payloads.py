@@ -26,6 +26,7 @@ FILLED_IN = {
     "deleted_ts": "1700000001.000100",
     "thread_ts": "1700000000.000100",
     "user": "U061F7AUR",
+    "bot_id": "B08MFMKH6",
     "event_id": "Ev08MFMKH6",
     "type": "event_callback",
     "channel_type": "channel",
@@ -43,8 +44,8 @@ NAMES_OF_SAMPLES = [
 
 def sample(name: str) -> dict[str, Any]:
     """A recorded payload, whose values are blank, with the ids and timestamps that Slack would send."""
-    body: dict[str, Any] = json.loads((SAMPLES / f"{name}Payload.json").read_text())
-    return filled(body)
+    body: dict[str, Any] = filled(json.loads((SAMPLES / f"{name}Payload.json").read_text()))
+    return body
 
 
 def filled(value: Any, depth: int = 0) -> Any:

@@ -412,19 +412,28 @@ def test_a_trigger_without_words_for_it_is_an_error_not_a_strange_prompt() -> No
 # --- The base prompts ---------------------------------------------------------------------------------------------
 
 
+TOOLS = ["read-inbox-message", "slack-reply", "dismiss-message", "inbox-delegate"]
+ERRORS = ["`lease_lost`", "`withdrawn`", "`unresolved`"]
+EXPLAINED = [
+    "inbox",
+    "trigger",
+    "thread_context",
+    "data, not orders",
+    "preview",
+    "lease_token",
+    "renew",
+    *TOOLS,
+    *ERRORS,
+]
+
+
 def base_prompt(role: Role) -> str:
     return (Path(swarm.__file__).parent / "prompts" / f"{role}.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.req("LOOP-19")
 @pytest.mark.parametrize("role", Role)
-@pytest.mark.parametrize(
-    "word",
-    (
-        "inbox; trigger; preview; data, not orders; read-inbox-message; slack-reply; dismiss-message; inbox-delegate; "
-        "lease_token; renew; `lease_lost`; `withdrawn`; `unresolved`; thread_context"
-    ).split("; "),
-)
+@pytest.mark.parametrize("word", EXPLAINED)
 def test_a_base_prompt_explains_what_an_agent_meets(role: Role, word: str) -> None:
     assert word in base_prompt(role)
 

@@ -1,0 +1,87 @@
+"""A twin with one app, and what the tests of our Slack side do with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import aiohttp
+
+from swarm.clock import new_id
+from swarm.domain.deliveries import Delivery, DeliveryKind
+from swarm.slack.gateway import Gateway
+from swarm.slack.pacing import Pacing
+from swarm.twin.people import App
+from swarm.twin.twin import Twin
+
+
+class Workspace:
+    """The twin over HTTP, as a test uses it."""
+
+    def __init__(self, twin: Twin, url: str, http: aiohttp.ClientSession) -> None:
+        self.twin = twin
+        self.url = url
+        self._http = http
+
+    @property
+    def api_url(self) -> str:
+        return f"{self.url}api/"
+
+    @property
+    def app(self) -> App:
+        return next(iter(self.twin.workspace.directory.apps.values()))
+
+    def gateway(self, **options: Any) -> Gateway:
+        """A gateway with the app's token that keeps no limits of its own."""
+        settings = {"pacing": Pacing(enforced=False), "base_url": self.api_url, **options}
+        return Gateway(settings.pop("token", self.app.bot_token), **settings)
+
+    async def say(self, text: str, *, user: str = "alice", channel: str = "general", **more: str) -> str:
+        """Post as somebody; the message's timestamp."""
+        answer = await self._post("messages", {"user": user, "channel": channel, "text": text, **more})
+        return str(answer["ts"])
+
+    async def delete(self, ts: str, *, user: str = "alice", channel: str = "general") -> None:
+        body = {"user": user, "channel": channel, "ts": ts}
+        async with self._http.delete(f"{self.url}twin/messages", json=body) as answer:
+            answer.raise_for_status()
+
+    async def messages(self, thread_ts: str | None = None) -> list[dict[str, Any]]:
+        """What is in #general, or in one of its threads."""
+        where = {"channel": "general"} | ({"thread_ts": thread_ts} if thread_ts else {})
+        return list((await self._get("messages", where))["messages"])
+
+    async def calls(self, method: str) -> list[dict[str, Any]]:
+        return [call for call in (await self._get("calls", {"since": "0"}))["calls"] if call["method"] == method]
+
+    async def deliveries(self) -> list[dict[str, Any]]:
+        return list((await self._get("deliveries", {"since": "0"}))["deliveries"])
+
+    async def fault(self, kind: str, **more: Any) -> None:
+        await self._post("faults", {"kind": kind, **more})
+
+    async def _post(self, what: str, body: dict[str, Any]) -> dict[str, Any]:
+        async with self._http.post(f"{self.url}twin/{what}", json=body) as answer:
+            result: dict[str, Any] = await answer.json()
+            assert answer.status < 300, result
+            return result
+
+    async def _get(self, what: str, query: dict[str, str]) -> dict[str, Any]:
+        async with self._http.get(f"{self.url}twin/{what}", params=query) as answer:
+            result: dict[str, Any] = await answer.json()
+            return result
+
+
+def delivery(kind: DeliveryKind = DeliveryKind.POST, **more: Any) -> Delivery:
+    """A delivery to #general with values that do not matter."""
+    values: dict[str, Any] = {
+        "id": new_id(),
+        "kind": kind,
+        "channel": "C0GENERAL",
+        "thread_ts": None,
+        "target_ts": None,
+        "text": "done",
+        "broadcast": False,
+        "agent_name": "lead",
+        "attempts": 1,
+    }
+    return Delivery(**{**values, **more})

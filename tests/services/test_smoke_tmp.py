@@ -1,0 +1,16 @@
+from tests.support.world import *
+async def test_smoke(world: World) -> None:
+    lead = await world.lead()
+    m = await world.says(f"{BOT} hello")
+    await world.says(f"{BOT} hello")
+    t = await world.poll(lead)
+    print(t)
+    await world.answers(lead, t[0], "hi there")
+    await world.send()
+    print(world.slack.landed)
+    await world.says("more please", thread=m)
+    t = await world.poll(lead)
+    print(t[0].prompt)
+    print(texts(t))
+    await world.sweep()
+    print(await world.rows("select * from history"))

@@ -1,0 +1,178 @@
+"""The use cases over one database, with a clock that a test moves, and a Slack and people that it plays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Self
+
+from swarm.clock import ManualClock
+from swarm.domain.agents import Agent, Role
+from swarm.domain.conduct import Conduct
+from swarm.domain.routing import Me
+from swarm.domain.transcript import Author, AuthorKind, ChannelType, MessageDeleted, MessageEdited, SlackMessage
+from swarm.domain.triggers import Trigger
+from swarm.services.backfill import Backfill
+from swarm.services.claim import note_seen
+from swarm.services.deliver import Sender
+from swarm.services.ingest import Ingest
+from swarm.services.reply import Caller
+from swarm.services.roster import Rosters
+from swarm.services.sweep import Sweeper
+from swarm.services.use_cases import Services
+from swarm.store import inbox
+from swarm.store.database import Database
+from swarm.store.inbox import Entry
+from swarm.store.statements import Row
+from swarm.store.transaction import Transaction
+from tests.support.slack import PEOPLE, FakeSlack
+
+ME = Me(team="T1", user_id="UBOT", bot_id="BBOT", url="https://team.slack.example/")
+BOT = "<@UBOT>"
+HTTP_TIMEOUT_SECONDS = 30.0
+
+_seconds = count(1_700_000_001)
+
+
+def next_ts() -> str:
+    """A Slack timestamp later than all before."""
+    return f"{next(_seconds)}.000100"
+
+
+def said(
+    text: str,
+    *,
+    by: str = "U1",
+    channel: str = "C1",
+    thread_ts: str | None = None,
+    ts: str | None = None,
+    kind: AuthorKind = AuthorKind.USER,
+    channel_type: ChannelType = ChannelType.CHANNEL,
+    subtype: str | None = None,
+    edited_ts: str | None = None,
+) -> SlackMessage:
+    """A message that somebody wrote just now."""
+    return SlackMessage(
+        channel=channel,
+        ts=ts or next_ts(),
+        thread_ts=thread_ts,
+        author=Author(id=by, kind=kind, name=PEOPLE.get(by)),
+        text=text,
+        subtype=subtype,
+        channel_type=channel_type,
+        edited_ts=edited_ts,
+    )
+
+
+def edit(message: SlackMessage, text: str) -> MessageEdited:
+    """The same message with another text, edited just now."""
+    return MessageEdited(message=replace(message, text=text, edited_ts=next_ts()), previous_text=message.text)
+
+
+def delete(message: SlackMessage) -> MessageDeleted:
+    return MessageDeleted(channel=message.channel, ts=message.ts, thread_ts=message.thread_ts)
+
+
+def holding(trigger: Trigger, agent: Agent, request_id: str | None = None) -> Caller:
+    """The run that has this trigger."""
+    return Caller(agent=agent, lease_token=trigger.lease_token, request_id=request_id)
+
+
+def texts(triggers: Iterable[Trigger]) -> list[list[str]]:
+    """The new messages of each trigger."""
+    return [[entry.text for entry in trigger.inbox_messages] for trigger in triggers]
+
+
+@dataclass
+class World:
+    """One coordinator process. Nothing runs by itself: the test calls ``sweep``, ``send`` and ``read_threads``."""
+
+    database: Database
+    clock: ManualClock
+    slack: FakeSlack = field(default_factory=FakeSlack)
+    conduct: Conduct = field(default_factory=Conduct)
+
+    def __post_init__(self) -> None:
+        rosters = Rosters(self.database, self.conduct, kept_seconds=0)
+        self.services = Services.over(self.database, self.slack, ME, self.conduct)
+        self.ingest = Ingest(self.database, rosters, ME, self.conduct)
+        self.sweeper = Sweeper(self.database, self.conduct)
+        self.backfill = Backfill(self.database, self.slack, ME)
+        self.sender = Sender(self.database, self.slack, ME.team, http_timeout_seconds=HTTP_TIMEOUT_SECONDS)
+
+    def governed_by(self, conduct: Conduct) -> Self:
+        """The same database and Slack under other decisions of the operator."""
+        return replace(self, conduct=conduct)
+
+    # People
+
+    async def hears(self, message: SlackMessage) -> SlackMessage:
+        await self.ingest.handle(message)
+        return message
+
+    async def says(self, text: str, *, thread: SlackMessage | None = None, by: str = "U1") -> SlackMessage:
+        """Somebody writes into #general, or into the thread of a message."""
+        thread_ts = thread.root_ts if thread else None
+        return await self.hears(said(text, by=by, thread_ts=thread_ts, channel=thread.channel if thread else "C1"))
+
+    # Agents
+
+    async def lead(self, name: str = "lead", *, online: bool = True) -> Agent:
+        return await self._agent(name, Role.LEAD, online)
+
+    async def worker(self, name: str = "worker", *, online: bool = True) -> Agent:
+        return await self._agent(name, Role.WORKER, online)
+
+    async def _agent(self, name: str, role: Role, online: bool) -> Agent:
+        registered = await self.services.agents.register(name, role)
+        if online:
+            await self.is_here(registered.agent)
+        return registered.agent
+
+    async def is_here(self, agent: Agent) -> None:
+        """The agent shows a sign of life."""
+        await self.database.write(note_seen, agent.id)
+
+    async def poll(self, agent: Agent, *, limit: int = 20, hold: bool = False) -> list[Trigger]:
+        return await self.services.polls.poll(agent, wait_seconds=0, limit=limit, hold=hold)
+
+    async def only(self, agent: Agent, *, hold: bool = False) -> Trigger:
+        """The one trigger that there is for an agent."""
+        (trigger,) = await self.poll(agent, hold=hold)
+        return trigger
+
+    async def answers(self, agent: Agent, trigger: Trigger, text: str) -> None:
+        await self.services.replies.reply(holding(trigger, agent), trigger.inbox_messages[0].id, text)
+
+    # Time
+
+    async def sweep(self) -> None:
+        await self.sweeper.sweep()
+
+    async def send(self) -> None:
+        await self.sender.send_due()
+
+    async def later(self, seconds: float) -> None:
+        """Time goes by, and the sweep notices."""
+        self.clock.advance(seconds)
+        await self.sweep()
+
+    # What is so
+
+    async def entries(self, message: SlackMessage) -> list[Entry]:
+        return await self.database.read(inbox.of_message, ME.team, message.channel, message.ts)
+
+    async def entry(self, message: SlackMessage) -> Entry:
+        (entry,) = await self.entries(message)
+        return entry
+
+    async def rows(self, query: str, **params: object) -> list[Row]:
+        """What an SQL query finds."""
+        return await self.database.read(look, query, params)
+
+
+def look(tx: Transaction, query: str, params: dict[str, object]) -> list[Row]:
+    cursor, rows = tx.fetch(query, params)
+    names = [column[0] for column in cursor.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in rows]
