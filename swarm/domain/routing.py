@@ -206,7 +206,7 @@ def _never_work(message: SlackMessage, situation: Situation, change: Change) -> 
 
 
 def _by_address(message: SlackMessage, situation: Situation) -> Decision | None:
-    """Rule 2. Naming one agent also hands it the thread; naming all never does."""
+    """Rule 2. Naming one agent also hands it the thread, naming several only if nobody owns it, naming all never."""
     named, everybody, unknown = addressed(message.text, situation.roster)
     if everybody and situation.roster.agents:
         targets = tuple(Target(agent_id=agent.id, matched_by=MatchedBy.BROADCAST) for agent in situation.roster.agents)
@@ -216,7 +216,7 @@ def _by_address(message: SlackMessage, situation: Situation) -> Decision | None:
             outcome=Outcome.ADDRESS,
             reason="it names " + " and ".join(f"swarm#{agent.name}" for agent in named),
             targets=tuple(Target(agent_id=agent.id, matched_by=MatchedBy.ADDRESS) for agent in named),
-            new_owner_id=named[0].id if len(named) == 1 else None,
+            new_owner_id=named[0].id if len(named) == 1 or situation.owner_id is None else None,
         )
     if everybody or unknown:
         wanted = "all" if everybody else unknown[0]
@@ -277,8 +277,9 @@ def _by_mention(message: SlackMessage, situation: Situation) -> Decision | None:
 
 
 def _mentions_only_others(message: SlackMessage, situation: Situation) -> bool:
+    """Whether it is meant for others; in a direct message to the bot there are no others."""
     named = mentions(message.text)
-    return bool(named) and situation.me.user_id not in named
+    return bool(named) and situation.me.user_id not in named and message.channel_type is not ChannelType.DM
 
 
 def _to_channel_agent(situation: Situation, outcome: Outcome, matched_by: MatchedBy, reason: str) -> Decision:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Iterator
 from typing import Any, Final, TypeVar
 
 import orjson
-from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
 
 from swarm.domain.errors import BadRequest, Invalid, TooLarge
 from swarm.entrypoints.errors import invalid
@@ -83,30 +81,6 @@ def _texts(content: object, place: str) -> Iterator[tuple[str, str]]:
             waiting.extend((f"{at}.{key}".lstrip("."), inner) for key, inner in value.items())
         elif isinstance(value, list):
             waiting.extend((f"{at}.{index}".lstrip("."), inner) for index, inner in enumerate(value))
-
-
-class CheckedRoute(APIRoute):
-    """A FastAPI route whose body is read and checked by this module before FastAPI sees it."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handle = super().get_route_handler()
-
-        async def check_first(request: Request) -> Response:
-            checked = _CheckedRequest(request.scope, request.receive)
-            if self.body_field is not None:
-                parse_json(await checked.body())
-            return await handle(checked)
-
-        return check_first
-
-
-class _CheckedRequest(Request):
-    """A request whose body is read once, and within the limit."""
-
-    async def body(self) -> bytes:
-        if not hasattr(self, "_whole_body"):
-            self._whole_body = await read_body(self)
-        return self._whole_body
 
 
 def _too_large() -> TooLarge:

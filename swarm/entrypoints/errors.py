@@ -61,8 +61,11 @@ def translate(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _on_http_exception)
 
 
-class Crashes:
-    """Outermost: what nobody foresaw is logged with its traceback, and the client learns that it happened."""
+class Guard:
+    """Outermost: refuses addresses that cannot be looked up, and reports what nobody foresaw.
+
+    That is logged with its traceback; the client learns only that it happened.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -71,10 +74,13 @@ class Crashes:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if b"%00" in scope["query_string"] or "\0" in scope["path"]:
+            await answer(Invalid("The address has a NUL character.", fields={"url": "no %00"}))(scope, receive, send)
+            return
         sending = _Sending(send)
         try:
             await self._app(scope, receive, sending)
-        except Exception as error:  # noqa: BLE001  this is the door that reports it
+        except Exception as error:
             log_crash(error, action="http_request", method=scope["method"], path=scope["path"])
             if sending.began:
                 raise  # the server cuts the connection, which is all that can still be said
@@ -107,10 +113,7 @@ async def _on_swarm_error(request: Request, error: Exception) -> Answer:
 
 async def _on_validation_error(request: Request, error: Exception) -> Answer:
     assert isinstance(error, RequestValidationError)
-    problems = error.errors()
-    if any(problem["type"] == "json_invalid" for problem in problems):
-        return answer(BadRequest("The body is not valid JSON."))
-    return answer(invalid(problems))
+    return answer(invalid(error.errors()))
 
 
 async def _on_http_exception(request: Request, error: Exception) -> Answer:

@@ -14,7 +14,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from http import HTTPStatus
 from typing import Final
 
 import structlog
@@ -38,9 +37,9 @@ from starlette.routing import Route
 from swarm.domain.errors import BadRequest, ConfigurationError, SwarmError, TooLarge
 from swarm.domain.transcript import AuthorKind, SlackEvent, SlackMessage
 from swarm.slack.gateway import Gateway
-from swarm.slack.payloads import is_message_event, slack_event
+from swarm.slack.payloads import slack_event
 from swarm.slack.signature import verify
-from swarm.slack.socket_mode import SocketMode
+from swarm.slack.socket_mode import BACKOFF_SECONDS, SocketMode, until_reachable
 
 MAX_BODY_BYTES: Final = 1024 * 1024
 
@@ -62,12 +61,19 @@ class SlackDoor:
     """
 
     def __init__(
-        self, gateway: Gateway, handle: Handle, *, app_token: str | None = None, signing_secret: str | None = None
+        self,
+        gateway: Gateway,
+        handle: Handle,
+        *,
+        app_token: str | None = None,
+        signing_secret: str | None = None,
+        backoff_seconds: float = BACKOFF_SECONDS,
     ) -> None:
         if not app_token and not signing_secret:
             raise ConfigurationError("Slack needs SLACK_APP_TOKEN (Socket Mode) or SLACK_SIGNING_SECRET (HTTP).")
         self._gateway = gateway
         self._app_token = app_token
+        self._backoff_seconds = backoff_seconds
         self._verifier = SignatureVerifier(signing_secret) if signing_secret else None
         self._socket: SocketMode | None = None
         self._closing = False
@@ -84,10 +90,10 @@ class SlackDoor:
 
         Tries until Slack can be reached. Raises ConfigurationError if Slack does not accept one of the tokens.
         """
-        await self._gateway.identify()
+        await until_reachable(self._gateway.identify, backoff_seconds=self._backoff_seconds)
         if self._app_token:
             self._socket = SocketMode(self._gateway, self._app_token, self._on_socket_request)
-            await self._socket.open()
+            await self._socket.open(backoff_seconds=self._backoff_seconds)
 
     async def close(self) -> None:
         """Take no more events, let those at hand finish, and close the connection; done within three seconds."""
@@ -110,7 +116,7 @@ class SlackDoor:
             task.add_done_callback(self._running.discard)
         headers = build_headers(request)
         try:
-            response = await self._dispatch(
+            response = await self.bolt.async_dispatch(
                 _bolt_request(lambda: AsyncBoltRequest(mode="socket_mode", body=request.payload, headers=headers))
             )
         except BadRequest as error:
@@ -127,12 +133,7 @@ class SlackDoor:
         except SwarmError as error:
             answer = {"error": {"code": error.code, "message": error.message, "hint": error.hint}}
             return JSONResponse(answer, status_code=error.status)
-        return to_starlette_response(await self._dispatch(bolt_request))
-
-    async def _dispatch(self, request: AsyncBoltRequest) -> BoltResponse:
-        response = await self.bolt.async_dispatch(request)
-        nobody_listens = response.status == HTTPStatus.NOT_FOUND
-        return BoltResponse(status=200) if nobody_listens else response
+        return to_starlette_response(await self.bolt.async_dispatch(bolt_request))
 
 
 def _bolt_app(gateway: Gateway, handle: Handle) -> AsyncApp:
@@ -146,7 +147,7 @@ def _bolt_app(gateway: Gateway, handle: Handle) -> AsyncApp:
         attaching_function_token_enabled=False,
         attaching_conversation_kwargs_enabled=False,
     )
-    app.use(_Messages(gateway, handle))
+    app.use(_Events(gateway, handle))
     return app
 
 
@@ -175,10 +176,11 @@ class _OneWorkspace(AsyncAuthorize):
         )
 
 
-class _Messages(AsyncMiddleware):
-    """Takes the events about messages, ahead of Bolt's listeners: that halves the cost of an event.
+class _Events(AsyncMiddleware):
+    """Hands events about messages over and acknowledges everything.
 
-    New posts of our own are passed over: they are known since they were sent.
+    It comes ahead of Bolt's listeners, which halves the cost of an event. They have nothing to do so far; a request
+    without a listener Bolt would answer with 404, and Slack would send it again.
     """
 
     def __init__(self, gateway: Gateway, handle: Handle) -> None:
@@ -188,18 +190,20 @@ class _Messages(AsyncMiddleware):
     async def async_process(
         self, *, req: AsyncBoltRequest, resp: BoltResponse, next: Callable[[], Awaitable[BoltResponse]]
     ) -> BoltResponse:
-        if not is_message_event(req.body):
-            return await next()
         event = slack_event(req.body, await self._gateway.identify())
-        event_id = req.body.get("event_id")
-        if event is None or (isinstance(event, SlackMessage) and event.author.kind is AuthorKind.AGENT):
+        if event is None or _is_known(event):
             return BoltResponse(status=200)
         try:
             await self._handle(event)
         except Exception:  # noqa: BLE001  whatever it was: the event is not stored, so Slack must send it again
-            _log.exception("An event was not stored.", action="slack_event_failed", event_id=event_id)
+            _log.exception("An event was not stored.", action="slack_event_failed", event_id=req.body.get("event_id"))
             return BoltResponse(status=500)
         return BoltResponse(status=200)
+
+
+def _is_known(event: SlackEvent) -> bool:
+    """New posts of our own are: they were stored when they were sent."""
+    return isinstance(event, SlackMessage) and event.author.kind is AuthorKind.AGENT
 
 
 def _bolt_request(build: Callable[[], AsyncBoltRequest]) -> AsyncBoltRequest:

@@ -132,7 +132,7 @@ class Sender:
     async def _look_up(self, row: Row) -> None:
         delivery = deliveries.delivery(row)
         if delivery.kind is not DeliveryKind.POST:
-            await self._database.write(deliveries.move, DeliveryStep.RESEND, row)
+            await self._database.write(resend, row)
             return
         try:
             found = await self._slack.find(delivery)
@@ -143,7 +143,7 @@ class Sender:
         if found:
             await self._settle(row, found)
         else:
-            await self._database.write(deliveries.move, DeliveryStep.RESEND, row)
+            await self._database.write(resend, row)
 
     async def _settle(self, row: Row, answer: Answer) -> None:
         await self._database.write(settle, row, answer, self._team, self._in_flight_seconds)
@@ -168,6 +168,9 @@ def take(tx: Transaction, delivery_id: str, in_flight_seconds: float) -> Row | N
     if _root_is_gone(tx, row):
         deliveries.move(tx, DeliveryStep.FAIL, row, error="the thread's first message was deleted")
         return None
+    if row["attempts"] >= ATTEMPTS:
+        deliveries.move(tx, DeliveryStep.FAIL, row, error=f"{row['error']}, {ATTEMPTS} times")
+        return None
     if not deliveries.move(tx, DeliveryStep.TAKE, row, due_in_seconds=in_flight_seconds):
         return None
     return deliveries.get(tx, delivery_id)
@@ -181,14 +184,13 @@ def settle(tx: Transaction, row: Row, answer: Answer, team: str, in_flight_secon
                 _remember(tx, row, answer, team)
         case Refused():
             deliveries.move(tx, DeliveryStep.FAIL, row, error=answer.error)
-        case NotSent() if row["attempts"] >= ATTEMPTS:
-            deliveries.move(tx, DeliveryStep.FAIL, row, error=f"{answer.reason}, {ATTEMPTS} times")
         case NotSent():
             wait = max(answer.retry_after_seconds, _backoff(row["attempts"]) if row["attempts"] > 1 else 0)
             deliveries.move(tx, DeliveryStep.POSTPONE, row, due_in_seconds=wait, error=answer.reason)
         case InDoubt():
             # A post in flight may still land, so the look comes only when it must be over.
-            doubt(tx, row, answer.reason, in_flight_seconds if row["kind"] == DeliveryKind.POST else 0)
+            is_post = row["kind"] == DeliveryKind.POST
+            doubt(tx, row, answer.reason, in_flight_seconds if is_post else _backoff(row["attempts"]))
         case _:
             assert_never(answer)
 
@@ -196,6 +198,11 @@ def settle(tx: Transaction, row: Row, answer: Answer, team: str, in_flight_secon
 def doubt(tx: Transaction, row: Row, reason: str, look_in_seconds: float) -> None:
     """Nobody knows whether Slack has it."""
     deliveries.move(tx, DeliveryStep.DOUBT, row, due_in_seconds=look_in_seconds, error=reason)
+
+
+def resend(tx: Transaction, row: Row) -> None:
+    """Slack does not have it, or may have it twice: try again."""
+    deliveries.move(tx, DeliveryStep.RESEND, row, error=row["error"])
 
 
 def _remember(tx: Transaction, row: Row, answer: Accepted, team: str) -> None:

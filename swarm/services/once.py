@@ -24,9 +24,8 @@ def call_key(
 
 def once(tx: Transaction, key: str, act: Callable[[], Mapping[str, object]]) -> dict[str, Any]:
     """The result of ``act``, or of the first call with this key. A call that failed may be repeated."""
-    before = receipts.result(tx, key)
-    if before is not None:
-        return dict(orjson.loads(before))
+    if not receipts.add(tx, key):  # first of all, so that of two calls at once one waits for the other
+        return dict(orjson.loads(receipts.result(tx, key) or "{}"))
     result = dict(act())
-    receipts.add(tx, key, orjson.dumps(result).decode())
+    receipts.complete(tx, key, orjson.dumps(result).decode())
     return result

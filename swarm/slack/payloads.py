@@ -23,12 +23,13 @@ from swarm.domain.transcript import (
     SlackMessage,
 )
 from swarm.slack.block_text import block_text
-from swarm.slack.fields import JsonObject, count_at, id_at, is_object, object_at, objects_at, text_at, ts_at
+from swarm.slack.fields import EMPTY, JsonObject, count_at, id_at, is_object, object_at, objects_at, text_at, ts_at
 
 T = TypeVar("T")
 
 _log = structlog.get_logger(__name__)
 
+_ABOUT_MESSAGES: Final = frozenset({"message", "app_mention"})
 _CHANNEL_TYPES: Final = {"im": ChannelType.DM, "app_home": ChannelType.DM, "mpim": ChannelType.GROUP}
 _NEWS_ABOUT_OTHERS: Final = frozenset({"message_replied"})
 """Subtypes that repeat what another event says."""
@@ -38,19 +39,14 @@ class _Malformed(Exception):
     """The payload lacks what every message has."""
 
 
-def is_message_event(body: object) -> bool:
-    """Whether an envelope of the Events API is about a message at all."""
-    return is_object(body) and text_at(object_at(body, "event"), "type") in ("message", "app_mention")
-
-
 def slack_event(body: object, me: Me | None = None) -> SlackEvent | None:
     """What an envelope of the Events API (``event_callback``) says about a message.
 
     None if it is about something else, or malformed. With ``me``, our own posts are recognised as an agent's.
     """
-    if not is_object(body) or not is_message_event(body):
+    event = object_at(body, "event") if is_object(body) else EMPTY
+    if not is_object(body) or text_at(event, "type") not in _ABOUT_MESSAGES:
         return None
-    event = object_at(body, "event")
     event_id = id_at(body, "event_id")
     try:
         return _event(event, event_id, me)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, TypeVar
 
 import structlog
 from slack_sdk.socket_mode.aiohttp import SocketModeClient
@@ -24,12 +24,26 @@ PING_SECONDS: Final = 5.0
 """A connection whose pong is missing for half as long is closed; a closed one is replaced within as long."""
 
 _ATTEMPT_SECONDS: Final = 12.0
+BACKOFF_SECONDS: Final = 1.0
 _LONGEST_BACKOFF_SECONDS: Final = 30.0
 _CLOSE_SECONDS: Final = 1.0
 
 _log = structlog.get_logger(__name__)
 
+T = TypeVar("T")
+
 OnRequest = Callable[[AsyncBaseSocketModeClient, SocketModeRequest], Awaitable[None]]
+
+
+async def until_reachable(ask: Callable[[], Awaitable[T]], *, backoff_seconds: float = BACKOFF_SECONDS) -> T:
+    """What Slack answers, as soon as it can be asked; the pause between attempts doubles up to half a minute."""
+    while True:
+        try:
+            return await ask()
+        except Unavailable as error:
+            _log.warning("Slack cannot be reached; trying again.", action="slack_connect", error=error.message)
+        await asyncio.sleep(backoff_seconds)
+        backoff_seconds = min(2 * backoff_seconds, _LONGEST_BACKOFF_SECONDS)
 
 
 class SocketMode(SocketModeClient):
@@ -53,19 +67,9 @@ class SocketMode(SocketModeClient):
         session = self.current_session
         return not (self.closed or self.stale or session is None or session.closed)
 
-    async def open(self, *, backoff_seconds: float = 1.0) -> None:
-        """Connect, and try until it works, waiting twice as long each time.
-
-        Raises ConfigurationError if Slack does not accept the app-level token.
-        """
-        while True:
-            try:
-                self.wss_uri = await self.issue_new_wss_url()
-                break
-            except Unavailable as error:
-                _log.warning("Slack cannot be reached; trying again.", action="slack_connect", error=error.message)
-            await asyncio.sleep(backoff_seconds)
-            backoff_seconds = min(2 * backoff_seconds, _LONGEST_BACKOFF_SECONDS)
+    async def open(self, *, backoff_seconds: float = BACKOFF_SECONDS) -> None:
+        """Connect, and try until it works. Raises ConfigurationError if Slack does not accept the app-level token."""
+        self.wss_uri = await until_reachable(self.issue_new_wss_url, backoff_seconds=backoff_seconds)
         await self.connect()
         _log.info("Connected to Slack.", action="slack_connected")
 

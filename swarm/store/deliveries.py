@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sqlalchemy import BindParameter, bindparam, func, select, update
+from sqlalchemy import BindParameter, bindparam, exists, func, select, update
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.deliveries import (
@@ -50,12 +50,14 @@ _ADD = Statement(
     )
 )
 _with_author = select(deliveries, agents.c.name.label("agent_name")).outerjoin(agents, agents.c.id == _d.agent_id)
-_earlier = deliveries.alias("earlier")
+_earlier = deliveries.alias("earlier").c
 _THREADS_DUE = Statement(
-    select(_d.thread_id, func.min(_d.seq).label("first"))
-    .where(_d.due_at <= bindparam("now"))
-    .group_by(_d.thread_id)
-    .order_by(func.min(_d.seq))
+    select(_d.thread_id)
+    .where(
+        _d.due_at <= bindparam("now"),
+        ~exists().where(_earlier.thread_id == _d.thread_id, _earlier.due_at.is_not(None), _earlier.seq < _d.seq),
+    )
+    .order_by(_d.seq)
     .limit(bindparam("n"))
 )
 _FIRST_OF_THREAD = Statement(
@@ -78,7 +80,11 @@ _LOOK_LATER = Statement(
 
 
 def _move(step: DeliveryStep) -> Statement:
-    """The update of one step. ``due_at`` is when to look at it next, and null once it is over."""
+    """The update of one step. ``due_at`` is when to look at it next, and null once it is over.
+
+    It says nothing of an earlier attempt than the one under way: a sender that comes back late must not send it anew.
+    That Slack has it is true whoever says so.
+    """
     transition = DELIVERY_TRANSITIONS[step]
     over = transition.target in (DeliveryStatus.SENT, DeliveryStatus.FAILED, DeliveryStatus.EXPIRED)
     values: dict[str, object] = dict(arrive(transition))
@@ -87,11 +93,12 @@ def _move(step: DeliveryStep) -> Statement:
         values["ended_at"] = bindparam("now")
     if step is DeliveryStep.TAKE:
         values["attempts"] = _d.attempts + 1
+    guard = may(_d.status, transition)
     if step is DeliveryStep.CONFIRM:
         values["sent_ts"] = bindparam("new_sent_ts")
     else:
         values["error"] = bindparam("new_error")
-    guard = may(_d.status, transition)
+        guard &= _d.attempts == bindparam("seen_attempts")
     return Statement(update(deliveries).where(_d.id == bindparam("delivery_id"), guard).values(**values))
 
 
@@ -146,7 +153,7 @@ def react(tx: Transaction, thread: Thread, ts: str, emoji: str | None) -> None:
 
 
 def threads_due(tx: Transaction, limit: int) -> list[str]:
-    """Threads in which something may be due, those that have waited longest first."""
+    """Threads in which the delivery whose turn it is is due, those that have waited longest first."""
     return [row["thread_id"] for row in _THREADS_DUE.all(tx, now=tx.now, n=limit)]
 
 
@@ -170,11 +177,14 @@ def move(
     error: str | None = None,
     sent_ts: str | None = None,
 ) -> bool:
-    """Take a step of the state machine; False if the delivery is not in a state that allows it."""
+    """Take a step of the state machine; False if the delivery is not as ``row`` has it, so that it is not allowed."""
     params: dict[str, object] = {"delivery_id": row["id"]}
     over = DELIVERY_TRANSITIONS[step].target in (DeliveryStatus.SENT, DeliveryStatus.FAILED, DeliveryStatus.EXPIRED)
     params |= {"now": tx.now} if over else {"next_due_at": tx.now + int(due_in_seconds * SECOND)}
-    params |= {"new_sent_ts": sent_ts} if step is DeliveryStep.CONFIRM else {"new_error": error}
+    if step is DeliveryStep.CONFIRM:
+        params |= {"new_sent_ts": sent_ts}
+    else:
+        params |= {"new_error": error, "seen_attempts": row["attempts"]}
     moved = bool(_MOVES[step].run(tx, **params))
     if moved and over:
         history.record(

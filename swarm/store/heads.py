@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import Boolean, bindparam, delete, exists, func, literal_column, or_, select
+from sqlalchemy import Boolean, bindparam, delete, exists, func, literal_column, or_, select, update
+from sqlalchemy.dialects import postgresql
 
 from swarm.domain.inbox import EntryStatus
 from swarm.store.statements import Statement
@@ -54,11 +55,26 @@ _LOWEST = Statement(
         _i.agent_id == bindparam("agent_id"), _i.thread_id == bindparam("thread_id"), _due
     )
 )
-_SET_HEAD = Statement(
-    lambda insert: (
-        insert(inbox_heads)
-        .values(agent_id=bindparam("agent_id"), thread_id=bindparam("thread_id"), order_key=bindparam("order_key"))
-        .on_conflict_do_update(index_elements=["agent_id", "thread_id"], set_={"order_key": bindparam("order_key")})
+_MOVE_HEAD = Statement(
+    update(inbox_heads)
+    .where(inbox_heads.c.agent_id == bindparam("of_agent"), inbox_heads.c.thread_id == bindparam("of_thread"))
+    .values(order_key=bindparam("lowest"))
+)
+
+
+def _make(insert: postgresql.Insert) -> postgresql.Insert:
+    """Where there was no head to lock, another writer may have made one meanwhile: then the lower one is right."""
+    lowest = insert.excluded.order_key
+    return insert.on_conflict_do_update(
+        index_elements=["agent_id", "thread_id"], set_={"order_key": lowest}, where=inbox_heads.c.order_key > lowest
+    )
+
+
+_MAKE_HEAD = Statement(
+    lambda insert: _make(
+        insert(inbox_heads).values(
+            agent_id=bindparam("agent_id"), thread_id=bindparam("thread_id"), order_key=bindparam("lowest")
+        )
     )
 )
 _DROP_HEAD = Statement(
@@ -118,19 +134,28 @@ def refresh(tx: Transaction, agent_id: str, thread_id: str) -> None:
 
     The head is locked first, so that on PostgreSQL the look that follows sees what another writer has just committed.
     """
-    _LOCK_HEAD.run(tx, agent_id=agent_id, thread_id=thread_id)
+    there = lock(tx, agent_id, thread_id)
     row = _LOWEST.first(tx, agent_id=agent_id, thread_id=thread_id)
     lowest = row["lowest"] if row else None
     if lowest is None:
-        _DROP_HEAD.run(tx, agent_id=agent_id, thread_id=thread_id)
+        if there:  # a head that was not there to be locked is another writer's, who knows of something due
+            _DROP_HEAD.run(tx, agent_id=agent_id, thread_id=thread_id)
+        return
+    if there:
+        _MOVE_HEAD.run(tx, of_agent=agent_id, of_thread=thread_id, lowest=lowest)
     else:
-        _SET_HEAD.run(tx, agent_id=agent_id, thread_id=thread_id, order_key=lowest)
-        tx.wake(agent_id)
+        _MAKE_HEAD.run(tx, agent_id=agent_id, thread_id=thread_id, lowest=lowest)
+    tx.wake(agent_id)
+
+
+def lock(tx: Transaction, agent_id: str, thread_id: str) -> bool:
+    """Lock an agent's head of a thread; False if there is none. Before changing unread messages: a claim does so too."""
+    return _LOCK_HEAD.first(tx, agent_id=agent_id, thread_id=thread_id) is not None
 
 
 def announce(tx: Transaction, agent_id: str, thread_id: str) -> None:
     """Wake an agent if something is due for it in a thread: its lock on the thread has just gone."""
-    if _LOCK_HEAD.first(tx, agent_id=agent_id, thread_id=thread_id):
+    if lock(tx, agent_id, thread_id):
         tx.wake(agent_id)
 
 

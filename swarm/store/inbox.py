@@ -72,7 +72,7 @@ _ADD = Statement(
     )
 )
 _GET = Statement(select(inbox_messages).where(_i.id == bindparam("id")))
-_GET_LOCKED = Statement(select(inbox_messages).where(_i.id == bindparam("id")).with_for_update())
+_GET_LOCKED = Statement(select(inbox_messages).where(_i.id == bindparam("id")).with_for_update(key_share=True))
 _OF_MESSAGE = Statement(
     select(inbox_messages)
     .where(_i.team == bindparam("team"), _i.channel == bindparam("channel"), _i.ts == bindparam("ts"))

@@ -46,9 +46,9 @@ _TAKE_BACK = Statement(delete(leases).where(leases.c.token == bindparam("token")
 _GET = Statement(
     select(leases)
     .where(leases.c.token == bindparam("token"), leases.c.agent_id == bindparam("agent_id"))
-    .with_for_update()
+    .with_for_update(key_share=True)
 )
-_BY_TOKEN = Statement(select(leases).where(leases.c.token == bindparam("token")).with_for_update())
+_BY_TOKEN = Statement(select(leases).where(leases.c.token == bindparam("token")).with_for_update(key_share=True))
 _RENEW = Statement(
     update(leases)
     .where(
@@ -69,9 +69,9 @@ _EXPIRED = Statement(
     .where(_active, leases.c.expires_at <= bindparam("now"))
     .order_by(leases.c.expires_at)
     .limit(bindparam("n"))
-    .with_for_update(skip_locked=True)
+    .with_for_update(key_share=True, skip_locked=True)
 )
-_OF_AGENT = Statement(select(leases).where(leases.c.agent_id == bindparam("agent_id"), _active).with_for_update())
+_OF_AGENT = Statement(select(leases).where(leases.c.agent_id == bindparam("agent_id"), _active).with_for_update(key_share=True))
 _THREAD_LOCKED = Statement(
     select(
         exists().where(

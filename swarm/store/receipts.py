@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import bindparam, delete, select
+from sqlalchemy import bindparam, delete, select, update
 
 from swarm.store.statements import Statement
 from swarm.store.tables import receipts
@@ -16,6 +16,7 @@ _ADD = Statement(
         .on_conflict_do_nothing()
     )
 )
+_COMPLETE = Statement(update(receipts).where(receipts.c.key == bindparam("of_key")).values(result=bindparam("result")))
 _FORGET = Statement(delete(receipts).where(receipts.c.created_at < bindparam("before")))
 
 
@@ -25,9 +26,14 @@ def result(tx: Transaction, key: str) -> str | None:
     return row["result"] if row else None
 
 
-def add(tx: Transaction, key: str, result: str | None = None) -> bool:
-    """Note that this is done; False if it was done before."""
-    return bool(_ADD.run(tx, key=key, result=result, now=tx.now))
+def add(tx: Transaction, key: str) -> bool:
+    """Note that this is done; False if it was done before. Whoever does it at the same moment is waited for."""
+    return bool(_ADD.run(tx, key=key, result=None, now=tx.now))
+
+
+def complete(tx: Transaction, key: str, result: str) -> None:
+    """Write down what was answered."""
+    _COMPLETE.run(tx, of_key=key, result=result)
 
 
 def forget(tx: Transaction, before: int) -> int:

@@ -44,8 +44,8 @@ _OPEN = Statement(
         .on_conflict_do_nothing()
     )
 )
-_LOCK_PLACE = Statement(select(threads).where(_place).with_for_update())
-_LOCK = Statement(select(threads).where(threads.c.id == bindparam("thread_id")).with_for_update())
+_LOCK_PLACE = Statement(select(threads).where(_place).with_for_update(key_share=True))
+_LOCK = Statement(select(threads).where(threads.c.id == bindparam("thread_id")).with_for_update(key_share=True))
 _GET = Statement(select(threads).where(threads.c.id == bindparam("thread_id")))
 _OWN = Statement(
     update(threads)
@@ -77,7 +77,7 @@ _CONTEXTS_DUE = Statement(
     .where(threads.c.context_due_at.is_not(None), threads.c.context_due_at <= bindparam("now"))
     .order_by(threads.c.context_due_at)
     .limit(bindparam("n"))
-    .with_for_update(skip_locked=True)
+    .with_for_update(key_share=True, skip_locked=True)
 )
 _CONTEXT = Statement(
     update(threads)

@@ -81,7 +81,7 @@ async def running(twin: Twin, host: str = "127.0.0.1", port: int = 0) -> AsyncIt
 
     Port 0 takes a free one. Raises OSError when the address cannot be taken.
     """
-    with _listen(host, port) as listening:
+    with listen(host, port) as listening:
         address = f"[{host}]" if ":" in host else host
         twin.workspace.base_url = f"http://{address}:{listening.getsockname()[1]}/"
         server = TwinServer(twin)
@@ -93,7 +93,7 @@ async def running(twin: Twin, host: str = "127.0.0.1", port: int = 0) -> AsyncIt
             await serving
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     """A listening socket whose connections do not wait to fill packets: answers are written in two parts.
 
     asyncio sets TCP_NODELAY only on sockets that it made itself.

@@ -21,6 +21,7 @@ from swarm.twin.people import App
 ACK_SECONDS = 3.0
 MAX_CONNECTIONS = 10
 _TICKET_SECONDS = 30.0
+_LEAVE_SECONDS = 10.0
 _CLOSE_GOING_AWAY = 1001
 
 
@@ -44,11 +45,12 @@ class Connection:
     def tell(self, message: Json) -> None:
         self.outbox.put_nowait(orjson.dumps(message))
 
-    def close(self, reason: str | None = None) -> None:
-        """Close it, after a `disconnect` message if there is a reason to give."""
-        if reason:
-            self.tell({"type": "disconnect", "reason": reason, "debug_info": {"host": "twin"}})
+    def close(self) -> None:
         self.outbox.put_nowait(None)
+
+    def dismiss(self, reason: str) -> None:
+        """Ask the app to connect anew, as Slack does: `warning`, `refresh_requested`, `too_many_websockets`, …"""
+        self.tell({"type": "disconnect", "reason": reason, "debug_info": {"host": "twin"}})
 
 
 class Sockets:
@@ -72,10 +74,19 @@ class Sockets:
         return ticket
 
     def close(self, app_ids: Iterable[str], *, reason: str | None = None) -> None:
-        """Close every connection of these apps."""
+        """Close every connection of these apps; with a reason they are first asked to connect anew."""
         for app_id in app_ids:
-            for connection in self._connections[app_id]:
-                connection.close(reason)
+            for connection in list(self._connections[app_id]):
+                self._end(connection, reason)
+
+    def _end(self, connection: Connection, reason: str | None) -> None:
+        """Give a connection no more events, and close it: at once, or ten seconds after it was asked to go."""
+        self._connections[connection.app_id].remove(connection)
+        if reason is None:
+            connection.close()
+            return
+        connection.dismiss(reason)
+        self._clock.call_at(self._clock.now() + _LEAVE_SECONDS, connection.close)
 
     def close_unknown(self, app_ids: Container[str]) -> None:
         """Close every connection of apps other than these."""
@@ -85,7 +96,7 @@ class Sockets:
         """Close the connection that would get the next event."""
         connection = self._take_turn(app_id)
         if connection:
-            connection.close(reason)
+            self._end(connection, reason)
 
     def silence(self, app_id: str, seconds: float | None) -> None:
         """Let events for the present connections vanish, for some seconds or for good."""
@@ -154,7 +165,8 @@ class Sockets:
     def _welcome(self, connection: Connection) -> None:
         """Say hello and let the connection take part; more than ten are told that they are too many."""
         if self.connection_count(connection.app_id) >= MAX_CONNECTIONS:
-            connection.close("too_many_websockets")
+            connection.dismiss("too_many_websockets")
+            connection.close()
             return
         self._connections[connection.app_id].append(connection)
         connection.tell(

@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TypeAlias
 
 from swarm.domain.deliveries import Accepted, Answer, Delivery, DeliveryKind, InDoubt, NotSent, Refused
@@ -14,6 +15,8 @@ from swarm.domain.transcript import AuthorKind, SlackMessage
 
 PEOPLE = {"U1": "alice", "U2": "bob", "U3": "carol", "B1": "pager"}
 CHANNELS = {"C1": "general", "C2": "random", "D1": "alice"}
+
+_seconds = count(1_700_000_001)
 
 Step: TypeAlias = "Callable[[FakeSlack, Delivery], Answer]"
 
@@ -31,6 +34,7 @@ class FakeSlack:
     threads: dict[tuple[str, str], list[SlackMessage]] = field(default_factory=dict)
     calls: list[Delivery] = field(default_factory=list)
     landed: list[Delivery] = field(default_factory=list)
+    timestamps: dict[str, str] = field(default_factory=dict)  # of what has landed, by delivery
     looked_up: list[str] = field(default_factory=list)
     reads: list[tuple[str, str]] = field(default_factory=list)
     under_way: asyncio.Event = field(default_factory=asyncio.Event)  # a call has begun
@@ -60,8 +64,16 @@ class FakeSlack:
         self.looked_up.append(delivery.id)
         if self.lookups_fail:
             raise self.lookups_fail.popleft()
-        places = [place for place, landed in enumerate(self.landed, start=1) if landed.id == delivery.id]
-        return accepted(delivery, places[0]) if places else None
+        return next((self.accepted(landed) for landed in self.landed if landed.id == delivery.id), None)
+
+    def lands(self, delivery: Delivery) -> Accepted:
+        """Slack does it, whether or not anybody hears of that."""
+        self.landed.append(delivery)
+        self.timestamps[delivery.id] = next_ts()
+        return self.accepted(delivery)
+
+    def accepted(self, delivery: Delivery) -> Accepted:
+        return Accepted(ts=self.timestamps[delivery.id], thread_ts=delivery.thread_ts)
 
     async def read_thread(self, channel: str, thread_ts: str) -> list[SlackMessage]:
         self.reads.append((channel, thread_ts))
@@ -78,18 +90,17 @@ class FakeSlack:
         return CHANNELS.get(channel_id, channel_id)
 
 
-def accepted(delivery: Delivery, place: int) -> Accepted:
-    """Slack's answer for the delivery that landed at this place: later than everything people say in the tests."""
-    return Accepted(ts=f"1800000000.{place:06}", thread_ts=delivery.thread_ts)
+def next_ts() -> str:
+    """A Slack timestamp later than all before."""
+    return f"{next(_seconds)}.000100"
 
 
 def takes(slack: FakeSlack, delivery: Delivery) -> Answer:
-    slack.landed.append(delivery)
-    return accepted(delivery, len(slack.landed))
+    return slack.lands(delivery)
 
 
 def takes_but_the_answer_is_lost(slack: FakeSlack, delivery: Delivery) -> Answer:
-    takes(slack, delivery)
+    slack.lands(delivery)
     return InDoubt(reason="the connection broke")
 
 
@@ -112,7 +123,7 @@ def kills_the_process(slack: FakeSlack, delivery: Delivery) -> Answer:
 
 
 def takes_and_kills_the_process(slack: FakeSlack, delivery: Delivery) -> Answer:
-    takes(slack, delivery)
+    slack.lands(delivery)
     raise Killed
 
 

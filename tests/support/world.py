@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from itertools import count
 from typing import Self
 
 from swarm.clock import ManualClock
@@ -26,19 +25,11 @@ from swarm.store.database import Database
 from swarm.store.inbox import Entry
 from swarm.store.statements import Row
 from swarm.store.transaction import Transaction
-from tests.support.slack import PEOPLE, FakeSlack
+from tests.support.slack import PEOPLE, FakeSlack, next_ts
 
 ME = Me(team="T1", user_id="UBOT", bot_id="BBOT", url="https://team.slack.example/")
 BOT = "<@UBOT>"
 HTTP_TIMEOUT_SECONDS = 30.0
-
-_seconds = count(1_700_000_001)
-
-
-def next_ts() -> str:
-    """A Slack timestamp later than all before."""
-    return f"{next(_seconds)}.000100"
-
 
 def said(
     text: str,

@@ -6,7 +6,7 @@ from swarm.twin.limits import Tier
 from swarm.twin.methods.call import Call, Method
 from swarm.twin.methods.conversations import wanted_kinds
 from swarm.twin.methods.paging import page
-from swarm.twin.people import User
+from swarm.twin.people import Channel, User
 
 
 def info(call: Call) -> Json:
@@ -43,7 +43,12 @@ def conversations(call: Call) -> Json:
         and (channel.kind.value == "channel" or call.app.bot_user in channel.members)
     ]
     channels, metadata = page(joined, call.args)
-    return {"channels": [shapes.channel(channel, call.app.bot_user) for channel in channels]} | metadata
+    return {"channels": [_joined(channel, call.app.bot_user) for channel in channels]} | metadata
+
+
+def _joined(channel: Channel, viewer: str) -> Json:
+    """Here Slack does not say who is a member: everything listed is joined."""
+    return {key: value for key, value in shapes.channel(channel, viewer).items() if key != "is_member"}
 
 
 def _user(call: Call, user_id: str) -> User:

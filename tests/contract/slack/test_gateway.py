@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp import web
@@ -317,8 +317,6 @@ async def test_a_closed_gateway_makes_no_more_calls(workspace: Workspace) -> Non
 
 # A Slack that answers as the twin never would.
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-Scripted = Callable[[dict[str, web.Response]], Awaitable[Gateway]]
 AUTH = {"ok": True, "team_id": "T1", "user_id": "UBOT", "bot_id": "BBOT", "url": "https://x.test/"}
 
 

@@ -45,13 +45,21 @@ class Workspace:
         async with self._http.delete(f"{self.url}twin/messages", json=body) as answer:
             answer.raise_for_status()
 
+    async def edit(self, ts: str, text: str, *, user: str = "alice", channel: str = "general") -> None:
+        body = {"user": user, "channel": channel, "ts": ts, "text": text}
+        async with self._http.patch(f"{self.url}twin/messages", json=body) as answer:
+            answer.raise_for_status()
+
     async def messages(self, thread_ts: str | None = None) -> list[dict[str, Any]]:
         """What is in #general, or in one of its threads."""
         where = {"channel": "general"} | ({"thread_ts": thread_ts} if thread_ts else {})
         return list((await self._get("messages", where))["messages"])
 
+    async def all_calls(self) -> list[dict[str, Any]]:
+        return list((await self._get("calls", {"since": "0"}))["calls"])
+
     async def calls(self, method: str) -> list[dict[str, Any]]:
-        return [call for call in (await self._get("calls", {"since": "0"}))["calls"] if call["method"] == method]
+        return [call for call in await self.all_calls() if call["method"] == method]
 
     async def deliveries(self) -> list[dict[str, Any]]:
         return list((await self._get("deliveries", {"since": "0"}))["deliveries"])

@@ -22,7 +22,7 @@ async def test_a_reader_sees_names_where_slack_stores_ids(world: World) -> None:
 
 async def test_a_message_without_text_is_read_by_its_blocks(world: World) -> None:
     blocks = [{"type": "section", "text": {"type": "mrkdwn", "text": "*hi* <@U000ALICE>"}}, {"type": "divider"}]
-    await world.client().chat_postMessage(channel=world.general, blocks=blocks, text="")
+    await world.client().api_call("chat.postMessage", json={"channel": world.general, "blocks": blocks})
     (message,) = await world.seen()
     assert (message["text"], message["kind"], message["author"]) == ("*hi* @alice", "bot", "swarm")
 

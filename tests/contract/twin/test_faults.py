@@ -113,6 +113,7 @@ async def test_open_sockets_are_closed_at_once_with_or_without_a_word(world: Wor
     line = await world.line()
     await plan(world, kind="close_socket", error="refresh_requested")
     assert (await line.next())["type"] == "disconnect"
+    await world.advance(10)
     assert (await line.socket.receive(5)).type is aiohttp.WSMsgType.CLOSE
 
 
@@ -144,7 +145,7 @@ async def test_cleared_faults_do_not_happen(world: World) -> None:
 
 
 async def test_a_fault_that_could_never_happen_is_refused(world: World) -> None:
-    refused = {
+    refused: dict[int, list[dict[str, object]]] = {
         422: [
             {},
             {"kind": "earthquake"},

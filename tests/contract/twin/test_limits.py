@@ -17,13 +17,12 @@ async def wait_told(world: World, method: str, **arguments: str) -> int:
 
 
 async def test_a_channel_takes_a_short_burst_and_then_one_post_a_second(world: World) -> None:
-    post = {"channel": world.general, "text": "x"}
     for _ in range(5):
-        await world.client().chat_postMessage(**post)
-    assert await wait_told(world, "chat_postMessage", **post) == 1
+        await world.client().chat_postMessage(channel=world.general, text="x")
+    assert await wait_told(world, "chat_postMessage", channel=world.general, text="x") == 1
     await world.client().chat_postMessage(channel="C00RANDOM", text="another channel")
     await world.advance(1)
-    await world.client().chat_postMessage(**post)
+    await world.client().chat_postMessage(channel=world.general, text="x")
     assert len(await world.seen()) == 6
 
 

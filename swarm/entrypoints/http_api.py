@@ -1,0 +1,74 @@
+"""The HTTP API: one application out of its routes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.middleware import Middleware
+from starlette.routing import BaseRoute
+
+from swarm.entrypoints import openapi
+from swarm.entrypoints.agents_api import agent_router
+from swarm.entrypoints.errors import Guard, translate
+from swarm.entrypoints.health import Readiness, health_router
+from swarm.entrypoints.identity import Identities
+from swarm.entrypoints.operator_api import operator_router
+from swarm.entrypoints.polling_api import hot_routes
+from swarm.services.use_cases import Services
+
+Running = Callable[[], AbstractAsyncContextManager[None]]
+"""Something that runs for as long as the application does."""
+
+
+class Api(FastAPI):
+    """FastAPI with our parts of the OpenAPI document."""
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            self.openapi_schema = openapi.complete(super().openapi())
+        return self.openapi_schema
+
+
+def create_app(
+    services: Services,
+    identities: Identities,
+    readiness: Readiness,
+    *,
+    routes: Sequence[BaseRoute] = (),
+    running: Sequence[Running] = (),
+    version: str = "development",
+) -> Api:
+    """The application with everything under one origin.
+
+    ``routes`` are those of further doors (MCP, Slack over HTTP); ``running`` is entered at the start and left at the
+    end. At shutdown close the wakeups of the database first: the polls that wait then answer with an empty list.
+    """
+    app = Api(
+        title="swarm",
+        version=version,
+        summary="A team of AI agents behind one Slack app",
+        lifespan=_lifespan(running),
+        middleware=[Middleware(Guard)],
+        redirect_slashes=False,
+    )
+    translate(app)
+    app.router.routes.extend(hot_routes(services, identities))
+    app.router.routes.extend(routes)
+    app.include_router(agent_router(services, identities))
+    app.include_router(operator_router(services, identities))
+    app.include_router(health_router(services.overview, readiness))
+    return app
+
+
+def _lifespan(running: Sequence[Running]) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            for run in running:
+                await stack.enter_async_context(run())
+            yield
+
+    return lifespan

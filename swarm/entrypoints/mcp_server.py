@@ -1,0 +1,192 @@
+"""The MCP server: the tools of ``tools/`` over streamable HTTP, each agent known by its bearer token.
+
+It is stateless, so that any process behind a balancer can answer any call, in both generations of the protocol. The
+low-level server is used: errors, unknown arguments and wrong types all become results that a model can read and act on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import mcp_types as types
+import orjson
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from pydantic import TypeAdapter, ValidationError
+from starlette.requests import Request
+from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
+
+from swarm.domain.agents import Agent
+from swarm.domain.errors import Invalid, SwarmError
+from swarm.entrypoints.body import MAX_BODY_BYTES, read_body, refuse_unstorable
+from swarm.entrypoints.errors import MethodNotAllowed, answer, describe, invalid, log_crash
+from swarm.entrypoints.identity import Identities
+from swarm.services.use_cases import Services
+from tools.tool import Call, Tool, discover
+
+MCP_PATH: Final = "/mcp"
+LEASE_HEADER: Final = "x-swarm-lease"
+
+INSTRUCTIONS: Final = (
+    "The tools of a team that works behind one Slack app. Your work comes by polling; what you say to people goes "
+    "through slack-reply. Pass the lease token from your prompt as lease_token with everything that writes."
+)
+
+_AGENT: Final = "swarm.agent"  # where the request's scope keeps who calls
+
+
+class McpDoor:
+    """The MCP endpoint: :meth:`routes` for the application, :meth:`running` for as long as it runs (once).
+
+    With ``allowed_hosts`` (``example.org``, ``localhost:*``), requests with another Host header are refused. Every
+    request needs a bearer token, which no foreign page in a browser has, so by default all hosts are fine.
+    """
+
+    def __init__(self, services: Services, identities: Identities, *, allowed_hosts: Sequence[str] = ()) -> None:
+        self._identities = identities
+        self._manager = StreamableHTTPSessionManager(
+            app=create_server(services),
+            json_response=True,
+            stateless=True,
+            security_settings=_security(allowed_hosts),
+            max_request_body_size=MAX_BODY_BYTES,
+        )
+
+    def routes(self) -> list[Route]:
+        """``/mcp``."""
+        return [Route(MCP_PATH, self, methods=["POST", "GET", "DELETE"], include_in_schema=False)]
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Serve calls until left."""
+        async with self._manager.run():
+            yield
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope[_AGENT] = await self._identities.agent(scope)
+        if scope["method"] != "POST":  # there is nothing to listen to, and no session to end
+            await answer(MethodNotAllowed("There are no sessions here; every call is a POST."))(scope, receive, send)
+            return
+        body = await read_body(Request(scope, receive))
+        await self._manager.handle_request(scope, _replay(body, receive), send)
+
+
+def create_server(services: Services, version: str = "") -> Server[dict[str, Any]]:
+    """A server with every tool of the folder."""
+    known = discover()
+    listing = types.ListToolsResult(tools=[_describe_tool(tool) for tool in known.values()])
+
+    async def list_tools(
+        context: ServerRequestContext[Any, Request], params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        return listing
+
+    async def call_tool(
+        context: ServerRequestContext[Any, Request], params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        assert context.request is not None  # this server is reached over HTTP only
+        call = Call(
+            agent=_caller(context.request),
+            lease_token=context.request.headers.get(LEASE_HEADER),
+            services=services,
+        )
+        return await run_tool(known, call, params.name, params.arguments or {})
+
+    return Server("swarm", version=version, instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool)
+
+
+async def run_tool(
+    known: Mapping[str, Tool[Any, Any]], call: Call, name: str, arguments: Mapping[str, Any]
+) -> types.CallToolResult:
+    """The result of a call. Never raises: whatever goes wrong is a result with ``isError``."""
+    try:
+        tool = _find(known, name)
+        return _result(await tool.run(call, _parse(tool, arguments)))
+    except SwarmError as error:
+        if error.code == "internal":
+            log_crash(error, action="tool_call", tool=name, agent=call.agent.name)
+        return _failure(error)
+    except Exception as error:  # noqa: BLE001  this is the door that reports it
+        log_crash(error, action="tool_call", tool=name, agent=call.agent.name)
+        return _failure(SwarmError())
+
+
+def _describe_tool(tool: Tool[Any, Any]) -> types.Tool:
+    return types.Tool(
+        name=tool.name,
+        description=tool.description,
+        input_schema=tool.arguments.model_json_schema(),
+        output_schema=TypeAdapter(tool.result).json_schema(),
+        annotations=types.ToolAnnotations(read_only_hint=not tool.writes, open_world_hint=False),
+    )
+
+
+def _find(known: Mapping[str, Tool[Any, Any]], name: str) -> Tool[Any, Any]:
+    tool = known.get(name)
+    if tool is None:
+        raise Invalid(
+            f"There is no tool '{name}'.",
+            hint=f"The tools are: {', '.join(known)}.",
+            fields={"name": "the name of a tool"},
+        )
+    return tool
+
+
+def _parse(tool: Tool[Any, Any], arguments: Mapping[str, Any]) -> Any:
+    refuse_unstorable(dict(arguments))
+    try:
+        return tool.arguments.model_validate(arguments)
+    except ValidationError as error:
+        problem = invalid(error.errors(include_url=False, include_input=False, include_context=False))
+        takes = ", ".join(tool.arguments.model_fields)
+        raise Invalid(problem.message, hint=f"{tool.name} takes: {takes}.", fields=problem.fields) from error
+
+
+def _result(content: Any) -> types.CallToolResult:
+    return types.CallToolResult(content=[_text(orjson.dumps(content).decode())], structured_content=content)
+
+
+def _failure(error: SwarmError) -> types.CallToolResult:
+    """An error, as data and as sentences: what was wrong, what was expected, what is possible now."""
+    shown = describe(error)
+    fields = [f"- {name}: {expected}" for name, expected in shown.get("fields", {}).items()]
+    sentences = [f"{shown['code']}: {shown['message']}", *fields, shown["hint"] or ""]
+    return types.CallToolResult(
+        content=[_text("\n".join(sentence for sentence in sentences if sentence))],
+        structured_content={"error": shown},
+        is_error=True,
+    )
+
+
+def _text(text: str) -> types.TextContent:
+    return types.TextContent(type="text", text=text)
+
+
+def _caller(request: Request) -> Agent:
+    agent = request.scope[_AGENT]
+    assert isinstance(agent, Agent)
+    return agent
+
+
+def _security(allowed_hosts: Sequence[str]) -> TransportSecuritySettings:
+    origins = [f"{scheme}://{host}" for host in allowed_hosts for scheme in ("http", "https")]
+    return TransportSecuritySettings(
+        enable_dns_rebinding_protection=bool(allowed_hosts),
+        allowed_hosts=list(allowed_hosts),
+        allowed_origins=origins,
+    )
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """``receive`` for a body that was read already."""
+    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replayed() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return replayed

@@ -1,0 +1,83 @@
+"""What an operator sees and sets right over HTTP."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from swarm.entrypoints.answers import Answer
+from swarm.entrypoints.identity import Identities
+from swarm.entrypoints.openapi import problems
+from swarm.entrypoints.schema import (
+    Deliveries,
+    DeliveriesQuery,
+    EntryRow,
+    Explained,
+    ExplainQuery,
+    InboxMessages,
+    InboxQuery,
+    ThreadTimeline,
+    delivery_row,
+    entry_row,
+    explained_shape,
+    timeline_shape,
+)
+from swarm.services.use_cases import Services
+
+
+def operator_router(services: Services, identities: Identities) -> APIRouter:
+    """``/inbox``, ``/threads``, ``/deliveries`` and ``/explain``."""
+    routes = OperatorRoutes(services, identities)
+    router = APIRouter(tags=["operator"])
+    add = router.add_api_route
+    add("/inbox", routes.inbox, response_model=InboxMessages, responses=problems(401, 403, 422))
+    add(
+        "/inbox/{inbox_message_id}/redrive", routes.redrive, methods=["POST"], response_model=EntryRow,
+        responses=problems(401, 403, 404, 409),
+    )  # fmt: skip
+    add("/threads/{thread_id}", routes.thread, response_model=ThreadTimeline, responses=problems(401, 403, 404))
+    add("/deliveries", routes.deliveries, response_model=Deliveries, responses=problems(401, 403, 422))
+    add("/explain", routes.explain, response_model=Explained, responses=problems(401, 403, 404, 422))
+    return router
+
+
+class OperatorRoutes:
+    """The endpoints."""
+
+    def __init__(self, services: Services, identities: Identities) -> None:
+        self._inbox = services.inbox
+        self._overview = services.overview
+        self._explanations = services.explanations
+        self._identities = identities
+
+    async def inbox(self, request: Request, query: Annotated[InboxQuery, Query()]) -> Response:
+        """The newest inbox messages, of one status or of all."""
+        await self._identities.operator(request.scope)
+        names = await self._overview.agent_names()
+        entries = await self._inbox.latest(query.status, query.limit)
+        return Answer({"inbox_messages": [entry_row(entry, names) for entry in entries]})
+
+    async def redrive(self, request: Request, inbox_message_id: str) -> Response:
+        """Hand a dead message out again, its attempts forgotten."""
+        await self._identities.operator(request.scope)
+        entry = await self._inbox.redrive(inbox_message_id)
+        return Answer(entry_row(entry, await self._overview.agent_names()))
+
+    async def thread(self, request: Request, thread_id: str) -> Response:
+        """A thread's owner and timeline."""
+        await self._identities.operator(request.scope)
+        return Answer(timeline_shape(await self._overview.timeline(thread_id)))
+
+    async def deliveries(self, request: Request, query: Annotated[DeliveriesQuery, Query()]) -> Response:
+        """The newest deliveries to Slack, of one status or of all."""
+        await self._identities.operator(request.scope)
+        rows = await self._overview.deliveries(query.status, query.limit)
+        return Answer({"deliveries": [delivery_row(row) for row in rows]})
+
+    async def explain(self, request: Request, query: Annotated[ExplainQuery, Query()]) -> Response:
+        """Why a Slack message went where it went."""
+        await self._identities.operator(request.scope)
+        return Answer(explained_shape(await self._explanations.explain(query.message)))

@@ -1,0 +1,164 @@
+"""Polling and leases over HTTP: the hot routes, as plain ASGI endpoints.
+
+Thousands of polls wait at once, so one costs a task for its request, one that watches for the client's departure, and
+no other machinery. They are described in the OpenAPI document by hand (`openapi.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from swarm.domain.agents import Agent
+from swarm.domain.errors import Invalid
+from swarm.domain.shapes import trigger_shape
+from swarm.domain.triggers import Trigger
+from swarm.entrypoints.answers import Answer
+from swarm.entrypoints.body import read_model
+from swarm.entrypoints.identity import Identities
+from swarm.entrypoints.schema import Finish, Release, Renewal, finished_shape, released_shape, renewed_shape
+from swarm.services.use_cases import Services
+
+MAX_WAIT_SECONDS: Final = 60
+DEFAULT_WAIT_SECONDS: Final = 25
+MAX_LIMIT: Final = 20
+DEFAULT_LIMIT: Final = 5
+
+_SECONDS = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?")
+_COUNT = re.compile(r"[0-9]{1,4}")
+_SWITCH: Final = {"true": True, "1": True, "false": False, "0": False}
+_EXPECTED: Final = {
+    "wait_seconds": f"a number from 0 to {MAX_WAIT_SECONDS}",
+    "limit": f"a whole number from 1 to {MAX_LIMIT}",
+    "hold": "true or false",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PollRequest:
+    """What a poll asks for."""
+
+    wait_seconds: float = DEFAULT_WAIT_SECONDS
+    limit: int = DEFAULT_LIMIT
+    hold: bool = False
+
+
+def hot_routes(services: Services, identities: Identities) -> list[Route]:
+    """``GET /poll`` and ``POST /leases/…``."""
+    leases = LeaseRoutes(services, identities)
+    return [
+        Route("/poll", PollRoute(services, identities), methods=["GET"]),
+        Route("/leases/renew", leases.renew, methods=["POST"]),
+        Route("/leases/release", leases.release, methods=["POST"]),
+        Route("/leases/finish", leases.finish, methods=["POST"]),
+    ]
+
+
+class PollRoute:
+    """``GET /poll``. A client that goes away while it waits gets nothing claimed."""
+
+    def __init__(self, services: Services, identities: Identities) -> None:
+        self._polls = services.polls
+        self._identities = identities
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        agent = await self._identities.agent(scope)
+        wanted = parse_poll(scope["query_string"])
+        triggers = await self._poll_unless_gone(agent, wanted, receive)
+        if triggers is None:
+            return
+        if triggers and await _has_gone(scope, receive):
+            await self._polls.give_back([trigger.lease_token for trigger in triggers])
+            return
+        await Answer({"triggers": [trigger_shape(trigger) for trigger in triggers]})(scope, receive, send)
+
+    async def _poll_unless_gone(self, agent: Agent, wanted: PollRequest, receive: Receive) -> list[Trigger] | None:
+        """The triggers, or None if the client went away first: then the poll was cancelled, which leaves no claim."""
+        poll = asyncio.current_task()
+        assert poll is not None
+        watch = asyncio.create_task(_cancel_when_gone(poll, receive))
+        try:
+            return await self._polls.poll(agent, wait_seconds=wanted.wait_seconds, limit=wanted.limit, hold=wanted.hold)
+        except asyncio.CancelledError:
+            if not watch.done() or poll.uncancel() > 0:
+                raise  # somebody else wants this task to end
+            return None
+        finally:
+            watch.cancel()
+
+
+class LeaseRoutes:
+    """``POST /leases/renew``, ``/release`` and ``/finish``."""
+
+    def __init__(self, services: Services, identities: Identities) -> None:
+        self._work = services.work
+        self._polls = services.polls
+        self._identities = identities
+
+    async def renew(self, request: Request) -> Answer:
+        agent = await self._identities.agent(request.scope)
+        said = await read_model(request, Renewal)
+        return Answer(renewed_shape(await self._work.renew(agent, said.tokens)))
+
+    async def release(self, request: Request) -> Answer:
+        agent = await self._identities.agent(request.scope)
+        said = await read_model(request, Release)
+        return Answer(released_shape(await self._work.release(agent, said.tokens, said.delay_seconds)))
+
+    async def finish(self, request: Request) -> Answer:
+        agent = await self._identities.agent(request.scope)
+        said = await read_model(request, Finish)
+        return Answer(finished_shape(await self._work.finish(agent, said.tokens, said.outcome, said.reason)))
+
+
+def parse_poll(query: bytes) -> PollRequest:
+    """The query of a poll. Raises Invalid, naming every parameter that is wrong or unknown."""
+    if not query:
+        return PollRequest()
+    said = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
+    given = dict(said)
+    problems = {name: "there is no such parameter" for name in given if name not in _EXPECTED}
+    if len(given) < len(said):
+        problems |= {name: "once only" for name, _ in said if sum(other == name for other, _ in said) > 1}
+    problems |= {name: _EXPECTED[name] for name, value in given.items() if name in _EXPECTED and not _fits(name, value)}
+    if problems:
+        raise Invalid(f"Not valid: {', '.join(sorted(problems))}.", fields=problems)
+    return _poll_request(given)
+
+
+def _fits(name: str, value: str) -> bool:
+    match name:
+        case "wait_seconds":
+            return bool(_SECONDS.fullmatch(value)) and float(value) <= MAX_WAIT_SECONDS
+        case "limit":
+            return bool(_COUNT.fullmatch(value)) and 1 <= int(value) <= MAX_LIMIT
+        case _:
+            return value in _SWITCH
+
+
+def _poll_request(given: Mapping[str, str]) -> PollRequest:
+    return PollRequest(
+        wait_seconds=float(given.get("wait_seconds", DEFAULT_WAIT_SECONDS)),
+        limit=int(given.get("limit", DEFAULT_LIMIT)),
+        hold=_SWITCH[given.get("hold", "false")],
+    )
+
+
+async def _cancel_when_gone(poll: asyncio.Task[object], receive: Receive) -> None:
+    """Cancel a poll as soon as its client has gone; once this watch is cancelled itself, it never does."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    poll.cancel()
+
+
+async def _has_gone(scope: Scope, receive: Receive) -> bool:
+    """Whether the client has gone by now, without waiting."""
+    return await Request(scope, receive).is_disconnected()

@@ -1,0 +1,253 @@
+"""The door over Socket Mode: slack_sdk and Bolt against the twin."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from swarm.domain.errors import ConfigurationError
+from swarm.domain.transcript import MessageDeleted, MessageEdited, SlackEvent, SlackMessage
+from swarm.entrypoints.slack_events import SlackDoor
+from swarm.slack.gateway import Gateway
+from tests.contract.slack.workspace import Workspace, delivery
+
+LOOP_01 = pytest.mark.req("LOOP-01")
+OPS_02 = pytest.mark.req("OPS-02")
+
+BOUND_SECONDS = 10
+
+
+class Inbox:
+    """What the door hands over; it can be told to hold or to refuse."""
+
+    def __init__(self) -> None:
+        self.events: list[SlackEvent] = []
+        self.refusals = 0
+        self.open = asyncio.Event()
+        self.open.set()
+        self._arrivals: asyncio.Queue[SlackEvent] = asyncio.Queue()
+
+    async def handle(self, event: SlackEvent) -> None:
+        self.events.append(event)
+        self._arrivals.put_nowait(event)
+        if self.refusals:
+            self.refusals -= 1
+            raise RuntimeError("the disk is full")
+        await self.open.wait()
+
+    async def next(self) -> SlackEvent:
+        return await asyncio.wait_for(self._arrivals.get(), BOUND_SECONDS)
+
+
+async def eventually(is_so: Callable[[], Awaitable[Any]]) -> Any:
+    """The first true answer, asking again as the event loop turns."""
+    async with asyncio.timeout(BOUND_SECONDS):
+        while not (answer := await is_so()):
+            await asyncio.sleep(0.005)
+        return answer
+
+
+async def acked(workspace: Workspace, count: int) -> None:
+    async def enough() -> bool:
+        return sum(1 for entry in await workspace.deliveries() if entry["acked"]) == count
+
+    await eventually(enough)
+
+
+@pytest.fixture
+def inbox() -> Inbox:
+    return Inbox()
+
+
+@pytest.fixture
+async def door(gateway: Gateway, workspace: Workspace, inbox: Inbox) -> AsyncIterator[SlackDoor]:
+    door = SlackDoor(gateway, inbox.handle, app_token=workspace.app.app_token, backoff_seconds=0.01)
+    await door.start()
+    yield door
+    await door.close()
+
+
+@OPS_02
+@LOOP_01
+async def test_a_mention_arrives_twice_as_the_same_message_and_is_acknowledged(
+    door: SlackDoor, workspace: Workspace, inbox: Inbox
+) -> None:
+    assert door.connected
+    ts = await workspace.say("@swarm hello")
+    first, second = await inbox.next(), await inbox.next()
+    assert isinstance(first, SlackMessage)
+    assert isinstance(second, SlackMessage)
+    assert first.ts == second.ts == ts
+    assert first.text == f"<@{workspace.app.bot_user}> hello"
+    assert first.event_id != second.event_id
+    await acked(workspace, 2)
+
+
+@LOOP_01
+async def test_an_event_is_acknowledged_only_after_it_was_handled(
+    door: SlackDoor, workspace: Workspace, inbox: Inbox
+) -> None:
+    inbox.open.clear()
+    await workspace.say("hello")
+    await inbox.next()
+    [entry] = await workspace.deliveries()
+    assert not entry["acked"]
+    inbox.open.set()
+    await acked(workspace, 1)
+
+
+@LOOP_01
+async def test_events_that_come_together_are_handled_together(
+    door: SlackDoor, workspace: Workspace, inbox: Inbox
+) -> None:
+    inbox.open.clear()
+    for number in range(5):
+        await workspace.say(f"message {number}")
+    for _ in range(5):
+        await inbox.next()  # none waits for the acknowledgement of another
+    inbox.open.set()
+    await acked(workspace, 5)
+
+
+@LOOP_01
+async def test_an_event_that_could_not_be_stored_comes_again(
+    door: SlackDoor, workspace: Workspace, inbox: Inbox
+) -> None:
+    inbox.refusals = 1
+    ts = await workspace.say("hello")
+    await inbox.next()
+    workspace.twin.clock.advance(3)
+    again = await inbox.next()
+    assert isinstance(again, SlackMessage)
+    assert again.ts == ts
+    await acked(workspace, 1)
+    assert [entry["attempt"] for entry in await workspace.deliveries()] == [0, 1]
+
+
+async def test_edits_and_deletes_arrive(door: SlackDoor, workspace: Workspace, inbox: Inbox) -> None:
+    ts = await workspace.say("hello")
+    await inbox.next()
+    await workspace.edit(ts, "good morning")
+    edited = await inbox.next()
+    assert isinstance(edited, MessageEdited)
+    assert (edited.message.text, edited.previous_text) == ("good morning", "hello")
+    assert edited.message.edited_ts
+    await workspace.delete(ts)
+    deleted = await inbox.next()
+    assert isinstance(deleted, MessageDeleted)
+    assert (deleted.channel, deleted.ts) == ("C0GENERAL", ts)
+
+
+async def test_a_direct_message_arrives_as_one(door: SlackDoor, workspace: Workspace, inbox: Inbox) -> None:
+    await workspace.say("hello", channel="@swarm")
+    found = await inbox.next()
+    assert isinstance(found, SlackMessage)
+    assert found.channel_type == "dm"
+
+
+@pytest.mark.req("LOOP-03")
+async def test_events_cost_no_call_to_slack(
+    door: SlackDoor, gateway: Gateway, workspace: Workspace, inbox: Inbox
+) -> None:
+    for number in range(5):
+        await workspace.say(f"@swarm {number}")
+    for _ in range(10):
+        await inbox.next()
+    await acked(workspace, 10)
+    assert {call["method"] for call in await workspace.all_calls()} == {"auth.test", "apps.connections.open"}
+    assert len(await workspace.all_calls()) == 2
+
+
+async def test_our_own_posts_do_not_come_back(
+    door: SlackDoor, gateway: Gateway, workspace: Workspace, inbox: Inbox
+) -> None:
+    await gateway.deliver(delivery(text="ours"))
+    await workspace.say("theirs")
+    found = await inbox.next()
+    assert isinstance(found, SlackMessage)
+    assert found.text == "theirs"
+
+
+@LOOP_01
+@pytest.mark.parametrize("reason", [None, "refresh_requested", "warning"])
+async def test_a_closed_connection_is_replaced_and_what_it_missed_comes_again(
+    door: SlackDoor, workspace: Workspace, inbox: Inbox, reason: str | None
+) -> None:
+    await workspace.fault("close_socket", event="message", **({"error": reason} if reason else {}))
+    ts = await workspace.say("hello")
+
+    async def connected_again() -> bool:
+        return len(await workspace.calls("apps.connections.open")) == 2 and door.connected
+
+    await eventually(connected_again)
+    await workspace.say("and another thing")
+    seen = {await arrived_ts(inbox)}
+    workspace.twin.clock.advance(60)
+    while ts not in seen:
+        seen.add(await arrived_ts(inbox))
+
+
+async def arrived_ts(inbox: Inbox) -> str:
+    found = await inbox.next()
+    assert isinstance(found, SlackMessage)
+    return found.ts
+
+
+@OPS_02
+async def test_a_wrong_app_token_stops_the_start(gateway: Gateway, inbox: Inbox) -> None:
+    door = SlackDoor(gateway, inbox.handle, app_token="xapp-wrong")
+    with pytest.raises(ConfigurationError, match="SLACK_APP_TOKEN: invalid_auth"):
+        await door.start()
+    assert not door.connected
+    await door.close()
+
+
+@OPS_02
+async def test_a_door_needs_a_token_or_a_secret(gateway: Gateway, inbox: Inbox) -> None:
+    with pytest.raises(ConfigurationError, match="SLACK_APP_TOKEN"):
+        SlackDoor(gateway, inbox.handle)
+
+
+@OPS_02
+async def test_a_slack_out_of_reach_is_tried_until_it_answers(
+    gateway: Gateway, workspace: Workspace, inbox: Inbox
+) -> None:
+    await workspace.fault("http_500", method="auth.test", times=2)
+    await workspace.fault("http_500", method="apps.connections.open", times=2)
+    door = SlackDoor(gateway, inbox.handle, app_token=workspace.app.app_token, backoff_seconds=0.001)
+    before = door.connected
+    await door.start()
+    assert (before, door.connected) == (False, True)
+    await door.close()
+
+
+async def test_closing_lets_the_event_at_hand_finish(gateway: Gateway, workspace: Workspace, inbox: Inbox) -> None:
+    door = SlackDoor(gateway, inbox.handle, app_token=workspace.app.app_token)
+    await door.start()
+    inbox.open.clear()
+    await workspace.say("hello")
+    await inbox.next()
+    closing = asyncio.create_task(door.close())
+    await asyncio.sleep(0)
+    inbox.open.set()
+    await closing
+    await acked(workspace, 1)
+    assert not door.connected
+
+
+async def test_closing_does_not_wait_long_for_an_event_that_hangs(
+    gateway: Gateway, workspace: Workspace, inbox: Inbox
+) -> None:
+    door = SlackDoor(gateway, inbox.handle, app_token=workspace.app.app_token)
+    await door.start()
+    inbox.open.clear()
+    await workspace.say("hello")
+    await inbox.next()
+    began = time.monotonic()
+    await door.close()
+    assert time.monotonic() - began < 3
+    inbox.open.set()

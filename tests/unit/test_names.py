@@ -1,0 +1,143 @@
+"""Names are asked for once, shared by all who want them, and never hold anybody up for long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from swarm.domain.errors import Unavailable
+from swarm.domain.transcript import AuthorKind, ChannelType
+from swarm.slack.gateway import ChannelInfo
+from swarm.slack.names import FRESH_SECONDS, RETRY_SECONDS, Names
+
+pytestmark = pytest.mark.req("LOOP-03")
+
+
+class FakeSource:
+    """Tells names, counts the questions, and can be slow or out of reach."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.names = {"U1": "Alice", "B1": "Alerts"}
+        self.fails = False
+        self.answering = asyncio.Event()
+        self.answering.set()
+
+    async def user_name(self, user_id: str) -> str:
+        return await self._tell(user_id)
+
+    async def bot_name(self, bot_id: str) -> str:
+        return await self._tell(bot_id)
+
+    async def channel(self, channel_id: str) -> ChannelInfo:
+        user = "U1" if channel_id.startswith("D") else None
+        name = await self._tell(channel_id, "" if user else "general")
+        return ChannelInfo(id=channel_id, name=name, type=ChannelType.CHANNEL, topic="", purpose="", user_id=user)
+
+    async def _tell(self, id: str, default: str = "") -> str:
+        self.asked.append(id)
+        await self.answering.wait()
+        if self.fails:
+            raise Unavailable
+        return self.names.get(id, default)
+
+
+class Setting:
+    """Names over a fake source, at a moment that the test chooses."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.source = FakeSource()
+        self.names = Names(self.source, monotonic=lambda: self.now, wait_seconds=0.05)
+
+    async def alice(self) -> str:
+        return await self.names.author_name("U1", AuthorKind.USER)
+
+
+@pytest.fixture
+async def setting() -> AsyncIterator[Setting]:
+    setting = Setting()
+    yield setting
+    await setting.names.close()
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_a_name_is_asked_for_once(setting: Setting) -> None:
+    assert [await setting.alice() for _ in range(3)] == ["Alice"] * 3
+    assert setting.source.asked == ["U1"]
+
+
+async def test_those_who_want_a_name_together_share_one_question(setting: Setting) -> None:
+    assert await asyncio.gather(*(setting.alice() for _ in range(5))) == ["Alice"] * 5
+    assert setting.source.asked == ["U1"]
+
+
+async def test_who_gives_up_does_not_spoil_it_for_the_others(setting: Setting) -> None:
+    setting.source.answering.clear()
+    first, second = asyncio.create_task(setting.alice()), asyncio.create_task(setting.alice())
+    await settle()
+    first.cancel()
+    await settle()
+    setting.source.answering.set()
+    assert await second == "Alice"
+
+
+async def test_an_old_name_is_given_at_once_while_a_new_one_is_fetched(setting: Setting) -> None:
+    await setting.alice()
+    setting.source.names["U1"] = "Alicia"
+    setting.now += FRESH_SECONDS
+    assert await setting.alice() == "Alice"
+    await settle()
+    assert await setting.alice() == "Alicia"
+    assert setting.source.asked == ["U1", "U1"]
+
+
+async def test_a_slow_slack_holds_nobody_up_and_its_answer_is_kept(setting: Setting) -> None:
+    setting.source.answering.clear()
+    assert await setting.alice() == "U1"
+    setting.source.answering.set()
+    await settle()
+    assert await setting.alice() == "Alice"
+    assert setting.source.asked == ["U1"]
+
+
+async def test_what_slack_does_not_tell_goes_by_its_id_and_is_asked_again_later(setting: Setting) -> None:
+    setting.source.fails = True
+    assert [await setting.alice() for _ in range(2)] == ["U1", "U1"]
+    assert setting.source.asked == ["U1"]
+    setting.source.fails = False
+    setting.now += RETRY_SECONDS
+    await setting.alice()
+    await settle()
+    assert await setting.alice() == "Alice"
+
+
+async def test_a_known_name_outlives_a_slack_that_is_out_of_reach(setting: Setting) -> None:
+    await setting.alice()
+    setting.source.fails = True
+    setting.now += FRESH_SECONDS
+    await setting.alice()
+    await settle()
+    assert await setting.alice() == "Alice"
+
+
+async def test_a_bare_bot_is_asked_for_as_a_bot(setting: Setting) -> None:
+    assert await setting.names.author_name("B1", AuthorKind.BOT) == "Alerts"
+
+
+async def test_a_channel_has_its_name_and_a_direct_message_the_other_persons(setting: Setting) -> None:
+    assert await setting.names.channel_name("C1") == "general"
+    assert await setting.names.channel_name("D1") == "Alice"
+
+
+async def test_a_forgotten_name_is_asked_for_anew(setting: Setting) -> None:
+    await setting.alice()
+    setting.names.forget("U1")
+    await setting.alice()
+    assert setting.source.asked == ["U1", "U1"]
