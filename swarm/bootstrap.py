@@ -16,11 +16,13 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import structlog
 import uvicorn
+from fastapi import FastAPI
 from pydantic import SecretStr
 
 from swarm.clock import SystemClock
@@ -29,22 +31,16 @@ from swarm.domain.access import ChannelPolicy
 from swarm.domain.conduct import Conduct, Reactions
 from swarm.domain.errors import ConfigurationError, Unavailable
 from swarm.domain.routing import Me
-from swarm.entrypoints.health import Readiness
 from swarm.entrypoints.http_api import create_app
 from swarm.entrypoints.identity import Identities
-from swarm.entrypoints.services import Services
+from swarm.entrypoints.mcp_server import McpDoor
 from swarm.entrypoints.slack_events import SlackDoor
-from swarm.services.agents import Agents
 from swarm.services.backfill import Backfill
-from swarm.services.claim import Polls
 from swarm.services.deliver import Sender
-from swarm.services.explain import Explanations
-from swarm.services.inbox import Inbox
 from swarm.services.ingest import Ingest
-from swarm.services.reply import Replies
 from swarm.services.roster import Rosters
 from swarm.services.sweep import Sweeper
-from swarm.services.triggers import Triggers
+from swarm.services.use_cases import Services
 from swarm.slack.gateway import Gateway
 from swarm.slack.names import Names
 from swarm.slack.pacing import Pacing
@@ -70,92 +66,75 @@ async def serve(settings: Settings) -> None:
     stop = _stop_on_signals()
     _prepare_home(settings)
     with _listening(settings) as listener:
-        async with _database(settings) as database, _slack(settings) as gateway:
+        async with _slack(settings) as (gateway, names), _database(settings) as database:
             me = await _identified(gateway, stop)
             if me:
-                await _live(settings, database, gateway, me, listener, stop)
+                coordinator = build(settings, database, gateway, names, me)
+                await _live(coordinator, database, listener, stop)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Coordinator:
-    """The parts that live while the coordinator does."""
+    """Everything that lives while the coordinator does."""
 
-    services: Services
-    door: SlackDoor
+    app: FastAPI
+    slack_door: SlackDoor
     sender: Sender
     sweeper: Sweeper
     backfill: Backfill
 
 
-def build(settings: Settings, database: Database, gateway: Gateway, me: Me) -> Coordinator:
-    """Wire the use cases to database and Slack."""
+def build(settings: Settings, database: Database, gateway: Gateway, names: Names, me: Me) -> Coordinator:
+    """Wire doors, use cases, database and Slack."""
     conduct = _conduct(settings)
-    rosters = Rosters(database, conduct)
-    triggers = Triggers(database, Names(gateway), me)
-    ingest = Ingest(database, rosters, me, conduct)
-    door = SlackDoor(
-        gateway,
-        ingest.handle,
-        app_token=_secret(settings.slack.app_token) if settings.slack.mode is SlackMode.SOCKET else None,
-        signing_secret=_secret(settings.slack.signing_secret),
+    services = Services.over(database, names, me, conduct)
+    ingest = Ingest(database, Rosters(database, conduct), me, conduct)
+    slack_door = _slack_door(settings, gateway, ingest)
+    identities = Identities(services.agents, _operator_token(settings), _secret(settings.enrolment_key))
+    mcp_door = McpDoor(services, identities)
+    app = create_app(
+        services,
+        identities,
+        lambda: {"slack": settings.slack.mode is SlackMode.HTTP or slack_door.connected},
+        routes=[*mcp_door.routes(), *slack_door.routes()],
+        running=[mcp_door.running],
+        version=version("swarm"),
     )
-    services = Services(
-        database=database,
-        agents=Agents(database, conduct),
-        polls=Polls(database, triggers),
-        replies=Replies(database, conduct.reactions),
-        inbox=Inbox(database, triggers),
-        explanations=Explanations(database, me.team),
-        conduct=conduct,
-        readiness=Readiness(database, slack_connected=lambda: _slack_is_connected(settings, door)),
-    )
-    timeout = settings.slack.timeout_seconds
     return Coordinator(
-        services=services,
-        door=door,
-        sender=Sender(database, gateway, me.team, http_timeout_seconds=timeout),
+        app=app,
+        slack_door=slack_door,
+        sender=Sender(database, gateway, me.team, http_timeout_seconds=settings.slack.timeout_seconds),
         sweeper=Sweeper(database, conduct),
         backfill=Backfill(database, gateway, me),
     )
 
 
-async def _live(
-    settings: Settings, database: Database, gateway: Gateway, me: Me, listener: socket.socket, stop: asyncio.Event
-) -> None:
-    """Open the doors, work, and close them in an order in which nothing gets lost.
-
-    Slack first, so that nothing new is accepted; then the waiting polls, which answer empty; then HTTP, so that runs
-    can still answer; then the background tasks, which bring the calls at hand to their end.
-    """
-    coordinator = build(settings, database, gateway, me)
-    identities = Identities(coordinator.services.agents, _operator_token(settings), _secret(settings.enrolment_key))
-    app = create_app(coordinator.services, identities, routes=coordinator.door.routes())
-    server = _Server(uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=4))
-    background = [
-        asyncio.create_task(work, name=name)
-        for name, work in {
-            "http": server.serve(sockets=[listener]),
-            "sender": coordinator.sender.run(),
-            "sweeper": coordinator.sweeper.run(),
-            "backfill": coordinator.backfill.run(),
-        }.items()
-    ]
-    connecting = asyncio.create_task(coordinator.door.start(), name="slack")
+async def _live(coordinator: Coordinator, database: Database, listener: socket.socket, stop: asyncio.Event) -> None:
+    """Open the doors and work until told to stop; then close them in an order in which nothing gets lost."""
+    server = _Server(uvicorn.Config(coordinator.app, log_config=None, access_log=False, timeout_graceful_shutdown=4))
+    http = asyncio.create_task(server.serve(sockets=[listener]), name="http")
+    slack = asyncio.create_task(coordinator.slack_door.start(), name="slack")
+    works = {
+        "sender": coordinator.sender.run(),
+        "sweeper": coordinator.sweeper.run(),
+        "backfill": coordinator.backfill.run(),
+    }
+    background = [asyncio.create_task(work, name=name) for name, work in works.items()]
     _settle_memory()
-    _log.info("the coordinator is up", action="start", address=_address(listener), team=me.team)
+    _log.info("The coordinator is up.", action="start", address=_address(listener))
     try:
-        await _first_failure([connecting], background, stop)
+        await _until_told(stop, slack, [http, *background])
     finally:
-        _log.info("stopping", action="stop")
+        _log.info("Stopping.", action="stop")
         async with asyncio.timeout(SHUTDOWN_SECONDS):
-            connecting.cancel()
-            await coordinator.door.close()
-            database.wakeups.close()
-            server.should_exit = True
-            await asyncio.gather(background[0], return_exceptions=True)
-            for task in background[1:]:
+            slack.cancel()
+            await coordinator.slack_door.close()  # nothing new is accepted, and what was accepted is stored
+            database.wakeups.close()  # the polls that wait answer with an empty list
+            server.should_exit = True  # runs that answer now still get through
+            await asyncio.gather(http, return_exceptions=True)
+            for task in background:  # the calls to Slack that have begun are brought to their end
                 task.cancel()
-            await asyncio.gather(connecting, *background, return_exceptions=True)
+            await asyncio.gather(slack, *background, return_exceptions=True)
 
 
 class _Server(uvicorn.Server):
@@ -166,19 +145,16 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def _first_failure(
-    until_done: list[asyncio.Task[None]], forever: list[asyncio.Task[None]], stop: asyncio.Event
-) -> None:
-    """Return when told to stop; raise what a background task raised, since none of them may end by itself."""
+async def _until_told(stop: asyncio.Event, slack: asyncio.Task[None], works: list[asyncio.Task[None]]) -> None:
+    """Return when told to stop. Raise what a task raised, since none but the connecting may end by itself."""
     stopped = asyncio.create_task(stop.wait())
-    waiting: set[asyncio.Task[object]] = {stopped, *until_done, *forever}  # type: ignore[arg-type]
+    waiting: set[asyncio.Task[Any]] = {stopped, slack, *works}
     while not stop.is_set():
-        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         for task in done - {stopped}:
             task.result()
-            if task in forever:
-                raise RuntimeError(f"the background task {task.get_name()} ended")
-            waiting.discard(task)
+            if task is not slack:
+                raise RuntimeError(f"{task.get_name()} ended, which it never should")
     stopped.cancel()
 
 
@@ -217,7 +193,7 @@ async def _database(settings: Settings) -> AsyncIterator[Database]:
 
 
 @asynccontextmanager
-async def _slack(settings: Settings) -> AsyncIterator[Gateway]:
+async def _slack(settings: Settings) -> AsyncIterator[tuple[Gateway, Names]]:
     token = _secret(settings.slack.bot_token)
     if token is None:
         raise ConfigurationError(
@@ -230,10 +206,21 @@ async def _slack(settings: Settings) -> AsyncIterator[Gateway]:
         base_url=settings.slack.api_base_url,
         timeout_seconds=settings.slack.timeout_seconds,
     )
+    names = Names(gateway)
     try:
-        yield gateway
+        yield gateway, names
     finally:
+        await names.close()
         await gateway.close()
+
+
+def _slack_door(settings: Settings, gateway: Gateway, ingest: Ingest) -> SlackDoor:
+    return SlackDoor(
+        gateway,
+        ingest.handle,
+        app_token=_secret(settings.slack.app_token) if settings.slack.mode is SlackMode.SOCKET else None,
+        signing_secret=_secret(settings.slack.signing_secret),
+    )
 
 
 @contextmanager

@@ -11,7 +11,18 @@ from typing import Any, Final
 import structlog
 
 _TOKENS: Final = re.compile(r"(xox[a-z]-|xapp-|swarm_|Bearer\s+)[A-Za-z0-9._~+/-]{4,}")
-_QUIET: Final = ("uvicorn.access", "httpx2", "httpcore2", "mcp", "slack_bolt", "slack_sdk", "aiohttp.access")
+_QUIET: Final = (
+    "alembic",
+    "aiohttp.access",
+    "httpcore2",
+    "httpx2",
+    "mcp",
+    "slack_bolt",
+    "slack_sdk",
+    "uvicorn",
+    "uvicorn.access",
+    "uvicorn.error",
+)
 
 
 def configure(level: str = "info", *, as_json: bool = False) -> None:

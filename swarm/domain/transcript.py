@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from swarm.domain.states import step
+
 CONTEXT_WAIT_SECONDS: Final = 10
 """So long a message waits for its thread to be read from Slack; then it goes out with ``context_incomplete``."""
 
@@ -31,18 +33,35 @@ class ContextState(StrEnum):
 
     ::
 
-        unknown → loading        begin
-        stale → loading          begin
-        loading → complete       load
-        loading → unknown        give_up
-        complete → stale         doubt
-        complete → complete      load
+        unknown | loading | stale → loading     begin
+        loading → complete                      load
+        loading → unknown                       give_up
+        complete → stale                        doubt
     """
 
     UNKNOWN = "unknown"
     LOADING = "loading"
     COMPLETE = "complete"
     STALE = "stale"
+
+
+class ContextStep(StrEnum):
+    """What can happen to our knowledge of a thread."""
+
+    BEGIN = "begin"  # to read it from Slack; again, if a reader was never heard of again
+    LOAD = "load"
+    GIVE_UP = "give_up"
+    DOUBT = "doubt"  # something may have been missed
+
+
+_C = ContextState
+
+CONTEXT_TRANSITIONS: Final = {
+    ContextStep.BEGIN: step(_C.UNKNOWN, _C.LOADING, _C.STALE, to=_C.LOADING),
+    ContextStep.LOAD: step(_C.LOADING, to=_C.COMPLETE),
+    ContextStep.GIVE_UP: step(_C.LOADING, to=_C.UNKNOWN),
+    ContextStep.DOUBT: step(_C.COMPLETE, to=_C.STALE),
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

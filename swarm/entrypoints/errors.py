@@ -27,6 +27,10 @@ class MethodNotAllowed(BadRequest):
 
     status = 405
 
+    def __init__(self, allowed: str) -> None:
+        super().__init__(f"This route knows {allowed} only.")
+        self.allowed = allowed
+
 
 def describe(error: SwarmError) -> dict[str, Any]:
     """What a client may know of an error; of one that nobody foresaw, nothing but that it happened."""
@@ -43,6 +47,8 @@ def answer(error: SwarmError) -> Answer:
     headers: dict[str, str] = {}
     if isinstance(error, Unauthorized):
         headers["WWW-Authenticate"] = "Bearer"
+    if isinstance(error, MethodNotAllowed):
+        headers["Allow"] = error.allowed
     if isinstance(error, RateLimited):
         headers["Retry-After"] = str(math.ceil(error.retry_after_seconds))
     return Answer({"error": describe(error)}, error.status, headers)
@@ -55,16 +61,15 @@ def invalid(problems: Sequence[Mapping[str, Any]]) -> Invalid:
 
 
 def translate(app: FastAPI) -> None:
-    """Make an application answer every error in this form."""
-    app.add_exception_handler(SwarmError, _on_swarm_error)
+    """Make an application answer what the framework refuses in this form; `Guard` does the rest."""
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_exception)
 
 
 class Guard:
-    """Outermost: refuses addresses that cannot be looked up, and reports what nobody foresaw.
+    """Outermost: refuses addresses that cannot be looked up, and turns every error into its answer.
 
-    That is logged with its traceback; the client learns only that it happened.
+    What nobody foresaw is logged with its traceback; the client learns only that it happened.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -81,10 +86,12 @@ class Guard:
         try:
             await self._app(scope, receive, sending)
         except Exception as error:
-            log_crash(error, action="http_request", method=scope["method"], path=scope["path"])
+            known = error if isinstance(error, SwarmError) else SwarmError()
+            if _is_crash(known):
+                log_crash(error, action="http_request", method=scope["method"], path=scope["path"])
             if sending.began:
                 raise  # the server cuts the connection, which is all that can still be said
-            await answer(SwarmError())(scope, receive, send)
+            await answer(known)(scope, receive, send)
 
 
 def log_crash(error: Exception, **where: str) -> None:
@@ -104,13 +111,6 @@ class _Sending:
         await self._send(message)
 
 
-async def _on_swarm_error(request: Request, error: Exception) -> Answer:
-    assert isinstance(error, SwarmError)
-    if _is_crash(error):
-        log_crash(error, action="http_request", method=request.method, path=request.url.path)
-    return answer(error)
-
-
 async def _on_validation_error(request: Request, error: Exception) -> Answer:
     assert isinstance(error, RequestValidationError)
     return answer(invalid(error.errors()))
@@ -119,18 +119,15 @@ async def _on_validation_error(request: Request, error: Exception) -> Answer:
 async def _on_http_exception(request: Request, error: Exception) -> Answer:
     """What the framework refuses: an unknown route, a wrong method, a body that it could not read."""
     assert isinstance(error, HTTPException)
-    refused = answer(_refusal(request, error))
-    for name, value in (error.headers or {}).items():
-        refused.headers[name] = value
-    return refused
+    return answer(_refusal(error))
 
 
-def _refusal(request: Request, error: HTTPException) -> SwarmError:
+def _refusal(error: HTTPException) -> SwarmError:
     match error.status_code:
         case HTTPStatus.NOT_FOUND:
             return NotFound("There is no such route.", hint="GET /openapi.json lists what there is.")
         case HTTPStatus.METHOD_NOT_ALLOWED:
-            return MethodNotAllowed(f"This route does not know {request.method}.")
+            return MethodNotAllowed((error.headers or {}).get("Allow", "other methods"))
         case HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
             return TooLarge()
         case _:

@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.middleware import Middleware
 from starlette.routing import BaseRoute
+from starlette.types import Receive, Scope, Send
 
 from swarm.entrypoints import openapi
 from swarm.entrypoints.agents_api import agent_router
@@ -16,7 +17,7 @@ from swarm.entrypoints.errors import Guard, translate
 from swarm.entrypoints.health import Readiness, health_router
 from swarm.entrypoints.identity import Identities
 from swarm.entrypoints.operator_api import operator_router
-from swarm.entrypoints.polling_api import hot_routes
+from swarm.entrypoints.polling_api import HotRoutes
 from swarm.services.use_cases import Services
 
 Running = Callable[[], AbstractAsyncContextManager[None]]
@@ -24,7 +25,18 @@ Running = Callable[[], AbstractAsyncContextManager[None]]
 
 
 class Api(FastAPI):
-    """FastAPI with our parts of the OpenAPI document."""
+    """FastAPI with the hot routes ahead of it, and our parts of the OpenAPI document."""
+
+    def __init__(self, hot: HotRoutes, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._hot_paths = hot.paths
+        self._hot = Guard(hot)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] in self._hot_paths:
+            await self._hot(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
 
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
@@ -47,6 +59,7 @@ def create_app(
     end. At shutdown close the wakeups of the database first: the polls that wait then answer with an empty list.
     """
     app = Api(
+        HotRoutes(services, identities),
         title="swarm",
         version=version,
         summary="A team of AI agents behind one Slack app",
@@ -55,7 +68,6 @@ def create_app(
         redirect_slashes=False,
     )
     translate(app)
-    app.router.routes.extend(hot_routes(services, identities))
     app.router.routes.extend(routes)
     app.include_router(agent_router(services, identities))
     app.include_router(operator_router(services, identities))

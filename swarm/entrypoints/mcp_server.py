@@ -70,7 +70,7 @@ class McpDoor:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope[_AGENT] = await self._identities.agent(scope)
         if scope["method"] != "POST":  # there is nothing to listen to, and no session to end
-            await answer(MethodNotAllowed("There are no sessions here; every call is a POST."))(scope, receive, send)
+            await answer(MethodNotAllowed("POST"))(scope, receive, send)
             return
         body = await read_body(Request(scope, receive))
         await self._manager.handle_request(scope, _replay(body, receive), send)
@@ -143,7 +143,7 @@ def _parse(tool: Tool[Any, Any], arguments: Mapping[str, Any]) -> Any:
         return tool.arguments.model_validate(arguments)
     except ValidationError as error:
         problem = invalid(error.errors(include_url=False, include_input=False, include_context=False))
-        takes = ", ".join(tool.arguments.model_fields)
+        takes = ", ".join(tool.arguments.model_fields) or "nothing"
         raise Invalid(problem.message, hint=f"{tool.name} takes: {takes}.", fields=problem.fields) from error
 
 

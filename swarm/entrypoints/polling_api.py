@@ -1,21 +1,21 @@
 """Polling and leases over HTTP: the hot routes, as plain ASGI endpoints.
 
 Thousands of polls wait at once, so one costs a task for its request, one that watches for the client's departure, and
-no other machinery. They are described in the OpenAPI document by hand (`openapi.py`).
+no other machinery: these paths are taken before the framework's layers, each of which would hold a frame and an exit
+stack for as long as the poll waits. They are described in the OpenAPI document by hand (`openapi.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request
-from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from swarm.domain.agents import Agent
 from swarm.domain.errors import Invalid
@@ -23,6 +23,7 @@ from swarm.domain.shapes import trigger_shape
 from swarm.domain.triggers import Trigger
 from swarm.entrypoints.answers import Answer
 from swarm.entrypoints.body import read_model
+from swarm.entrypoints.errors import MethodNotAllowed
 from swarm.entrypoints.identity import Identities
 from swarm.entrypoints.schema import Finish, Release, Renewal, finished_shape, released_shape, renewed_shape
 from swarm.services.use_cases import Services
@@ -51,15 +52,24 @@ class PollRequest:
     hold: bool = False
 
 
-def hot_routes(services: Services, identities: Identities) -> list[Route]:
-    """``GET /poll`` and ``POST /leases/…``."""
-    leases = LeaseRoutes(services, identities)
-    return [
-        Route("/poll", PollRoute(services, identities), methods=["GET"]),
-        Route("/leases/renew", leases.renew, methods=["POST"]),
-        Route("/leases/release", leases.release, methods=["POST"]),
-        Route("/leases/finish", leases.finish, methods=["POST"]),
-    ]
+class HotRoutes:
+    """``GET /poll`` and ``POST /leases/…``: an ASGI application for exactly its ``paths``."""
+
+    def __init__(self, services: Services, identities: Identities) -> None:
+        leases = LeaseRoutes(services, identities)
+        self._routes: dict[str, tuple[str, ASGIApp]] = {
+            "/poll": ("GET", PollRoute(services, identities)),
+            "/leases/renew": ("POST", _endpoint(leases.renew)),
+            "/leases/release": ("POST", _endpoint(leases.release)),
+            "/leases/finish": ("POST", _endpoint(leases.finish)),
+        }
+        self.paths = frozenset(self._routes)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        method, route = self._routes[scope["path"]]
+        if scope["method"] != method:
+            raise MethodNotAllowed(method)
+        await route(scope, receive, send)
 
 
 class PollRoute:
@@ -117,6 +127,13 @@ class LeaseRoutes:
         agent = await self._identities.agent(request.scope)
         said = await read_model(request, Finish)
         return Answer(finished_shape(await self._work.finish(agent, said.tokens, said.outcome, said.reason)))
+
+
+def _endpoint(respond: Callable[[Request], Awaitable[Answer]]) -> ASGIApp:
+    async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
+        await (await respond(Request(scope, receive)))(scope, receive, send)
+
+    return endpoint
 
 
 def parse_poll(query: bytes) -> PollRequest:

@@ -72,9 +72,12 @@ class Polls:
         try:
             return await asyncio.shield(claim)
         except asyncio.CancelledError:
-            with contextlib.suppress(Exception):  # what could not be claimed need not be given back
-                await self.give_back(_tokens(await claim))
+            await asyncio.shield(self._undo(claim))  # to its end, also if the caller is cancelled once more
             raise
+
+    async def _undo(self, claim: asyncio.Future[list[Claimed]]) -> None:
+        with contextlib.suppress(Exception):  # what could not be claimed need not be given back
+            await self.give_back(_tokens(await claim))
 
     async def describe(self, agent: Agent, claimed: list[Claimed]) -> list[Trigger]:
         """The triggers of what was just claimed; it is given back if they cannot be described, or on cancellation."""
@@ -107,7 +110,10 @@ def take(tx: Transaction, agent_id: str, limit: int, hold: bool) -> list[Claimed
         take_notice(tx, what) if isinstance(what, Notice) else _take_thread(tx, agent_id, what, hold)
         for _, what in due[:limit]
     ]
-    return [claim for claim in claimed if claim]
+    got = [claim for claim in claimed if claim]
+    if len(got) < len(due):  # meanwhile our locks kept others from the rest, so they should look again
+        tx.wake(agent_id)
+    return got
 
 
 def take_notices(tx: Transaction, agent_id: str, limit: int) -> list[Claimed]:
@@ -140,7 +146,7 @@ def _take_thread(tx: Transaction, agent_id: str, thread_id: str, hold: bool) -> 
     lease = leases.grant(tx, new_token(), LeaseKind.WORK, agent_id, thread_id, first.id, first.attempts + 1, hold=hold)
     if lease is None:
         return None
-    got = tuple(entry for entry in wanted if inbox.claim(tx, entry.id, lease.token))
+    got = tuple(entry for entry in (inbox.claim(tx, entry, lease.token) for entry in wanted) if entry)
     if not got:
         leases.take_back(tx, lease.token)
         return None

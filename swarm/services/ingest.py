@@ -53,7 +53,7 @@ class Ingest:
         team = self._me.team
         thread = threads.at(tx, team, message.channel, message.root_ts)
         decision = decide(message, self._situation(tx, message, thread, roster))
-        if decision.targets and thread is None:
+        if decision.targets and (thread is None or thread.context is not ContextState.COMPLETE):
             thread = self._open(tx, message, known_whole=message.is_root)
             decision = decide(message, self._situation(tx, message, thread, roster))
         if thread is None:
@@ -69,7 +69,9 @@ class Ingest:
             return  # Slack unfurled a link, or the post is ours
         thread = threads.at(tx, team, message.channel, message.root_ts)
         stored = transcript.find(tx, team, message.channel, message.ts)
-        entries = inbox.of_message(tx, team, message.channel, message.ts)
+        if stored and stored["deleted_at"]:
+            return
+        entries = inbox.of_message_locked(tx, team, message.channel, message.ts)
         if thread or stored or names_swarm(message.text, self._me):
             transcript.keep(tx, team, [message])
         if entries:
@@ -102,7 +104,7 @@ class Ingest:
         threads.at(tx, team, event.channel, event.thread_ts or event.ts)
         if not transcript.bury(tx, team, event.channel, event.ts, event.thread_ts):
             return
-        for entry in inbox.of_message(tx, team, event.channel, event.ts):
+        for entry in inbox.of_message_locked(tx, team, event.channel, event.ts):
             known = entry.status is not EntryStatus.UNREAD
             if inbox.move(tx, EntryStep.WITHDRAW, entry, reason="deleted in Slack") and known and entry.agent_id:
                 notices.add(
@@ -138,7 +140,7 @@ class Ingest:
         if not any(stored):
             return
         if decision.new_owner_id:
-            threads.hand_over(tx, thread, decision.new_owner_id, decision.reason)
+            _hand_over(tx, thread, decision.new_owner_id, decision.reason)
         show_stored(tx, thread, message.ts, self._conduct.reactions)
         if not any(_online(target, roster) for target in decision.targets):
             tell_queued(tx, thread)
@@ -169,6 +171,14 @@ class Ingest:
                 thread_id=thread.id if thread else None,
                 reason=decision.reason,
             )
+
+
+def _hand_over(tx: Transaction, thread: Thread, owner_id: str, reason: str) -> None:
+    """A new owner gets what the old one has not read yet as well."""
+    threads.hand_over(tx, thread, owner_id, reason)
+    if thread.owner_id and thread.owner_id != owner_id:
+        for entry in inbox.unread_in_thread(tx, thread.owner_id, thread.id):
+            inbox.readdress(tx, entry, owner_id, reason)
 
 
 def _online(target: Target, roster: Roster) -> bool:

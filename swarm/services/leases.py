@@ -11,6 +11,7 @@ from swarm.domain.errors import Invalid, Unresolved
 from swarm.domain.inbox import MAX_ATTEMPTS, EntryStatus, EntryStep
 from swarm.domain.leases import LeaseEnd, LeaseKind, Outcome
 from swarm.domain.notices import NOTICE_ATTEMPTS, NoticeStep
+from swarm.domain.threads import Thread
 from swarm.services.speak import show_answered, show_failed
 from swarm.store import agents, heads, history, inbox, leases, notices, threads
 from swarm.store.inbox import Entry
@@ -94,7 +95,7 @@ def lose(tx: Transaction, lease: Lease, how: LeaseEnd, reason: str, reactions: R
 def bury(tx: Transaction, entry: Entry, reason: str, reactions: Reactions) -> None:
     """Dead-letter a message and tell its thread why."""
     if inbox.move(tx, EntryStep.BURY, entry, reason=reason):
-        show_failed(tx, threads.locked(tx, entry.thread_id), entry.ts, reason, reactions)
+        show_failed(tx, _thread(tx, entry), entry.ts, reason, reactions)
 
 
 def end_if_resolved(tx: Transaction, lease: Lease) -> None:
@@ -121,7 +122,7 @@ def _finish(tx: Transaction, lease: Lease, outcome: Outcome, reason: str, reacti
         notices.move(tx, NoticeStep.FINISH, lease.trigger_id)
     for entry in claimed_members(tx, lease):  # none unless dismissed
         inbox.move(tx, EntryStep.DISMISS, entry, reason=reason)
-        show_answered(tx, threads.locked(tx, entry.thread_id), entry.ts, reactions)
+        show_answered(tx, _thread(tx, entry), entry.ts, reactions)
     leases.end(tx, lease.token, LeaseEnd.FINISHED)
     _unlock(tx, lease)
 
@@ -162,6 +163,13 @@ def _held(tx: Transaction, agent: Agent, tokens: Sequence[str]) -> dict[str, Lea
     """The leases among ``tokens`` that are in force, locked, in a fixed order so that two callers cannot deadlock."""
     found = {token: leases.get(tx, token, agent.id) for token in sorted(set(tokens))}
     return {token: lease for token, lease in found.items() if lease and leases.holds(lease, tx.now)}
+
+
+def _thread(tx: Transaction, entry: Entry) -> Thread:
+    """The thread of an entry, not locked: whoever answers locks the thread first and then the lease, we the lease."""
+    thread = threads.get(tx, entry.thread_id)
+    assert thread is not None  # threads that entries refer to are never removed
+    return thread
 
 
 def _unlock(tx: Transaction, lease: Lease) -> None:

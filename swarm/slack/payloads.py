@@ -31,6 +31,9 @@ _log = structlog.get_logger(__name__)
 
 _ABOUT_MESSAGES: Final = frozenset({"message", "app_mention"})
 _CHANNEL_TYPES: Final = {"im": ChannelType.DM, "app_home": ChannelType.DM, "mpim": ChannelType.GROUP}
+_TOMBSTONE: Final = "tombstone"
+"""The subtype of a deleted root whose replies are still there."""
+
 _NEWS_ABOUT_OTHERS: Final = frozenset({"message_replied"})
 """Subtypes that repeat what another event says."""
 
@@ -56,9 +59,14 @@ def slack_event(body: object, me: Me | None = None) -> SlackEvent | None:
 
 
 def history_message(channel: str, message: object, me: Me | None = None) -> SlackMessage | None:
-    """A message object of ``conversations.history`` or ``conversations.replies``; None if it is malformed."""
+    """A message object of ``conversations.history`` or ``conversations.replies``.
+
+    None if it is malformed, or the tombstone of a deleted message.
+    """
     if not is_object(message):
         _ignore("it is no object", None)
+        return None
+    if text_at(message, "subtype") == _TOMBSTONE:
         return None
     try:
         return _message({**message, "channel": channel}, None, me)
@@ -83,7 +91,7 @@ def _event(event: JsonObject, event_id: str | None, me: Me | None) -> SlackEvent
 def _changed(event: JsonObject, event_id: str | None, me: Me | None) -> MessageEdited | MessageDeleted:
     """An edit, an unfurled link, or a root that was deleted and stays as a tombstone because it has replies."""
     message, previous = object_at(event, "message"), object_at(event, "previous_message")
-    if text_at(message, "subtype") == "tombstone":
+    if text_at(message, "subtype") == _TOMBSTONE:
         return _deleted(event, message, ts_at(message, "ts"), event_id)
     where = {key: event[key] for key in ("channel", "channel_type") if key in event}
     return MessageEdited(

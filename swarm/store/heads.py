@@ -149,7 +149,10 @@ def refresh(tx: Transaction, agent_id: str, thread_id: str) -> None:
 
 
 def lock(tx: Transaction, agent_id: str, thread_id: str) -> bool:
-    """Lock an agent's head of a thread; False if there is none. Before changing unread messages: a claim does so too."""
+    """Lock an agent's head of a thread; False if there is none.
+
+    Whoever changes unread messages does it first, as a claim does: so the two cannot wait for each other.
+    """
     return _LOCK_HEAD.first(tx, agent_id=agent_id, thread_id=thread_id) is not None
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from sqlalchemy import bindparam, func, literal_column, select, update
+from sqlalchemy import bindparam, func, select, update
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.inbox import (
@@ -17,7 +17,7 @@ from swarm.domain.inbox import (
     order_key,
 )
 from swarm.store import heads, history
-from swarm.store.conditions import arrive, may
+from swarm.store.conditions import arrive, literally, may
 from swarm.store.statements import Row, Statement
 from swarm.store.tables import inbox_messages, lease_members
 from swarm.store.transaction import Transaction
@@ -43,8 +43,8 @@ class Entry:
 
 
 _i = inbox_messages.c
-_UNREAD = EntryStatus.UNREAD.value
-_due = (_i.status == _UNREAD) & _i.held_by.is_(None)
+_is_unread = _i.status == literally(EntryStatus.UNREAD)
+_due = _is_unread & _i.held_by.is_(None)
 
 _ADD = Statement(
     lambda insert: (
@@ -56,7 +56,7 @@ _ADD = Statement(
             team=bindparam("team"),
             channel=bindparam("channel"),
             ts=bindparam("ts"),
-            status=_UNREAD,
+            status=EntryStatus.UNREAD.value,
             matched_by=bindparam("matched_by"),
             reason=bindparam("reason"),
             attempts=0,
@@ -77,6 +77,12 @@ _OF_MESSAGE = Statement(
     select(inbox_messages)
     .where(_i.team == bindparam("team"), _i.channel == bindparam("channel"), _i.ts == bindparam("ts"))
     .order_by(_i.created_at)
+)
+_OF_MESSAGE_LOCKED = Statement(
+    select(inbox_messages)
+    .where(_i.team == bindparam("team"), _i.channel == bindparam("channel"), _i.ts == bindparam("ts"))
+    .order_by(_i.created_at)
+    .with_for_update(key_share=True)
 )
 _BY_STATUS = Statement(
     select(inbox_messages).where(_i.status == bindparam("status")).order_by(_i.created_at.desc()).limit(bindparam("n"))
@@ -101,22 +107,18 @@ _MEMBERS = Statement(
     .order_by(_i.ts)
 )
 _COUNT_UNREAD = Statement(
-    select(func.count().label("n"))
-    .select_from(inbox_messages)
-    .where(_i.agent_id == bindparam("agent_id"), _i.status == _UNREAD)
+    select(func.count().label("n")).select_from(inbox_messages).where(_i.agent_id == bindparam("agent_id"), _is_unread)
 )
-_COUNT_ALL_UNREAD = Statement(
-    select(func.count().label("n")).select_from(inbox_messages).where(_i.status == literal_column("'unread'"))
-)
+_COUNT_ALL_UNREAD = Statement(select(func.count().label("n")).select_from(inbox_messages).where(_is_unread))
 _UNREAD_OF = Statement(
     select(inbox_messages)
-    .where(_i.agent_id == bindparam("agent_id"), _i.status == _UNREAD)
+    .where(_i.agent_id == bindparam("agent_id"), _is_unread)
     .order_by(_i.order_key)
     .limit(bindparam("n"))
 )
 _HELD_DUE = Statement(
     update(inbox_messages)
-    .where(_i.due_at.is_not(None), _i.due_at <= bindparam("now"), _i.status == _UNREAD)
+    .where(_i.due_at.is_not(None), _i.due_at <= bindparam("now"), _is_unread)
     .values(held_by=None, due_at=None)
     .returning(_i.agent_id, _i.thread_id)
 )
@@ -126,10 +128,14 @@ _CONTEXT_CAME = Statement(
     .values(held_by=None, due_at=None)
     .returning(_i.agent_id)
 )
-_UNADDRESSED = Statement(select(inbox_messages).where(_i.agent_id.is_(None), _i.status == _UNREAD).order_by(_i.ts))
+_UNADDRESSED = Statement(select(inbox_messages).where(_i.agent_id.is_(None), _is_unread).order_by(_i.ts))
 _ADDRESS = Statement(
     update(inbox_messages)
-    .where(_i.id == bindparam("entry_id"), _i.status == _UNREAD)
+    .where(
+        _i.id == bindparam("entry_id"),
+        _is_unread,
+        func.coalesce(_i.agent_id, "") == func.coalesce(bindparam("old_agent_id"), ""),
+    )
     .values(
         agent_id=bindparam("new_agent_id"),
         matched_by=bindparam("new_matched_by"),
@@ -139,7 +145,7 @@ _ADDRESS = Statement(
 )
 _UNREAD_IN_THREAD = Statement(
     select(inbox_messages)
-    .where(_i.agent_id == bindparam("agent_id"), _i.thread_id == bindparam("thread_id"), _i.status == _UNREAD)
+    .where(_i.agent_id == bindparam("agent_id"), _i.thread_id == bindparam("thread_id"), _is_unread)
     .order_by(_i.ts)
 )
 
@@ -198,6 +204,14 @@ def of_message(tx: Transaction, team: str, channel: str, ts: str) -> list[Entry]
     return [entry(row) for row in _OF_MESSAGE.all(tx, team=team, channel=channel, ts=ts)]
 
 
+def of_message_locked(tx: Transaction, team: str, channel: str, ts: str) -> list[Entry]:
+    """The same, locked until the transaction ends; their heads first, as a claim does it."""
+    for found in of_message(tx, team, channel, ts):
+        if found.agent_id:
+            heads.lock(tx, found.agent_id, found.thread_id)
+    return [entry(row) for row in _OF_MESSAGE_LOCKED.all(tx, team=team, channel=channel, ts=ts)]
+
+
 def latest(tx: Transaction, status: EntryStatus | None, limit: int) -> list[Entry]:
     """The newest entries, of one status or of all."""
     rows = _BY_STATUS.all(tx, status=status, n=limit) if status else _RECENT.all(tx, n=limit)
@@ -209,9 +223,11 @@ def due_of_thread(tx: Transaction, agent_id: str, thread_id: str) -> list[Entry]
     return [entry(row) for row in _DUE_OF_THREAD.all(tx, agent_id=agent_id, thread_id=thread_id, n=BUNDLE_LIMIT)]
 
 
-def claim(tx: Transaction, entry_id: str, token: str) -> bool:
-    """Put an unread entry under a lease; False if it is not unread any more."""
-    return bool(_CLAIM.run(tx, entry_id=entry_id, token=token))
+def claim(tx: Transaction, entry_: Entry, token: str) -> Entry | None:
+    """Put an unread entry under a lease; None if it is not unread any more."""
+    if not _CLAIM.run(tx, entry_id=entry_.id, token=token):
+        return None
+    return replace(entry_, status=EntryStatus.CLAIMED, claims=entry_.claims + 1, lease_token=token)
 
 
 def members(tx: Transaction, token: str) -> list[Entry]:
@@ -284,12 +300,24 @@ def unread_in_thread(tx: Transaction, agent_id: str, thread_id: str) -> list[Ent
 
 
 def readdress(tx: Transaction, entry_: Entry, agent_id: str, reason: str) -> None:
-    """Give an unread entry to another agent; where that one has the message already, the old entry is withdrawn."""
-    others = of_message(tx, entry_.team, entry_.channel, entry_.ts)
-    if any(other.agent_id == agent_id for other in others):
+    """Give an unread entry to another agent; where that one has the message already, the old entry is withdrawn.
+
+    Nothing happens to an entry that has been claimed or given away meanwhile.
+    """
+    others = of_message_locked(tx, entry_.team, entry_.channel, entry_.ts)
+    if any(other.agent_id == agent_id and other.id != entry_.id for other in others):
         move(tx, EntryStep.WITHDRAW, entry_, reason=f"{reason}; the new agent has the message already")
         return
-    _ADDRESS.run(tx, entry_id=entry_.id, new_agent_id=agent_id, new_matched_by=MatchedBy.READDRESSED, new_reason=reason)
+    given = _ADDRESS.run(
+        tx,
+        entry_id=entry_.id,
+        old_agent_id=entry_.agent_id,
+        new_agent_id=agent_id,
+        new_matched_by=MatchedBy.READDRESSED,
+        new_reason=reason,
+    )
+    if not given:
+        return
     history.record(tx, "inbox.readdress", entry_.id, thread_id=entry_.thread_id, agent_id=agent_id, reason=reason)
     if entry_.agent_id:
         heads.refresh(tx, entry_.agent_id, entry_.thread_id)
@@ -321,7 +349,7 @@ def _refresh_heads(tx: Transaction, pairs: list[tuple[str | None, str]]) -> None
 
 
 _STILL_OPEN = {EntryStatus.UNREAD, EntryStatus.CLAIMED, EntryStatus.WAITING}
-_COUNTS_ATTEMPT = {EntryStep.LOSE}
+_COUNTS_ATTEMPT = {EntryStep.LOSE, EntryStep.BURY}
 
 
 def _move(step: EntryStep) -> Statement:
@@ -345,6 +373,6 @@ def _move(step: EntryStep) -> Statement:
 _MOVES: dict[EntryStep, Statement] = {step: _move(step) for step in EntryStep if step is not EntryStep.CLAIM}
 _DELAY = Statement(
     update(inbox_messages)
-    .where(_i.id == bindparam("entry_id"), _i.status == _UNREAD)
+    .where(_i.id == bindparam("entry_id"), _is_unread)
     .values(held_by=Hold.DELAY.value, due_at=bindparam("new_due_at"))
 )

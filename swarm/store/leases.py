@@ -71,7 +71,9 @@ _EXPIRED = Statement(
     .limit(bindparam("n"))
     .with_for_update(key_share=True, skip_locked=True)
 )
-_OF_AGENT = Statement(select(leases).where(leases.c.agent_id == bindparam("agent_id"), _active).with_for_update(key_share=True))
+_OF_AGENT = Statement(
+    select(leases).where(leases.c.agent_id == bindparam("agent_id"), _active).with_for_update(key_share=True)
+)
 _THREAD_LOCKED = Statement(
     select(
         exists().where(

@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from swarm.clock import Clock
-from swarm.domain.errors import ConfigurationError, Unavailable
+from swarm.domain.errors import Unavailable
 from swarm.store.engine import Call, Deliver
 from swarm.store.sqlite_driver import SqliteTransaction, connect, explain, sqlite3, warn_if_old
 from swarm.store.sqlite_writer import Queue, Writer
@@ -90,10 +90,6 @@ class SqliteEngine:
 
     def _connect(self, *, read_only: bool = False) -> sqlite3.Connection:
         connection = connect(self._path, busy_timeout_seconds=self._busy_timeout_seconds)
-        (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
-        if mode != "wal":
-            connection.close()
-            raise ConfigurationError(f"{self._path} lies where SQLite cannot keep a write-ahead log; it offers {mode}.")
         if read_only:
             connection.execute("PRAGMA query_only = ON")
         return connection

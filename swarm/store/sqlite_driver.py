@@ -7,13 +7,14 @@ than 3.51.3, where resetting the write-ahead log could lose pages; with such a o
 from __future__ import annotations
 
 import functools
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
 
 from swarm.clock import SystemClock
-from swarm.domain.errors import Unavailable
+from swarm.domain.errors import ConfigurationError, Unavailable
 from swarm.store.transaction import ConstraintViolated, Transaction, caused_by
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class SqliteTransaction(Transaction):
 def connect(path: Path, *, busy_timeout_seconds: float) -> sqlite3.Connection:
     """Open a connection on which every BEGIN and COMMIT is ours, every commit reaches the disk, and threads may differ.
 
-    Raises the driver's own errors.
+    Raises the driver's own errors, and `ConfigurationError` where SQLite cannot keep a write-ahead log.
     """
     connection = sqlite3.connect(
         path,
@@ -63,7 +64,7 @@ def connect(path: Path, *, busy_timeout_seconds: float) -> sqlite3.Connection:
         cached_statements=512,
     )
     try:
-        connection.execute("PRAGMA journal_mode = WAL")
+        _keep_log(connection, path, busy_timeout_seconds)
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
     except BaseException:
@@ -95,6 +96,21 @@ def warn_if_old() -> None:
             action="sqlite_old",
             version=sqlite3.sqlite_version,
         )
+
+
+def _keep_log(connection: sqlite3.Connection, path: Path, patience_seconds: float) -> None:
+    """Switch to the write-ahead log. While another process does the same to a new file, SQLite refuses at once."""
+    deadline = time.monotonic() + patience_seconds
+    while True:
+        try:
+            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            break
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+    if mode != "wal":
+        raise ConfigurationError(f"{path} lies where SQLite cannot keep a write-ahead log; it offers {mode!r}.")
 
 
 def _is_environment(error: sqlite3.Error) -> bool:

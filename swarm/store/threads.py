@@ -6,8 +6,9 @@ from sqlalchemy import BigInteger, bindparam, case, func, select, update
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.threads import Thread
-from swarm.domain.transcript import ChannelType, ContextState
+from swarm.domain.transcript import CONTEXT_TRANSITIONS, ChannelType, ContextState, ContextStep
 from swarm.store import history
+from swarm.store.conditions import may
 from swarm.store.statements import Row, Statement
 from swarm.store.tables import threads
 from swarm.store.transaction import Transaction
@@ -79,32 +80,28 @@ _CONTEXTS_DUE = Statement(
     .limit(bindparam("n"))
     .with_for_update(key_share=True, skip_locked=True)
 )
-_CONTEXT = Statement(
-    update(threads)
-    .where(threads.c.id == bindparam("thread_id"))
-    .values(
-        context=bindparam("new_context"),
-        context_due_at=bindparam("new_due_at"),
-    )
-)
+
+
+def _to(step: ContextStep, **values: object) -> Statement:
+    """The update of one step of the context's state machine."""
+    transition = CONTEXT_TRANSITIONS[step]
+    statement = update(threads).where(threads.c.id == bindparam("thread_id"), may(threads.c.context, transition))
+    return Statement(statement.values(context=transition.target.value, **values))
+
+
 _failures = threads.c.context_failures + 1
-_READ_FAILED = Statement(
-    update(threads)
-    .where(threads.c.id == bindparam("thread_id"))
-    .values(
-        context=ContextState.UNKNOWN.value,
+_CONTEXT_MOVES = {
+    ContextStep.BEGIN: _to(ContextStep.BEGIN, context_due_at=bindparam("new_due_at")),
+    ContextStep.LOAD: _to(ContextStep.LOAD, context_due_at=None, context_failures=0),
+    ContextStep.GIVE_UP: _to(
+        ContextStep.GIVE_UP,
         context_failures=_failures,
         context_due_at=case(
             (_failures >= _READ_ATTEMPTS, None),
             else_=bindparam("now", type_=BigInteger) + bindparam("delay_us", type_=BigInteger) * _failures,
         ),
-    )
-)
-_READ_WHOLE = Statement(
-    update(threads)
-    .where(threads.c.id == bindparam("thread_id"))
-    .values(context=ContextState.COMPLETE.value, context_due_at=None, context_failures=0)
-)
+    ),
+}
 _READ_AGAIN = Statement(
     update(threads)
     .where(
@@ -198,23 +195,19 @@ def begin_reads(tx: Transaction, limit: int) -> list[Thread]:
     """Take threads whose history is to be read; a read that does not come back is given up after a minute."""
     due = [_thread(row) for row in _CONTEXTS_DUE.all(tx, now=tx.now, n=limit)]
     for thread in due:
-        _CONTEXT.run(
-            tx,
-            thread_id=thread.id,
-            new_context=ContextState.LOADING,
-            new_due_at=tx.now + _READ_GIVEN_UP_AFTER,
-        )
+        _CONTEXT_MOVES[ContextStep.BEGIN].run(tx, thread_id=thread.id, new_due_at=tx.now + _READ_GIVEN_UP_AFTER)
     return due
 
 
 def read_whole(tx: Transaction, thread_id: str) -> None:
     """Note that the thread is known as a whole."""
-    _READ_WHOLE.run(tx, thread_id=thread_id)
+    _CONTEXT_MOVES[ContextStep.LOAD].run(tx, thread_id=thread_id)
 
 
 def read_failed(tx: Transaction, thread_id: str, retry_in_seconds: float) -> None:
     """Note that the thread could not be read; it is tried again, later each time, and a few times only."""
-    _READ_FAILED.run(tx, thread_id=thread_id, now=tx.now, delay_us=int(retry_in_seconds * SECOND))
+    delay_us = int(retry_in_seconds * SECOND)
+    _CONTEXT_MOVES[ContextStep.GIVE_UP].run(tx, thread_id=thread_id, now=tx.now, delay_us=delay_us)
 
 
 def _thread(row: Row) -> Thread:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import orjson
-from sqlalchemy import BindParameter, bindparam, func, or_, select, update
+from sqlalchemy import BindParameter, bindparam, exists, func, or_, select, update
 from sqlalchemy.dialects import postgresql
 
 from swarm.domain.transcript import AuthorKind, File, Said, SlackMessage
 from swarm.store.statements import Row, Statement
-from swarm.store.tables import thread_messages
+from swarm.store.tables import inbox_messages, thread_messages
 from swarm.store.transaction import Transaction
 
 _t = thread_messages.c
@@ -104,6 +104,9 @@ _BOT_TURNS = Statement(
         _t.thread_ts == bindparam("thread_ts"),
         _t.author_kind == AuthorKind.BOT.value,
         _t.routed_at >= bindparam("since"),
+        exists().where(
+            inbox_messages.c.team == _t.team, inbox_messages.c.channel == _t.channel, inbox_messages.c.ts == _t.ts
+        ),
     )
 )
 _NAME = Statement(
@@ -162,7 +165,7 @@ def of_thread(tx: Transaction, team: str, channel: str, thread_ts: str, up_to: s
 
 
 def bot_turns(tx: Transaction, team: str, channel: str, thread_ts: str, since: int) -> int:
-    """How many messages of other bots were routed in a thread since then."""
+    """How many messages of other bots in a thread became inbox messages since then."""
     row = _BOT_TURNS.first(tx, team=team, channel=channel, thread_ts=thread_ts, since=since)
     return int(next(iter(row.values()))) if row else 0
 

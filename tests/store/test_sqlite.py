@@ -6,13 +6,16 @@ import asyncio
 import contextlib
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
-from swarm.domain.errors import Unavailable
+from swarm.domain.errors import ConfigurationError, Unavailable
 from swarm.store import sqlite_driver
 from swarm.store.database import Database
 from swarm.store.sqlite_driver import sqlite3
@@ -267,6 +270,7 @@ async def test_every_commit_reaches_the_disk_and_references_are_checked(db: Data
 
     full = 2
     assert await db.write(settings) == ["wal", full, 1]
+    assert await db.write(lambda tx: connection_of(tx).isolation_level) is None  # the driver begins nothing by itself
 
 
 async def test_closing_empties_the_write_ahead_log(sqlite_url: str, path: Path) -> None:
@@ -291,9 +295,25 @@ async def test_a_writer_that_breaks_outside_a_call_tells_its_callers_and_goes_on
     assert await db.read(items.ids) == [2]
 
 
-def test_an_old_sqlite_is_warned_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    import structlog
+def test_many_that_open_a_new_file_at_the_same_moment_all_succeed(tmp_path: Path) -> None:
+    for number in range(20):
+        path, start = tmp_path / f"{number}.db", threading.Barrier(6)
 
+        def open_and_close(path: Path = path, start: threading.Barrier = start) -> None:
+            start.wait(PATIENCE_SECONDS)
+            sqlite_driver.connect(path, busy_timeout_seconds=PATIENCE_SECONDS).close()
+
+        with ThreadPoolExecutor(6) as pool:
+            for opened in [pool.submit(open_and_close) for _ in range(6)]:
+                opened.result()
+
+
+def test_a_place_without_a_write_ahead_log_is_a_configuration_error() -> None:
+    with pytest.raises(ConfigurationError, match="write-ahead log"):
+        sqlite_driver.connect(Path(":memory:"), busy_timeout_seconds=0)
+
+
+def test_an_old_sqlite_is_warned_about_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite_driver, "SOUND_VERSION", (99, 0, 0))
     sqlite_driver.warn_if_old.cache_clear()
     with structlog.testing.capture_logs() as logs:

@@ -300,6 +300,12 @@ def test_a_message_of_history_needs_no_channel_of_its_own() -> None:
     assert (found.channel, found.channel_type, found.event_id) == ("D1", ChannelType.DM, None)
 
 
+def test_a_tombstone_in_history_is_no_message() -> None:
+    with capture_logs() as logs:
+        assert history_message("C1", {"subtype": "tombstone", "user": "USLACKBOT", "ts": "1.0"}, ME) is None
+    assert logs == []
+
+
 ANY_TEXT = st.text(st.characters(codec=None), max_size=20)
 ANY_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | ANY_TEXT,

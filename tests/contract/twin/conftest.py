@@ -2,18 +2,12 @@
 
 from collections.abc import AsyncIterator
 
-import aiohttp
 import pytest_asyncio
 
-from swarm.twin import build_twin, running
-from tests.contract.twin.world import World
+from tests.contract.twin.world import World, new_world
 
 
 @pytest_asyncio.fixture
 async def world() -> AsyncIterator[World]:
-    twin = build_twin()
-    async with running(twin) as base, aiohttp.ClientSession() as http:
-        world = World(twin=twin, base=base, http=http)
+    async with new_world() as world:
         yield world
-        for line in world.lines:
-            await line.socket.close()

@@ -7,36 +7,62 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, async_playwright, expect
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 
-from tests.contract.twin.world import World
+from tests.contract.twin.world import World, new_world
 
-pytestmark = [pytest.mark.req("TWIN-05"), pytest.mark.browser]
+# One browser serves all tests of this file, so they share a loop; each has a twin of its own.
+pytestmark = [pytest.mark.req("TWIN-05"), pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--no-first-run"]
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+)
 
 
-@pytest_asyncio.fixture
-async def browser() -> AsyncIterator[Browser]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def chromium() -> AsyncIterator[Browser]:
     if not Path(CHROMIUM).exists():
         pytest.skip(f"no Chromium at {CHROMIUM}: the page is NOT tested (set CHROMIUM to its path)")
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        await browser.close()
+        chromium = await playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield chromium
+        await chromium.close()
 
 
-async def opened(browser: Browser, world: World, user: str = "alice", place: str = "") -> Page:
-    """A person's page. Whatever the browser complains about fails the test that looks at `problems`."""
+@pytest_asyncio.fixture(loop_scope="module")
+async def browser(chromium: Browser) -> AsyncIterator[BrowserContext]:
+    """A browser that remembers nothing of other tests. An error in the page's script fails the test."""
+    context = await chromium.new_context()
+    context.set_default_timeout(5_000)
+    problems: list[str] = []
+    context.on("weberror", lambda problem: problems.append(str(problem.error)))
+    yield context
+    await context.close()
+    assert problems == []
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def world() -> AsyncIterator[World]:
+    async with new_world() as world:
+        yield world
+
+
+async def opened(browser: BrowserContext, world: World, user: str = "alice", place: str = "") -> Page:
+    """A person's page."""
     page = await browser.new_page()
-    page.set_default_timeout(5_000)
     await page.goto(f"{world.base}?user={user}{place}")
     await page.wait_for_selector("body[data-ready]")
     return page
 
 
-async def test_a_newcomer_sees_what_to_do_and_does_it(browser: Browser, world: World) -> None:
+async def test_a_newcomer_sees_what_to_do_and_does_it(browser: BrowserContext, world: World) -> None:
     page = await opened(browser, world)
     await expect(page.locator(".welcome")).to_contain_text("Type @swarm hello in #general")
     await page.click(".begin")
@@ -45,7 +71,7 @@ async def test_a_newcomer_sees_what_to_do_and_does_it(browser: Browser, world: W
     assert [message["text"] for message in await world.seen()] == ["@swarm hello"]
 
 
-async def test_an_answer_and_its_reactions_appear_by_themselves(browser: Browser, world: World) -> None:
+async def test_an_answer_and_its_reactions_appear_by_themselves(browser: BrowserContext, world: World) -> None:
     page = await opened(browser, world)
     ts = await world.say("alice", "@swarm hello")
     await world.client().reactions_add(channel=world.general, name="eyes", timestamp=ts)
@@ -63,7 +89,7 @@ async def test_an_answer_and_its_reactions_appear_by_themselves(browser: Browser
     assert [message["text"] for message in await world.seen(thread_ts=ts)][2] == "thank you"
 
 
-async def test_two_people_see_each_other_and_what_they_missed(browser: Browser, world: World) -> None:
+async def test_two_people_see_each_other_and_what_they_missed(browser: BrowserContext, world: World) -> None:
     alice, bob = await opened(browser, world, "alice"), await opened(browser, world, "bob", "#C00RANDOM")
     await alice.fill("#text", "@bob are you there?")
     await alice.press("#text", "Enter")
@@ -74,7 +100,7 @@ async def test_two_people_see_each_other_and_what_they_missed(browser: Browser, 
     await expect(unread.locator(".count")).to_have_count(0)
 
 
-async def test_a_mention_is_completed_from_the_keyboard(browser: Browser, world: World) -> None:
+async def test_a_mention_is_completed_from_the_keyboard(browser: BrowserContext, world: World) -> None:
     page = await opened(browser, world)
     await page.type("#text", "hi @")
     await expect(page.locator("#choices [role=option]")).to_have_count(3)
@@ -87,7 +113,7 @@ async def test_a_mention_is_completed_from_the_keyboard(browser: Browser, world:
     assert stored.strip() == "hi <@U000SWARM>"
 
 
-async def test_markup_in_a_message_stays_text(browser: Browser, world: World) -> None:
+async def test_markup_in_a_message_stays_text(browser: BrowserContext, world: World) -> None:
     page = await opened(browser, world)
     dialogs: list[str] = []
     page.on("dialog", lambda dialog: dialogs.append(dialog.message))
@@ -107,7 +133,7 @@ async def test_markup_in_a_message_stays_text(browser: Browser, world: World) ->
     assert dialogs == []
 
 
-async def test_own_messages_are_edited_and_deleted(browser: Browser, world: World) -> None:
+async def test_own_messages_are_edited_and_deleted(browser: BrowserContext, world: World) -> None:
     page = await opened(browser, world)
     page.on("dialog", lambda dialog: dialog.accept())
     await world.say("alice", "frist")
@@ -121,7 +147,7 @@ async def test_own_messages_are_edited_and_deleted(browser: Browser, world: Worl
     await expect(page.locator(".welcome")).to_be_visible()
 
 
-async def test_a_direct_conversation_and_a_status_are_shown(browser: Browser, world: World) -> None:
+async def test_a_direct_conversation_and_a_status_are_shown(browser: BrowserContext, world: World) -> None:
     page = await opened(browser, world)
     await page.click("#directs button")
     await page.fill("#text", "hello")
@@ -135,7 +161,7 @@ async def test_a_direct_conversation_and_a_status_are_shown(browser: Browser, wo
     await expect(page.locator("#working")).to_have_text("")
 
 
-async def test_a_permalink_opens_the_thread(browser: Browser, world: World) -> None:
+async def test_a_permalink_opens_the_thread(browser: BrowserContext, world: World) -> None:
     root = await world.say("alice", "root")
     reply = await world.say("bob", "the reply", thread_ts=root)
     link = (await world.client().chat_getPermalink(channel=world.general, message_ts=reply))["permalink"]
@@ -144,7 +170,7 @@ async def test_a_permalink_opens_the_thread(browser: Browser, world: World) -> N
     await expect(page.locator("#thread article.marked")).to_contain_text("the reply")
 
 
-async def test_the_page_fits_a_phone(browser: Browser, world: World) -> None:
+async def test_the_page_fits_a_phone(browser: BrowserContext, world: World) -> None:
     await world.say("bob", "x" * 300 + " https://example.com/" + "y" * 200)
     page = await opened(browser, world)
     await page.set_viewport_size({"width": 390, "height": 844})
@@ -156,7 +182,7 @@ async def test_the_page_fits_a_phone(browser: Browser, world: World) -> None:
     await expect(page.locator("#sidebar")).to_be_hidden()
 
 
-async def test_an_unknown_person_is_told_who_there_is(browser: Browser, world: World) -> None:
+async def test_an_unknown_person_is_told_who_there_is(browser: BrowserContext, world: World) -> None:
     page = await browser.new_page()
     await page.goto(f"{world.base}?user=zed")
     await expect(page.locator("#notice")).to_have_text("no user 'zed'; there is: alice, bob, carol")

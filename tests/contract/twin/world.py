@@ -1,6 +1,8 @@
 """What the tests of the twin speak with: its control API, the real SDK, and a bare Socket Mode connection."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +11,7 @@ import orjson
 from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.client import WebClient
 
-from swarm.twin import Twin
+from swarm.twin import Twin, build_twin, running
 
 PATIENCE_SECONDS = 5.0
 BOT_TOKEN, APP_TOKEN = "xoxb-twin-swarm", "xapp-twin-swarm"
@@ -92,3 +94,14 @@ class World:
 
     async def deliveries(self) -> list[dict[str, Any]]:
         return list((await self.ask("GET", "deliveries"))["deliveries"])
+
+
+@asynccontextmanager
+async def new_world() -> AsyncIterator[World]:
+    """A twin with the default seed on a free port."""
+    twin = build_twin()
+    async with running(twin) as base, aiohttp.ClientSession() as http:
+        world = World(twin=twin, base=base, http=http)
+        yield world
+        for line in world.lines:
+            await line.socket.close()

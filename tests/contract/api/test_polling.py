@@ -1,0 +1,229 @@
+"""GET /poll as an agent sees it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from starlette.types import Message
+
+from swarm.entrypoints.identity import Identities
+from swarm.entrypoints.polling_api import PollRoute
+from swarm.store.database import Database
+from tests.support.doors import OPERATOR_TOKEN, Doors, Visitor, WatchedWakeups, open_doors
+from tests.support.slack import FakeSlack
+from tests.support.world import BOT, World, edit
+
+
+def poll_bytes(visitor: Visitor, query: str = "wait_seconds=30") -> bytes:
+    return f"GET /poll?{query} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {visitor.token}\r\n\r\n".encode()
+
+
+async def leave(doors: Doors, request: bytes, when: Any) -> None:
+    """Send a request, and go away as soon as ``when`` is done."""
+    _, writer = await asyncio.open_connection(*doors.address)
+    writer.write(request)
+    await when
+    writer.close()
+    await writer.wait_closed()
+
+
+@pytest.mark.req("LOOP-04")
+async def test_a_waiting_poll_answers_as_soon_as_a_message_is_stored(doors: Doors, lea: Visitor) -> None:
+    waiting = asyncio.create_task(lea.poll(wait_seconds=30))
+    await doors.wakeups.until(1)
+    await doors.world.says(f"{BOT} hello")
+    (trigger,) = await waiting
+    assert trigger["inbox_messages"][0]["text"].endswith("hello")
+
+
+@pytest.mark.req("LOOP-04")
+async def test_a_poll_that_gets_nothing_answers_an_empty_list_in_its_time(lea: Visitor) -> None:
+    assert await lea.poll(wait_seconds=0.05) == []
+
+
+@pytest.mark.req("LOOP-04")
+async def test_two_polls_at_once_never_get_the_same_trigger(doors: Doors, lea: Visitor) -> None:
+    for number in range(6):
+        await doors.world.says(f"{BOT} question {number}")
+    polls = await asyncio.gather(*(lea.poll(limit=2) for _ in range(4)))
+    ids = [trigger["id"] for triggers in polls for trigger in triggers]
+    assert len(ids) == len(set(ids)) == 6
+
+
+@pytest.mark.req("LOOP-04")
+async def test_a_poll_never_gets_more_than_its_limit(doors: Doors, lea: Visitor) -> None:
+    for number in range(4):
+        await doors.world.says(f"{BOT} question {number}")
+    assert len(await lea.poll(limit=3)) == 3
+
+
+@pytest.mark.req("LOOP-04")
+async def test_a_client_that_leaves_while_it_waits_gets_nothing_claimed(doors: Doors, lea: Visitor) -> None:
+    await leave(doors, poll_bytes(lea), doors.wakeups.until(1))
+    await doors.wakeups.until(0)
+    message = await doors.world.says(f"{BOT} hello")
+    entry = await doors.world.entry(message)
+    assert (entry.status, entry.claims) == ("unread", 0)
+    assert (await lea.only())["attempt"] == 1
+
+
+class SlowDirectory(FakeSlack):
+    """Takes its time to look a name up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = asyncio.Event()
+        self.answers = asyncio.Event()
+
+    async def channel_name(self, channel_id: str) -> str:
+        self.asked.set()
+        await self.answers.wait()
+        return await super().channel_name(channel_id)
+
+
+@pytest.mark.req("LOOP-04")
+async def test_a_client_that_leaves_while_its_answer_is_made_gets_nothing_claimed(doors: Doors, lea: Visitor) -> None:
+    slow = SlowDirectory()
+    world = World(doors.world.database, doors.world.clock, slack=slow)
+    message = await doors.world.says(f"{BOT} hello")
+    async with open_doors(world, WatchedWakeups()) as others:
+        await leave(others, poll_bytes(lea), slow.asked.wait())
+        assert (await world.entry(message)).claims == 1  # it was claimed, so there was something to give back
+        await until_unread(world)
+        slow.answers.set()
+    trigger = await lea.only()
+    assert trigger["attempt"] == 1
+
+
+async def until_unread(world: World) -> None:
+    """Returns when nothing is claimed any more; every look lets the server go on."""
+    async with asyncio.timeout(5):
+        while await world.rows("SELECT 1 FROM inbox_messages WHERE status = 'claimed'"):
+            pass
+
+
+@pytest.mark.req("LOOP-04")
+async def test_a_client_that_left_just_before_the_answer_is_sent_gets_nothing_claimed(
+    doors: Doors, lea: Visitor
+) -> None:
+    message = await doors.world.says(f"{BOT} hello")
+    calls = 0
+
+    async def receive() -> Message:
+        nonlocal calls
+        calls += 1
+        if calls == 1:  # the watch, while the poll runs: nothing is to be seen yet
+            await asyncio.Event().wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        raise AssertionError("an answer was sent")
+
+    route = PollRoute(doors.world.services, Identities(doors.world.services.agents, OPERATOR_TOKEN))
+    authorization = (b"authorization", f"Bearer {lea.token}".encode())
+    scope = {"type": "http", "method": "GET", "query_string": b"wait_seconds=0", "headers": [authorization]}
+    await route(scope, receive, send)
+    entry = await doors.world.entry(message)
+    assert (entry.status, entry.attempts, entry.claims) == ("unread", 0, 1)
+
+
+@pytest.mark.req("LOOP-04")
+async def test_a_poll_whose_task_is_cancelled_from_outside_stays_cancelled(doors: Doors, lea: Visitor) -> None:
+    async def receive() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(message: Message) -> None:
+        raise AssertionError("an answer was sent")
+
+    route = PollRoute(doors.world.services, Identities(doors.world.services.agents, OPERATOR_TOKEN))
+    authorization = (b"authorization", f"Bearer {lea.token}".encode())
+    scope = {"type": "http", "method": "GET", "query_string": b"wait_seconds=30", "headers": [authorization]}
+    task = asyncio.create_task(route(scope, receive, send))
+    await doors.wakeups.until(1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.req("OPS-12")
+async def test_at_shutdown_the_polls_that_wait_are_answered_with_nothing(doors: Doors, lea: Visitor) -> None:
+    waiting = asyncio.create_task(lea.poll(wait_seconds=60))
+    await doors.wakeups.until(1)
+    doors.wakeups.close()
+    assert await waiting == []
+
+
+@pytest.mark.req("LOOP-05")
+async def test_a_trigger_has_exactly_the_fields_of_the_contract(doors: Doors, lea: Visitor) -> None:
+    root = await doors.world.says(f"{BOT} hello")
+    await doors.world.says("and one more thing", thread=root)
+    trigger = await lea.only()
+    assert set(trigger) == {
+        "id", "kind", "created_at", "attempt", "due_at", "lease", "prompt", "thread", "thread_context",
+        "context_incomplete", "inbox_messages", "task", "notice",
+    }  # fmt: skip
+    assert trigger["kind"] == "slack_inbox_message"
+    assert set(trigger["lease"]) == {"token", "expires_at"}
+    assert trigger["lease"]["expires_at"] == "2023-11-14T22:14:20.000000Z"
+    assert trigger["thread"] == trigger["thread"] | {"team": "T1", "channel": "C1", "thread_ts": root.ts}
+    assert trigger["thread"]["channel_name"] == "#general"
+    assert [message["author"] for message in trigger["thread_context"]] == ["alice", "alice"]
+    assert set(trigger["thread_context"][0]) == {"ts", "author", "kind", "text", "edited", "files"}
+    first, second = trigger["inbox_messages"]
+    assert set(first) == {
+        "id", "text", "preview", "user", "ts", "received_at", "matched_by", "files", "task_id",
+    }  # fmt: skip
+    assert first["user"] == {"id": "U1", "name": "alice"}
+    assert (first["matched_by"], second["matched_by"]) == ("mention", "thread_owner")
+    assert trigger["id"] == first["id"]
+    assert trigger["task"] is None
+    assert trigger["notice"] is None
+
+
+@pytest.mark.req("LOOP-05")
+async def test_a_notice_says_what_happened_who_did_it_and_what_it_is_about(doors: Doors, lea: Visitor) -> None:
+    message = await doors.world.says(f"{BOT} hello")
+    work = await lea.only()
+    await doors.world.hears(edit(message, f"{BOT} good morning"))
+    notice = await lea.only()
+    assert notice["kind"] == "message_changed"
+    assert notice["notice"] == {
+        "kind": "message_changed",
+        "inbox_message_id": work["inbox_messages"][0]["id"],
+        "actor": {"id": "U1", "name": "alice"},
+        "text": notice["notice"]["text"],
+    }
+    assert notice["notice"]["text"].endswith("good morning")
+
+
+@pytest.mark.req("LOOP-04", "LOOP-06")
+async def test_an_id_stays_the_same_over_attempts_and_the_attempt_counts(doors: Doors, lea: Visitor) -> None:
+    await doors.world.says(f"{BOT} hello")
+    first = await lea.only()
+    await doors.world.later(61)
+    second = await lea.only()
+    assert second["id"] == first["id"]
+    assert (first["attempt"], second["attempt"]) == (1, 2)
+    assert second["lease"]["token"] != first["lease"]["token"]
+
+
+@pytest.mark.req("LOOP-04")
+async def test_many_polls_of_one_connection_leave_no_task_behind(doors: Doors, lea: Visitor) -> None:
+    await lea.poll()
+    before = len(asyncio.all_tasks())
+    for _ in range(5):
+        await lea.poll(wait_seconds=0.01)
+    assert len(asyncio.all_tasks()) <= before + 1
+
+
+async def test_databases_are_shared_between_processes(doors: Doors, lea: Visitor) -> None:
+    """A message that another process stores reaches a poll that waits here."""
+    waiting = asyncio.create_task(lea.poll(wait_seconds=30))
+    await doors.wakeups.until(1)
+    url = f"sqlite:///{(await doors.world.rows('PRAGMA database_list'))[0]['file']}"
+    async with Database(url, clock=doors.world.clock) as elsewhere:
+        await World(elsewhere, doors.world.clock).says(f"{BOT} hello")
+    assert len(await waiting) == 1

@@ -1,0 +1,208 @@
+"""The HTTP API and the MCP server on a free port, in the loop of the test, with real clients for both."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import httpx2
+import uvicorn
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import CallToolResult
+from starlette.types import ASGIApp
+
+from swarm.domain.agents import Role
+from swarm.entrypoints.http_api import create_app
+from swarm.entrypoints.identity import Identities
+from swarm.entrypoints.mcp_server import McpDoor
+from swarm.store.wakeups import Wakeups
+from tests.support.world import World
+
+PATIENCE_SECONDS = 5.0
+OPERATOR_TOKEN = "operator-of-the-tests"
+ENROLMENT_KEY = "enrolment-of-the-tests"
+
+Mode = Literal["auto", "legacy"]
+
+
+class WatchedWakeups(Wakeups):
+    """Tells a test when somebody has begun to wait, and when nobody does any more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+        self._changed = asyncio.Condition()
+
+    async def wait(self, topic: str, seen: int, timeout_seconds: float) -> bool:
+        await self._count(1)
+        try:
+            return await super().wait(topic, seen, timeout_seconds)
+        finally:
+            await self._count(-1)
+
+    async def until(self, count: int) -> None:
+        """Returns when so many wait."""
+        async with asyncio.timeout(PATIENCE_SECONDS), self._changed:
+            await self._changed.wait_for(lambda: self.count == count)
+
+    async def _count(self, by: int) -> None:
+        self.count += by
+        async with self._changed:
+            self._changed.notify_all()
+
+
+@dataclass
+class Visitor:
+    """A client with a token."""
+
+    base: str
+    token: str
+    http: httpx2.AsyncClient
+    id: str = ""
+    name: str = ""
+
+    async def ask(self, method: str, path: str, **request: Any) -> httpx2.Response:
+        headers = {"Authorization": f"Bearer {self.token}", **request.pop("headers", {})}
+        return await self.http.request(method, self.base + path, headers=headers, **request)
+
+    async def get(self, path: str) -> Any:
+        """A read that must succeed."""
+        answer = await self.ask("GET", path)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    async def post(self, path: str, body: object = None) -> Any:
+        """A call that must succeed."""
+        answer = await self.ask("POST", path, json=body)
+        assert answer.is_success, answer.text
+        return answer.json()
+
+    async def poll(self, **query: object) -> list[dict[str, Any]]:
+        parts = "&".join(f"{name}={value}" for name, value in {"wait_seconds": 0, **query}.items())
+        return list((await self.get(f"/poll?{parts}"))["triggers"])
+
+    async def only(self, **query: object) -> dict[str, Any]:
+        """The one trigger that there is."""
+        (trigger,) = await self.poll(**query)
+        return trigger
+
+    @contextlib.asynccontextmanager
+    async def mcp(self, mode: Mode = "auto", lease: str | None = None) -> AsyncIterator[Client]:
+        headers = {"Authorization": f"Bearer {self.token}"} | ({"X-Swarm-Lease": lease} if lease else {})
+        async with (
+            httpx2.AsyncClient(headers=headers) as http,
+            Client(streamable_http_client(f"{self.base}/mcp", http_client=http), mode=mode) as client,
+        ):
+            yield client
+
+    async def tool(self, name: str, lease: str | None = None, **arguments: object) -> CallToolResult:
+        async with self.mcp(lease=lease) as client:
+            return await client.call_tool(name, arguments)
+
+    async def uses(self, name: str, lease: str | None = None, **arguments: object) -> dict[str, Any]:
+        """A tool call that must succeed."""
+        result = await self.tool(name, lease, **arguments)
+        assert not result.is_error, result.content
+        return structured(result)
+
+
+@dataclass
+class Doors:
+    """A coordinator that serves, and ways in."""
+
+    world: World
+    wakeups: WatchedWakeups
+    base: str
+    http: httpx2.AsyncClient
+    ready: dict[str, bool]
+    operator: Visitor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.operator = self.visitor(OPERATOR_TOKEN)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, _, port = self.base.removeprefix("http://").partition(":")
+        return host, int(port)
+
+    def visitor(self, token: str) -> Visitor:
+        return Visitor(base=self.base, token=token, http=self.http)
+
+    async def lead(self, name: str = "lea") -> Visitor:
+        return await self._agent(name, Role.LEAD)
+
+    async def worker(self, name: str = "wim") -> Visitor:
+        return await self._agent(name, Role.WORKER)
+
+    async def _agent(self, name: str, role: Role) -> Visitor:
+        registered = await self.world.services.agents.register(name, role)
+        await self.world.is_here(registered.agent)
+        return Visitor(
+            base=self.base, token=registered.token, http=self.http, id=registered.agent.id, name=registered.agent.name
+        )
+
+    async def everything(self) -> list[Any]:
+        """All rows that tell what is so, to see that a call changed nothing."""
+        tables = ("agents", "agent_tokens", "threads", "inbox_messages", "leases", "notices", "deliveries", "receipts")
+        return [await self.world.rows(f"SELECT * FROM {table}") for table in tables]
+
+
+class _Server(uvicorn.Server):
+    """Leaves the signals of the test run alone, and can tell when it serves."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.serves.set()
+
+    serves: asyncio.Event
+
+
+@contextlib.asynccontextmanager
+async def serving(app: ASGIApp) -> AsyncIterator[str]:
+    """An application on a free port; its address."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        server = _Server(uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=2))
+        server.serves = asyncio.Event()
+        task = asyncio.create_task(server.serve([listener]))
+        await asyncio.wait_for(server.serves.wait(), PATIENCE_SECONDS)
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            await task
+
+
+@contextlib.asynccontextmanager
+async def open_doors(world: World, wakeups: WatchedWakeups) -> AsyncIterator[Doors]:
+    """A world with its doors open."""
+    ready = {"slack": True}
+    identities = Identities(world.services.agents, OPERATOR_TOKEN, ENROLMENT_KEY)
+    mcp = McpDoor(world.services, identities)
+    app = create_app(world.services, identities, lambda: ready, routes=mcp.routes(), running=[mcp.running])
+    async with serving(app) as base, httpx2.AsyncClient(timeout=PATIENCE_SECONDS * 2) as http:
+        yield Doors(world=world, wakeups=wakeups, base=base, http=http, ready=ready)
+        wakeups.close()  # as at every shutdown: those who wait are answered first
+
+
+def structured(result: CallToolResult) -> dict[str, Any]:
+    """The data of a tool's result."""
+    assert isinstance(result.structured_content, dict)
+    return result.structured_content
+
+
+def error_of(result: CallToolResult) -> dict[str, Any]:
+    """The error of a tool call that failed; its text says the same."""
+    assert result.is_error
+    error: dict[str, Any] = structured(result)["error"]
+    assert error["message"] in str(result.content[0])
+    return error

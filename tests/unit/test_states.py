@@ -1,0 +1,132 @@
+"""Each state machine is told four times: diagram, table, CHECK constraint, guard of each update. They must agree."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import pytest
+from sqlalchemy import CheckConstraint, Table
+
+from swarm.domain.deliveries import DELIVERY_TRANSITIONS, DeliveryStatus, DeliveryStep
+from swarm.domain.inbox import ENTRY_TRANSITIONS, EntryStatus, EntryStep
+from swarm.domain.notices import NOTICE_TRANSITIONS, NoticeStatus, NoticeStep
+from swarm.domain.states import Transition
+from swarm.domain.transcript import CONTEXT_TRANSITIONS, ContextState, ContextStep
+from swarm.store import deliveries, inbox, notices, tables, threads
+from swarm.store.statements import Statement
+
+Edges = set[tuple[str, str, str]]  # source, step, target
+
+DIAGRAM_LINE = re.compile(r"^ *(?P<sources>[a-z_ |]+) → (?P<target>[a-z_]+) {2,}(?P<steps>[a-z_, ]+)$")
+GUARD = re.compile(r"IN \((?P<states>[a-z_', ]+)\)")
+CHECKED = re.compile(r"IN \((?P<states>[^)]+)\)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    states: type[StrEnum]
+    steps: type[StrEnum]
+    transitions: Mapping[Any, Transition[Any]]
+    table: Table
+    column: str
+    updates: Mapping[Any, Statement]
+    not_yet: frozenset[str] = frozenset()  # steps that nothing takes so far
+
+
+MACHINES = {
+    "inbox message": Machine(
+        states=EntryStatus,
+        steps=EntryStep,
+        transitions=ENTRY_TRANSITIONS,
+        table=tables.inbox_messages,
+        column="status",
+        updates={EntryStep.CLAIM: inbox._CLAIM, **inbox._MOVES},
+    ),
+    "notice": Machine(
+        states=NoticeStatus,
+        steps=NoticeStep,
+        transitions=NOTICE_TRANSITIONS,
+        table=tables.notices,
+        column="status",
+        updates=notices._MOVES,
+    ),
+    "delivery": Machine(
+        states=DeliveryStatus,
+        steps=DeliveryStep,
+        transitions=DELIVERY_TRANSITIONS,
+        table=tables.deliveries,
+        column="status",
+        updates=deliveries._MOVES,
+    ),
+    "context of a thread": Machine(
+        states=ContextState,
+        steps=ContextStep,
+        transitions=CONTEXT_TRANSITIONS,
+        table=tables.threads,
+        column="context",
+        updates=threads._CONTEXT_MOVES,
+        not_yet=frozenset({ContextStep.DOUBT}),
+    ),
+}
+
+pytestmark = [
+    pytest.mark.req("LOOP-06"),
+    pytest.mark.parametrize("machine", MACHINES.values(), ids=MACHINES.keys()),
+]
+
+
+def drawn(machine: Machine) -> Edges:
+    """The arrows of the diagram in the docstring."""
+    lines = filter(None, map(DIAGRAM_LINE.match, (machine.states.__doc__ or "").splitlines()))
+    return {
+        (source.strip(), step.strip(), line["target"])
+        for line in lines
+        for source in line["sources"].split("|")
+        for step in line["steps"].split(",")
+    }
+
+
+def tabled(machine: Machine) -> Edges:
+    return {
+        (source.value, step.value, transition.target.value)
+        for step, transition in machine.transitions.items()
+        for source in transition.sources
+    }
+
+
+def names(listed: str) -> set[str]:
+    return set(re.findall(r"'([a-z_]+)'", listed))
+
+
+def test_the_diagram_shows_the_table(machine: Machine) -> None:
+    assert drawn(machine) == tabled(machine)
+
+
+def test_every_step_has_a_transition(machine: Machine) -> None:
+    assert set(machine.transitions) == set(machine.steps)
+
+
+def test_every_state_is_in_the_diagram(machine: Machine) -> None:
+    assert {state for source, _, target in drawn(machine) for state in (source, target)} == set(machine.states)
+
+
+def test_the_check_constraint_allows_exactly_the_states(machine: Machine) -> None:
+    checks = [check for check in machine.table.constraints if isinstance(check, CheckConstraint)]
+    (check,) = [check for check in checks if check.name == f"ck_{machine.table.name}_{machine.column}"]
+    assert names(str(check.sqltext)) == set(machine.states)
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "postgresql"])
+def test_every_update_is_guarded_by_the_sources_and_sets_the_target(machine: Machine, dialect: Any) -> None:
+    assert set(machine.updates) == set(machine.steps) - machine.not_yet
+    for step, statement in machine.updates.items():
+        change, _, condition = statement.sql(dialect).partition("WHERE")
+        guard = GUARD.search(condition)
+        assert guard is not None, f"{step} is not guarded"
+        assert names(guard["states"]) == {source.value for source in machine.transitions[step].sources}
+        assert re.search(rf"\b{machine.column}=", change), f"{step} does not set {machine.column}"
+        assert machine.transitions[step].target.value in statement._for(dialect)._literals.values()
