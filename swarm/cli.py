@@ -133,9 +133,20 @@ def explain(message: str) -> None:
         _out.print(
             f"\ninbox message {entry['inbox_message_id']} for {entry['agent'] or 'nobody yet'}: {entry['status']}"
         )
-        _print_steps(entry["steps"])
+        _print_steps(entry["timeline"])
         for delivery in entry["deliveries"]:
             _out.print(f"  {delivery}")
+
+
+@app.command
+def prompt(role: Role) -> None:
+    """Print the base prompt for a role: what to give to a model before any trigger.
+
+    A file of your own, $SWARM_HOME/prompts/lead.md or worker.md, takes the place of the built-in one.
+    """
+    from swarm.services.base_prompts import BasePrompts
+
+    print(BasePrompts(load().home.expanduser() / "prompts").text(role))
 
 
 @db.command

@@ -253,7 +253,6 @@ class _Cutter:
         self._limit = limit
         self._blocks = [block for block in _code_blocks(text) if len(block.opening) <= limit // 4]
         self._begins = [block.begin for block in self._blocks]
-        self._fences = _Spans(span for block in self._blocks for span in self._fence_spans(block))
         self._codes = _Spans(found.span() for found in _INLINE_CODE.finditer(text))
         self._atoms = _Spans(found.span() for found in _ATOM.finditer(text))
 
@@ -308,21 +307,18 @@ class _Cutter:
 
     def _step_back(self, end: int, floor: int) -> int:
         """Out of each protected stretch in turn, as far as that leaves something before the cut."""
-        steps: tuple[Callable[[int], int], ...] = (
-            self._fences.leave,
-            self._codes.leave,
-            self._atoms.leave,
-            self._cluster_start,
-        )
+        steps: tuple[Callable[[int], int], ...] = (self._codes.leave, self._atoms.leave, self._cluster_start)
         for step in steps:
             before = step(end)
             end = before if before > floor else end
         return end
 
     def _shielded(self, end: int) -> int:
-        return min(self._fences.leave(end), self._codes.leave(end), self._atoms.leave(end))
+        """Before the inline code, escape or ``<…>`` that a cut here would divide."""
+        return min(self._codes.leave(end), self._atoms.leave(end))
 
     def _cluster_start(self, end: int) -> int:
+        """Before the character as a reader sees it, and not before what would become a fence."""
         for position in range(end, max(end - _LONGEST_CLUSTER, 0), -1):
             starts_fence = self._starts_fence(position, self._resume(position))
             if not starts_fence and not _belongs_together(self._text, position):
@@ -348,11 +344,6 @@ class _Cutter:
         if index >= 0 and position < self._blocks[index].end:
             return self._blocks[index]
         return None
-
-    def _fence_spans(self, block: _Block) -> list[tuple[int, int]]:
-        """The opening line, and the closing one with the last character of the code: no part gets an empty block."""
-        code_end = block.inside + len(self._text[block.inside : block.close].rstrip())
-        return [(block.begin - 1, block.inside), (max(code_end - 1, block.inside), block.end)]
 
 
 def _closing(block: _Block | None) -> str:

@@ -148,7 +148,9 @@ class Ingest:
     def _address(
         self, tx: Transaction, message: SlackMessage, thread: Thread, target: Target, reason: str
     ) -> str | None:
-        waits = None if thread.context is ContextState.COMPLETE else CONTEXT_WAIT_SECONDS
+        whole = thread.context is ContextState.COMPLETE
+        if not whole:
+            threads.want_whole(tx, thread)
         return inbox.add(
             tx,
             thread_id=thread.id,
@@ -158,7 +160,7 @@ class Ingest:
             ts=message.ts,
             matched_by=target.matched_by,
             reason=reason,
-            wait_for_context_seconds=waits,
+            wait_for_context_seconds=None if whole else CONTEXT_WAIT_SECONDS,
         )
 
     def _note(self, tx: Transaction, message: SlackMessage, decision: Decision, thread: Thread | None) -> None:

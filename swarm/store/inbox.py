@@ -255,7 +255,8 @@ def move(
     tx: Transaction, step: EntryStep, entry_: Entry, *, reason: str | None = None, actor: str | None = None
 ) -> bool:
     """Take a step of the state machine; False if the entry is not in a state that allows it, or under another lease."""
-    moved = _MOVES[step].run(tx, entry_id=entry_.id, held_token=entry_.lease_token, now=tx.now)
+    resolved_at = None if ENTRY_TRANSITIONS[step].target in _STILL_OPEN else tx.now
+    moved = _MOVES[step].run(tx, entry_id=entry_.id, held_token=entry_.lease_token, new_resolved_at=resolved_at)
     if moved:
         history.record(
             tx,
@@ -359,7 +360,7 @@ def _move(step: EntryStep) -> Statement:
     if transition.sources != {EntryStatus.CLAIMED}:  # not a step of the run that holds the lease
         guard = func.coalesce(_i.lease_token, "") == func.coalesce(bindparam("held_token"), "")
     values: dict[str, object] = dict(arrive(transition))
-    values["resolved_at"] = None if transition.target in _STILL_OPEN else bindparam("now")
+    values["resolved_at"] = bindparam("new_resolved_at")
     if step in _COUNTS_ATTEMPT:
         values["attempts"] = _i.attempts + 1
     if step is EntryStep.REDRIVE:

@@ -130,9 +130,6 @@ def opened(
     )
     thread = at(tx, team, channel, thread_ts)
     assert thread is not None  # inserted above, or there before
-    if thread.context is not ContextState.COMPLETE:
-        _READ_AGAIN.run(tx, thread_id=thread.id, now=tx.now)
-        tx.wake(CONTEXTS)
     return thread
 
 
@@ -197,6 +194,12 @@ def begin_reads(tx: Transaction, limit: int) -> list[Thread]:
     for thread in due:
         _CONTEXT_MOVES[ContextStep.BEGIN].run(tx, thread_id=thread.id, new_due_at=tx.now + _READ_GIVEN_UP_AFTER)
     return due
+
+
+def want_whole(tx: Transaction, thread: Thread) -> None:
+    """See to it that somebody reads a thread that is not known as a whole, also after earlier tries were given up."""
+    _READ_AGAIN.run(tx, thread_id=thread.id, now=tx.now)
+    tx.wake(CONTEXTS)
 
 
 def read_whole(tx: Transaction, thread_id: str) -> None:

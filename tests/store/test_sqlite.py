@@ -7,9 +7,11 @@ import contextlib
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -295,17 +297,18 @@ async def test_a_writer_that_breaks_outside_a_call_tells_its_callers_and_goes_on
     assert await db.read(items.ids) == [2]
 
 
-def test_many_that_open_a_new_file_at_the_same_moment_all_succeed(tmp_path: Path) -> None:
-    for number in range(20):
-        path, start = tmp_path / f"{number}.db", threading.Barrier(6)
-
-        def open_and_close(path: Path = path, start: threading.Barrier = start) -> None:
-            start.wait(PATIENCE_SECONDS)
-            sqlite_driver.connect(path, busy_timeout_seconds=PATIENCE_SECONDS).close()
-
-        with ThreadPoolExecutor(6) as pool:
-            for opened in [pool.submit(open_and_close) for _ in range(6)]:
-                opened.result()
+def test_opening_a_new_file_while_another_process_sets_it_up_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, refused = tmp_path / "new.db", threading.Event()
+    monkeypatch.setattr(sqlite_driver, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: refused.set()))
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other, ThreadPoolExecutor(1) as pool:
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("CREATE TABLE first (n INTEGER)")
+        opening = pool.submit(sqlite_driver.connect, path, busy_timeout_seconds=PATIENCE_SECONDS)
+        assert refused.wait(PATIENCE_SECONDS)
+        other.execute("COMMIT")
+        opening.result(PATIENCE_SECONDS).close()
 
 
 def test_a_place_without_a_write_ahead_log_is_a_configuration_error() -> None:

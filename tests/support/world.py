@@ -162,6 +162,10 @@ class World:
         """What an SQL query finds."""
         return await self.database.read(look, query, params)
 
+    async def change(self, statement: str, **params: object) -> None:
+        """Make something so that cannot be brought about otherwise, by an SQL statement."""
+        await self.database.write(Transaction.execute, statement, params)
+
 
 def look(tx: Transaction, query: str, params: dict[str, object]) -> list[Row]:
     cursor, rows = tx.fetch(query, params)

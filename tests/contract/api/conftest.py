@@ -16,9 +16,11 @@ from tests.support.world import World
 async def doors(sqlite_url: str) -> AsyncIterator[Doors]:
     wakeups = WatchedWakeups()
     clock = ManualClock()
-    async with Database(sqlite_url, clock=clock, wakeups=wakeups) as database:
-        async with open_doors(World(database, clock), wakeups) as opened:
-            yield opened
+    async with (
+        Database(sqlite_url, clock=clock, wakeups=wakeups) as database,
+        open_doors(World(database, clock), wakeups) as opened,
+    ):
+        yield opened
 
 
 @pytest.fixture

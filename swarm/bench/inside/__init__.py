@@ -1,0 +1,1 @@
+"""Measurements from inside: the store alone, which no protocol reaches."""

@@ -1,0 +1,154 @@
+"""The yardstick of the store: the same rows written with plain sqlite3 by somebody who needs nothing else.
+
+It finds the agent's next message, leases it, marks it, and later ends both, with history and the reaction that Slack is
+to show. It has no checks of the state machine, no notices, no wakeups, no bundles, and nobody waits for its results.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from swarm.bench.inside.seed import agent_id
+from swarm.clock import new_id
+from swarm.store.sqlite_driver import connect, sqlite3
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+Run = Callable[[Path, int, int], float]
+"""Works through a seeded file: its path, how many callers, how many pairs; pairs per second."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Held:
+    """A message under a lease."""
+
+    token: str
+    entry_id: str
+    thread_id: str
+    agent_id: str
+    channel: str
+    ts: str
+
+
+def one_by_one(path: Path, callers: int, pairs: int) -> float:
+    """Claim and finish ``pairs`` messages, each step a transaction with a sync of its own; pairs per second."""
+    with _connected(path) as connection:
+        begun = time.perf_counter()
+        for number in range(pairs):
+            (held,) = _committed(connection, _claim, [agent_id(number % callers)])
+            _committed(connection, _finish, [held] if held else [])
+        return pairs / (time.perf_counter() - begun)
+
+
+def grouped(path: Path, callers: int, pairs: int) -> float:
+    """The same with a claim of each caller in one transaction, then a finish of each, every step under a savepoint."""
+    with _connected(path) as connection:
+        begun = time.perf_counter()
+        for _ in range(pairs // callers):
+            held = _committed(connection, _saved_claim, [agent_id(number) for number in range(callers)])
+            _committed(connection, _saved_finish, [one for one in held if one])
+        return pairs // callers * callers / (time.perf_counter() - begun)
+
+
+@contextmanager
+def _connected(path: Path) -> Iterator[sqlite3.Connection]:
+    connection = connect(path, busy_timeout_seconds=5)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def _committed(
+    connection: sqlite3.Connection, step: Callable[[sqlite3.Connection, S], T], subjects: Sequence[S]
+) -> list[T]:
+    """Take the step for every subject in one transaction."""
+    connection.execute("BEGIN IMMEDIATE")
+    results = [step(connection, subject) for subject in subjects]
+    connection.execute("COMMIT")
+    return results
+
+
+def _saved_claim(connection: sqlite3.Connection, agent: str) -> Held | None:
+    connection.execute("SAVEPOINT step")
+    held = _claim(connection, agent)
+    connection.execute("RELEASE step")
+    return held
+
+
+def _saved_finish(connection: sqlite3.Connection, held: Held) -> None:
+    connection.execute("SAVEPOINT step")
+    _finish(connection, held)
+    connection.execute("RELEASE step")
+
+
+def _claim(connection: sqlite3.Connection, agent: str) -> Held | None:
+    """Lease the message that is the agent's next."""
+    found = connection.execute(
+        "SELECT m.id, m.thread_id, m.channel, m.ts FROM inbox_heads h "
+        "JOIN inbox_messages m ON m.agent_id = h.agent_id AND m.thread_id = h.thread_id "
+        "WHERE h.agent_id = ? AND m.status = 'unread' AND m.held_by IS NULL ORDER BY h.order_key LIMIT 1",
+        (agent,),
+    ).fetchone()
+    if found is None:
+        return None
+    entry_id, thread_id, channel, ts = found
+    token, now = secrets.token_urlsafe(16), time.time_ns() // 1_000
+    connection.execute(
+        "INSERT INTO leases (token, kind, agent_id, thread_id, trigger_id, attempt, hold, created_at, expires_at) "
+        "VALUES (?, 'work', ?, ?, ?, 1, 0, ?, ?)",
+        (token, agent, thread_id, entry_id, now, now + 60_000_000),
+    )
+    connection.execute(
+        "UPDATE inbox_messages SET status = 'claimed', claims = claims + 1, lease_token = ? "
+        "WHERE id = ? AND status = 'unread'",
+        (token, entry_id),
+    )
+    connection.execute("INSERT INTO lease_members (token, inbox_message_id) VALUES (?, ?)", (token, entry_id))
+    _record(connection, now, entry_id, thread_id, "inbox.claim", agent, None)
+    connection.execute("DELETE FROM inbox_heads WHERE agent_id = ? AND thread_id = ?", (agent, thread_id))
+    return Held(token=token, entry_id=entry_id, thread_id=thread_id, agent_id=agent, channel=channel, ts=ts)
+
+
+def _finish(connection: sqlite3.Connection, held: Held) -> None:
+    """Dismiss the message and end its lease."""
+    now = time.time_ns() // 1_000
+    connection.execute(
+        "UPDATE inbox_messages SET status = 'dismissed', resolved_at = ? "
+        "WHERE id = ? AND lease_token = ? AND status = 'claimed'",
+        (now, held.entry_id, held.token),
+    )
+    _record(connection, now, held.entry_id, held.thread_id, "inbox.dismiss", held.agent_id, "measured")
+    connection.execute(
+        "INSERT INTO deliveries (id, kind, status, thread_id, channel, target_ts, text, broadcast, once_key, attempts, "
+        "due_at, expires_at, created_at) VALUES (?, 'reaction', 'queued', ?, ?, ?, 'white_check_mark', 0, ?, 0, ?, ?, ?)",
+        (
+            new_id(), held.thread_id, held.channel, held.ts, f"reaction:{held.channel}:{held.ts}:white_check_mark",
+            now, now + 60_000_000, now,
+        ),
+    )  # fmt: skip
+    connection.execute(
+        "UPDATE leases SET ended_at = ?, ended_as = 'finished' WHERE token = ? AND ended_at IS NULL", (now, held.token)
+    )
+
+
+def _record(
+    connection: sqlite3.Connection,
+    now: int,
+    entry_id: str,
+    thread_id: str,
+    change: str,
+    agent: str,
+    reason: str | None,
+) -> None:
+    connection.execute(
+        "INSERT INTO history (at, subject, thread_id, change, agent_id, reason) VALUES (?, ?, ?, ?, ?, ?)",
+        (now, entry_id, thread_id, change, agent, reason),
+    )

@@ -1,0 +1,91 @@
+"""The store alone: claim and finish by many callers at once, beside the plain driver."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+from swarm.bench.figures import Better, Figure
+from swarm.bench.inside import plain, seed
+from swarm.bench.plan import Plan, Say
+from swarm.bench.scratch import scratch
+from swarm.domain.agents import Agent, Role
+from swarm.domain.conduct import Reactions
+from swarm.domain.leases import Outcome
+from swarm.services.claim import take
+from swarm.services.leases import finish
+from swarm.store.database import Database
+
+_OVER_ONE_BY_ONE: Final = 3.0
+_OF_GROUPED_PERCENT: Final = 50.0
+
+
+async def measure(plan: Plan, say: Say) -> list[Figure]:
+    """Pairs per second through ``Database``; on SQLite also what the plain driver does with the same rows."""
+    say(f"{plan.store_pairs} messages are claimed and finished by {plan.callers} callers")
+    async with scratch(plan.database) as place:
+        ours = await _ours(place.url, plan)
+    figures = [_rate(f"claim + finish, {plan.callers} callers", ours)]
+    if plan.database != "sqlite":
+        return figures
+    say("the same rows through the plain driver, one by one")
+    one_by_one = await _plain(plan, plan.store_pairs // 4, plain.one_by_one)
+    say("the same rows through the plain driver, in groups")
+    grouped = await _plain(plan, plan.store_pairs, plain.grouped)
+    return [
+        *figures,
+        _rate("the plain driver, one by one", one_by_one),
+        _rate("the plain driver, grouped", grouped),
+        _ratio("against the plain driver one by one", ours / one_by_one, "×", _OVER_ONE_BY_ONE),
+        _ratio("against the plain driver grouped", 100 * ours / grouped, "%", _OF_GROUPED_PERCENT),
+    ]
+
+
+async def _ours(url: str, plan: Plan) -> float:
+    async with Database(url) as database:
+        await database.write(seed.agents, plan.callers)
+        await database.write(seed.due, 0, plan.store_pairs, plan.callers)
+        await database.write(seed.analyse)
+        begun = time.perf_counter()
+        done = await asyncio.gather(*(_caller(database, number) for number in range(plan.callers)))
+        return sum(done) / (time.perf_counter() - begun)
+
+
+async def _caller(database: Database, number: int) -> int:
+    """Claim and finish, one at a time, until nothing is left; how many."""
+    agent = _agent(number)
+    done = 0
+    while claimed := await database.write(take, agent.id, 1, False):
+        tokens = [claim.lease.token for claim in claimed]
+        await database.write(finish, agent, tokens, Outcome.DISMISSED, "measured", Reactions())
+        done += len(tokens)
+    return done
+
+
+async def _plain(plan: Plan, pairs: int, run: plain.Run) -> float:
+    async with scratch(plan.database) as place:
+        async with Database(place.url) as database:
+            await database.write(seed.agents, plan.callers)
+            await database.write(seed.due, 0, pairs, plan.callers)
+        return await asyncio.to_thread(run, place.folder / "swarm.db", plan.callers, pairs)
+
+
+def _agent(number: int) -> Agent:
+    return Agent(
+        id=seed.agent_id(number),
+        name=f"agent-{number}",
+        role=Role.LEAD,
+        description="",
+        capabilities=(),
+        created_at=0,
+        last_seen_at=None,
+    )
+
+
+def _rate(what: str, value: float) -> Figure:
+    return Figure(measurement="store", what=what, value=value, unit="pairs/s", better=Better.HIGHER)
+
+
+def _ratio(what: str, value: float, unit: str, target: float) -> Figure:
+    return Figure(measurement="store", what=what, value=value, unit=unit, better=Better.HIGHER, target=target)

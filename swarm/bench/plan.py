@@ -1,0 +1,28 @@
+"""How much is measured: the sizes that the design's targets speak of, and smaller ones for a quick look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+Say = Callable[[str], None]
+"""Tells the person who waits what is being done."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """The sizes of one run."""
+
+    database: str = "sqlite"  # or the URL of a PostgreSQL server, on which databases may be created
+    seconds: float = 10  # of each timed part
+    events_per_second: int = 200
+    events_in_flight: int = 64  # when as many are sent as are acknowledged
+    polls: int = 1_000
+    more_polls: int = 5_000
+    agents: int = 8  # that claim and finish over HTTP
+    pairs_per_second: int = 2_500  # so many are kept ready for them
+    callers: int = 64  # of the store alone
+    store_pairs: int = 20_000
+    rows: int = 1_000_000  # finished ones, against few_rows
+    few_rows: int = 1_000
+    claims: int = 500  # timed beside the finished rows

@@ -1,0 +1,205 @@
+"""An agent sees the whole thread: from events where we were there, read from Slack once where we were not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from swarm.domain.errors import NotFound, Unavailable
+from swarm.domain.transcript import AuthorKind, File
+from swarm.store import threads
+from tests.support.world import BOT, World, delete, edit, said
+
+pytestmark = pytest.mark.req("LOOP-02", "LOOP-03")
+
+
+async def test_a_thread_that_opens_with_us_is_never_read(world: World) -> None:
+    lead = await world.lead()
+    root = await world.says(f"{BOT} hello")
+    await world.answers(lead, await world.only(lead), "good morning")
+    await world.send()
+    await world.says("and now?", thread=root, by="U2")
+    await world.backfill.read_due()
+    trigger = await world.only(lead)
+    assert world.slack.reads == []
+    assert [(one.author, one.kind, one.text) for one in trigger.thread_context] == [
+        ("alice", AuthorKind.USER, "@UBOT hello"),
+        ("lead", AuthorKind.AGENT, "good morning"),
+        ("bob", AuthorKind.USER, "and now?"),
+    ]
+    assert not trigger.context_incomplete
+    assert [entry.text for entry in trigger.inbox_messages] == ["and now?"]
+
+
+async def test_an_unknown_thread_is_read_once_and_given_whole_in_order(world: World) -> None:
+    lead = await world.lead()
+    root = said("the build is red", by="U2")
+    pager = said("it broke at night", by="B1", kind=AuthorKind.BOT, thread_ts=root.ts)
+    call = said(f"{BOT} why?", thread_ts=root.ts)
+    world.slack.threads["C1", root.ts] = [call, root, pager]
+    await world.hears(call)
+    assert await world.poll(lead) == []
+    assert await world.backfill.read_due() == 1
+    trigger = await world.only(lead)
+    assert [(one.author, one.text) for one in trigger.thread_context] == [
+        ("bob", "the build is red"),
+        ("pager", "it broke at night"),
+        ("alice", "@UBOT why?"),
+    ]
+    assert not trigger.context_incomplete
+    await world.says("hello?", thread=root)
+    assert await world.backfill.read_due() == 0
+    assert world.slack.reads == [("C1", root.ts)]
+
+
+async def test_the_context_ends_with_the_new_message(world: World) -> None:
+    lead = await world.lead()
+    root = await world.says(f"{BOT} one")
+    trigger = await world.only(lead)
+    await world.says("two", thread=root)
+    whole = await world.services.inbox.read(lead, trigger.inbox_messages[0].id)
+    assert [one.text for one in whole.thread_context] == ["@UBOT one"]
+
+
+async def test_a_thread_that_cannot_be_read_holds_a_message_for_ten_seconds(world: World) -> None:
+    lead = await world.lead()
+    world.slack.reads_fail.append(Unavailable("Slack is down"))
+    call = await world.hears(said(f"{BOT} why?", thread_ts="1600000000.000100"))
+    await world.backfill.read_due()
+    await world.later(9.9)
+    assert await world.poll(lead) == []
+    await world.later(0.1)
+    trigger = await world.only(lead)
+    assert trigger.context_incomplete
+    assert [one.ts for one in trigger.thread_context] == [call.ts]
+
+
+async def test_a_failed_read_is_tried_again_later_and_then_left_alone_until_something_is_said(world: World) -> None:
+    await world.lead()
+    root_ts = "1600000000.000100"
+    world.slack.reads_fail.extend(Unavailable("Slack is down") for _ in range(6))
+    await world.hears(said(f"{BOT} why?", thread_ts=root_ts))
+    assert await world.backfill.read_due() == 1
+    assert await world.backfill.read_due() == 0
+    for _ in range(4):
+        await world.later(60)
+        assert await world.backfill.read_due() == 1
+    await world.later(3600)
+    assert await world.backfill.read_due() == 0
+    await world.hears(said(f"{BOT} hello?", thread_ts=root_ts))
+    assert await world.backfill.read_due() == 1
+
+
+async def test_a_reader_that_was_never_heard_of_again_is_replaced(world: World) -> None:
+    await world.lead()
+    await world.hears(said(f"{BOT} why?", thread_ts="1600000000.000100"))
+    assert len(await world.database.write(threads.begin_reads, 4)) == 1
+    assert await world.backfill.read_due() == 0
+    await world.later(60)
+    assert await world.backfill.read_due() == 1
+
+
+@pytest.mark.req("LOOP-01")
+async def test_a_history_read_that_overtakes_an_event_leaves_it_to_be_routed_once(world: World) -> None:
+    lead = await world.lead()
+    root = said("the build is red", by="U2")
+    first, second = (said(f"{BOT} {text}", thread_ts=root.ts) for text in ("why?", "since when?"))
+    world.slack.threads["C1", root.ts] = [root, first, second]
+    await world.hears(first)
+    await world.backfill.read_due()
+    assert await world.entries(second) == []
+    for _ in range(2):
+        await world.hears(second)
+    assert len(await world.entries(second)) == 1
+    trigger = await world.only(lead)
+    assert [entry.ts for entry in trigger.inbox_messages] == [first.ts, second.ts]
+
+
+async def test_a_stale_thread_is_read_again_and_knows_our_posts_by_the_agent_that_spoke(world: World) -> None:
+    lead = await world.lead()
+    root = await world.says(f"{BOT} hello")
+    await world.answers(lead, await world.only(lead), "good morning")
+    await world.send()
+    (post,) = [landed for landed in world.slack.landed if landed.text == "good morning"]
+    own = said("good morning", by="UBOT", kind=AuthorKind.BOT, ts=world.slack.timestamps[post.id], thread_ts=root.ts)
+    missed = said("by the way", by="U2", thread_ts=root.ts)
+    call = said(f"{BOT} again", thread_ts=root.ts)
+    world.slack.threads["C1", root.ts] = [root, replace(own, delivery_id=post.id), missed, call]
+    await world.change("DELETE FROM thread_messages WHERE author_kind = 'agent'")
+    await world.change("UPDATE threads SET context = 'stale'")
+    await world.hears(call)
+    assert await world.poll(lead) == []
+    await world.backfill.read_due()
+    trigger = await world.only(lead)
+    assert [one.author for one in trigger.thread_context] == ["alice", "lead", "bob", "alice"]
+
+
+async def test_edits_and_deletes_show_in_the_context(world: World) -> None:
+    lead = await world.lead()
+    root = await world.says(f"{BOT} hello")
+    await world.answers(lead, await world.only(lead), "hi")
+    typo = await world.says("helo", thread=root)
+    oops = await world.says("oops", thread=root)
+    await world.ingest.handle(edit(typo, "hello again"))
+    await world.ingest.handle(delete(oops))
+    await world.says("well?", thread=root)
+    trigger = await world.only(lead)
+    assert [(one.text, one.edited) for one in trigger.thread_context] == [
+        ("@UBOT hello", False),
+        ("hello again", True),
+        ("well?", False),
+    ]
+
+
+async def test_what_others_say_in_between_is_context(world: World) -> None:
+    lead = await world.lead()
+    root = await world.says(f"{BOT} hello")
+    await world.answers(lead, await world.only(lead), "hi")
+    await world.says("<@U2> what do you think?", thread=root)
+    assert await world.poll(lead) == []
+    await world.says("so?", thread=root)
+    trigger = await world.only(lead)
+    assert [one.text for one in trigger.thread_context][-2:] == ["@bob what do you think?", "so?"]
+    assert len(trigger.inbox_messages) == 1
+
+
+async def test_attachments_come_by_name(world: World) -> None:
+    lead = await world.lead()
+    report = File(id="F1", name="report.pdf", mimetype="application/pdf", size_bytes=10)
+    await world.hears(replace(said(f"{BOT} read this"), files=(report,)))
+    trigger = await world.only(lead)
+    assert trigger.inbox_messages[0].files == (report,)
+    assert "report.pdf" in trigger.prompt
+
+
+async def test_a_new_message_is_never_cut(world: World) -> None:
+    lead = await world.lead()
+    root = await world.says(f"{BOT} begin")
+    for number in range(30):
+        await world.says(f"<@U2> remark {number}", thread=root)
+    long = " ".join(f"word{number}" for number in range(3_000))
+    await world.says(f"{BOT} {long}", thread=root)
+    trigger = await world.only(lead)
+    assert trigger.inbox_messages[-1].text == f"@UBOT {long}"
+    assert long in trigger.prompt
+    assert len(trigger.thread_context) == 32
+
+
+@pytest.mark.req("LOOP-07")
+async def test_an_entry_can_be_read_whole_by_its_agent_and_by_nobody_else(world: World) -> None:
+    lead, other = await world.lead(), await world.lead("other")
+    root = await world.says(f"{BOT} hello")
+    await world.answers(lead, await world.only(lead), "good morning")
+    await world.send()
+    entry = await world.entry(await world.says("and now?", thread=root))
+    whole = await world.services.inbox.read(lead, entry.id)
+    assert (whole.entry.text, whole.entry.user_name, whole.place.channel_name) == ("and now?", "alice", "#general")
+    assert whole.previous_reply == "good morning"
+    assert whole.entry.routing_reason == "lead owns the thread"
+    assert [one.text for one in whole.thread_context] == ["@UBOT hello", "good morning", "and now?"]
+    with pytest.raises(NotFound) as foreign:
+        await world.services.inbox.read(other, entry.id)
+    with pytest.raises(NotFound) as unknown:
+        await world.services.inbox.read(lead, "no-such-id")
+    assert foreign.value.message.replace(entry.id, "") == unknown.value.message.replace("no-such-id", "")

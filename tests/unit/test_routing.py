@@ -1,0 +1,645 @@
+"""Who gets a message, and why: every row of the table, then what holds for all messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from swarm.domain.access import ChannelPolicy, Listen
+from swarm.domain.agents import Role
+from swarm.domain.inbox import MatchedBy
+from swarm.domain.routing import (
+    BOT_TURNS_PER_HOUR,
+    Candidate,
+    Change,
+    Decision,
+    Me,
+    Outcome,
+    Roster,
+    Situation,
+    addressed,
+    decide,
+    names_swarm,
+)
+from swarm.domain.transcript import Author, AuthorKind, ChannelType, SlackMessage
+
+pytestmark = pytest.mark.req("LOOP-11")
+
+ME = Me(team="T1", user_id="UBOT", bot_id="BBOT")
+BOT = "<@UBOT>"
+BOB = "<@U2>"
+
+
+def agent(name: str, role: Role = Role.LEAD, *, online: bool = True) -> Candidate:
+    return Candidate(id=f"id-{name}", name=name, role=role, online=online)
+
+
+LEAD = agent("lead")
+SPARE = agent("spare")
+REV = agent("rev", Role.WORKER)
+REV2 = agent("rev-2", Role.WORKER)
+TEAM = Roster(agents=(LEAD, SPARE, REV, REV2))
+NOBODY = Roster(agents=())
+
+
+def asleep(*sleepers: Candidate) -> Roster:
+    return Roster(agents=tuple(replace(one, online=one not in sleepers) for one in TEAM.agents))
+
+
+def message(
+    text: str = "hello",
+    *,
+    by: str = "U1",
+    kind: AuthorKind = AuthorKind.USER,
+    bot_id: str | None = None,
+    in_thread: bool = False,
+    where: ChannelType = ChannelType.CHANNEL,
+    subtype: str | None = None,
+) -> SlackMessage:
+    return SlackMessage(
+        channel="C1",
+        ts="1700000002.000100",
+        thread_ts="1700000001.000100" if in_thread else None,
+        author=Author(id=by, kind=kind, bot_id=bot_id),
+        text=text,
+        subtype=subtype,
+        channel_type=where,
+    )
+
+
+def alert(text: str = "disk full", *, in_thread: bool = False) -> SlackMessage:
+    return message(text, by="B1", kind=AuthorKind.BOT, bot_id="B1", in_thread=in_thread)
+
+
+def situation(
+    *,
+    roster: Roster = TEAM,
+    owner: Candidate | None = None,
+    bot_turns: int = 0,
+    routed: bool = False,
+    policy: ChannelPolicy | None = None,
+) -> Situation:
+    return Situation(
+        me=ME,
+        policy=policy or ChannelPolicy(),
+        roster=roster,
+        owner_id=owner.id if owner else None,
+        bot_turns=bot_turns,
+        routed=routed,
+    )
+
+
+PAGER_ALLOWED = ChannelPolicy(allowed_bots=frozenset({"B1"}))
+LISTENS_TO_BOTS = replace(PAGER_ALLOWED, listen=Listen.BOTS)
+LISTENS_TO_ALL = ChannelPolicy(listen=Listen.ALL)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A message in a situation, and what becomes of it. ``to`` names the agents, None one that is still to come."""
+
+    message: SlackMessage
+    outcome: Outcome
+    situation: Situation = situation()  # noqa: RUF009 - frozen
+    change: Change = Change.POSTED
+    to: tuple[Candidate | None, ...] = ()
+    matched_by: MatchedBy | None = None
+    new_owner: Candidate | None = None
+    because: str
+
+
+ROWS = {
+    # 1. never work
+    "our own post by user id": Row(
+        message=message(f"{BOT} hi", by="UBOT", kind=AuthorKind.BOT), outcome=Outcome.OWN, because="our own post"
+    ),
+    "our own post by bot id": Row(
+        message=message("swarm#all", by="U9", kind=AuthorKind.BOT, bot_id="BBOT"),
+        outcome=Outcome.OWN,
+        because="our own post",
+    ),
+    "a delete": Row(
+        message=message(f"{BOT} hi"), change=Change.DELETED, outcome=Outcome.DELETED, because="was deleted"
+    ),
+    "a join": Row(
+        message=message(f"{BOT} has joined", subtype="channel_join"), outcome=Outcome.SYSTEM, because="channel_join"
+    ),
+    "an edit of what was routed": Row(
+        message=message(f"{BOT} hi"),
+        situation=situation(routed=True),
+        change=Change.EDITED,
+        outcome=Outcome.EDITED,
+        because="routed before",
+    ),
+    "an edit that adds a mention": Row(
+        message=message(f"{BOT} hi"),
+        change=Change.EDITED,
+        outcome=Outcome.MENTION,
+        to=(LEAD,),
+        matched_by=MatchedBy.MENTION,
+        new_owner=LEAD,
+        because="mentions the bot",
+    ),
+    "a channel that is switched off": Row(
+        message=message(f"{BOT} hi"),
+        situation=situation(policy=ChannelPolicy(enabled=False)),
+        outcome=Outcome.NOT_ALLOWED,
+        because="switched off",
+    ),
+    "a person who is not on the list": Row(
+        message=message("swarm#lead hi"),
+        situation=situation(policy=ChannelPolicy(allowed_users=frozenset({"U2"}))),
+        outcome=Outcome.NOT_ALLOWED,
+        because="not on the list of allowed users",
+    ),
+    "a bot that nobody allowed": Row(
+        message=alert(f"{BOT} hi"), outcome=Outcome.NOT_ALLOWED, because="not on the channel's list of allowed bots"
+    ),
+    "a bot that has had its turns": Row(
+        message=alert(f"{BOT} hi", in_thread=True),
+        situation=situation(policy=PAGER_ALLOWED, bot_turns=BOT_TURNS_PER_HOUR),
+        outcome=Outcome.BOT_CAPPED,
+        because="10 messages of this hour",
+    ),
+    "a bot's last turn": Row(
+        message=alert(f"{BOT} hi", in_thread=True),
+        situation=situation(policy=PAGER_ALLOWED, bot_turns=BOT_TURNS_PER_HOUR - 1),
+        outcome=Outcome.MENTION,
+        to=(LEAD,),
+        matched_by=MatchedBy.MENTION,
+        new_owner=LEAD,
+        because="mentions the bot",
+    ),
+    "a person where bots have had their turns": Row(
+        message=message(f"{BOT} hi", in_thread=True),
+        situation=situation(bot_turns=BOT_TURNS_PER_HOUR),
+        outcome=Outcome.MENTION,
+        to=(LEAD,),
+        matched_by=MatchedBy.MENTION,
+        new_owner=LEAD,
+        because="mentions the bot",
+    ),
+    # 2. an explicit address
+    "one agent by name": Row(
+        message=message("swarm#spare hi"),
+        outcome=Outcome.ADDRESS,
+        to=(SPARE,),
+        matched_by=MatchedBy.ADDRESS,
+        new_owner=SPARE,
+        because="swarm#spare",
+    ),
+    "one agent by id": Row(
+        message=message("swarm#id-spare hi"),
+        outcome=Outcome.ADDRESS,
+        to=(SPARE,),
+        matched_by=MatchedBy.ADDRESS,
+        new_owner=SPARE,
+        because="swarm#spare",
+    ),
+    "another agent than the owner": Row(
+        message=message("swarm#spare take over", in_thread=True),
+        situation=situation(owner=LEAD),
+        outcome=Outcome.ADDRESS,
+        to=(SPARE,),
+        matched_by=MatchedBy.ADDRESS,
+        new_owner=SPARE,
+        because="swarm#spare",
+    ),
+    "an agent that is offline": Row(
+        message=message("swarm#spare hi"),
+        situation=situation(roster=asleep(SPARE)),
+        outcome=Outcome.ADDRESS,
+        to=(SPARE,),
+        matched_by=MatchedBy.ADDRESS,
+        new_owner=SPARE,
+        because="swarm#spare",
+    ),
+    "two agents where nobody owns the thread": Row(
+        message=message("swarm#spare and swarm#rev, please"),
+        outcome=Outcome.ADDRESS,
+        to=(SPARE, REV),
+        matched_by=MatchedBy.ADDRESS,
+        new_owner=SPARE,
+        because="swarm#spare and swarm#rev",
+    ),
+    "two agents in an owned thread": Row(
+        message=message("swarm#spare and swarm#rev, please", in_thread=True),
+        situation=situation(owner=LEAD),
+        outcome=Outcome.ADDRESS,
+        to=(SPARE, REV),
+        matched_by=MatchedBy.ADDRESS,
+        because="swarm#spare and swarm#rev",
+    ),
+    "one agent twice": Row(
+        message=message("swarm#spare, yes swarm#spare"),
+        outcome=Outcome.ADDRESS,
+        to=(SPARE,),
+        matched_by=MatchedBy.ADDRESS,
+        new_owner=SPARE,
+        because="swarm#spare",
+    ),
+    "everybody": Row(
+        message=message("swarm#all stand-up", in_thread=True),
+        situation=situation(owner=LEAD),
+        outcome=Outcome.BROADCAST,
+        to=TEAM.agents,
+        matched_by=MatchedBy.BROADCAST,
+        because="every agent",
+    ),
+    "everybody where nobody is registered": Row(
+        message=message("swarm#all stand-up"),
+        situation=situation(roster=NOBODY),
+        outcome=Outcome.ADDRESS,
+        to=(None,),
+        matched_by=MatchedBy.ADDRESS,
+        because="no lead is registered",
+    ),
+    "a name that nobody has": Row(
+        message=message("swarm#ghost hi"),
+        outcome=Outcome.ADDRESS,
+        to=(LEAD,),
+        matched_by=MatchedBy.ADDRESS,
+        new_owner=LEAD,
+        because="swarm#ghost names no agent",
+    ),
+    # 3. the owner of the thread
+    "a follow-up without a mention": Row(
+        message=message(in_thread=True),
+        situation=situation(owner=SPARE),
+        outcome=Outcome.THREAD_OWNER,
+        to=(SPARE,),
+        matched_by=MatchedBy.THREAD_OWNER,
+        because="spare owns the thread",
+    ),
+    "a follow-up that mentions the bot": Row(
+        message=message(f"{BOT} and {BOB}", in_thread=True),
+        situation=situation(owner=SPARE),
+        outcome=Outcome.THREAD_OWNER,
+        to=(SPARE,),
+        matched_by=MatchedBy.THREAD_OWNER,
+        because="spare owns the thread",
+    ),
+    "a follow-up that mentions only somebody else": Row(
+        message=message(f"{BOB} look", in_thread=True),
+        situation=situation(owner=SPARE),
+        outcome=Outcome.OTHERS_MENTIONED,
+        because="mentions only somebody else",
+    ),
+    "a follow-up in a direct message that mentions somebody": Row(
+        message=message(f"what did {BOB} say?", in_thread=True, where=ChannelType.DM),
+        situation=situation(owner=SPARE),
+        outcome=Outcome.THREAD_OWNER,
+        to=(SPARE,),
+        matched_by=MatchedBy.THREAD_OWNER,
+        because="spare owns the thread",
+    ),
+    "an owner that is offline": Row(
+        message=message(in_thread=True),
+        situation=situation(owner=SPARE, roster=asleep(SPARE)),
+        outcome=Outcome.THREAD_OWNER_OFFLINE,
+        to=(LEAD,),
+        matched_by=MatchedBy.THREAD_OWNER_OFFLINE,
+        because="spare owns the thread but is offline",
+    ),
+    "an owner that is offline like everybody": Row(
+        message=message(in_thread=True),
+        situation=situation(owner=SPARE, roster=asleep(*TEAM.agents)),
+        outcome=Outcome.THREAD_OWNER,
+        to=(SPARE,),
+        matched_by=MatchedBy.THREAD_OWNER,
+        because="spare owns the thread",
+    ),
+    "an owner that is gone": Row(
+        message=message(in_thread=True),
+        situation=situation(owner=agent("former")),
+        outcome=Outcome.THREAD_OWNER_OFFLINE,
+        to=(LEAD,),
+        matched_by=MatchedBy.THREAD_OWNER_OFFLINE,
+        new_owner=LEAD,
+        because="the owner of the thread is gone",
+    ),
+    "an owner that is gone like everybody": Row(
+        message=message(in_thread=True),
+        situation=situation(owner=agent("former"), roster=NOBODY),
+        outcome=Outcome.THREAD_OWNER_OFFLINE,
+        to=(None,),
+        matched_by=MatchedBy.THREAD_OWNER_OFFLINE,
+        because="the owner of the thread is gone",
+    ),
+    # 4. the listening mode
+    "a root message where the channel listens to all": Row(
+        message=message(),
+        situation=situation(policy=LISTENS_TO_ALL),
+        outcome=Outcome.CHANNEL_AGENT,
+        to=(LEAD,),
+        matched_by=MatchedBy.CHANNEL_AGENT,
+        new_owner=LEAD,
+        because="listens to every root message",
+    ),
+    "a reply where the channel listens to all": Row(
+        message=message(in_thread=True),
+        situation=situation(policy=LISTENS_TO_ALL),
+        outcome=Outcome.CONTEXT,
+        because="names nobody",
+    ),
+    "a root message for somebody else where the channel listens to all": Row(
+        message=message(f"{BOB} look"),
+        situation=situation(policy=LISTENS_TO_ALL),
+        outcome=Outcome.CONTEXT,
+        because="names nobody",
+    ),
+    "a mention where the channel listens to all": Row(
+        message=message(f"{BOT} hi"),
+        situation=situation(policy=LISTENS_TO_ALL),
+        outcome=Outcome.MENTION,
+        to=(LEAD,),
+        matched_by=MatchedBy.MENTION,
+        new_owner=LEAD,
+        because="mentions the bot",
+    ),
+    "an alert where the channel listens to bots": Row(
+        message=alert(),
+        situation=situation(policy=replace(LISTENS_TO_BOTS, agent="rev")),
+        outcome=Outcome.ALERT,
+        to=(REV,),
+        matched_by=MatchedBy.ALERT,
+        new_owner=REV,
+        because="rev is the channel's agent",
+    ),
+    "a person's root message where the channel listens to bots": Row(
+        message=message(),
+        situation=situation(policy=LISTENS_TO_BOTS),
+        outcome=Outcome.CHANNEL_AGENT,
+        to=(LEAD,),
+        matched_by=MatchedBy.CHANNEL_AGENT,
+        new_owner=LEAD,
+        because="listens to every root message",
+    ),
+    "an allowed bot where the channel listens to people": Row(
+        message=alert(),
+        situation=situation(policy=replace(PAGER_ALLOWED, listen=Listen.ALL)),
+        outcome=Outcome.CONTEXT,
+        because="names nobody",
+    ),
+    # 5. mention and direct message
+    "a mention": Row(
+        message=message(f"{BOT} hi"),
+        outcome=Outcome.MENTION,
+        to=(LEAD,),
+        matched_by=MatchedBy.MENTION,
+        new_owner=LEAD,
+        because="mentions the bot",
+    ),
+    "a mention with a label": Row(
+        message=message("<@UBOT|swarm> hi"),
+        outcome=Outcome.MENTION,
+        to=(LEAD,),
+        matched_by=MatchedBy.MENTION,
+        new_owner=LEAD,
+        because="mentions the bot",
+    ),
+    "a mention in a channel with an agent": Row(
+        message=message(f"{BOT} hi"),
+        situation=situation(policy=ChannelPolicy(agent="rev")),
+        outcome=Outcome.MENTION,
+        to=(REV,),
+        matched_by=MatchedBy.MENTION,
+        new_owner=REV,
+        because="rev is the channel's agent",
+    ),
+    "a mention in a channel whose agent does not exist": Row(
+        message=message(f"{BOT} hi"),
+        situation=situation(policy=ChannelPolicy(agent="ghost")),
+        outcome=Outcome.MENTION,
+        to=(LEAD,),
+        matched_by=MatchedBy.MENTION,
+        new_owner=LEAD,
+        because="'ghost' does not exist",
+    ),
+    "a mention while the oldest lead is offline": Row(
+        message=message(f"{BOT} hi"),
+        situation=situation(roster=asleep(LEAD)),
+        outcome=Outcome.MENTION,
+        to=(SPARE,),
+        matched_by=MatchedBy.MENTION,
+        new_owner=SPARE,
+        because="the default lead",
+    ),
+    "a mention where a default is configured": Row(
+        message=message(f"{BOT} hi"),
+        situation=situation(roster=replace(TEAM, default_name="spare")),
+        outcome=Outcome.MENTION,
+        to=(SPARE,),
+        matched_by=MatchedBy.MENTION,
+        new_owner=SPARE,
+        because="the default lead",
+    ),
+    "a mention where nobody is registered": Row(
+        message=message(f"{BOT} hi"),
+        situation=situation(roster=NOBODY),
+        outcome=Outcome.MENTION,
+        to=(None,),
+        matched_by=MatchedBy.MENTION,
+        because="no lead is registered",
+    ),
+    "a direct message": Row(
+        message=message(where=ChannelType.DM),
+        outcome=Outcome.DIRECT_MESSAGE,
+        to=(LEAD,),
+        matched_by=MatchedBy.DIRECT_MESSAGE,
+        new_owner=LEAD,
+        because="direct message",
+    ),
+    "a message in a group": Row(
+        message=message(where=ChannelType.GROUP), outcome=Outcome.CONTEXT, because="names nobody"
+    ),
+    "a file without a word in a direct message": Row(
+        message=message("", where=ChannelType.DM, subtype="file_share"),
+        outcome=Outcome.DIRECT_MESSAGE,
+        to=(LEAD,),
+        matched_by=MatchedBy.DIRECT_MESSAGE,
+        new_owner=LEAD,
+        because="direct message",
+    ),
+    # 6. context
+    "people among themselves": Row(message=message(), outcome=Outcome.CONTEXT, because="names nobody"),
+    "somebody else's mention": Row(message=message(f"{BOB} hi"), outcome=Outcome.CONTEXT, because="names nobody"),
+}
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS.keys())
+def test_every_row_of_the_table(row: Row) -> None:
+    decision = decide(row.message, row.situation, row.change)
+    assert decision.outcome is row.outcome
+    assert [target.agent_id for target in decision.targets] == [one.id if one else None for one in row.to]
+    assert {target.matched_by for target in decision.targets} == ({row.matched_by} if row.matched_by else set())
+    assert decision.new_owner_id == (row.new_owner.id if row.new_owner else None)
+    assert row.because in decision.reason
+
+
+def test_the_table_has_every_outcome_and_every_way_to_match() -> None:
+    assert {row.outcome for row in ROWS.values()} == set(Outcome)
+    # An entry is re-addressed after routing, never by it.
+    assert {row.matched_by for row in ROWS.values()} == {None, *MatchedBy} - {MatchedBy.READDRESSED}
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("swarm#rev hi", ["rev"]),
+        ("swarm#rev-2 hi", ["rev-2"]),
+        ("swarm#rev-2.", ["rev-2"]),
+        ("swarm#rev-2, and then?", ["rev-2"]),
+        ("swarm#rev- hi", ["rev"]),
+        ("swarm#rev-2-- hi", ["rev-2"]),
+        ("(swarm#rev)", ["rev"]),
+        ("swarm#rev: hi", ["rev"]),
+        ("swarm#rev's turn", ["rev"]),
+        ("SWARM#Rev-2!", ["rev-2"]),
+        ("swarm#rev swarm#rev-2", ["rev", "rev-2"]),
+        ("swarm#rev-3", []),
+        ("swarm#revue", []),
+        ("myswarm#rev", []),
+        ("##swarm#rev", []),
+        ("swarm #rev", []),
+    ],
+)
+def test_an_address_is_the_longest_name_and_not_its_punctuation(text: str, names: list[str]) -> None:
+    found, everybody, _ = addressed(text, TEAM)
+    assert [one.name for one in found] == names
+    assert not everybody
+
+
+@pytest.mark.parametrize("text", ["swarm#all", "SWARM#ALL!", "hi swarm#all, all", "swarm#all-"])
+def test_all_is_everybody(text: str) -> None:
+    assert addressed(text, TEAM)[1]
+
+
+def test_a_name_that_nobody_has_is_reported() -> None:
+    assert addressed("swarm#ghost and swarm#rev", TEAM)[2] == ("ghost",)
+
+
+# What holds for all messages
+
+WORDS = st.sampled_from(
+    [
+        "hello",
+        BOT,
+        "<@UBOT|swarm>",
+        BOB,
+        "<@W3>",
+        "swarm#lead",
+        "swarm#rev-2",
+        "swarm#ghost",
+        "swarm#all",
+        "swarm#",
+        "é\n",
+    ]
+)
+TEXTS = st.one_of(st.lists(WORDS, max_size=4).map(" ".join), st.text(max_size=30))
+AUTHORS = st.sampled_from(
+    [
+        Author(id="U1", kind=AuthorKind.USER),
+        Author(id="U2", kind=AuthorKind.USER),
+        Author(id="B1", kind=AuthorKind.BOT, bot_id="B1"),
+        Author(id="B2", kind=AuthorKind.BOT, bot_id="B2"),
+        Author(id="UBOT", kind=AuthorKind.BOT, bot_id="BBOT"),
+        Author(id="BBOT", kind=AuthorKind.BOT),
+    ]
+)
+MESSAGES = st.builds(
+    lambda text, author, in_thread, where, subtype: replace(
+        message(text, in_thread=in_thread, where=where, subtype=subtype), author=author
+    ),
+    TEXTS,
+    AUTHORS,
+    st.booleans(),
+    st.sampled_from(ChannelType),
+    st.sampled_from([None, None, "file_share", "thread_broadcast", "me_message", "bot_message", "channel_join"]),
+)
+POLICIES = st.builds(
+    ChannelPolicy,
+    agent=st.sampled_from([None, "rev", "ghost"]),
+    enabled=st.sampled_from([True, True, True, False]),
+    listen=st.sampled_from(Listen),
+    allowed_users=st.sampled_from([None, frozenset({"U1"})]),
+    allowed_bots=st.sampled_from([frozenset(), frozenset({"B1"})]),
+)
+ROSTERS = st.builds(
+    lambda agents, default: Roster(agents=tuple(agents), default_name=default),
+    st.lists(
+        st.builds(replace, st.sampled_from(TEAM.agents), online=st.booleans()), unique_by=lambda one: one.id, max_size=4
+    ),
+    st.sampled_from([None, "lead", "ghost"]),
+)
+SITUATIONS = st.builds(
+    Situation,
+    me=st.just(ME),
+    policy=POLICIES,
+    roster=ROSTERS,
+    owner_id=st.sampled_from([None, LEAD.id, REV.id, "id-former"]),
+    bot_turns=st.integers(0, 12),
+    routed=st.booleans(),
+)
+
+
+def is_heard(post: SlackMessage, known: Situation) -> bool:
+    """The author may speak here, and speaks."""
+    if ME.wrote(post.author) or post.subtype == "channel_join" or not known.policy.enabled:
+        return False
+    if post.author.kind is AuthorKind.BOT:
+        return post.author.id in known.policy.allowed_bots and known.bot_turns < BOT_TURNS_PER_HOUR
+    return known.policy.allowed_users is None or post.author.id in known.policy.allowed_users
+
+
+def concerns_us(post: SlackMessage, known: Situation) -> bool:
+    """It must reach an agent: it names the swarm, is a direct message, or continues an owned thread."""
+    to_others = BOB in post.text or "<@W3>" in post.text
+    return (
+        names_swarm(post.text, ME)
+        or post.channel_type is ChannelType.DM
+        or (known.owner_id is not None and not to_others)
+    )
+
+
+@given(MESSAGES, SITUATIONS, st.sampled_from(Change))
+def test_every_message_has_an_outcome_with_a_reason(post: SlackMessage, known: Situation, change: Change) -> None:
+    decision = decide(post, known, change)
+    assert decision.outcome in Outcome
+    assert decision.reason.strip()
+    assert len({target.agent_id for target in decision.targets}) == len(decision.targets)
+
+
+@given(MESSAGES, SITUATIONS)
+def test_what_concerns_the_swarm_is_never_dropped(post: SlackMessage, known: Situation) -> None:
+    if is_heard(post, known) and concerns_us(post, known):
+        assert decide(post, known).targets
+
+
+@given(MESSAGES, SITUATIONS)
+def test_where_nobody_listens_nothing_else_is_taken(post: SlackMessage, known: Situation) -> None:
+    known = replace(known, policy=replace(known.policy, listen=Listen.MENTION))
+    if not is_heard(post, known) or not concerns_us(post, known):
+        assert not decide(post, known).targets
+
+
+@given(MESSAGES, SITUATIONS, st.sampled_from(Change))
+def test_own_posts_never_trigger(post: SlackMessage, known: Situation, change: Change) -> None:
+    own = replace(post, author=Author(id="UBOT", kind=AuthorKind.BOT, bot_id="BBOT"))
+    assert decide(own, known, change) == Decision(outcome=Outcome.OWN, reason="our own post")
+
+
+@given(MESSAGES, SITUATIONS)
+def test_naming_all_never_changes_the_owner_of_a_thread(post: SlackMessage, known: Situation) -> None:
+    known = replace(known, owner_id=LEAD.id)
+    assert decide(replace(post, text=f"{post.text} swarm#all"), known).new_owner_id is None
+
+
+@given(MESSAGES, SITUATIONS)
+def test_a_new_owner_is_one_of_those_who_get_the_message(post: SlackMessage, known: Situation) -> None:
+    decision = decide(post, known)
+    if decision.new_owner_id is not None:
+        assert decision.new_owner_id in {target.agent_id for target in decision.targets}
