@@ -7,10 +7,15 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from swarm.store import migrations
 from swarm.store.database import Database
 from tests.support.postgres import database_name, fresh_database, postgres_server_or_skip
+
+# A shared machine is slow now and then; how long an example takes is not what the properties are about.
+settings.register_profile("swarm", deadline=None)
+settings.load_profile("swarm")
 
 ENGINES = ("sqlite", "postgresql")
 

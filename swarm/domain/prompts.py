@@ -88,7 +88,7 @@ class PromptInput:
     kind: str  # of the trigger: INBOX_TRIGGER or a NoticeKind
     lease_token: str
     attempt: int  # 1 for the first
-    channel_name: str
+    channel_name: str  # empty if it is not known
     permalink: str | None  # of the thread
     new_messages: tuple[NewMessage, ...]  # in order; of a notice, the messages it is about
     history: tuple[PromptMessage, ...]  # up to and including the last new message, oldest first
@@ -160,7 +160,8 @@ def _what_came(prompt: PromptInput) -> str:
             f" This is attempt {prompt.attempt}: an earlier run did not finish. "
             "Look in the history for what it has posted before you do anything twice."
         )
-    return f"In Slack, in {_name(prompt.channel_name)}, {messages} came for you.{again}"
+    place = f"In Slack, in {_name(prompt.channel_name)}," if prompt.channel_name else "In Slack,"
+    return f"{place} {messages} came for you.{again}"
 
 
 def _facts(prompt: PromptInput) -> str:

@@ -8,6 +8,7 @@ from swarm.domain.agents import Agent
 from swarm.domain.conduct import Reactions
 from swarm.domain.errors import Conflict, Invalid
 from swarm.domain.inbox import EntryStatus, EntryStep
+from swarm.domain.mrkdwn import strip_invisible
 from swarm.domain.readable import mentioned_ids
 from swarm.services.fencing import Grip, grip
 from swarm.services.leases import claimed_members, end_if_resolved
@@ -50,7 +51,7 @@ class Replies:
         The same call again returns the first result; a further call with another text posts again. Raises Invalid for
         an empty message, and what `grip` raises.
         """
-        if not message.strip():
+        if not strip_invisible(message).strip():
             raise Invalid("The message is empty.", fields={"message": "what to say in the thread"})
         return await self._database.write(self._reply, caller, inbox_message_id, message, only, broadcast)
 

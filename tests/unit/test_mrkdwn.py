@@ -148,7 +148,7 @@ def test_escaping_can_be_undone(text: str) -> None:
 # --- Cut to size --------------------------------------------------------------------------------------------------
 
 LIMITS = st.integers(MIN_LIMIT, 160)
-WORDS = st.lists(st.text("abcdefg", min_size=1, max_size=12), min_size=1, max_size=40).map(" ".join)
+WORDS = st.lists(st.text("abcdefg", min_size=1, max_size=12), min_size=1, max_size=25).map(" ".join)
 PARAGRAPHS = st.lists(WORDS, min_size=1, max_size=4).map("\n".join)
 UNDIVIDED = st.sampled_from(["&amp;", "&lt;", "<https://a.org|two words>", "<@U1ALICE>", "word", "字", "`a b`"]) | (
     st.sampled_from(["e\u0301", "\U0001f469\u200d\U0001f680", "\U0001f44d\U0001f3fd", "\U0001f1e9\U0001f1ea"])
@@ -160,13 +160,13 @@ CODE = st.builds(
     st.sampled_from(["```", "~~~", "````", "  ```"]),
     st.sampled_from(["", "python", "js title"]),
     st.lists(
-        WORDS.map(lambda line: line[:70]) | st.sampled_from(["", "    x = 1", "x" * 90]), min_size=1, max_size=12
+        WORDS.map(lambda line: line[:70]) | st.sampled_from(["", "    x = 1", "x" * 90]), min_size=1, max_size=8
     ).filter(any),
 )
 NESTED = CODE.filter(lambda code: code.startswith("```") and "````" not in code).map(
     lambda code: f"`````md\n{code}\n`````"
 )
-DOCUMENTS = st.lists(PARAGRAPHS | CODE | NESTED, min_size=1, max_size=6).map("\n\n".join)
+DOCUMENTS = st.lists(PARAGRAPHS | CODE | NESTED, min_size=1, max_size=4).map("\n\n".join)
 
 
 @pytest.mark.req("LOOP-08")

@@ -330,6 +330,11 @@ def test_the_head_says_who_what_which_entry_under_which_lease_and_what_to_call()
 
 
 @pytest.mark.req("LOOP-05")
+def test_a_channel_whose_name_is_not_known_is_left_out() -> None:
+    assert "In Slack, a new message came for you." in render(replace(PLAIN, channel_name=""), MARKER)
+
+
+@pytest.mark.req("LOOP-05")
 def test_a_worker_is_not_told_to_delegate() -> None:
     assert "inbox-delegate" not in render(replace(PLAIN, role=Role.WORKER), MARKER)
 
