@@ -202,7 +202,7 @@ async def _slack(settings: Settings) -> AsyncIterator[tuple[Gateway, Names]]:
         )
     gateway = Gateway(
         token,
-        pacing=Pacing(),
+        pacing=Pacing(enforced=settings.slack.pace),
         base_url=settings.slack.api_base_url,
         timeout_seconds=settings.slack.timeout_seconds,
     )

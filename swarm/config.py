@@ -33,6 +33,7 @@ VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "SLACK_API_BASE_URL": ("slack", "api_base_url"),
     "SWARM_SLACK_MODE": ("slack", "mode"),
     "SWARM_SLACK_TIMEOUT_SECONDS": ("slack", "timeout_seconds"),
+    "SWARM_SLACK_PACE": ("slack", "pace"),
     "SWARM_HOST": ("http", "host"),
     "PORT": ("http", "port"),
     "SWARM_DATABASE_URL": ("database", "url"),
@@ -76,6 +77,7 @@ class SlackSettings(_Section):
     signing_secret: SecretStr | None = Field(None, description="from Basic Information, for HTTP mode")
     api_base_url: str = Field("https://slack.com/api/", description="another address reaches the twin")
     mode: SlackMode = Field(SlackMode.SOCKET, description="socket, or http for the Events API at /slack/events")
+    pace: bool = Field(True, description="keep to Slack's rate limits; off only for load tests against the twin")
     timeout_seconds: float = Field(10, gt=0, le=60, description="how long one call of Slack may take")
 
     @field_validator("api_base_url")

@@ -1,4 +1,4 @@
-"""Sends deliveries: in order within a thread, threads side by side, each effect once.
+"""Sends deliveries: posts in order within a thread, threads side by side, each effect once.
 
 A delivery is marked ``sending`` before the call and settled after it. Whoever finds one that stayed ``sending`` past
 its time (the process died, the connection broke) doubts it: a post is looked up by its key before it is sent again,
@@ -8,6 +8,7 @@ everything else is repeated, since twice is the same as once.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Final, assert_never
 
 import structlog
@@ -28,7 +29,7 @@ from swarm.domain.ports import SlackSender
 from swarm.domain.transcript import Author, AuthorKind, SlackMessage
 from swarm.store import deliveries, threads, transcript
 from swarm.store.database import Database
-from swarm.store.deliveries import DELIVERIES
+from swarm.store.deliveries import DELIVERIES, Lane
 from swarm.store.statements import Row
 from swarm.store.transaction import Transaction
 
@@ -47,16 +48,16 @@ _log = structlog.get_logger(__name__)
 class Sender:
     """The background task that empties the queue of deliveries.
 
-    ``http_timeout_seconds`` is the gateway's: a delivery is doubted, and a post looked up, only when a call that may
-    still be in flight must be over.
+    ``http_timeout_seconds`` is the gateway's, for one HTTP call; a delivery may take two. A delivery is doubted, and a
+    post looked up, only when a call that may still be in flight must be over.
     """
 
     def __init__(self, database: Database, slack: SlackSender, team: str, *, http_timeout_seconds: float) -> None:
         self._database = database
         self._slack = slack
         self._team = team
-        self._in_flight_seconds = http_timeout_seconds + 2
-        self._lanes: dict[str, asyncio.Task[None]] = {}  # by thread
+        self._in_flight_seconds = 2 * http_timeout_seconds + 1
+        self._lanes: dict[Lane, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
         """Send until cancelled; a call that is under way then is allowed to end."""
@@ -78,30 +79,29 @@ class Sender:
             await asyncio.gather(*self._lanes.values())
 
     async def _open_lanes(self) -> int:
-        """Serve the threads in which something is due; how many there are."""
-        due = await self._database.read(deliveries.threads_due, LANES)
-        for thread_id in due:
-            if thread_id not in self._lanes and len(self._lanes) < LANES:
-                lane = asyncio.create_task(self._serve(thread_id), name=f"deliver {thread_id}")
-                self._lanes[thread_id] = lane
-                lane.add_done_callback(lambda _, thread_id=thread_id: self._close_lane(thread_id))  # type: ignore[misc]
+        """Serve the lanes in which something is due; how many there are."""
+        due = await self._database.read(deliveries.lanes_due, LANES)
+        for lane in due:
+            if lane not in self._lanes and len(self._lanes) < LANES:
+                self._lanes[lane] = asyncio.create_task(self._serve(lane))
+                self._lanes[lane].add_done_callback(partial(self._close_lane, lane))
         return len(due)
 
-    def _close_lane(self, thread_id: str) -> None:
-        lane = self._lanes.pop(thread_id)
-        if lane.cancelled() or lane.exception() is None:
+    def _close_lane(self, lane: Lane, task: asyncio.Task[None]) -> None:
+        del self._lanes[lane]
+        if task.cancelled() or task.exception() is None:
             self._database.wakeups.bump([DELIVERIES])  # something may have come while the lane was closing
         else:  # the next look comes in its time: what failed once would only fail again at once
-            _log.error("a delivery lane failed", action="deliver", thread=thread_id, exc_info=lane.exception())
+            _log.error("a delivery lane failed", action="deliver", thread=lane.thread_id, exc_info=task.exception())
 
     async def _close_lanes(self) -> None:
-        for lane in list(self._lanes.values()):
-            lane.cancel()
+        for task in list(self._lanes.values()):
+            task.cancel()
         await asyncio.gather(*self._lanes.values(), return_exceptions=True)
 
-    async def _serve(self, thread_id: str) -> None:
-        """Send what is due in one thread, one after another."""
-        while row := await self._database.read(due_in_thread, thread_id):
+    async def _serve(self, lane: Lane) -> None:
+        """Send what is due in one lane, one after another."""
+        while row := await self._database.read(due_in_lane, lane):
             await self._step(row)
 
     async def _step(self, row: Row) -> None:
@@ -151,9 +151,9 @@ class Sender:
             _log.warning("Slack did not take a delivery", action="deliver", delivery=row["id"], answer=repr(answer))
 
 
-def due_in_thread(tx: Transaction, thread_id: str) -> Row | None:
-    """The delivery whose turn it is in a thread, if its time has come."""
-    row = deliveries.first_of_thread(tx, thread_id)
+def due_in_lane(tx: Transaction, lane: Lane) -> Row | None:
+    """The delivery whose turn it is in a lane, if its time has come."""
+    row = deliveries.first_of_lane(tx, lane)
     return row if row and row["due_at"] <= tx.now else None
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from sqlalchemy import BindParameter, bindparam, exists, func, select, update
+from sqlalchemy import BindParameter, bindparam, exists, func, or_, select, update
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.deliveries import (
@@ -50,18 +51,28 @@ _ADD = Statement(
     )
 )
 _with_author = select(deliveries, agents.c.name.label("agent_name")).outerjoin(agents, agents.c.id == _d.agent_id)
-_earlier = deliveries.alias("earlier").c
-_THREADS_DUE = Statement(
-    select(_d.thread_id)
-    .where(
-        _d.due_at <= bindparam("now"),
-        ~exists().where(_earlier.thread_id == _d.thread_id, _earlier.due_at.is_not(None), _earlier.seq < _d.seq),
-    )
-    .order_by(_d.seq)
-    .limit(bindparam("n"))
+_earlier = deliveries.alias("earlier")
+_REACTION = DeliveryKind.REACTION.value
+# Posts keep their order among themselves and wait for no reaction, since Slack's limits for those are narrow.
+# A reaction waits for everything before it: ✅ comes after the answer.
+_its_turn = ~exists().where(
+    _earlier.c.thread_id == _d.thread_id,
+    _earlier.c.due_at.is_not(None),
+    _earlier.c.seq < _d.seq,
+    or_(_d.kind == _REACTION, _earlier.c.kind != _REACTION),
 )
-_FIRST_OF_THREAD = Statement(
-    _with_author.where(_d.thread_id == bindparam("thread_id"), _d.due_at.is_not(None)).order_by(_d.seq).limit(1)
+_DUE = Statement(
+    select(_d.thread_id, _d.kind).where(_d.due_at <= bindparam("now"), _its_turn).order_by(_d.seq).limit(bindparam("n"))
+)
+_FIRST_REACTION = Statement(
+    _with_author.where(_d.thread_id == bindparam("thread_id"), _d.due_at.is_not(None), _d.kind == _REACTION, _its_turn)
+    .order_by(_d.seq)
+    .limit(1)
+)
+_FIRST_POST = Statement(
+    _with_author.where(_d.thread_id == bindparam("thread_id"), _d.due_at.is_not(None), _d.kind != _REACTION)
+    .order_by(_d.seq)
+    .limit(1)
 )
 _NEXT_DUE = Statement(select(func.min(_d.due_at).label("due_at")).where(_d.due_at.is_not(None)))
 _COUNT_OPEN = Statement(select(func.count().label("n")).select_from(deliveries).where(_d.due_at.is_not(None)))
@@ -152,14 +163,22 @@ def react(tx: Transaction, thread: Thread, ts: str, emoji: str | None) -> None:
         )
 
 
-def threads_due(tx: Transaction, limit: int) -> list[str]:
-    """Threads in which the delivery whose turn it is is due, those that have waited longest first."""
-    return [row["thread_id"] for row in _THREADS_DUE.all(tx, now=tx.now, n=limit)]
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """What is sent one after another: a thread's posts, or its reactions."""
+
+    thread_id: str
+    reactions: bool
 
 
-def first_of_thread(tx: Transaction, thread_id: str) -> Row | None:
-    """The delivery whose turn it is in a thread: the oldest that is not over."""
-    return _FIRST_OF_THREAD.first(tx, thread_id=thread_id)
+def lanes_due(tx: Transaction, limit: int) -> list[Lane]:
+    """Lanes in which the delivery whose turn it is is due, those that have waited longest first."""
+    return [Lane(row["thread_id"], row["kind"] == _REACTION) for row in _DUE.all(tx, now=tx.now, n=limit)]
+
+
+def first_of_lane(tx: Transaction, lane: Lane) -> Row | None:
+    """The delivery whose turn it is in a lane: the oldest that is not over and has nothing to wait for."""
+    return (_FIRST_REACTION if lane.reactions else _FIRST_POST).first(tx, thread_id=lane.thread_id)
 
 
 def next_due_at(tx: Transaction) -> int | None:

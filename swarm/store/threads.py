@@ -45,6 +45,7 @@ _OPEN = Statement(
         .on_conflict_do_nothing()
     )
 )
+_AT = Statement(select(threads).where(_place))
 _LOCK_PLACE = Statement(select(threads).where(_place).with_for_update(key_share=True))
 _LOCK = Statement(select(threads).where(threads.c.id == bindparam("thread_id")).with_for_update(key_share=True))
 _GET = Statement(select(threads).where(threads.c.id == bindparam("thread_id")))
@@ -136,6 +137,12 @@ def opened(
 def at(tx: Transaction, team: str, channel: str, thread_ts: str) -> Thread | None:
     """The thread at this place, locked; None if the swarm takes no part in it."""
     row = _LOCK_PLACE.first(tx, team=team, channel=channel, thread_ts=thread_ts)
+    return _thread(row) if row else None
+
+
+def find(tx: Transaction, team: str, channel: str, thread_ts: str) -> Thread | None:
+    """The same, not locked."""
+    row = _AT.first(tx, team=team, channel=channel, thread_ts=thread_ts)
     return _thread(row) if row else None
 
 
