@@ -10,14 +10,12 @@ import asyncio
 import contextlib
 import gc
 import os
-import secrets
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, Final
 
 import structlog
@@ -25,6 +23,7 @@ import uvicorn
 from fastapi import FastAPI
 from pydantic import SecretStr
 
+from swarm import home
 from swarm.clock import SystemClock
 from swarm.config import ChannelSettings, Settings, SlackMode
 from swarm.domain.access import ChannelPolicy
@@ -64,7 +63,7 @@ def run(settings: Settings) -> None:
 async def serve(settings: Settings) -> None:
     """The coordinator's whole life."""
     stop = _stop_on_signals()
-    _prepare_home(settings)
+    home.prepare(settings)
     with _listening(settings) as listener:
         async with _slack(settings) as (gateway, names), _database(settings) as database:
             me = await _identified(gateway, stop)
@@ -87,10 +86,11 @@ class Coordinator:
 def build(settings: Settings, database: Database, gateway: Gateway, names: Names, me: Me) -> Coordinator:
     """Wire doors, use cases, database and Slack."""
     conduct = _conduct(settings)
+    _warn_of_defaults(settings)
     services = Services.over(database, names, me, conduct)
     ingest = Ingest(database, Rosters(database, conduct), me, conduct)
     slack_door = _slack_door(settings, gateway, ingest)
-    identities = Identities(services.agents, _operator_token(settings), _secret(settings.enrolment_key))
+    identities = Identities(services.agents, home.make_operator_token(settings), _secret(settings.enrolment_key))
     mcp_door = McpDoor(services, identities)
     app = create_app(
         services,
@@ -126,15 +126,18 @@ async def _live(coordinator: Coordinator, database: Database, listener: socket.s
         await _until_told(stop, slack, [http, *background])
     finally:
         _log.info("Stopping.", action="stop")
-        async with asyncio.timeout(SHUTDOWN_SECONDS):
-            slack.cancel()
-            await coordinator.slack_door.close()  # nothing new is accepted, and what was accepted is stored
-            database.wakeups.close()  # the polls that wait answer with an empty list
-            server.should_exit = True  # runs that answer now still get through
-            await asyncio.gather(http, return_exceptions=True)
-            for task in background:  # the calls to Slack that have begun are brought to their end
-                task.cancel()
-            await asyncio.gather(slack, *background, return_exceptions=True)
+        try:
+            async with asyncio.timeout(SHUTDOWN_SECONDS):
+                slack.cancel()
+                await coordinator.slack_door.close()  # nothing new is accepted, and what was accepted is stored
+                database.wakeups.close()  # the polls that wait answer with an empty list
+                server.should_exit = True  # runs that answer now still get through
+                await asyncio.gather(http, return_exceptions=True)
+                for task in background:  # the calls to Slack that have begun are brought to their end
+                    task.cancel()
+                await asyncio.gather(slack, *background, return_exceptions=True)
+        except TimeoutError:
+            _log.warning("Something would not end in time and is cut off.", action="stop", seconds=SHUTDOWN_SECONDS)
 
 
 class _Server(uvicorn.Server):
@@ -256,6 +259,13 @@ def _conduct(settings: Settings) -> Conduct:
     )
 
 
+def _warn_of_defaults(settings: Settings) -> None:
+    """A channel that is configured but names no agent falls back to the default lead, which may not be meant."""
+    for channel, chosen in settings.channels.items():
+        if chosen.enabled and chosen.agent is None:
+            _log.warning("The channel names no agent; the default lead answers.", action="configure", channel=channel)
+
+
 def _policy(chosen: ChannelSettings) -> ChannelPolicy:
     return ChannelPolicy(
         agent=chosen.agent,
@@ -264,31 +274,6 @@ def _policy(chosen: ChannelSettings) -> ChannelPolicy:
         allowed_users=chosen.allowed_users,
         allowed_bots=chosen.allowed_bots,
     )
-
-
-def _prepare_home(settings: Settings) -> None:
-    try:
-        settings.home.expanduser().mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        raise ConfigurationError(f"home (SWARM_HOME) is {settings.home}: {error.strerror}") from error
-
-
-def _operator_token(settings: Settings) -> str:
-    """The operator's token: the configured one, or one that is made once and kept in the home folder."""
-    configured = _secret(settings.operator_token)
-    if configured:
-        return configured
-    path = settings.home.expanduser() / "operator.token"
-    try:
-        return path.read_text().strip()
-    except FileNotFoundError:
-        return _write_secret(path, "swarm_operator_" + secrets.token_urlsafe(32))
-
-
-def _write_secret(path: Path, value: str) -> str:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(value + "\n")
-    return value
 
 
 def _secret(value: SecretStr | None) -> str | None:

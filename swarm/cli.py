@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 from rich.console import Console
 from rich.table import Table
 
-from swarm import log
+from swarm import home, log
 from swarm.client import NoServer, OperatorClient
-from swarm.config import LogFormat, Settings, SlackMode, load
+from swarm.config import LogFormat, SlackMode, load
 from swarm.domain.agents import Role
-from swarm.domain.errors import ConfigurationError, SwarmError
+from swarm.domain.errors import SwarmError
 
 app = App(
     name="swarm",
@@ -155,7 +154,7 @@ def upgrade() -> None:
     from swarm.store import migrations
 
     settings = load()
-    settings.home.expanduser().mkdir(parents=True, exist_ok=True)
+    home.prepare(settings)
     done = migrations.upgrade(settings.database_url)
     _out.print("\n".join(f"applied {name}" for name in done) or "Nothing to do: the schema is current.")
 
@@ -190,20 +189,8 @@ def _operate(method: str, path: str, **options: Any) -> Any:
     """Ask the coordinator that runs here; commands never change a database behind its back."""
     settings = load()
     host = "127.0.0.1" if settings.http.host in ("0.0.0.0", "::") else settings.http.host  # noqa: S104
-    with OperatorClient(f"http://{host}:{settings.http.port}", _operator_token(settings)) as client:
+    with OperatorClient(f"http://{host}:{settings.http.port}", home.operator_token(settings)) as client:
         return client.call(method, path, **options)
-
-
-def _operator_token(settings: Settings) -> str:
-    if settings.operator_token:
-        return settings.operator_token.get_secret_value()
-    path: Path = settings.home.expanduser() / "operator.token"
-    if not path.exists():
-        raise ConfigurationError(
-            f"There is no operator token: SWARM_OPERATOR_TOKEN is not set and {path} does not exist.",
-            hint="Start the coordinator first (`swarm up`), or point SWARM_HOME at its home; the demo's is .demo",
-        )
-    return path.read_text().strip()
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from swarm.domain.agents import Agent
 from swarm.domain.errors import Invalid, SwarmError
-from swarm.entrypoints.body import MAX_BODY_BYTES, read_body, refuse_unstorable
+from swarm.entrypoints.body import MAX_BODY_BYTES, load_json, read_body, refuse_unstorable
 from swarm.entrypoints.errors import MethodNotAllowed, answer, describe, invalid, log_crash
 from swarm.entrypoints.identity import Identities
 from swarm.services.use_cases import Services
@@ -73,6 +73,7 @@ class McpDoor:
             await answer(MethodNotAllowed("POST"))(scope, receive, send)
             return
         body = await read_body(Request(scope, receive))
+        load_json(body)  # the SDK would let lone surrogates pass, and stumble when it repeats them in an answer
         await self._manager.handle_request(scope, _replay(body, receive), send)
 
 

@@ -90,7 +90,7 @@ def _explain(tx: Transaction, team: str, reference: str) -> Explanation:
             f"Nothing is known of the message {ts} in {channel}.",
             hint="It never reached this coordinator, or it is older than what is kept.",
         )
-    thread = threads.at(tx, team, channel, message["thread_ts"]) if message else None
+    thread = threads.find(tx, team, channel, message["thread_ts"]) if message else None
     return Explanation(
         channel=channel,
         ts=ts,
