@@ -231,7 +231,9 @@ def _listening(settings: Settings) -> Iterator[socket.socket]:
     """The listening socket, bound before anything else is done, so that a port in use is said in one line."""
     host, port = settings.http.host, settings.http.port
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as listener:
+    with socket.socket(
+        family, socket.SOCK_STREAM, socket.IPPROTO_TCP
+    ) as listener:  # named, so that asyncio sets NODELAY
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((host, port))

@@ -55,12 +55,27 @@ def demo() -> int:
 
 
 @app.command
-def twin(*, host: str = "127.0.0.1", port: int = 8400) -> None:
-    """Run the Slack twin: a local workspace with Slack's API, Socket Mode and a page."""
+def twin(
+    *,
+    host: str = "127.0.0.1",
+    port: Annotated[int, Parameter(env_var="TWIN_PORT")] = 8400,
+    rates: Annotated[str, Parameter(env_var="TWIN_RATES")] = "on",
+) -> None:
+    """Run the Slack twin: a local workspace with Slack's API, Socket Mode and a page.
+
+    Parameters
+    ----------
+    host
+        The address to listen on.
+    port
+        The port of the page, the control API and the Web API (under /api/).
+    rates
+        `off` for load tests; otherwise Slack's rate limits hold.
+    """
     from swarm.twin.server import serve
 
     log.configure("info")
-    asyncio.run(serve(host, port))
+    asyncio.run(serve(host, port, rates=rates != "off"))
 
 
 @agents.command(name="add")

@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
+import psycopg
 import pytest
+from psycopg import sql
 
 from swarm.clock import ManualClock
 from swarm.store.database import Database
+from swarm.store.tables import metadata
+from tests.support.postgres import fresh_database
 from tests.support.world import World
+
+EMPTY = sql.SQL("TRUNCATE {} RESTART IDENTITY CASCADE").format(
+    sql.SQL(", ").join(sql.Identifier(table) for table in metadata.tables)
+)
+
+
+@pytest.fixture(scope="session")
+def reused_postgres(postgres_server_url: str, migrated_postgres: str) -> Iterator[str]:
+    """One PostgreSQL database for all tests of the use cases: emptying it is ten times faster than making one."""
+    with fresh_database(postgres_server_url, template=migrated_postgres) as url:
+        yield url
+
+
+@pytest.fixture
+def postgres_url(reused_postgres: str) -> str:
+    """A migrated PostgreSQL database without a row."""
+    with psycopg.connect(reused_postgres, autocommit=True) as connection:
+        connection.execute(EMPTY)
+    return reused_postgres
 
 
 @pytest.fixture

@@ -153,7 +153,10 @@ class Doors:
 
 
 class _Server(uvicorn.Server):
-    """Leaves the signals of the test run alone, and can tell when it serves."""
+    """Leaves the signals of the test run alone, tells when it serves, and stops at once."""
+
+    serves: asyncio.Event
+    stopped: asyncio.Event
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -163,22 +166,24 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         self.serves.set()
 
-    serves: asyncio.Event
+    async def main_loop(self) -> None:
+        await self.stopped.wait()
 
 
 @contextlib.asynccontextmanager
 async def serving(app: ASGIApp) -> AsyncIterator[str]:
     """An application on a free port; its address."""
-    with socket.socket() as listener:
+    # The protocol is named, since asyncio switches Nagle's algorithm off only for sockets that name it.
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.bind(("127.0.0.1", 0))
         server = _Server(uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=2))
-        server.serves = asyncio.Event()
+        server.serves, server.stopped = asyncio.Event(), asyncio.Event()
         task = asyncio.create_task(server.serve([listener]))
         await asyncio.wait_for(server.serves.wait(), PATIENCE_SECONDS)
         try:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
-            server.should_exit = True
+            server.stopped.set()
             await task
 
 

@@ -61,17 +61,13 @@ async def test_an_enrolment_key_registers_workers_and_nothing_else(doors: Doors)
 
 
 @pytest.mark.req("OPS-04")
-@pytest.mark.parametrize(("method", "path"), [*OPERATOR_CALLS, *AGENT_CALLS])
-@pytest.mark.parametrize(
-    "header", [None, "Bearer", "Bearer wrong", "Basic b3A6", "Bearer \xfc\xe9", "Bearer " + "x" * 5000]
-)
-async def test_without_a_valid_token_every_route_is_closed(
-    doors: Doors, method: str, path: str, header: str | None
-) -> None:
-    headers = {} if header is None else {"Authorization": header.encode("latin-1")}
-    answer = await doors.http.request(method, doors.base + path, headers=headers)
-    assert (answer.status_code, answer.json()["error"]["code"]) == (401, "unauthorized")
-    assert answer.headers["www-authenticate"] == "Bearer"
+async def test_without_a_valid_token_every_route_is_closed(doors: Doors) -> None:
+    for header in (None, "Bearer", "Bearer wrong", "Basic b3A6", "Bearer \xfc\xe9", "Bearer " + "x" * 5000):
+        headers = {} if header is None else {b"Authorization": header.encode("latin-1")}
+        for method, path in [*OPERATOR_CALLS, *AGENT_CALLS]:
+            answer = await doors.http.request(method, doors.base + path, headers=headers)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (401, "unauthorized"), (path, header)
+            assert answer.headers["www-authenticate"] == "Bearer"
 
 
 @pytest.mark.req("OPS-04")

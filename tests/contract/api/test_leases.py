@@ -103,7 +103,7 @@ async def test_failed_counts_as_an_attempt(doors: Doors, lea: Visitor) -> None:
 async def test_a_renewal_hands_a_notice_to_one_call_only(doors: Doors, lea: Visitor) -> None:
     message = await doors.world.says(f"{BOT} hello")
     token = (await lea.only())["lease"]["token"]
-    await doors.world.hears(edit(message, f"{BOT} good morning"))
+    await doors.world.ingest.handle(edit(message, f"{BOT} good morning"))
     beats = await asyncio.gather(*(lea.post("/leases/renew", {"tokens": [token]}) for _ in range(4)))
     (notice,) = [notice for beat in beats for notice in beat["notices"]]
     assert notice["kind"] == "message_changed"
@@ -116,7 +116,7 @@ async def test_a_renewal_hands_a_notice_to_one_call_only(doors: Doors, lea: Visi
 async def test_a_delete_is_told_by_a_notice_while_the_work_is_in_hand(doors: Doors, lea: Visitor) -> None:
     message = await doors.world.says(f"{BOT} hello")
     trigger = await lea.only()
-    await doors.world.hears(delete(message))
+    await doors.world.ingest.handle(delete(message))
     beat = await lea.post("/leases/renew", {"tokens": [trigger["lease"]["token"]]})
     (notice,) = beat["notices"]
     assert notice["kind"] == "message_deleted"

@@ -187,7 +187,7 @@ async def test_a_trigger_has_exactly_the_fields_of_the_contract(doors: Doors, le
 async def test_a_notice_says_what_happened_who_did_it_and_what_it_is_about(doors: Doors, lea: Visitor) -> None:
     message = await doors.world.says(f"{BOT} hello")
     work = await lea.only()
-    await doors.world.hears(edit(message, f"{BOT} good morning"))
+    await doors.world.ingest.handle(edit(message, f"{BOT} good morning"))
     notice = await lea.only()
     assert notice["kind"] == "message_changed"
     assert notice["notice"] == {

@@ -13,6 +13,8 @@ from swarm.domain.errors import ConfigurationError
 from swarm.domain.transcript import MessageDeleted, MessageEdited, SlackEvent, SlackMessage
 from swarm.entrypoints.slack_events import SlackDoor
 from swarm.slack.gateway import Gateway
+from swarm.twin.events import Event
+from swarm.twin.socket_mode import Retry
 from tests.contract.slack.workspace import Workspace, delivery
 
 LOOP_01 = pytest.mark.req("LOOP-01")
@@ -162,6 +164,26 @@ async def test_events_cost_no_call_to_slack(
     assert len(await workspace.all_calls()) == 2
 
 
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"type": "event_callback", "event": {"type": "reaction_added"}},
+        {"type": "something_new"},
+        {"type": "event_callback", "event": 5},
+        {"type": "event_callback", "event": {"type": "message"}, "authorizations": "x"},
+        {"type": "event_callback", "event": {"type": "message", "text": "from nowhere"}},
+    ],
+    ids=repr,
+)
+async def test_what_is_no_message_is_acknowledged_so_that_it_does_not_come_again(
+    door: SlackDoor, workspace: Workspace, inbox: Inbox, payload: dict[str, Any]
+) -> None:
+    event = Event(event_id="Ev1", type="any", body={}, payload=payload)
+    problem = await workspace.twin.sockets.send(workspace.app, event, Retry())
+    assert problem is None
+    assert inbox.events == []
+
+
 async def test_our_own_posts_do_not_come_back(
     door: SlackDoor, gateway: Gateway, workspace: Workspace, inbox: Inbox
 ) -> None:
@@ -225,18 +247,44 @@ async def test_a_slack_out_of_reach_is_tried_until_it_answers(
     await door.close()
 
 
-async def test_closing_lets_the_event_at_hand_finish(gateway: Gateway, workspace: Workspace, inbox: Inbox) -> None:
+async def test_closing_finishes_the_event_at_hand_and_begins_no_other(
+    gateway: Gateway, workspace: Workspace, inbox: Inbox
+) -> None:
     door = SlackDoor(gateway, inbox.handle, app_token=workspace.app.app_token)
     await door.start()
     inbox.open.clear()
-    await workspace.say("hello")
+    await workspace.say("in time")
     await inbox.next()
     closing = asyncio.create_task(door.close())
-    await asyncio.sleep(0)
+    await workspace.say("too late")
+
+    async def both_sent() -> bool:
+        return len(await workspace.deliveries()) == 2
+
+    await eventually(both_sent)
     inbox.open.set()
     await closing
     await acked(workspace, 1)
+    assert len(inbox.events) == 1
     assert not door.connected
+
+
+@LOOP_01
+async def test_an_address_that_does_not_work_is_replaced_by_a_new_one(
+    gateway: Gateway, workspace: Workspace, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("swarm.slack.socket_mode._ATTEMPT_SECONDS", 0.2)
+    addresses = ["ws://127.0.0.1:9/", await gateway.socket_url(workspace.app.app_token)]
+
+    async def next_address(_: str) -> str:
+        return addresses.pop(0)
+
+    monkeypatch.setattr(gateway, "socket_url", next_address)
+    door = SlackDoor(gateway, inbox.handle, app_token=workspace.app.app_token)
+    async with asyncio.timeout(BOUND_SECONDS):
+        await door.start()
+    assert door.connected
+    await door.close()
 
 
 async def test_closing_does_not_wait_long_for_an_event_that_hangs(

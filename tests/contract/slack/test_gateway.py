@@ -41,6 +41,20 @@ async def test_a_wrong_app_token_says_what_to_do(gateway: Gateway) -> None:
         await gateway.socket_url("xapp-wrong")
 
 
+async def test_an_address_for_the_socket_is_asked_for_again_after_a_rate_limit(workspace: Workspace) -> None:
+    now = 0.0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    gateway = workspace.gateway(pacing=Pacing(monotonic=lambda: now, sleep=sleep))
+    await workspace.fault("http_429", method="apps.connections.open", seconds=30)
+    assert (await gateway.socket_url(workspace.app.app_token)).startswith("ws://")
+    assert now == 30
+    await gateway.close()
+
+
 async def test_a_slack_that_cannot_be_reached_is_unavailable(workspace: Workspace) -> None:
     gateway = workspace.gateway(base_url=UNREACHABLE)
     with pytest.raises(Unavailable, match=r"auth\.test"):
@@ -370,6 +384,7 @@ async def scripted(script: ScriptedSlack) -> AsyncIterator[Gateway]:
         web.Response(text='{"ok": false, "error": 5}', content_type="application/json"),
         web.Response(text="<html>", content_type="text/html", status=502),
         web.Response(text="down", content_type="text/plain", status=503),
+        web.Response(text='{"ok": false, "error": "oops"}', content_type="application/json", status=503),
     ],
     ids=lambda answer: f"{answer.status} {answer.content_type} {answer.body!r}",
 )
@@ -427,9 +442,11 @@ async def test_a_lookup_begins_shortly_before_the_delivery(scripted: Gateway, sc
     script.answers["conversations.history"] = {"ok": True, "messages": []}
     await scripted.find(delivery(id="0193b0c0-6400-7000-8000-000000000000"))
     await scripted.find(delivery(id="of another kind"))
-    [(_, by_time), (_, whole)] = script.calls[1:]
+    await scripted.find(delivery(id="5d7b2f1c-3c7e-4b52-9d6f-0a1b2c3d4e5f"))
+    [(_, by_time), (_, whole), (_, whole_too)] = script.calls[1:]
     assert by_time["oldest"] == f"{0x0193B0C06400 // 1000 - 600}.000000"
     assert "oldest" not in whole
+    assert "oldest" not in whole_too
 
 
 async def test_pages_that_repeat_themselves_end(scripted: Gateway, script: ScriptedSlack) -> None:

@@ -55,6 +55,7 @@ async def test_a_delayed_answer_comes_when_the_clock_reaches_it_and_the_call_was
     async with asyncio.timeout(5):
         while not await world.seen():
             pass
+    await world.client().auth_test()  # a whole round trip, in which the answer would have come
     assert not posting.done()
     await world.advance(30)
     assert (await asyncio.wait_for(posting, 5))["ok"]

@@ -40,4 +40,5 @@ async def test_limits_can_be_switched_off(world: World) -> None:
     world.twin.limits.enabled = False
     for _ in range(30):
         await world.client().chat_postMessage(channel=world.general, text="x")
+        await world.client().users_list()
     assert len(await world.seen()) == 30

@@ -97,6 +97,8 @@ async def test_two_people_see_each_other_and_what_they_missed(browser: BrowserCo
     await expect(unread.locator(".count")).to_have_text("1")
     await unread.click()
     await expect(bob.locator("article .content")).to_have_text("@bob are you there?")
+    await bob.click("[data-channel=C00RANDOM]")
+    await expect(bob.locator("#title")).to_have_text("# random")
     await expect(unread.locator(".count")).to_have_count(0)
 
 

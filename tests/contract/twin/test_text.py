@@ -28,7 +28,7 @@ def read(text: str) -> str:
         ("@j.doe, look", "<@U3>, look"),
         ("see #general and #nowhere", "see <#C1> and #nowhere"),
         ("@swarm#all please", "<@U2>#all please"),
-        ("me@swarm.org", "me@swarm.org"),
+        ("me@swarm.org or me@swarm", "me@swarm.org or me@swarm"),
         ("@stranger", "@stranger"),
         ("@here now", "<!here> now"),
         ("a < b & c > d", "a &lt; b &amp; c &gt; d"),

@@ -1,0 +1,298 @@
+"""The MCP tools through a real client, in both generations of the protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import pkgutil
+from typing import Any
+
+import pytest
+from mcp_types import CallToolResult
+
+import tools
+from swarm.entrypoints.mcp_server import run_tool
+from tests.support.doors import Doors, Mode, Visitor, error_of, structured
+from tests.support.world import BOT, delete
+from tools.tool import Arguments, Call, Tool, discover
+
+both_generations = pytest.mark.parametrize("mode", ["auto", "legacy"])
+
+
+@both_generations
+@pytest.mark.req("LOOP-07", "LOOP-08")
+async def test_the_whole_conversation_passes_through_the_tools(doors: Doors, lea: Visitor, mode: Mode) -> None:
+    root = await doors.world.says(f"{BOT} hello")
+    trigger = await lea.only()
+    entry_id, token = trigger["inbox_messages"][0]["id"], trigger["lease"]["token"]
+    async with lea.mcp(mode) as client:
+        assert {tool.name for tool in (await client.list_tools()).tools} == set(discover())
+        read = structured(await client.call_tool("read-inbox-message", {"inbox_message_id": entry_id}))
+        assert read["text"].endswith("hello")
+        said: dict[str, Any] = {"inbox_message_id": entry_id, "message": "hi there", "lease_token": token}
+        replied = structured(await client.call_tool("slack-reply", said))
+    assert replied["status"] == "responded"
+    assert len(replied["delivery_ids"]) == 1
+    await doors.world.send()
+    assert doors.world.slack.posts == ["hi there"]
+    assert (root.ts, "white_check_mark") in doors.world.slack.reactions
+    assert await lea.poll() == []
+
+
+@pytest.mark.req("LOOP-07")
+async def test_a_whole_inbox_message_has_its_thread_its_reason_and_our_last_answer(doors: Doors, lea: Visitor) -> None:
+    root = await doors.world.says(f"{BOT} hello")
+    first = await lea.only()
+    entry_id, token = first["inbox_messages"][0]["id"], first["lease"]["token"]
+    await lea.uses("slack-reply", inbox_message_id=entry_id, message="hi there", lease_token=token)
+    await doors.world.send()
+    await doors.world.says("and now?", thread=root, by="U2")
+    second = await lea.only()
+    whole = await lea.uses("read-inbox-message", inbox_message_id=second["inbox_messages"][0]["id"])
+    assert whole["user"] == {"id": "U2", "name": "bob"}
+    assert whole["thread"]["channel_name"] == "#general"
+    assert [message["text"] for message in whole["thread_context"]][-2:] == ["hi there", "and now?"]
+    assert whole["previous_reply"] == "hi there"
+    assert whole["matched_by"] == "thread_owner"
+    assert whole["routing_reason"]
+    assert whole["status"] == "claimed"
+    assert whole["task"] is None
+
+
+@pytest.mark.req("LOOP-07")
+async def test_reading_needs_no_lease(doors: Doors, lea: Visitor) -> None:
+    message = await doors.world.says(f"{BOT} hello")
+    entry = await doors.world.entry(message)
+    assert (await lea.uses("read-inbox-message", inbox_message_id=entry.id))["status"] == "unread"
+
+
+@pytest.mark.req("LOOP-08")
+async def test_the_same_reply_again_returns_the_first_result_and_posts_nothing(doors: Doors, lea: Visitor) -> None:
+    await doors.world.says(f"{BOT} hello")
+    trigger = await lea.only()
+    said = {"inbox_message_id": trigger["inbox_messages"][0]["id"], "lease_token": trigger["lease"]["token"]}
+    results = await asyncio.gather(*(lea.uses("slack-reply", message="hi", **said) for _ in range(3)))
+    assert results[0] == results[1] == results[2]
+    await lea.uses("slack-reply", message="and more", **said)
+    await doors.world.send()
+    await doors.world.send()
+    assert sorted(doors.world.slack.posts) == ["and more", "hi"]
+
+
+@pytest.mark.req("LOOP-08")
+async def test_a_request_id_makes_a_call_happen_once_whatever_it_says(doors: Doors, lea: Visitor) -> None:
+    await doors.world.says(f"{BOT} hello")
+    trigger = await lea.only()
+    said = {"inbox_message_id": trigger["inbox_messages"][0]["id"], "lease_token": trigger["lease"]["token"]}
+    first = await lea.uses("slack-reply", message="hi", request_id="r1", **said)
+    assert await lea.uses("slack-reply", message="hi again", request_id="r1", **said) == first
+
+
+@pytest.mark.req("LOOP-06")
+async def test_a_run_that_comes_back_late_cannot_act_under_its_successors_lease(doors: Doors, lea: Visitor) -> None:
+    """Two runs of one agent: the first fell silent, the second has the work now."""
+    message = await doors.world.says(f"{BOT} hello")
+    first = await lea.only()
+    await doors.world.later(61)
+    second = await lea.only()
+    entry_id = first["inbox_messages"][0]["id"]
+    before = await doors.everything()
+    for lease in (first["lease"]["token"], None):  # with its own stale lease, and without naming any
+        for tool, said in {"slack-reply": {"message": "too late"}, "dismiss-message": {"reason": "too late"}}.items():
+            by_argument = {"lease_token": lease} if lease else {}
+            assert error_of(await lea.tool(tool, inbox_message_id=entry_id, **said, **by_argument))["code"] == (
+                "lease_lost"
+            )
+            assert error_of(await lea.tool(tool, lease, inbox_message_id=entry_id, **said))["code"] == "lease_lost"
+    assert await doors.everything() == before
+    await lea.uses("slack-reply", second["lease"]["token"], inbox_message_id=entry_id, message="in time")
+    assert (await doors.world.entry(message)).status == "responded"
+
+
+@pytest.mark.req("LOOP-06")
+async def test_the_argument_goes_before_the_header(doors: Doors, lea: Visitor) -> None:
+    await doors.world.says(f"{BOT} hello")
+    trigger = await lea.only()
+    said = {"inbox_message_id": trigger["inbox_messages"][0]["id"], "message": "hi"}
+    result = await lea.tool("slack-reply", trigger["lease"]["token"], lease_token="stale", **said)
+    assert error_of(result)["code"] == "lease_lost"
+    await lea.uses("slack-reply", "stale", lease_token=trigger["lease"]["token"], **said)
+
+
+@pytest.mark.req("LOOP-06")
+async def test_the_first_run_ever_may_leave_its_lease_unnamed(doors: Doors, lea: Visitor) -> None:
+    await doors.world.says(f"{BOT} hello")
+    trigger = await lea.only()
+    entry_id = trigger["inbox_messages"][0]["id"]
+    assert (await lea.uses("slack-reply", inbox_message_id=entry_id, message="hi"))["status"] == "responded"
+
+
+@pytest.mark.req("LOOP-15")
+async def test_an_answer_to_a_deleted_message_is_refused_and_says_so(doors: Doors, lea: Visitor) -> None:
+    message = await doors.world.says(f"{BOT} hello")
+    trigger = await lea.only()
+    await doors.world.ingest.handle(delete(message))
+    said = {"inbox_message_id": trigger["inbox_messages"][0]["id"], "lease_token": trigger["lease"]["token"]}
+    error = error_of(await lea.tool("slack-reply", message="hi", **said))
+    assert error["code"] == "withdrawn"
+    assert "deleted" in error["message"]
+
+
+async def test_only_answers_one_message_of_a_bundle(doors: Doors, lea: Visitor) -> None:
+    root = await doors.world.says(f"{BOT} hello")
+    second = await doors.world.says("and more", thread=root)
+    trigger = await lea.only()
+    said = {"inbox_message_id": trigger["inbox_messages"][0]["id"], "lease_token": trigger["lease"]["token"]}
+    await lea.uses("slack-reply", message="hi", only=True, **said)
+    assert (await doors.world.entry(root)).status == "responded"
+    assert (await doors.world.entry(second)).status == "claimed"
+
+
+async def test_a_dismissed_message_shows_a_tick_and_says_nothing(doors: Doors, lea: Visitor) -> None:
+    message = await doors.world.says(f"{BOT} thanks")
+    trigger = await lea.only()
+    said = {"inbox_message_id": trigger["inbox_messages"][0]["id"], "lease_token": trigger["lease"]["token"]}
+    assert await lea.uses("dismiss-message", reason="only thanks", **said) == {"status": "dismissed"}
+    await doors.world.send()
+    assert doors.world.slack.posts == []
+    assert (message.ts, "white_check_mark") in doors.world.slack.reactions
+
+
+async def test_the_tray_is_the_same_as_tool_and_over_http_and_previews_the_new_message(
+    doors: Doors, lea: Visitor
+) -> None:
+    root = await doors.world.says(f"{BOT} an old question")
+    await doors.world.says("the new message", thread=root, by="U2")
+    tray = await lea.uses("tray")
+    assert tray == await lea.get("/tray")
+    assert set(tray) == {"unread", "previews", "mentions", "tasks", "threads_owned"}
+    assert (tray["unread"], tray["threads_owned"]) == (2, 1)
+    assert tray["previews"][1] == tray["previews"][1] | {
+        "from": "bob", "channel": "#general", "preview": "the new message",
+    }  # fmt: skip
+
+
+async def test_list_agents_shows_who_is_there(doors: Doors, lea: Visitor) -> None:
+    await doors.world.worker("wim", online=False)
+    team = (await lea.uses("list-agents"))["agents"]
+    assert [(agent["name"], agent["role"], agent["status"]) for agent in team] == [
+        ("lea", "lead", "online"),
+        ("wim", "worker", "offline"),
+    ]
+    assert set(team[0]) == {"id", "name", "role", "description", "capabilities", "status"}
+
+
+def test_every_module_of_the_folder_but_the_frame_is_one_tool() -> None:
+    modules = {module.name for module in pkgutil.iter_modules(tools.__path__)} - {"tool"}
+    assert {name.replace("-", "_") for name in discover()} == modules
+
+
+def test_every_tool_and_every_argument_explains_itself() -> None:
+    for tool in discover().values():
+        assert len(tool.description) > 60, tool.name
+        for name, field in tool.arguments.model_fields.items():
+            assert field.description, f"{tool.name}: {name}"
+
+
+def test_every_writing_tool_takes_a_lease_and_a_request_id() -> None:
+    for tool in discover().values():
+        if tool.writes:
+            assert {"lease_token", "request_id"} <= set(tool.arguments.model_fields)
+    assert {tool.name for tool in discover().values() if tool.writes} == {"slack-reply", "dismiss-message"}
+
+
+BAD_CALLS: list[tuple[str, dict[str, Any], str, set[str]]] = [
+    ("no-such-tool", {}, "invalid", {"name"}),
+    ("tray", {"colour": "red"}, "invalid", {"colour"}),
+    ("slack-reply", {}, "invalid", {"inbox_message_id", "message"}),
+    ("slack-reply", {"inbox_message_id": 5, "message": ["hi"]}, "invalid", {"inbox_message_id", "message"}),
+    ("slack-reply", {"inbox_message_id": "ENTRY", "message": "hi", "only": "yes"}, "invalid", {"only"}),
+    ("slack-reply", {"inbox_message_id": "ENTRY", "message": "hi", "Message": "ho"}, "invalid", {"Message"}),
+    ("slack-reply", {"inbox_message_id": "ENTRY", "message": " \n"}, "invalid", {"message"}),
+    ("slack-reply", {"inbox_message_id": "ENTRY", "message": "a\0b"}, "invalid", {"message"}),
+    ("slack-reply", {"inbox_message_id": "ENTRY", "message": "hi", "request_id": ""}, "invalid", {"request_id"}),
+    ("slack-reply", {"inbox_message_id": "ENTRY", "message": "hi", "lease_token": "stale"}, "lease_lost", set()),
+    ("slack-reply", {"inbox_message_id": "unknown", "message": "hi"}, "not_found", set()),
+    ("dismiss-message", {"inbox_message_id": "ENTRY", "reason": ""}, "invalid", {"reason"}),
+    ("read-inbox-message", {"inbox_message_id": "x" * 10_000}, "not_found", set()),
+    ("read-inbox-message", {"inbox_message_id": None}, "invalid", {"inbox_message_id"}),
+]
+
+
+async def test_a_bad_call_says_what_is_wrong_and_changes_nothing(doors: Doors, lea: Visitor) -> None:
+    await doors.world.says(f"{BOT} hello")
+    entry_id = (await lea.only())["inbox_messages"][0]["id"]
+    before = await doors.everything()
+    async with lea.mcp() as client:
+        for name, given, code, fields in BAD_CALLS:
+            arguments = {key: entry_id if value == "ENTRY" else value for key, value in given.items()}
+            error = error_of(await client.call_tool(name, arguments))
+            assert (error["code"], set(error.get("fields", {}))) == (code, fields), (name, given)
+            assert error["message"]
+            assert "Traceback" not in str(error)
+    assert await doors.everything() == before
+
+
+class NoArguments(Arguments):
+    pass
+
+
+async def test_a_crash_is_logged_whole_and_told_as_internal(lea: Visitor, capsys: pytest.CaptureFixture[str]) -> None:
+    async def crash(call: Call, said: NoArguments) -> dict[str, str]:
+        raise RuntimeError("a secret of ours")
+
+    class Nobody:
+        name = "nobody"
+
+    tool: Tool[NoArguments, dict[str, str]] = Tool(
+        name="crash", arguments=NoArguments, result=dict[str, str], run=crash
+    )
+    call = Call(agent=Nobody(), lease_token=None, services=None)  # type: ignore[arg-type]
+    result: CallToolResult = await run_tool({"crash": tool}, call, "crash", {})
+    assert error_of(result)["code"] == "internal"
+    assert "secret" not in str(result)
+    logged = capsys.readouterr()
+    assert "RuntimeError: a secret of ours" in logged.out + logged.err
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"", 400),
+        (b"{", 400),
+        (b"[]", 400),
+        (b"\xff\xfe", 400),
+        (b'{"jsonrpc": "2.0"}', 400),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": 5}', 400),
+        (b'{"a": "' + b"x" * (1024 * 1024) + b'"}', 413),
+    ],
+)
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+async def test_what_is_no_call_is_refused(lea: Visitor, body: bytes, status: int, version: str) -> None:
+    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    answer = await lea.ask("POST", "/mcp", content=body, headers=headers | {"MCP-Protocol-Version": version})
+    assert answer.status_code == status, answer.text
+    assert "error" in answer.json()
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+async def test_a_lone_surrogate_is_refused(lea: Visitor, version: str) -> None:
+    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    for name, argument in (("slack-reply", "\\ud800"), ("\\ud800", "x")):
+        params = f'{{"name": "{name}", "arguments": {{"inbox_message_id": "x", "message": "{argument}"}}}}'
+        body = f'{{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {params}}}'
+        answer = await lea.ask("POST", "/mcp", content=body, headers=headers | {"MCP-Protocol-Version": version})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "bad_request")
+
+
+async def test_sessions_are_neither_listened_to_nor_ended(lea: Visitor) -> None:
+    for method in ("GET", "DELETE"):
+        answer = await lea.ask(method, "/mcp", headers={"Accept": "text/event-stream"})
+        assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+
+
+async def test_the_log_set_up_is_left_alone(doors: Doors, lea: Visitor) -> None:
+    handlers = list(logging.getLogger().handlers)
+    await lea.uses("tray")
+    assert logging.getLogger().handlers == handlers
+    assert not any("rich" in type(handler).__module__ for handler in handlers)

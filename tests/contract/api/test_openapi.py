@@ -1,0 +1,65 @@
+"""What is served is described."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fastapi.routing import APIRoute
+
+from swarm.domain import errors
+from swarm.domain.errors import SwarmError
+from swarm.entrypoints.agents_api import agent_router
+from swarm.entrypoints.health import health_router
+from swarm.entrypoints.identity import Identities
+from swarm.entrypoints.openapi import CODES
+from swarm.entrypoints.operator_api import operator_router
+from swarm.entrypoints.polling_api import HotRoutes
+from tests.support.doors import OPERATOR_TOKEN, Doors
+
+UNDOCUMENTED_CODES = {"configuration"}  # stops the start, so that no door ever shows it
+
+
+async def document(doors: Doors) -> dict[str, Any]:
+    described: dict[str, Any] = (await doors.http.get(f"{doors.base}/openapi.json")).json()
+    return described
+
+
+async def test_every_route_is_described(doors: Doors) -> None:
+    services = doors.world.services
+    identities = Identities(services.agents, OPERATOR_TOKEN)
+    described = (await document(doors))["paths"]
+    assert HotRoutes(services, identities).paths <= set(described)
+    routes = [route for route in agent_router(services, identities).routes if isinstance(route, APIRoute)]
+    routes += [route for route in operator_router(services, identities).routes if isinstance(route, APIRoute)]
+    routes += [route for route in health_router(services.overview, dict).routes if isinstance(route, APIRoute)]
+    assert len(routes) == 14
+    for route in routes:
+        assert {method.lower() for method in route.methods or ()} <= set(described[route.path])
+
+
+async def test_every_operation_says_what_it_does_and_how_it_refuses(doors: Doors) -> None:
+    for path, operations in (await document(doors))["paths"].items():
+        for method, operation in operations.items():
+            assert operation.get("description") or operation.get("summary"), (method, path)
+            refusals = {int(status) for status in operation["responses"]} & set(CODES)
+            assert path == "/healthz" or refusals, (method, path)
+            assert (operation["security"] == []) == (path in ("/healthz", "/readyz"))
+
+
+def test_every_error_of_the_tree_has_its_place_in_the_description() -> None:
+    for error in every_error(SwarmError):
+        if error.code not in UNDOCUMENTED_CODES and error.__module__ == errors.__name__:
+            assert error.code in CODES[error.status], error
+
+
+async def test_the_description_can_be_read_in_a_browser(doors: Doors) -> None:
+    page = await doors.http.get(f"{doors.base}/docs")
+    assert page.status_code == 200
+    assert "openapi.json" in page.text
+
+
+def every_error(root: type[SwarmError]) -> Iterator[type[SwarmError]]:
+    yield root
+    for child in root.__subclasses__():
+        yield from every_error(child)

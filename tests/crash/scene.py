@@ -1,0 +1,59 @@
+"""What the crash tests play with, and their judgement: what people see in the twin, never our own tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+
+from tests.support.doors import Visitor
+from tests.support.stage import Stage
+from tests.support.twin_client import ANSWERED, STORED, Conversation, TwinClient
+from tests.support.waiting import wait_until
+
+Trigger = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scene:
+    """A twin, a coordinator to be killed, and a lead that the test plays."""
+
+    stage: Stage
+    http: httpx2.AsyncClient
+    twin: TwinClient
+    lea: Visitor
+
+    async def trigger(self, *timestamps: str) -> Trigger:
+        """The next trigger of the lead, which must be about exactly these messages."""
+        (trigger,) = await self.lea.poll(wait_seconds=20, limit=1)
+        assert [entry["ts"] for entry in trigger["inbox_messages"]] == list(timestamps)
+        return trigger
+
+    async def reply(self, trigger: Trigger, text: str) -> None:
+        """Answer a trigger with the real tool."""
+        await self.lea.uses("slack-reply", lease_of(trigger), inbox_message_id=entry_of(trigger), message=text)
+
+    async def answered_once(self, ts: str, *answers: str, channel: str = "general") -> Conversation:
+        """Nothing is left to do, and people see 👀, these answers and ✅, each once."""
+        await self.settled()
+        seen = await self.twin.conversation(ts, channel=channel)
+        assert seen.answers == answers
+        assert sorted(seen.reactions) == [(STORED, ("swarm",)), (ANSWERED, ("swarm",))]
+        return seen
+
+    async def settled(self, within_seconds: float = 20) -> None:
+        """The coordinator has nothing left to do, and nothing for the lead."""
+        await wait_until(
+            lambda: self.stage.backlog(self.http), lambda n: n == 0, within_seconds=within_seconds, what="all is done"
+        )
+        assert await self.lea.poll() == []
+
+
+def lease_of(trigger: Trigger) -> str:
+    return str(trigger["lease"]["token"])
+
+
+def entry_of(trigger: Trigger) -> str:
+    return str(trigger["inbox_messages"][-1]["id"])

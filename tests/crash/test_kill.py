@@ -1,0 +1,157 @@
+"""``kill -9`` of the coordinator at each step of a message's way: one inbox message, one answer, 👀 and ✅ once.
+
+The points are reached with the twin's faults, so nothing in the coordinator knows of these tests.
+"""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+
+import pytest
+
+from tests.crash.scene import Scene, entry_of, lease_of
+from tests.support.doors import error_of
+from tests.support.twin_client import STORED
+from tests.support.waiting import wait_until
+
+both_engines = pytest.mark.parametrize("engine", ["sqlite", "postgresql"], indirect=True)
+
+LONG_SECONDS = 600
+"""Longer than any test: what is delayed by this never comes by itself."""
+
+
+@pytest.mark.req("LOOP-01", "LOOP-04")
+async def test_killed_before_the_event_is_stored_it_gets_the_event_again(scene: Scene) -> None:
+    scene.stage.freeze_coordinator()
+    ts = await scene.twin.say("@swarm hello")
+    await scene.stage.restart_coordinator()
+    await scene.twin.redeliver()
+    await scene.reply(await scene.trigger(ts), "here I am")
+    await scene.answered_once(ts, "here I am")
+    assert (await scene.twin.told(ts))["message"] == 1
+
+
+@pytest.mark.req("LOOP-01")
+async def test_killed_after_the_commit_but_before_the_ack_it_ignores_the_repeated_event(scene: Scene) -> None:
+    await scene.twin.fault("drop_ack", event="message")
+    await scene.twin.fault("drop_ack", event="app_mention")
+    ts = await scene.twin.say("@swarm hello")
+    await scene.twin.until(ts, lambda seen: STORED in seen.emoji)
+    await scene.stage.restart_coordinator()
+    await scene.twin.redeliver()
+    await wait_until(lambda: scene.twin.told(ts), lambda told: told["message"] and told["app_mention"])
+    await scene.reply(await scene.trigger(ts), "once")
+    await scene.answered_once(ts, "once")
+
+
+@pytest.mark.req("LOOP-06")
+async def test_killed_after_the_claim_it_still_honours_the_lease(scene: Scene) -> None:
+    ts = await scene.twin.say("@swarm hello")
+    trigger = await scene.trigger(ts)
+    await scene.stage.restart_coordinator()
+    assert await scene.lea.poll() == []
+    await scene.reply(trigger, "I kept it")
+    await scene.answered_once(ts, "I kept it")
+
+
+@pytest.mark.req("LOOP-06")
+async def test_a_lease_that_expired_while_it_was_down_gives_way_to_the_next_attempt(scene: Scene) -> None:
+    ts = await scene.twin.say("@swarm hello")
+    lost = await scene.trigger(ts)
+    scene.stage.kill_coordinator()
+    with sqlite3.connect(scene.stage.home / "swarm.db") as database:  # instead of a minute's wait
+        database.execute("UPDATE leases SET expires_at = 1 WHERE token = ?", [lease_of(lost)])
+    await scene.stage.start_coordinator()
+    again = await scene.trigger(ts)
+    assert (again["id"], again["attempt"]) == (lost["id"], 2)
+    late = await scene.lea.tool("slack-reply", lease_of(lost), inbox_message_id=entry_of(lost), message="too late")
+    assert error_of(late)["code"] == "lease_lost"
+    await scene.reply(again, "the second run")
+    await scene.answered_once(ts, "the second run")
+
+
+@pytest.mark.req("LOOP-08")
+async def test_killed_after_the_reply_was_taken_but_before_the_post_it_posts_after_the_restart(scene: Scene) -> None:
+    await scene.twin.fault("delay", method="reactions.add", seconds=LONG_SECONDS)  # 👀 keeps the answer in the queue
+    ts = await scene.twin.say("@swarm hello")
+    await scene.reply(await scene.trigger(ts), "promised")
+    scene.stage.kill_coordinator()
+    assert await scene.twin.posts(ts) == []
+    await scene.stage.start_coordinator()
+    await scene.answered_once(ts, "promised")
+
+
+@both_engines
+@pytest.mark.req("LOOP-08", "OPS-10")
+async def test_killed_between_the_post_and_its_mark_it_does_not_post_again(scene: Scene) -> None:
+    ts = await scene.twin.say("@swarm hello")
+    trigger = await scene.trigger(ts)
+    await scene.twin.fault("delay", method="chat.postMessage", seconds=LONG_SECONDS)  # performed, but not answered
+    await scene.reply(trigger, "only once")
+    await scene.twin.until(ts, lambda seen: seen.answers)
+    await scene.stage.restart_coordinator()
+    await scene.answered_once(ts, "only once")
+    assert len(await scene.twin.posts(ts)) == 1
+
+
+@pytest.mark.req("LOOP-08", "OPS-10")
+async def test_killed_while_it_doubts_a_post_whose_connection_broke_it_does_not_post_again(scene: Scene) -> None:
+    ts = await scene.twin.say("@swarm hello")
+    trigger = await scene.trigger(ts)
+    await scene.twin.fault("cut_after_accept", method="chat.postMessage")
+    await scene.reply(trigger, "only once")
+    await wait_until(lambda: _doubted(scene), what="the coordinator knows that it does not know")
+    await scene.stage.restart_coordinator()
+    await scene.answered_once(ts, "only once")
+    assert len(await scene.twin.posts(ts)) == 1
+
+
+@pytest.mark.req("LOOP-14")
+async def test_killed_between_the_post_and_the_check_mark_it_sets_the_check_mark(scene: Scene) -> None:
+    ts = await scene.twin.say("@swarm hello")
+    await scene.twin.until(ts, lambda seen: STORED in seen.emoji)
+    trigger = await scene.trigger(ts)
+    await scene.twin.fault("http_429", method="reactions.add", seconds=2)
+    await scene.reply(trigger, "half done")
+    await wait_until(lambda: scene.twin.calls("reactions.add", ok=False))
+    scene.stage.kill_coordinator()
+    seen = await scene.twin.conversation(ts)
+    assert (seen.answers, seen.emoji) == (("half done",), (STORED,))
+    await scene.stage.start_coordinator()
+    await scene.answered_once(ts, "half done")
+
+
+@pytest.mark.req("OPS-12", "OPS-10")
+async def test_killed_while_it_shuts_down_it_does_not_post_again(scene: Scene) -> None:
+    ts = await scene.twin.say("@swarm hello")
+    trigger = await scene.trigger(ts)
+    await scene.twin.fault("delay", method="chat.postMessage", seconds=LONG_SECONDS)
+    await scene.reply(trigger, "last words")
+    await scene.twin.until(ts, lambda seen: seen.answers)
+    scene.stage.coordinator.send(signal.SIGTERM)
+    await scene.stage.coordinator.says("Stopping")
+    await scene.stage.restart_coordinator()
+    await scene.answered_once(ts, "last words")
+    assert len(await scene.twin.posts(ts)) == 1
+
+
+@pytest.mark.req("OPS-12", "OPS-10")
+async def test_told_to_stop_it_brings_the_call_in_flight_to_its_end(scene: Scene) -> None:
+    ts = await scene.twin.say("@swarm hello")
+    trigger = await scene.trigger(ts)
+    await scene.twin.fault("delay", method="chat.postMessage", seconds=LONG_SECONDS)
+    await scene.reply(trigger, "well done")
+    await scene.twin.until(ts, lambda seen: seen.answers)
+    scene.stage.coordinator.send(signal.SIGTERM)
+    await scene.stage.coordinator.says("Stopping")
+    await scene.twin.advance(LONG_SECONDS)  # now Slack answers
+    assert await scene.stage.coordinator.exit_code(10) == 0
+    await scene.stage.start_coordinator()
+    await scene.answered_once(ts, "well done")
+    assert len(await scene.twin.posts(ts)) == 1
+
+
+async def _doubted(scene: Scene) -> bool:
+    deliveries = await scene.stage.visitor(scene.http).get("/deliveries?status=unknown")
+    return bool(deliveries["deliveries"])

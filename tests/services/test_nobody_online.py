@@ -1,0 +1,149 @@
+"""Nobody there: the message is kept, the thread is told once, and is served when an agent comes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from swarm.domain.conduct import Conduct
+from swarm.domain.inbox import EntryStatus, MatchedBy
+from swarm.services.speak import QUEUED_TEXT
+from tests.support.world import BOT, World, texts
+
+pytestmark = pytest.mark.req("LOOP-13")
+
+
+async def told(world: World) -> int:
+    """How often a thread was told that nobody is there."""
+    await world.send()
+    return world.slack.posts.count(QUEUED_TEXT)
+
+
+async def test_while_nobody_is_registered_a_message_is_kept_and_the_thread_told_once(world: World) -> None:
+    root = await world.says(f"{BOT} hello")
+    await world.says(f"{BOT} anybody?", thread=root)
+    await world.later(300)
+    assert (await world.entry(root)).agent_id is None
+    assert await told(world) == 1
+
+
+async def test_the_first_lead_that_registers_gets_what_waits_and_owns_the_thread(world: World) -> None:
+    root = await world.says(f"{BOT} hello")
+    worker = await world.worker()
+    await world.sweep()
+    assert await world.poll(worker) == []
+    lead = await world.lead()
+    trigger = await world.only(lead)
+    assert (texts([trigger]), trigger.inbox_messages[0].matched_by) == ([["@UBOT hello"]], MatchedBy.READDRESSED)
+    entry = await world.entry(await world.says("and now?", thread=root))
+    assert (entry.agent_id, entry.matched_by) == (lead.id, MatchedBy.THREAD_OWNER)
+
+
+async def test_what_came_while_a_lead_registered_is_found_by_the_sweep(world: World) -> None:
+    """Ingest may have looked at the roster before the lead was there, and stored after it looked for work."""
+    root = await world.says(f"{BOT} hello")
+    lead = await world.lead()
+    await world.change("UPDATE inbox_messages SET agent_id = NULL, matched_by = 'mention'")
+    await world.change("DELETE FROM inbox_heads")
+    for _ in range(2):
+        await world.sweep()
+    assert (await world.entry(root)).agent_id == lead.id
+    assert len(await world.poll(lead)) == 1
+
+
+async def test_while_the_lead_is_offline_the_thread_is_told_once_until_it_is_answered(world: World) -> None:
+    lead = await world.lead(online=False)
+    root = await world.says(f"{BOT} hello")
+    await world.says("anybody?", thread=root)
+    for _ in range(3):
+        await world.later(60)
+    assert await told(world) == 1
+    await world.answers(lead, await world.only(lead), "here now")
+    world.clock.advance(120)
+    await world.says("thanks, and this?", thread=root)
+    await world.later(60)
+    assert await told(world) == 2
+
+
+async def test_each_thread_is_told(world: World) -> None:
+    await world.lead(online=False)
+    for _ in range(2):
+        await world.says(f"{BOT} hello")
+    assert await told(world) == 2
+
+
+async def test_a_lead_that_goes_offline_before_it_has_read_a_message_is_noticed(world: World) -> None:
+    await world.lead()
+    await world.says(f"{BOT} hello")
+    await world.later(119)
+    assert await told(world) == 0
+    await world.later(2)
+    assert await told(world) == 1
+
+
+async def test_what_waits_for_an_offline_lead_moves_to_one_that_is_there(world: World) -> None:
+    lead, second = await world.lead(), await world.lead("second")
+    message = await world.says("swarm#lead hello")
+    world.clock.advance(121)
+    await world.is_here(second)
+    await world.sweep()
+    trigger = await world.only(second)
+    assert trigger.inbox_messages[0].routing_reason.startswith("lead is offline")
+    assert await world.poll(lead) == []
+    assert (await world.entry(message)).agent_id == second.id
+    assert await told(world) == 0
+
+
+async def test_what_an_offline_lead_works_on_moves_when_its_lease_expires(world: World) -> None:
+    lead, second = await world.lead(), await world.lead("second")
+    await world.says("swarm#lead hello")
+    await world.only(lead)
+    world.clock.advance(121)
+    await world.is_here(second)
+    await world.sweep()
+    trigger = await world.only(second)
+    assert trigger.attempt == 1, "what another agent lost does not count against this one"
+    await world.answers(second, trigger, "I have it")
+
+
+async def test_the_work_of_a_revoked_agent_moves(world: World) -> None:
+    await world.lead()
+    second = await world.lead("second")
+    await world.says("swarm#second one")
+    await world.poll(second, limit=1)
+    await world.says("swarm#second two")
+    await world.services.agents.revoke("second")
+    lead = await world.services.agents.get("lead")
+    assert sorted(texts(await world.poll(lead))) == [["swarm#second one"], ["swarm#second two"]]
+
+
+async def test_the_work_of_the_last_agent_waits_for_the_next_lead(world: World) -> None:
+    await world.lead()
+    message = await world.says(f"{BOT} hello")
+    await world.services.agents.revoke("lead")
+    await world.sweep()
+    assert await told(world) == 1
+    successor = await world.lead("successor")
+    assert texts(await world.poll(successor)) == [["@UBOT hello"]]
+    assert (await world.entry(message)).status is EntryStatus.CLAIMED
+
+
+async def test_what_happened_while_no_coordinator_ran_does_not_make_an_agent_offline(world: World) -> None:
+    await world.lead()
+    world.clock.advance(3600)
+    restarted = world.governed_by(Conduct(started_at=world.clock.now_us()))
+    await restarted.says(f"{BOT} hello")
+    await restarted.sweep()
+    assert await told(world) == 0
+    world.clock.advance(121)
+    await restarted.sweep()
+    assert await told(world) == 1
+
+
+async def test_how_long_is_offline_can_be_configured(world: World) -> None:
+    quick = world.governed_by(replace(Conduct(), offline_after_seconds=10))
+    await quick.lead()
+    await quick.later(11)
+    await quick.says(f"{BOT} hello")
+    assert await told(quick) == 1

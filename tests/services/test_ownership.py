@@ -1,0 +1,126 @@
+"""A thread has one owner, and every change of owner is a new epoch."""
+
+from __future__ import annotations
+
+import pytest
+
+from swarm.domain.agents import Agent
+from swarm.domain.inbox import EntryStatus, MatchedBy
+from swarm.domain.threads import OWNED_FOR_IDLE_DAYS
+from swarm.domain.transcript import SlackMessage
+from swarm.services.sweep import tidy
+from tests.support.world import BOT, World, texts
+
+pytestmark = pytest.mark.req("LOOP-10")
+
+
+async def owner(world: World, root: SlackMessage) -> tuple[str | None, int]:
+    (row,) = await world.rows(
+        f"SELECT a.name, t.epoch FROM threads t LEFT JOIN agents a ON a.id = t.owner_id WHERE thread_ts = '{root.ts}'"
+    )
+    return row["name"], row["epoch"]
+
+
+async def two_leads(world: World) -> tuple[Agent, Agent]:
+    return await world.lead(), await world.lead("second")
+
+
+async def test_a_lead_owns_a_thread_from_the_first_message_routed_to_it(world: World) -> None:
+    await two_leads(world)
+    root = await world.says(f"{BOT} hello")
+    assert await owner(world, root) == ("lead", 1)
+
+
+async def test_a_follow_up_goes_to_the_owner_without_a_mention(world: World) -> None:
+    _, second = await two_leads(world)
+    root = await world.says("swarm#second hello")
+    for text in ("one more thing", f"{BOT} and another"):
+        entry = await world.entry(await world.says(text, thread=root, by="U2"))
+        assert (entry.agent_id, entry.matched_by) == (second.id, MatchedBy.THREAD_OWNER)
+    assert await owner(world, root) == ("second", 1)
+
+
+async def test_naming_another_agent_moves_the_thread_and_what_is_unread_in_it(world: World) -> None:
+    lead, second = await two_leads(world)
+    root = await world.says(f"{BOT} hello")
+    await world.says("anybody?", thread=root)
+    await world.says("swarm#second take this", thread=root)
+    assert await owner(world, root) == ("second", 2)
+    assert await world.poll(lead) == []
+    trigger = await world.only(second)
+    assert texts([trigger]) == [["@UBOT hello", "anybody?", "swarm#second take this"]]
+    moved = [entry.matched_by for entry in trigger.inbox_messages]
+    assert moved == [MatchedBy.READDRESSED, MatchedBy.READDRESSED, MatchedBy.ADDRESS]
+
+
+async def test_what_the_old_owner_works_on_stays_with_it(world: World) -> None:
+    lead, second = await two_leads(world)
+    root = await world.says(f"{BOT} hello")
+    trigger = await world.only(lead)
+    await world.says("swarm#second take this", thread=root)
+    assert texts(await world.poll(second)) == [["swarm#second take this"]]
+    await world.answers(lead, trigger, "I was at it already")
+
+
+async def test_naming_all_never_changes_the_owner(world: World) -> None:
+    await two_leads(world)
+    root = await world.says("swarm#second hello")
+    await world.says("swarm#all stand-up", thread=root)
+    assert await owner(world, root) == ("second", 1)
+    opened = await world.says("swarm#all stand-up")
+    assert await owner(world, opened) == (None, 0)
+
+
+async def test_a_new_owner_that_has_a_message_already_does_not_get_it_twice(world: World) -> None:
+    lead, second = await two_leads(world)
+    root = await world.says("swarm#lead hello")
+    all_ = await world.says("swarm#all stand-up", thread=root)
+    await world.says("swarm#second take this", thread=root)
+    by_agent = {entry.agent_id: entry.status for entry in await world.entries(all_)}
+    assert by_agent == {lead.id: EntryStatus.WITHDRAWN, second.id: EntryStatus.UNREAD}
+    assert texts([await world.only(second)]) == [["swarm#lead hello", "swarm#all stand-up", "swarm#second take this"]]
+
+
+async def test_naming_the_owner_changes_nothing(world: World) -> None:
+    await two_leads(world)
+    root = await world.says("swarm#second hello")
+    await world.says("swarm#second again", thread=root)
+    assert await owner(world, root) == ("second", 1)
+
+
+async def test_the_owner_that_is_offline_keeps_the_thread_and_the_lead_gets_the_message_told_why(world: World) -> None:
+    lead, second = await two_leads(world)
+    root = await world.says("swarm#second hello")
+    await world.answers(second, await world.only(second), "hi")
+    world.clock.advance(120)
+    await world.is_here(lead)
+    await world.says("still there?", thread=root)
+    trigger = await world.only(lead)
+    (entry,) = trigger.inbox_messages
+    assert (entry.matched_by, entry.routing_reason.partition(",")[0]) == (
+        MatchedBy.THREAD_OWNER_OFFLINE,
+        "second owns the thread but is offline",
+    )
+    assert await owner(world, root) == ("second", 1)
+
+
+async def test_a_thread_whose_owner_is_gone_goes_to_the_lead(world: World) -> None:
+    await two_leads(world)
+    root = await world.says("swarm#second hello")
+    await world.services.agents.revoke("second")
+    await world.says("still there?", thread=root)
+    assert (await owner(world, root))[0] == "lead"
+
+
+async def test_ownership_ends_after_a_week_without_a_word(world: World) -> None:
+    await two_leads(world)
+    root = await world.says("swarm#second hello")
+    week = OWNED_FOR_IDLE_DAYS * 24 * 3600
+    world.clock.advance(week)
+    await world.database.write(tidy)
+    assert await owner(world, root) == ("second", 1)
+    world.clock.advance(1)
+    await world.database.write(tidy)
+    assert await owner(world, root) == (None, 2)
+    message = await world.says("nobody hears this", thread=root)
+    assert await world.entries(message) == []

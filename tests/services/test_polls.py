@@ -1,0 +1,256 @@
+"""Polls: each trigger to one caller, in order, at once when it comes, and never to a caller that has gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from swarm.domain.agents import Agent
+from swarm.domain.leases import Outcome
+from swarm.domain.triggers import Trigger
+from swarm.store import heads, inbox
+from swarm.store.database import Database
+from tests.support.world import BOT, World, edit, texts
+
+pytestmark = pytest.mark.req("LOOP-04")
+
+PATIENCE_SECONDS = 10.0
+
+
+async def waiting_poll(world: World, agent: Agent) -> asyncio.Task[list[Trigger]]:
+    """A poll that is known to have found nothing and to wait."""
+    poll = asyncio.ensure_future(world.services.polls.poll(agent, wait_seconds=60, limit=5))
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while agent.id not in world.database.wakeups._waiters:
+            await asyncio.sleep(0)
+    return poll
+
+
+async def test_two_polls_never_get_the_same_trigger(world: World) -> None:
+    lead = await world.lead()
+    for number in range(200):
+        await world.says(f"{BOT} number {number}")
+
+    async def work() -> list[Trigger]:
+        got: list[Trigger] = []
+        while triggers := await world.poll(lead, limit=3):
+            got += triggers
+        return got
+
+    shares = await asyncio.gather(*(work() for _ in range(8)))
+    assert sum(bool(share) for share in shares) > 1, "one poller had everything, so nothing was raced"
+    ids = [trigger.id for share in shares for trigger in share]
+    assert len(ids) == len(set(ids)) == 200
+    assert await world.rows("SELECT token FROM leases WHERE token NOT IN (SELECT token FROM lease_members)") == []
+
+
+async def test_triggers_come_first_come_first_and_at_most_limit(world: World) -> None:
+    lead = await world.lead()
+    for number in range(7):
+        await world.says(f"{BOT} {number}")
+        world.clock.advance(0.001)
+    assert texts(await world.poll(lead, limit=5)) == [[f"@UBOT {number}"] for number in range(5)]
+    assert texts(await world.poll(lead, limit=5)) == [["@UBOT 5"], ["@UBOT 6"]]
+
+
+async def test_a_thread_stands_in_the_queue_where_its_oldest_message_does(world: World) -> None:
+    lead = await world.lead()
+    first = await world.says(f"{BOT} first")
+    await world.later(1)
+    await world.says(f"{BOT} second")
+    await world.later(1)
+    await world.says("first, continued", thread=first)
+    assert texts(await world.poll(lead)) == [["@UBOT first", "first, continued"], ["@UBOT second"]]
+
+
+async def test_an_empty_poll_answers_with_an_empty_list(world: World) -> None:
+    assert await world.poll(await world.lead()) == []
+
+
+async def test_a_waiting_poll_wakes_when_something_is_stored(world: World) -> None:
+    lead = await world.lead()
+    poll = await waiting_poll(world, lead)
+    await world.says(f"{BOT} hello")
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        assert texts(await poll) == [["@UBOT hello"]]
+
+
+async def test_a_waiting_poll_wakes_when_another_process_stores_something(world: World, database_url: str) -> None:
+    lead = await world.lead()
+    poll = await waiting_poll(world, lead)
+    async with Database(database_url, clock=world.clock) as elsewhere:
+        await World(elsewhere, world.clock).says(f"{BOT} hello")
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        assert texts(await poll) == [["@UBOT hello"]]
+
+
+@pytest.mark.parametrize("how", ["release", "finish", "expiry", "delay", "edit of the claimed"])
+async def test_a_waiting_poll_wakes_when_something_becomes_due(world: World, how: str) -> None:
+    lead = await world.lead()
+    root = await world.says(f"{BOT} one")
+    trigger = await world.only(lead)
+    work, tokens = world.services.work, [trigger.lease_token]
+    if how == "finish":
+        await world.says("two", thread=root)
+    if how == "delay":
+        await work.release(lead, tokens, delay_seconds=5)
+    poll = await waiting_poll(world, lead)
+    match how:
+        case "release":
+            await work.release(lead, tokens)
+        case "finish":
+            await work.finish(lead, tokens, Outcome.DISMISSED, "a test")
+        case "edit of the claimed":
+            await world.ingest.handle(edit(root, f"{BOT} another"))
+        case _:
+            await world.later(60)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        assert len(await poll) == 1
+
+
+async def test_a_waiting_poll_does_no_database_work(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    lead = await world.lead()
+    poll = await waiting_poll(world, lead)
+    calls = []
+    through = Database._through
+
+    async def counted(self: Database, *args: Any) -> Any:
+        calls.append(args)
+        return await through(self, *args)
+
+    monkeypatch.setattr(Database, "_through", counted)
+    other = await world.lead("other")
+    before = len(calls)
+    world.database.wakeups.bump([other.id])
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert len(calls) == before
+    poll.cancel()
+
+
+async def test_a_shutdown_ends_waiting_polls_with_an_empty_answer(world: World) -> None:
+    poll = await waiting_poll(world, await world.lead())
+    world.database.wakeups.close()
+    assert await poll == []
+
+
+class CancelAt:
+    """Cancels a task at its n-th step into the database or the directory, before or after the step was done."""
+
+    def __init__(self, number: int, *, after: bool) -> None:
+        self._left = number
+        self._after = after
+        self.task: asyncio.Task[Any] | None = None
+        self.reached = False
+
+    async def pass_by(self, step: Callable[[], Awaitable[Any]]) -> Any:
+        self._left -= 1
+        if self._left != 0 or self.task is None:
+            return await step()
+        self.reached = True
+        if not self._after:
+            self.task.cancel()
+            return await step()
+        try:
+            return await step()
+        finally:
+            self.task.cancel()
+
+
+@pytest.mark.parametrize("twice", [False, True], ids=["once", "twice"])
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("number", range(1, 6))
+async def test_a_cancelled_poll_leaves_nothing_leased(
+    world: World, monkeypatch: pytest.MonkeyPatch, number: int, after: bool, twice: bool
+) -> None:
+    lead = await world.lead()
+    messages = [await world.says(f"{BOT} {text}") for text in ("one", "two")]
+    cut = CancelAt(number, after=after)
+    through, name_of = Database._through, world.slack.author_name
+
+    async def cut_through(self: Database, *args: Any) -> Any:
+        return await cut.pass_by(lambda: through(self, *args))
+
+    async def cut_name(*args: Any) -> Any:
+        return await cut.pass_by(lambda: name_of(*args))
+
+    monkeypatch.setattr(Database, "_through", cut_through)
+    monkeypatch.setattr(world.slack, "author_name", cut_name)
+    cut.task = poll = asyncio.ensure_future(world.poll(lead))
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while twice and not poll.done():  # the caller is impatient, and cancels as long as the poll lives
+            await asyncio.sleep(0)
+            if cut.reached:
+                poll.cancel()
+        (result,) = await asyncio.gather(poll, return_exceptions=True)
+    monkeypatch.undo()
+    if not isinstance(result, asyncio.CancelledError):
+        assert len(result) == 2  # it got through before the step at which it was to be cancelled
+        return
+    async with asyncio.timeout(PATIENCE_SECONDS):  # an impatient caller does not wait until it is given back
+        await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()}, return_exceptions=True)
+    entries = [await world.entry(message) for message in messages]
+    assert [(entry.status.value, entry.attempts) for entry in entries] == [("unread", 0)] * 2
+    assert [trigger.attempt for trigger in await world.poll(lead)] == [1, 1]
+
+
+async def test_what_cannot_be_described_is_given_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    lead = await world.lead()
+    message = await world.says(f"{BOT} hello")
+
+    async def breaks(*args: object) -> str:
+        raise RuntimeError("broken")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.slack, "channel_name", breaks)
+        with pytest.raises(RuntimeError, match="broken"):
+            await world.poll(lead)
+    assert (await world.entry(message)).status.value == "unread"
+    assert len(await world.poll(lead)) == 1
+
+
+async def test_a_poll_is_a_sign_of_life(world: World) -> None:
+    lead = await world.lead(online=False)
+    await world.poll(lead)
+    (present,) = await world.services.agents.present()
+    assert present.online
+    await world.later(120)
+    (present,) = await world.services.agents.present()
+    assert not present.online
+
+
+@pytest.mark.req("LOOP-12")
+async def test_other_threads_are_not_held_up_by_thousands_of_messages_behind_a_locked_one(world: World) -> None:
+    lead = await world.lead()
+    await world.says(f"{BOT} one")
+    await world.only(lead)
+    (thread,) = await world.rows("SELECT id FROM threads")
+    await world.database.write(fill, thread["id"], lead.id, 5_000)
+    await world.says(f"{BOT} other")
+    queue = await world.rows("SELECT thread_id FROM inbox_heads ORDER BY order_key")
+    assert len(queue) == 2, "a claim looks at one row for each thread, whatever waits behind it"
+    (trigger,) = await world.poll(lead, limit=1)
+    assert texts([trigger]) == [["@UBOT other"]]
+
+
+def fill(tx: Any, thread_id: str, agent_id: str, how_many: int) -> None:
+    for number in range(how_many):
+        inbox._ADD.run(
+            tx,
+            id=f"filler-{number}",
+            thread_id=thread_id,
+            agent_id=agent_id,
+            team="T1",
+            channel="C1",
+            ts=f"1650000000.{number:06}",
+            matched_by="mention",
+            reason="a test",
+            order_key=number,
+            held_by=None,
+            due_at=None,
+            now=tx.now,
+        )
+    heads.refresh(tx, agent_id, thread_id)

@@ -1,0 +1,77 @@
+"""👀 when stored, ✅ when answered, ❌ when failed: each at most once, and never a reason for failure."""
+
+from __future__ import annotations
+
+import pytest
+
+from swarm.domain.conduct import Conduct, Reactions
+from swarm.domain.leases import LEASE_SECONDS
+from tests.support.slack import refuses
+from tests.support.world import BOT, World
+
+pytestmark = pytest.mark.req("LOOP-14")
+
+
+async def test_a_message_shows_that_it_was_stored_and_answered(world: World) -> None:
+    lead = await world.lead()
+    message = await world.says(f"{BOT} hello")
+    await world.send()
+    assert world.slack.reactions == [(message.ts, "eyes")]
+    await world.answers(lead, await world.only(lead), "hello")
+    await world.send()
+    assert world.slack.reactions == [(message.ts, "eyes"), (message.ts, "white_check_mark")]
+
+
+async def test_every_message_of_a_bundle_shows_its_state(world: World) -> None:
+    lead = await world.lead()
+    root = await world.says(f"{BOT} one")
+    second = await world.says("two", thread=root)
+    await world.answers(lead, await world.only(lead), "both")
+    await world.send()
+    assert sorted(world.slack.reactions) == sorted(
+        (message.ts, emoji) for message in (root, second) for emoji in ("eyes", "white_check_mark")
+    )
+
+
+async def test_each_reaction_comes_once_even_if_two_agents_have_the_message(world: World) -> None:
+    agents = [await world.lead(), await world.lead("second")]
+    message = await world.says("swarm#all hello")
+    for agent in agents:
+        await world.answers(agent, await world.only(agent), f"{agent.name} here")
+    await world.send()
+    assert world.slack.reactions == [(message.ts, "eyes"), (message.ts, "white_check_mark")]
+
+
+async def test_a_message_that_dies_twice_shows_it_once(world: World) -> None:
+    lead = await world.lead()
+    message = await world.says(f"{BOT} hello")
+    for _ in range(2):
+        for _ in range(5):
+            await world.only(lead)
+            await world.later(LEASE_SECONDS)
+        await world.services.inbox.redrive((await world.entry(message)).id)
+    await world.send()
+    assert world.slack.reactions.count((message.ts, "x")) == 1
+
+
+async def test_reactions_can_be_chosen_and_switched_off(world: World) -> None:
+    chosen = world.governed_by(Conduct(reactions=Reactions(stored=None, answered="tada", failed=None)))
+    lead = await chosen.lead()
+    message = await chosen.says(f"{BOT} hello")
+    await chosen.answers(lead, await chosen.only(lead), "hello")
+    dying = await chosen.says(f"{BOT} and this")
+    for _ in range(5):
+        await chosen.only(lead)
+        await chosen.later(LEASE_SECONDS)
+    await chosen.send()
+    assert chosen.slack.reactions == [(message.ts, "tada")]
+    assert (await chosen.entry(dying)).status == "dead"
+
+
+async def test_a_reaction_that_slack_refuses_hinders_nothing(world: World) -> None:
+    lead = await world.lead()
+    world.slack.script.append(refuses("already_reacted"))
+    await world.says(f"{BOT} hello")
+    await world.answers(lead, await world.only(lead), "hello")
+    await world.send()
+    assert world.slack.posts == ["hello"]

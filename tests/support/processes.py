@@ -1,0 +1,200 @@
+"""Real processes for tests: started with an environment of their own, watched, and ended for certain.
+
+Every process carries a mark in its environment, which its children inherit. So a test can tell whether anything of its
+own is still alive, and the end of a test finds children whose parent is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from swarm.clock import new_id
+from tests.support.waiting import wait_until
+
+SWARM = str(Path(sys.executable).parent / "swarm")
+"""The command as it is installed."""
+
+START_SECONDS = 60.0
+"""A busy machine may take long to load everything."""
+
+_MARK = "SWARM_TEST_MARK"
+_SHOWN_CHARACTERS = 6_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ended:
+    """How a command ended and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Process:
+    """One process. Its output, errors included, goes to a file."""
+
+    def __init__(self, name: str, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.name = name
+        self.pid = process.pid
+        self._process = process
+        self._log = log
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def output(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        self._process.kill()
+        self._process.wait()
+
+    async def exit_code(self, within_seconds: float) -> int:
+        """Its exit code; fails if it goes on."""
+        try:
+            return await asyncio.to_thread(self._process.wait, within_seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.name} goes on after {within_seconds:g} s:\n{self.output}") from None
+
+    async def says(self, pattern: str, within_seconds: float = START_SECONDS) -> re.Match[str]:
+        """Wait until a line of its output matches; fails at once if it ends without that."""
+
+        async def look() -> tuple[re.Match[str] | None, bool]:
+            ended = not self.alive  # asked first: what it said last must be seen
+            return re.search(pattern, self.output, re.MULTILINE), ended
+
+        found, _ = await wait_until(look, any, within_seconds=within_seconds, what=f"{self.name} says {pattern!r}")
+        assert found, f"{self.name} ended without {pattern!r}:\n{self.output}"
+        return found
+
+
+class Processes:
+    """The processes of one test, or of several that share them. ``folder`` gets their logs and is their home."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._mark = new_id()
+        self._started: list[Process] = []
+
+    def start(self, name: str, *command: str, env: Mapping[str, str], cwd: Path | None = None) -> Process:
+        """Start a command, in a session of its own."""
+        path = self.folder / f"{len(self._started):02}-{name}.log"
+        with path.open("wb") as log:
+            process = subprocess.Popen(
+                command,
+                env=self._environment(env),
+                cwd=cwd or self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._started.append(Process(name, process, path))
+        return self._started[-1]
+
+    async def run(self, *command: str, env: Mapping[str, str], cwd: Path | None = None) -> Ended:
+        """Run a command to its end, which must come."""
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            env=self._environment(env),
+            cwd=cwd or self.folder,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            out, err = await asyncio.wait_for(process.communicate(), START_SECONDS)
+        except TimeoutError:
+            process.kill()
+            raise
+        return Ended(code=process.returncode or 0, out=out.decode(), err=err.decode())
+
+    def _environment(self, env: Mapping[str, str]) -> dict[str, str]:
+        """Nothing of the tester's own environment but the way to programs."""
+        return {"PATH": os.environ["PATH"], "HOME": str(self.folder), "PYTHONUNBUFFERED": "1", _MARK: self._mark, **env}
+
+    def alive(self) -> list[int]:
+        """The process ids of all that is alive, children and grandchildren included."""
+        mark = f"{_MARK}={self._mark}".encode()
+        return [pid for pid in _pids() if mark in _environment_of(pid)]
+
+    def end(self) -> None:
+        """End everything, for certain."""
+        while found := self.alive():
+            for pid in found:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            for process in self._started:
+                process.send(signal.SIGKILL)  # and collect it: one that nobody waited for would stay a zombie
+                process.kill()
+
+    def show_logs(self) -> None:
+        """Print what they said: pytest shows it when the test has failed."""
+        for path in sorted(self.folder.rglob("*.log")):
+            text = path.read_text(errors="replace")
+            sys.stdout.write(f"── {path.relative_to(self.folder)}\n{text[-_SHOWN_CHARACTERS:]}\n")
+
+
+@contextlib.contextmanager
+def processes_in(folder: Path) -> Iterator[Processes]:
+    """Processes that are ended at the end of the block."""
+    if not Path("/proc/self/environ").exists():
+        pytest.skip("NOT TESTED HERE: the end of all processes is only made sure of with a /proc file system")
+    processes = Processes(folder)
+    try:
+        yield processes
+    finally:
+        processes.end()
+        processes.show_logs()
+
+
+def free_port() -> int:
+    """A port on which nobody listens at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+async def until_ready(process: Process, url: str) -> None:
+    """Wait until a URL answers 200; fails at once if the process that serves it ends."""
+    async with httpx2.AsyncClient(timeout=5) as http:
+
+        async def look() -> bool:
+            assert process.alive, f"{process.name} ended:\n{process.output}"
+            try:
+                return (await http.get(url)).status_code == httpx2.codes.OK
+            except httpx2.HTTPError:
+                return False
+
+        await wait_until(look, within_seconds=START_SECONDS, what=f"{url} answers")
+
+
+def _pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
+
+
+def _environment_of(pid: int) -> bytes:
+    """Empty for a process that has ended, or is somebody else's."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""

@@ -1,0 +1,114 @@
+"""The system on one machine, as processes: the twin, a coordinator that tests may kill, and agents that tests play."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx2
+
+from swarm.domain.agents import Role
+from swarm.twin.seed import DEFAULT
+from tests.support.doors import Visitor
+from tests.support.processes import Process, Processes, free_port, until_ready
+from tests.support.twin_client import TwinClient
+
+OPERATOR_TOKEN = "operator-of-the-tests"
+
+QUICK = {"SWARM_SLACK_TIMEOUT_SECONDS": "1", "SWARM_OPERATOR_TOKEN": OPERATOR_TOKEN}
+"""Settings with which a doubt about a call to Slack lasts three seconds."""
+
+
+@dataclass
+class Stage:
+    """A twin and a coordinator with its home. The coordinator keeps port and database over restarts."""
+
+    processes: Processes
+    settings: dict[str, str] = field(default_factory=dict)  # of the coordinator, beside the usual ones
+    port: int = field(default_factory=free_port)
+    twin_port: int = field(default_factory=free_port)
+    twin: Process = field(init=False)
+    coordinator: Process = field(init=False)
+
+    @property
+    def base(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def twin_url(self) -> str:
+        return f"http://127.0.0.1:{self.twin_port}"
+
+    @property
+    def home(self) -> Path:
+        return self.processes.folder / "home"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the coordinator is started with."""
+        usual = {"PORT": str(self.port), "SWARM_HOME": str(self.home), **QUICK}
+        return {**usual, **self.tokens, **self.settings}
+
+    @property
+    def tokens(self) -> dict[str, str]:
+        """What leads to the twin: the tokens of its default seed, as `swarm twin` prints them."""
+        app = DEFAULT.apps[0]
+        return {
+            "SLACK_BOT_TOKEN": app.bot_token,
+            "SLACK_APP_TOKEN": app.app_token,
+            "SLACK_API_BASE_URL": f"{self.twin_url}/api/",
+        }
+
+    async def start_twin(self, *, rates: bool = True) -> None:
+        command = (sys.executable, "-m", "swarm.twin", "--port", str(self.twin_port))
+        self.twin = self.processes.start("twin", *command, env={"TWIN_RATES": "on" if rates else "off"})
+        await until_ready(self.twin, self.twin_url)
+
+    async def start_coordinator(self) -> None:
+        """Start it, and wait until it is connected to Slack."""
+        self.launch_coordinator()
+        await until_ready(self.coordinator, f"{self.base}/readyz")
+
+    def launch_coordinator(self) -> None:
+        """Start it without waiting."""
+        self.coordinator = self.processes.start(
+            "coordinator", sys.executable, "-m", "swarm.cli", "up", env=self.environment
+        )
+
+    def kill_coordinator(self) -> None:
+        """``kill -9``"""
+        self.coordinator.kill()
+
+    def freeze_coordinator(self) -> None:
+        """Stop it in the middle of whatever it does; only `kill_coordinator` ends this."""
+        self.coordinator.send(signal.SIGSTOP)
+
+    async def restart_coordinator(self) -> None:
+        self.kill_coordinator()
+        await self.start_coordinator()
+
+    def use_sqlite(self, migrated: Path) -> None:
+        """Begin with a copy of a migrated file, which is quicker than to migrate."""
+        self.home.mkdir(exist_ok=True)
+        shutil.copyfile(migrated, self.home / "swarm.db")
+
+    def use_postgres(self, url: str) -> None:
+        self.settings["SWARM_DATABASE_URL"] = url
+
+    def person(self, http: httpx2.AsyncClient) -> TwinClient:
+        return TwinClient(self.twin_url, http)
+
+    def visitor(self, http: httpx2.AsyncClient, token: str = OPERATOR_TOKEN) -> Visitor:
+        return Visitor(base=self.base, token=token, http=http)
+
+    async def register(self, http: httpx2.AsyncClient, name: str) -> str:
+        """The token of a new lead."""
+        added = await self.visitor(http).post("/agents", {"name": name, "role": Role.LEAD.value})
+        return str(added["token"])
+
+    async def backlog(self, http: httpx2.AsyncClient) -> int:
+        """How much there is to do, in messages and deliveries."""
+        answer = await http.get(f"{self.base}/readyz")
+        return int(sum(answer.json()["backlog"].values()))
