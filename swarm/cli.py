@@ -75,7 +75,10 @@ def twin(
     from swarm.twin.server import serve
 
     log.configure("info")
-    asyncio.run(serve(host, port, rates=rates != "off"))
+    try:
+        asyncio.run(serve(host, port, rates=rates != "off"))
+    except OSError as error:
+        raise SwarmError(f"{host}:{port} cannot be used ({error.strerror}); choose another --port.") from error
 
 
 @agents.command(name="add")

@@ -110,7 +110,6 @@ class LeaseRoutes:
 
     def __init__(self, services: Services, identities: Identities) -> None:
         self._work = services.work
-        self._polls = services.polls
         self._identities = identities
 
     async def renew(self, request: Request) -> Answer:
