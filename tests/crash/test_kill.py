@@ -20,6 +20,8 @@ both_engines = pytest.mark.parametrize("engine", ["sqlite", "postgresql"], indir
 LONG_SECONDS = 600
 """Longer than any test: what is delayed by this never comes by itself."""
 
+MANY = 1_000
+
 
 @pytest.mark.req("LOOP-01", "LOOP-04")
 async def test_killed_before_the_event_is_stored_it_gets_the_event_again(scene: Scene) -> None:
@@ -73,11 +75,12 @@ async def test_a_lease_that_expired_while_it_was_down_gives_way_to_the_next_atte
 
 @pytest.mark.req("LOOP-08")
 async def test_killed_after_the_reply_was_taken_but_before_the_post_it_posts_after_the_restart(scene: Scene) -> None:
-    await scene.twin.fault("delay", method="reactions.add", seconds=LONG_SECONDS)  # 👀 keeps the answer in the queue
+    await scene.twin.fault("delay", method="reactions.add", seconds=LONG_SECONDS, times=MANY)  # the answer waits for 👀
     ts = await scene.twin.say("@swarm hello")
     await scene.reply(await scene.trigger(ts), "promised")
     scene.stage.kill_coordinator()
     assert await scene.twin.posts(ts) == []
+    await scene.twin.clear_faults()
     await scene.stage.start_coordinator()
     await scene.answered_once(ts, "promised")
 

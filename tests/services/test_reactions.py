@@ -49,8 +49,8 @@ async def test_a_message_that_dies_twice_shows_it_once(world: World) -> None:
         for _ in range(5):
             await world.only(lead)
             await world.later(LEASE_SECONDS)
+        await world.send()
         await world.services.inbox.redrive((await world.entry(message)).id)
-    await world.send()
     assert world.slack.reactions.count((message.ts, "x")) == 1
 
 
@@ -62,6 +62,7 @@ async def test_reactions_can_be_chosen_and_switched_off(world: World) -> None:
     dying = await chosen.says(f"{BOT} and this")
     for _ in range(5):
         await chosen.only(lead)
+        await chosen.send()
         await chosen.later(LEASE_SECONDS)
     await chosen.send()
     assert chosen.slack.reactions == [(message.ts, "tada")]
@@ -70,7 +71,7 @@ async def test_reactions_can_be_chosen_and_switched_off(world: World) -> None:
 
 async def test_a_reaction_that_slack_refuses_hinders_nothing(world: World) -> None:
     lead = await world.lead()
-    world.slack.script.append(refuses("already_reacted"))
+    world.slack.reaction_script.append(refuses("already_reacted"))
     await world.says(f"{BOT} hello")
     await world.answers(lead, await world.only(lead), "hello")
     await world.send()

@@ -23,12 +23,13 @@ Step: TypeAlias = "Callable[[FakeSlack, Delivery], Answer]"
 
 @dataclass
 class FakeSlack:
-    """Accepts everything, unless ``script`` has a step for the next call.
+    """Accepts everything, unless ``script`` has a step for the next post, or ``reaction_script`` for the next reaction.
 
     ``calls`` is what it was asked to do, ``landed`` what it has done, both in order.
     """
 
     script: deque[Step] = field(default_factory=deque)
+    reaction_script: deque[Step] = field(default_factory=deque)
     lookups_fail: deque[SwarmError] = field(default_factory=deque)
     reads_fail: deque[SwarmError] = field(default_factory=deque)
     threads: dict[tuple[str, str], list[SlackMessage]] = field(default_factory=dict)
@@ -53,7 +54,8 @@ class FakeSlack:
 
     async def deliver(self, delivery: Delivery) -> Answer:
         self.calls.append(delivery)
-        step = self.script.popleft() if self.script else takes
+        script = self.reaction_script if delivery.kind is DeliveryKind.REACTION else self.script
+        step = script.popleft() if script else takes
         answer = step(self, delivery)
         self.under_way.set()
         if self.go_on:

@@ -1,0 +1,99 @@
+"""Who may use the swarm: one place decides, for every message that comes in."""
+
+from __future__ import annotations
+
+import pytest
+
+from swarm.domain.access import ChannelPolicy, Listen
+from swarm.domain.conduct import Conduct
+from swarm.domain.routing import BOT_TURNS_PER_HOUR
+from swarm.domain.transcript import AuthorKind, ChannelType, SlackMessage
+from tests.support.world import BOT, World, said
+
+ALICE_ONLY = ChannelPolicy(allowed_users=frozenset({"U1"}))
+PAGER = ChannelPolicy(allowed_bots=frozenset({"B1"}))
+
+
+def by_pager(text: str, thread: SlackMessage | None = None) -> SlackMessage:
+    return said(text, by="B1", kind=AuthorKind.BOT, thread_ts=thread.root_ts if thread else None)
+
+
+@pytest.mark.req("CHAN-09")
+@pytest.mark.parametrize("text", [f"{BOT} hello", "swarm#lead hello", "swarm#all hello"])
+async def test_only_the_people_on_a_channels_list_are_heard_there(world: World, text: str) -> None:
+    guarded = world.governed_by(Conduct(channels={"C1": ALICE_ONLY}))
+    await guarded.lead()
+    assert len(await guarded.entries(await guarded.says(text, by="U1"))) == 1
+    denied = await guarded.says(text, by="U2")
+    assert await guarded.entries(denied) == []
+    elsewhere = await guarded.hears(said(text, by="U2", channel="C2"))
+    assert len(await guarded.entries(elsewhere)) == 1
+    told = await guarded.services.explanations.explain(f"C1:{denied.ts}")
+    assert "not on the list of allowed users" in (told.routing[0].reason or "")
+
+
+@pytest.mark.req("CHAN-09")
+async def test_who_is_not_allowed_is_not_heard_in_an_owned_thread_or_a_direct_message_either(world: World) -> None:
+    guarded = world.governed_by(Conduct(everywhere=ALICE_ONLY))
+    await guarded.lead()
+    root = await guarded.says(f"{BOT} hello")
+    assert await guarded.entries(await guarded.says("me too", thread=root, by="U2")) == []
+    direct = await guarded.hears(said("psst", by="U2", channel="D2", channel_type=ChannelType.DM))
+    assert await guarded.entries(direct) == []
+
+
+@pytest.mark.req("CHAN-01")
+async def test_a_channel_that_is_switched_off_is_silent(world: World) -> None:
+    guarded = world.governed_by(Conduct(channels={"C1": ChannelPolicy(enabled=False)}))
+    await guarded.lead()
+    assert await guarded.entries(await guarded.says(f"{BOT} hello")) == []
+
+
+@pytest.mark.req("CHAN-01")
+async def test_a_channels_agent_answers_where_the_channel_listens(world: World) -> None:
+    await world.lead()
+    helper = await world.worker("helper")
+    listening = world.governed_by(Conduct(channels={"C1": ChannelPolicy(agent="helper", listen=Listen.ALL)}))
+    entry = await listening.entry(await listening.says("how do I reset my password?"))
+    assert entry.agent_id == helper.id
+    assert await listening.entries(await listening.hears(said("lunch?", channel="C2"))) == []
+
+
+@pytest.mark.req("CHAN-10")
+async def test_own_posts_never_trigger(world: World) -> None:
+    await world.lead()
+    root = await world.says(f"{BOT} hello")
+    for text in (f"{BOT} hello", "swarm#all hello", "hello"):
+        own = await world.hears(said(text, by="UBOT", kind=AuthorKind.BOT, thread_ts=root.ts))
+        assert await world.entries(own) == []
+
+
+@pytest.mark.req("CHAN-10")
+async def test_other_bots_are_heard_only_where_they_are_allowed(world: World) -> None:
+    await world.lead()
+    assert await world.entries(await world.hears(by_pager(f"{BOT} disk full"))) == []
+    allowing = world.governed_by(Conduct(channels={"C1": PAGER}))
+    assert len(await allowing.entries(await allowing.hears(by_pager(f"{BOT} disk full")))) == 1
+
+
+@pytest.mark.req("CHAN-10")
+async def test_the_turns_of_bots_in_a_thread_are_capped_by_the_hour(world: World) -> None:
+    allowing = world.governed_by(Conduct(everywhere=PAGER))
+    await allowing.lead()
+    root = await allowing.says(f"{BOT} watch this")
+    heard = [await allowing.hears(by_pager(f"line {number}", root)) for number in range(BOT_TURNS_PER_HOUR + 3)]
+    routed = [len(await allowing.entries(message)) for message in heard]
+    assert routed == [1] * BOT_TURNS_PER_HOUR + [0] * 3
+    assert len(await allowing.entries(await allowing.says("a person", thread=root))) == 1
+    allowing.clock.advance(3600 + 1)
+    assert len(await allowing.entries(await allowing.hears(by_pager("next hour", root)))) == 1
+
+
+@pytest.mark.req("CHAN-10")
+async def test_bots_that_are_not_heard_use_up_nobodys_turns(world: World) -> None:
+    allowing = world.governed_by(Conduct(everywhere=PAGER))
+    await allowing.lead()
+    root = await allowing.says(f"{BOT} watch this")
+    for number in range(BOT_TURNS_PER_HOUR + 1):
+        await allowing.hears(said(f"spam {number}", by="B2", kind=AuthorKind.BOT, thread_ts=root.ts))
+    assert len(await allowing.entries(await allowing.hears(by_pager("disk full", root)))) == 1
