@@ -63,8 +63,8 @@ class Polls:
     async def _note_seen(self, agent: Agent, now: float) -> None:
         """Write that the agent was heard of, unless that was written a moment ago."""
         if now - self._seen.get(agent.id, -SEEN_EVERY_SECONDS) >= SEEN_EVERY_SECONDS:
-            self._seen[agent.id] = now
             await self._database.write(note_seen, agent.id)
+            self._seen[agent.id] = now
 
     async def _claim(self, agent: Agent, limit: int, hold: bool) -> list[Claimed]:
         """Claim, and see to it that a caller who goes away meanwhile leaves nothing claimed."""
