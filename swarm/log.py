@@ -39,13 +39,15 @@ def configure(level: str = "info", *, as_json: bool = False) -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
-    machine: list[Any] = [structlog.processors.format_exc_info, _redact, structlog.processors.JSONRenderer()]
-    person: list[Any] = [_redact, structlog.dev.ConsoleRenderer(colors=False)]
+    # A traceback becomes text before it is redacted, and shows no local variables: those hold what people wrote.
+    plainly = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
     formatter = structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=shared,
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-            *(machine if as_json else person),
+            structlog.processors.format_exc_info,
+            _redact,
+            structlog.processors.JSONRenderer() if as_json else plainly,
         ],
     )
     handler = logging.StreamHandler(sys.stderr)

@@ -122,7 +122,10 @@ class SlackDoor:
         except BadRequest as error:
             _log.warning("A payload from Slack is ignored.", action="slack_payload_ignored", reason=error.message)
             response = BoltResponse(status=200)  # it would be no better the next time
-        await send_async_response(client, request, response, time.time())
+        try:
+            await send_async_response(client, request, response, time.time())
+        except ConnectionError as error:  # what was stored is safe, and Slack tells of it again
+            _log.warning("An acknowledgement was lost with its connection.", action="slack_ack_lost", error=str(error))
 
     async def _on_http_request(self, request: Request) -> Response:
         try:

@@ -39,24 +39,33 @@ def grip(tx: Transaction, agent: Agent, entry_id: str, token: str | None) -> Gri
     add to the answer.
     """
     found = inbox.get(tx, entry_id)
+    if found and found.agent_id != agent.id and _had(tx, agent, found, token):
+        raise LeaseLost(hint="The message has gone to another agent: stop working on it.")
     if found is None or found.agent_id != agent.id:
         raise NotFound(f"You have no inbox message '{entry_id}'.", hint="Use an id from your own poll or tray.")
     thread = threads.locked(tx, found.thread_id)
+    lease = leases.get(tx, token or found.lease_token or "", agent.id)  # before the entry: finish locks in this order
     entry = inbox.locked(tx, entry_id)
     assert entry is not None  # entries are never removed
     if entry.status is EntryStatus.WITHDRAWN:
         raise Withdrawn(hint="Say nothing; finish the lease.")
-    return Grip(entry=entry, thread=thread, lease=_lease(tx, agent, entry, token))
+    return Grip(entry=entry, thread=thread, lease=_checked(tx, entry, token, lease))
 
 
-def _lease(tx: Transaction, agent: Agent, entry: Entry, token: str | None) -> Lease:
+def _had(tx: Transaction, agent: Agent, entry: Entry, token: str | None) -> bool:
+    """Whether the token is of a lease that the agent had on the entry."""
+    lease = leases.get(tx, token or "", agent.id)
+    return lease is not None and entry.id in (member.id for member in inbox.members(tx, lease.token))
+
+
+def _checked(tx: Transaction, entry: Entry, token: str | None, lease: Lease | None) -> Lease:
+    """The lease, if it is the entry's and lets its run act."""
     if entry.claims == 0:
         raise Conflict("This inbox message is not leased to you yet.", hint=_POLL_FIRST)
     if token is None and entry.claims > 1:
         raise LeaseLost(
             "This inbox message was handed out more than once, so your run must name its lease.", hint=_NAME_LEASE
         )
-    lease = leases.get(tx, token or entry.lease_token or "", agent.id)
     if lease is None or lease.token != entry.lease_token or not _lets_act(lease, tx.now):
         raise LeaseLost(hint="Stop working on it; what is still to be done comes by the next poll.")
     return lease

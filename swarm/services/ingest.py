@@ -69,8 +69,8 @@ class Ingest:
             return  # Slack unfurled a link, or the post is ours
         thread = threads.at(tx, team, message.channel, message.root_ts)
         stored = transcript.find(tx, team, message.channel, message.ts)
-        if stored and stored["deleted_at"]:
-            return
+        if stored and (stored["deleted_at"] or (stored["edited_ts"] or "") > message.edited_ts):
+            return  # it comes late: what it says is no longer so
         entries = inbox.of_message_locked(tx, team, message.channel, message.ts)
         if thread or stored or names_swarm(message.text, self._me):
             transcript.keep(tx, team, [message])
@@ -136,7 +136,8 @@ class Ingest:
     def _act(self, tx: Transaction, message: SlackMessage, thread: Thread, decision: Decision, roster: Roster) -> None:
         """Carry a decision out: entries, owner, 👀, and a word if nobody is there."""
         self._note(tx, message, decision, thread)
-        stored = [self._address(tx, message, thread, target, decision.reason) for target in decision.targets]
+        in_order = sorted(decision.targets, key=lambda target: target.agent_id or "")  # in which heads are locked
+        stored = [self._address(tx, message, thread, target, decision.reason) for target in in_order]
         if not any(stored):
             return
         if decision.new_owner_id:

@@ -68,7 +68,7 @@ class Sweeper:
 def end_expired(tx: Transaction, conduct: Conduct) -> int:
     """End leases that were not renewed in time; how many."""
     expired = leases.expired(tx, BATCH)
-    for lease in expired:
+    for lease in sorted(expired, key=lambda lease: (lease.agent_id, lease.thread_id or "")):  # as heads are locked
         lose(tx, lease, LeaseEnd.EXPIRED, "the agent fell silent", conduct.reactions)
     return len(expired)
 
@@ -77,9 +77,7 @@ def look_after_offline(tx: Transaction, conduct: Conduct) -> None:
     """Give what waits for an offline or missing agent to a lead that is there; else tell the thread that it waits."""
     roster = read_roster(tx, conduct)
     stand_in = roster.default_lead
-    if stand_in:
-        for entry in inbox.unaddressed(tx):
-            give_to(tx, entry, stand_in.id, "a lead is registered now")
+    unaddressed = inbox.unaddressed(tx) if stand_in else []
     offline_since = tx.now - int(conduct.offline_after_seconds * SECOND)
     waiting = heads.waiting(
         tx,
@@ -88,6 +86,11 @@ def look_after_offline(tx: Transaction, conduct: Conduct) -> None:
         lead_is_online=stand_in is not None and stand_in.online,
         limit=BATCH,
     )
+    for thread_id in sorted({entry.thread_id for entry in unaddressed} | {thread_id for thread_id, _ in waiting}):
+        threads.locked(tx, thread_id)  # all in one order, so that two who do this cannot wait for each other
+    if stand_in:
+        for entry in unaddressed:
+            give_to(tx, entry, stand_in.id, "a lead is registered now")
     for thread_id, agent_id in waiting:
         agent = roster.by_id(agent_id)
         if agent is None or not agent.online:

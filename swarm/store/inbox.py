@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from sqlalchemy import bindparam, func, select, update
@@ -205,10 +206,9 @@ def of_message(tx: Transaction, team: str, channel: str, ts: str) -> list[Entry]
 
 
 def of_message_locked(tx: Transaction, team: str, channel: str, ts: str) -> list[Entry]:
-    """The same, locked until the transaction ends; their heads first, as a claim does it."""
-    for found in of_message(tx, team, channel, ts):
-        if found.agent_id:
-            heads.lock(tx, found.agent_id, found.thread_id)
+    """The same, locked until the transaction ends; their heads first, as a claim does it, in a fixed order."""
+    for agent_id, thread_id in _addressed(of_message(tx, team, channel, ts)):
+        heads.lock(tx, agent_id, thread_id)
     return [entry(row) for row in _OF_MESSAGE_LOCKED.all(tx, team=team, channel=channel, ts=ts)]
 
 
@@ -305,6 +305,8 @@ def readdress(tx: Transaction, entry_: Entry, agent_id: str, reason: str) -> Non
 
     Nothing happens to an entry that has been claimed or given away meanwhile.
     """
+    for head_of in sorted({agent_id, entry_.agent_id or agent_id}):
+        heads.lock(tx, head_of, entry_.thread_id)
     others = of_message_locked(tx, entry_.team, entry_.channel, entry_.ts)
     if any(other.agent_id == agent_id and other.id != entry_.id for other in others):
         move(tx, EntryStep.WITHDRAW, entry_, reason=f"{reason}; the new agent has the message already")
@@ -342,6 +344,11 @@ def entry(row: Row) -> Entry:
         lease_token=row["lease_token"],
         created_at=row["created_at"],
     )
+
+
+def _addressed(entries: Iterable[Entry]) -> list[tuple[str, str]]:
+    """The heads that entries belong to, in the order in which everybody locks them."""
+    return sorted({(found.agent_id, found.thread_id) for found in entries if found.agent_id})
 
 
 def _refresh_heads(tx: Transaction, pairs: list[tuple[str | None, str]]) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx2
+import pytest
 
 from tests.support.doors import Visitor
 from tests.support.stage import Stage
@@ -14,6 +15,9 @@ from tests.support.twin_client import ANSWERED, STORED, Conversation, TwinClient
 from tests.support.waiting import wait_until
 
 Trigger = Mapping[str, Any]
+
+both_engines = pytest.mark.parametrize("engine", ["sqlite", "postgresql"], indirect=True)
+"""On SQLite and on PostgreSQL; without this a test runs on SQLite alone."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

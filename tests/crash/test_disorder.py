@@ -41,12 +41,14 @@ async def test_a_lost_ack_brings_the_event_again_and_changes_nothing(scene: Scen
 
 @pytest.mark.req("LOOP-01")
 async def test_sockets_that_close_in_the_middle_of_traffic_lose_nothing(scene: Scene) -> None:
+    connected = await _connections(scene)
     asked = []
     for n in range(6):
         if n % 2:
             await scene.twin.fault("close_socket", event="message")  # instead of the event, so that it comes again
         asked.append(await scene.twin.say(f"@swarm question {n}"))
-    await wait_until(lambda: _connections(scene), lambda count: count >= 2, what="it has connected anew")
+    await wait_until(lambda: _connections(scene), lambda count: count > connected, what="it asks for a connection")
+    await scene.stage.until_ready()
     await scene.twin.redeliver()
     for trigger in await _next_triggers(scene, len(asked)):
         await scene.reply(trigger, f"answer to {_ts_of(trigger)}")

@@ -10,12 +10,10 @@ import sqlite3
 
 import pytest
 
-from tests.crash.scene import Scene, entry_of, lease_of
+from tests.crash.scene import Scene, both_engines, entry_of, lease_of
 from tests.support.doors import error_of
 from tests.support.twin_client import STORED
 from tests.support.waiting import wait_until
-
-both_engines = pytest.mark.parametrize("engine", ["sqlite", "postgresql"], indirect=True)
 
 LONG_SECONDS = 600
 """Longer than any test: what is delayed by this never comes by itself."""

@@ -94,6 +94,17 @@ async def test_another_agents_entry_is_as_unknown_as_none(world: World) -> None:
             await world.services.replies.reply(holding(trigger, other), entry_id, "mine")
 
 
+async def test_a_late_run_whose_message_has_gone_to_another_agent_is_told_so(world: World) -> None:
+    lead, second = await world.lead(), await world.lead("second")
+    await world.says("swarm#second hello")
+    late = await world.only(second)
+    await world.services.work.release(second, [late.lease_token])
+    await world.services.agents.revoke("second")
+    with pytest.raises(LeaseLost, match="no longer holds"):
+        await world.answers(second, late, "late")
+    assert (await world.only(lead)).id == late.id
+
+
 async def test_the_lease_of_another_message_is_not_enough(world: World) -> None:
     lead = await world.lead()
     for text in ("one", "two"):

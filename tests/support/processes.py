@@ -135,7 +135,17 @@ class Processes:
     def alive(self) -> list[int]:
         """The process ids of all that is alive, children and grandchildren included."""
         mark = f"{_MARK}={self._mark}".encode()
-        return [pid for pid in _pids() if mark in _environment_of(pid)]
+        return [pid for pid in _pids() if mark in _read(pid, "environ").split(b"\0")]
+
+    def find(self, word: str) -> int:
+        """The one process of these whose command line has ``word``."""
+        (pid,) = [pid for pid in self.alive() if word.encode() in _read(pid, "cmdline").split(b"\0")]
+        return pid
+
+    def signal(self, pid: int, number: signal.Signals) -> None:
+        """Signal a child or grandchild, which must be one of these."""
+        assert pid in self.alive()
+        os.kill(pid, number)
 
     def end(self) -> None:
         """End everything, for certain."""
@@ -192,9 +202,9 @@ def _pids() -> list[int]:
     return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
 
 
-def _environment_of(pid: int) -> bytes:
+def _read(pid: int, about: str) -> bytes:
     """Empty for a process that has ended, or is somebody else's."""
     try:
-        return Path(f"/proc/{pid}/environ").read_bytes()
+        return Path(f"/proc/{pid}/{about}").read_bytes()
     except OSError:
         return b""

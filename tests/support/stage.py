@@ -69,6 +69,10 @@ class Stage:
     async def start_coordinator(self) -> None:
         """Start it, and wait until it is connected to Slack."""
         self.launch_coordinator()
+        await self.until_ready()
+
+    async def until_ready(self) -> None:
+        """Wait until it is connected to Slack."""
         await until_ready(self.coordinator, f"{self.base}/readyz")
 
     def launch_coordinator(self) -> None:

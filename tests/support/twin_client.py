@@ -44,11 +44,9 @@ class TwinClient:
         assert answer.is_success, answer.text
         return answer.json()
 
-    async def say(
-        self, text: str, *, user: str = "alice", channel: str = "general", thread_ts: str | None = None
-    ) -> str:
+    async def say(self, text: str, *, channel: str = "general", user: str = "alice", thread: str | None = None) -> str:
         """Say something; its timestamp."""
-        said = {"user": user, "channel": channel, "text": text, **({"thread_ts": thread_ts} if thread_ts else {})}
+        said = {"user": user, "channel": channel, "text": text, "thread_ts": thread}
         return str((await self.ask("POST", "messages", json=said))["ts"])
 
     async def messages(self, *, channel: str = "general", thread_ts: str | None = None, user: str | None = None) -> Any:

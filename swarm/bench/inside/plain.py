@@ -127,8 +127,9 @@ def _finish(connection: sqlite3.Connection, held: Held) -> None:
     )
     _record(connection, now, held.entry_id, held.thread_id, "inbox.dismiss", held.agent_id, "measured")
     connection.execute(
-        "INSERT INTO deliveries (id, kind, status, thread_id, channel, target_ts, text, broadcast, once_key, attempts, "
-        "due_at, expires_at, created_at) VALUES (?, 'reaction', 'queued', ?, ?, ?, 'white_check_mark', 0, ?, 0, ?, ?, ?)",
+        "INSERT INTO deliveries (id, kind, status, thread_id, channel, target_ts, text, broadcast, once_key, "
+        "attempts, due_at, expires_at, created_at) "
+        "VALUES (?, 'reaction', 'queued', ?, ?, ?, 'white_check_mark', 0, ?, 0, ?, ?, ?)",
         (
             new_id(), held.thread_id, held.channel, held.ts, f"reaction:{held.channel}:{held.ts}:white_check_mark",
             now, now + 60_000_000, now,

@@ -109,7 +109,8 @@ def _insert(tx: Transaction, table: str, columns: Mapping[str, str], first: int,
     """Insert ``count`` rows whose columns are expressions over their number ``i``."""
     tx.execute(
         f"INSERT INTO {table} ({', '.join(columns)}) "
-        f"WITH RECURSIVE numbers (i) AS (SELECT {first} UNION ALL SELECT i + 1 FROM numbers WHERE i + 1 < {first + count}) "
+        f"WITH RECURSIVE numbers (i) AS "
+        f"(SELECT {first} UNION ALL SELECT i + 1 FROM numbers WHERE i + 1 < {first + count}) "
         f"SELECT {', '.join(columns.values())} FROM numbers",
         {},
     )

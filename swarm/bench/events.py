@@ -1,0 +1,78 @@
+"""Event received → durable and acknowledged, through Bolt over Socket Mode."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+from swarm.bench.coordinator import Coordinator, coordinator
+from swarm.bench.figures import BenchError, Better, Figure, percentile
+from swarm.bench.plan import Plan, Say
+from swarm.bench.slack import BOT_USER, BenchSlack, bench_slack
+
+_P99_MS: Final = 20.0
+_SUSTAINED: Final = 1_500.0
+
+_TEXT: Final = f"<@{BOT_USER}> please have a look at the build of last night"
+
+
+async def measure(plan: Plan, say: Say) -> list[Figure]:
+    """The time to the acknowledgement at a steady rate, and how many events a second are acknowledged at most."""
+    async with bench_slack() as slack, coordinator(plan, slack) as process:
+        await process.register(1)
+        await process.quiet()
+        say(f"{plan.events_per_second} events/s for {plan.seconds:g} s")
+        waits = await send_steadily(slack, [_TEXT] * int(plan.seconds * plan.events_per_second), plan.events_per_second)
+        say(f"as many as are acknowledged, {plan.events_in_flight} in flight, for {plan.seconds:g} s")
+        count, rate = await _send_constantly(slack, plan)
+        await _check_stored(process, len(waits) + count)
+    return [
+        _latency(f"received → acked at {plan.events_per_second}/s, p50", percentile(waits, 0.5), None),
+        _latency(f"received → acked at {plan.events_per_second}/s, p99", percentile(waits, 0.99), _P99_MS),
+        Figure(
+            measurement="events",
+            what=f"sustained, {plan.events_in_flight} in flight",
+            value=rate,
+            unit="events/s",
+            better=Better.HIGHER,
+            target=_SUSTAINED if plan.database == "sqlite" else None,
+        ),
+    ]
+
+
+async def send_steadily(slack: BenchSlack, texts: list[str], per_second: float) -> list[float]:
+    """Send messages at a steady rate, however late the acknowledgements come; seconds to each of these."""
+    begun = time.perf_counter()
+    sending: list[asyncio.Task[float]] = []
+    async with asyncio.TaskGroup() as tasks:
+        for number, text in enumerate(texts):
+            await asyncio.sleep(max(0.0, begun + number / per_second - time.perf_counter()))
+            sending.append(tasks.create_task(slack.send(text)))
+    return [task.result() for task in sending]
+
+
+async def _send_constantly(slack: BenchSlack, plan: Plan) -> tuple[int, float]:
+    """How many events were acknowledged, and how many a second, with a fixed number of them in flight."""
+    begun = time.perf_counter()
+
+    async def sender() -> int:
+        sent = 0
+        while time.perf_counter() - begun < plan.seconds:
+            await slack.send(_TEXT)
+            sent += 1
+        return sent
+
+    count = sum(await asyncio.gather(*(sender() for _ in range(plan.events_in_flight))))
+    return count, count / (time.perf_counter() - begun)
+
+
+async def _check_stored(process: Coordinator, acknowledged: int) -> None:
+    """An acknowledgement of something that is not there would be worth nothing."""
+    stored = await process.unread()
+    if stored != acknowledged:
+        raise BenchError(f"{acknowledged} events were acknowledged, but {stored} inbox messages are stored")
+
+
+def _latency(what: str, seconds: float, target: float | None) -> Figure:
+    return Figure(measurement="events", what=what, value=1_000 * seconds, unit="ms", target=target)

@@ -1,0 +1,64 @@
+"""A demo as a newcomer starts it, shared by the tests until one of them ends it; and processes of a test's own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.e2e.demo import Demo
+from tests.support.postgres import fresh_database
+from tests.support.processes import Processes, processes_in
+from tests.support.twin_client import TwinClient
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Processes]:
+    with processes_in(tmp_path) as processes:
+        yield processes
+        processes.show_logs()
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[httpx2.AsyncClient]:
+    async with httpx2.AsyncClient(timeout=30) as http:
+        yield http
+
+
+@pytest.fixture(scope="session")
+def sqlite_demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    with processes_in(tmp_path_factory.mktemp("demo")) as processes:
+        yield Demo(processes)
+
+
+@pytest.fixture(scope="session")
+def postgresql_demo(
+    tmp_path_factory: pytest.TempPathFactory, postgres_server_url: str, migrated_postgres: str
+) -> Iterator[Demo]:
+    with (
+        fresh_database(postgres_server_url, template=migrated_postgres) as url,
+        processes_in(tmp_path_factory.mktemp("demo-pg")) as processes,
+    ):
+        yield Demo(processes, {"SWARM_DATABASE_URL": url})
+
+
+@pytest.fixture
+def engine(request: pytest.FixtureRequest) -> str:
+    """SQLite, unless a test asks for others."""
+    return str(getattr(request, "param", "sqlite"))
+
+
+@pytest.fixture
+async def demo(request: pytest.FixtureRequest, engine: str) -> AsyncIterator[Demo]:
+    """A demo that has said where to look."""
+    demo: Demo = request.getfixturevalue(f"{engine}_demo")
+    await demo.open()
+    yield demo
+    demo.processes.show_logs()
+
+
+@pytest.fixture
+def twin(demo: Demo, http: httpx2.AsyncClient) -> TwinClient:
+    return TwinClient(demo.url, http)

@@ -1,0 +1,37 @@
+"""``swarm demo`` as a process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tests.support.processes import SWARM, Process, Processes, free_port
+
+
+class Demo:
+    """The demo on free ports, started when it is wanted, and again after a test has ended it."""
+
+    def __init__(self, processes: Processes, settings: Mapping[str, str] | None = None) -> None:
+        self.processes = processes
+        self._settings = dict(settings or {})
+        self._ports = {"PORT": str(free_port()), "TWIN_PORT": str(free_port())}
+        self._process: Process | None = None
+
+    @property
+    def process(self) -> Process:
+        assert self._process, "the demo has not been started"
+        return self._process
+
+    @property
+    def url(self) -> str:
+        """Where the page is."""
+        return f"http://127.0.0.1:{self._ports['TWIN_PORT']}"
+
+    async def open(self) -> None:
+        """Start it unless it runs, and wait until it says where to look."""
+        if self._process is None or not self._process.alive:
+            self._process = self.processes.start("demo", SWARM, "demo", env={**self._ports, **self._settings})
+        await self._process.says(rf"^Open {self.url}$")
+
+    def logs_of(self, part: str) -> str:
+        """What a part of it has written to its log."""
+        return (self.processes.folder / ".demo" / "logs" / f"{part}.log").read_text(errors="replace")

@@ -1,0 +1,109 @@
+"""The demo as a newcomer sees it: every part a process of its own, the real Bolt, polls, MCP tools, and a page to open."""
+
+from __future__ import annotations
+
+import signal
+import socket
+
+import pytest
+
+from tests.e2e.demo import Demo
+from tests.support.processes import SWARM, Processes, free_port
+from tests.support.twin_client import ANSWERED, STORED, Conversation, TwinClient
+from tests.support.waiting import wait_until
+
+both_engines = pytest.mark.parametrize("engine", ["sqlite", "postgresql"], indirect=True)
+
+
+@both_engines
+@pytest.mark.req("OPS-01", "OPS-03", "LOOP-01", "LOOP-08", "LOOP-10", "LOOP-14")
+async def test_a_mention_is_answered_in_its_thread_and_a_follow_up_needs_no_mention(twin: TwinClient) -> None:
+    ts = await twin.say("@swarm hello")
+    seen = await twin.until(ts, _is_answered)
+    assert seen.reactions == ((STORED, ("swarm",)), (ANSWERED, ("swarm",)))
+    (answer,) = seen.answers
+    assert answer.startswith("Hello Alice!")
+    assert "rule-driven" in answer
+
+    follow_up = await twin.say("and what else?", thread=ts)
+    seen = await twin.until(ts, lambda seen: len(seen.answers) == 2)
+    assert seen.answers[1].startswith("You said: and what else?. The thread has 3 messages now")
+    await twin.until(follow_up, lambda seen: set(seen.emoji) == {STORED, ANSWERED})
+
+
+@pytest.mark.req("LOOP-11")
+async def test_a_direct_message_is_answered(twin: TwinClient) -> None:
+    ts = await twin.say("hello", channel="@swarm", user="bob")
+    seen = await twin.until(ts, _is_answered, channel="@swarm", user="bob")
+    assert seen.answers[0].startswith("Hello Bob!")
+
+
+@pytest.mark.req("LOOP-11")
+async def test_what_concerns_somebody_else_is_left_alone(twin: TwinClient) -> None:
+    aside = await twin.say("@bob have you seen this?")
+    ts = await twin.say("@swarm what time is it?")  # whoever comes later must have passed the one before
+    await twin.until(ts, _is_answered)
+    seen = await twin.conversation(aside)
+    assert (seen.answers, seen.reactions) == ((), ())
+
+
+@pytest.mark.req("LOOP-02", "LOOP-08")
+async def test_a_message_of_20_000_characters_comes_back_whole(twin: TwinClient) -> None:
+    lines = [f"line {n}: if a < b && b > c, then «ä» & so on" for n in range(450)]
+    text = "\n".join(lines)
+    assert len(text) > 20_000
+    ts = await twin.say(f"@swarm repeat after me: {text}")
+    seen = await twin.until(ts, _is_answered, within_seconds=30)
+    assert len(seen.answers) > 1  # Slack would cut it
+    assert "\n".join(seen.answers).split("\n") == lines
+
+
+@pytest.mark.req("OPS-01")
+async def test_it_ends_with_1_when_a_part_dies_and_shows_what_that_said_last(demo: Demo) -> None:
+    coordinator = demo.processes.find("swarm.cli")
+    demo.processes.signal(coordinator, signal.SIGKILL)
+    assert await demo.process.exit_code(10) == 1
+    said = demo.process.output
+    assert "coordinator ended with exit code -9. Its last lines:\n" in said
+    assert "The coordinator is up." in said
+    assert "Traceback" not in said
+    assert demo.processes.alive() == []
+
+
+@pytest.mark.req("OPS-01", "OPS-12")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_it_ends_with_0_when_told_to_and_leaves_nobody_behind(demo: Demo, number: signal.Signals) -> None:
+    assert len(demo.processes.alive()) == 4  # itself, twin, coordinator, lead
+    demo.process.send(number)
+    assert await demo.process.exit_code(10) == 0
+    assert demo.processes.alive() == []
+    assert "Traceback" not in demo.process.output + demo.logs_of("coordinator") + demo.logs_of("lead")
+
+
+@pytest.mark.req("OPS-01")
+@pytest.mark.parametrize("taken", ["PORT", "TWIN_PORT"])
+async def test_a_port_in_use_is_said_in_one_line(processes: Processes, taken: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        ports = {"PORT": str(free_port()), "TWIN_PORT": str(free_port()), taken: str(port)}
+        ended = await processes.run(SWARM, "demo", env=ports)
+    assert ended.code == 1
+    (line,) = ended.err.splitlines()
+    assert f"Port {port} is in use" in line
+    assert taken in line
+    await wait_until(lambda: _nobody(processes))
+
+
+@pytest.mark.req("OPS-01")
+async def test_a_port_that_is_none_is_said_in_one_line(processes: Processes) -> None:
+    ended = await processes.run(SWARM, "demo", env={"PORT": "http"})
+    assert ended.code != 0
+    assert ended.err == "PORT is 'http'; a port from 1 to 65535 is expected\n"
+
+
+def _is_answered(seen: Conversation) -> bool:
+    return bool(seen.answers) and ANSWERED in seen.emoji
+
+
+async def _nobody(processes: Processes) -> bool:
+    return not processes.alive()
