@@ -34,9 +34,9 @@ _out = Console(highlight=False, markup=False)
 @app.command
 def up() -> None:
     """Run the coordinator. Needs SLACK_BOT_TOKEN and SLACK_APP_TOKEN (see `swarm slack manifest`)."""
-    from swarm import bootstrap
-
     settings = load()
+    from swarm import bootstrap  # heavy, so what is wrong with the settings is said before
+
     log.configure(settings.log.level, as_json=settings.log.format is LogFormat.JSON)
     bootstrap.run(settings)
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from swarm.domain.agents import SEEN_EVERY_SECONDS, Agent
-from swarm.domain.inbox import bundle, order_key
+from swarm.domain.inbox import BUNDLE_LIMIT, bundle, order_key
 from swarm.domain.leases import LeaseKind, new_token
 from swarm.domain.notices import NoticeStep
 from swarm.domain.triggers import Trigger
@@ -153,7 +153,10 @@ def _take_thread(tx: Transaction, agent_id: str, thread_id: str, hold: bool) -> 
     leases.join(tx, lease.token, [entry.id for entry in got])
     for entry in got:
         history.record(tx, "inbox.claim", entry.id, thread_id=thread_id, agent_id=agent_id)
-    heads.refresh(tx, agent_id, thread_id)
+    if len(got) == len(due) < BUNDLE_LIMIT:
+        heads.exhausted(tx, agent_id, thread_id)
+    else:
+        heads.refresh(tx, agent_id, thread_id)
     return Claimed(lease=lease, entries=got)
 
 

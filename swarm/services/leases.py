@@ -84,7 +84,7 @@ def lose(tx: Transaction, lease: Lease, how: LeaseEnd, reason: str, reactions: R
     if lease.kind is LeaseKind.NOTICE:
         _lose_notice(tx, lease, reason)
         return
-    for entry in claimed_members(tx, lease):
+    for entry in _to_return(tx, lease):
         if entry.attempts + 1 >= MAX_ATTEMPTS:
             bury(tx, entry, f"{reason}, {MAX_ATTEMPTS} times", reactions)
         else:
@@ -107,11 +107,17 @@ def end_if_resolved(tx: Transaction, lease: Lease) -> None:
 
 def claimed_members(tx: Transaction, lease: Lease) -> list[Entry]:
     """The messages of a lease that still wait for an answer."""
-    return [
-        entry
-        for entry in inbox.members(tx, lease.token)
-        if entry.status is EntryStatus.CLAIMED and entry.lease_token == lease.token
-    ]
+    return _claimed(lease, inbox.members(tx, lease.token))
+
+
+def _to_return(tx: Transaction, lease: Lease) -> list[Entry]:
+    """The same, locked all at once, so that nobody who deletes one of them waits for us while we wait for it."""
+    assert lease.thread_id is not None  # work has a thread
+    return _claimed(lease, inbox.members_locked(tx, lease.token, lease.agent_id, lease.thread_id))
+
+
+def _claimed(lease: Lease, entries: Iterable[Entry]) -> list[Entry]:
+    return [entry for entry in entries if entry.status is EntryStatus.CLAIMED and entry.lease_token == lease.token]
 
 
 def _finish(tx: Transaction, lease: Lease, outcome: Outcome, reason: str, reactions: Reactions) -> None:
@@ -133,7 +139,7 @@ def _give_back(tx: Transaction, lease: Lease, delay_seconds: float) -> None:
         notices.move(tx, NoticeStep.RELEASE, lease.trigger_id)
         tx.wake(lease.agent_id)
         return
-    for entry in claimed_members(tx, lease):
+    for entry in _to_return(tx, lease):
         inbox.move(tx, EntryStep.RELEASE, entry)
         if delay_seconds > 0:
             inbox.delay(tx, entry, delay_seconds)

@@ -58,19 +58,24 @@ class Sweeper:
             await asyncio.sleep(SWEEP_SECONDS)
 
     async def sweep(self) -> None:
-        """One round, each part in a transaction of its own."""
-        while await self._database.write(end_expired, self._conduct) == BATCH:
+        """One round, each part, and each lease, in a transaction of its own."""
+        while await self._end_expired() == BATCH:
             pass
         await self._database.write(inbox.make_due)
         await self._database.write(look_after_offline, self._conduct)
 
+    async def _end_expired(self) -> int:
+        """One by one: a transaction that ended many would lock what others lock in another order."""
+        tokens = await self._database.read(leases.expired, BATCH)
+        await asyncio.gather(*(self._database.write(end_expired, token, self._conduct) for token in tokens))
+        return len(tokens)
 
-def end_expired(tx: Transaction, conduct: Conduct) -> int:
-    """End leases that were not renewed in time; how many."""
-    expired = leases.expired(tx, BATCH)
-    for lease in sorted(expired, key=lambda lease: (lease.agent_id, lease.thread_id or "")):  # as heads are locked
+
+def end_expired(tx: Transaction, token: str, conduct: Conduct) -> None:
+    """End a lease that was not renewed in time, unless that has changed meanwhile."""
+    lease = leases.by_token(tx, token)
+    if lease and lease.expires_at <= tx.now:
         lose(tx, lease, LeaseEnd.EXPIRED, "the agent fell silent", conduct.reactions)
-    return len(expired)
 
 
 def look_after_offline(tx: Transaction, conduct: Conduct) -> None:

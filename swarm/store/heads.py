@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import Boolean, bindparam, delete, exists, func, literal_column, or_, select, update
+from sqlalchemy import Boolean, bindparam, delete, exists, func, or_, select, update
 from sqlalchemy.dialects import postgresql
 
 from swarm.domain.inbox import EntryStatus
+from swarm.domain.leases import LeaseKind
+from swarm.store.conditions import literally
 from swarm.store.statements import Statement
 from swarm.store.tables import agents, inbox_heads, inbox_messages, leases, threads
 from swarm.store.transaction import Transaction
@@ -27,7 +29,7 @@ class Head:
 
 
 _i = inbox_messages.c
-_due = (_i.status == EntryStatus.UNREAD.value) & _i.held_by.is_(None)
+_due = (_i.status == literally(EntryStatus.UNREAD)) & _i.held_by.is_(None)
 
 # The lock on the head is what makes two claimers of one thread take turns; a head that is locked is passed over.
 _HEADS = Statement(
@@ -37,7 +39,7 @@ _HEADS = Statement(
         ~exists().where(
             leases.c.thread_id == inbox_heads.c.thread_id,
             leases.c.agent_id == inbox_heads.c.agent_id,
-            leases.c.kind == literal_column("'work'"),  # literally, so that the partial index is used
+            leases.c.kind == literally(LeaseKind.WORK),
             leases.c.ended_at.is_(None),
         ),
     )
@@ -103,8 +105,7 @@ _MISSING = Statement(
     select(_i.agent_id, _i.thread_id)
     .distinct()
     .where(
-        _i.status == literal_column("'unread'"),
-        _i.held_by.is_(None),
+        _due,
         _i.agent_id.is_not(None),
         ~exists().where(inbox_heads.c.agent_id == _i.agent_id, inbox_heads.c.thread_id == _i.thread_id),
     )
@@ -146,6 +147,11 @@ def refresh(tx: Transaction, agent_id: str, thread_id: str) -> None:
     else:
         _MAKE_HEAD.run(tx, agent_id=agent_id, thread_id=thread_id, lowest=lowest)
     tx.wake(agent_id)
+
+
+def exhausted(tx: Transaction, agent_id: str, thread_id: str) -> None:
+    """Everything that was due has been claimed, under the lock on the head: there is none any more."""
+    _DROP_HEAD.run(tx, agent_id=agent_id, thread_id=thread_id)
 
 
 def lock(tx: Transaction, agent_id: str, thread_id: str) -> bool:

@@ -101,12 +101,14 @@ _CLAIM = Statement(
     .where(_i.id == bindparam("entry_id"), may(_i.status, ENTRY_TRANSITIONS[EntryStep.CLAIM]))
     .values(**arrive(ENTRY_TRANSITIONS[EntryStep.CLAIM]), claims=_i.claims + 1, lease_token=bindparam("token"))
 )
-_MEMBERS = Statement(
+_members = (
     select(inbox_messages)
     .join(lease_members, lease_members.c.inbox_message_id == _i.id)
     .where(lease_members.c.token == bindparam("token"))
     .order_by(_i.ts)
 )
+_MEMBERS = Statement(_members)
+_MEMBERS_LOCKED = Statement(_members.with_for_update(of=inbox_messages, key_share=True))
 _COUNT_UNREAD = Statement(
     select(func.count().label("n")).select_from(inbox_messages).where(_i.agent_id == bindparam("agent_id"), _is_unread)
 )
@@ -235,6 +237,12 @@ def members(tx: Transaction, token: str) -> list[Entry]:
     return [entry(row) for row in _MEMBERS.all(tx, token=token)]
 
 
+def members_locked(tx: Transaction, token: str, agent_id: str, thread_id: str) -> list[Entry]:
+    """The same, locked, with the head of their thread first: before they become unread again."""
+    heads.lock(tx, agent_id, thread_id)
+    return [entry(row) for row in _MEMBERS_LOCKED.all(tx, token=token)]
+
+
 def unread(tx: Transaction, agent_id: str, limit: int) -> list[Entry]:
     """What waits for an agent, first come first."""
     return [entry(row) for row in _UNREAD_OF.all(tx, agent_id=agent_id, n=limit)]
@@ -266,7 +274,7 @@ def move(
             agent_id=actor or entry_.agent_id,
             reason=reason,
         )
-        if entry_.agent_id:
+        if entry_.agent_id and step in _CHANGES_WHAT_IS_DUE:
             heads.refresh(tx, entry_.agent_id, entry_.thread_id)
     return bool(moved)
 
@@ -357,6 +365,11 @@ def _refresh_heads(tx: Transaction, pairs: list[tuple[str | None, str]]) -> None
 
 
 _STILL_OPEN = {EntryStatus.UNREAD, EntryStatus.CLAIMED, EntryStatus.WAITING}
+_CHANGES_WHAT_IS_DUE = {
+    step
+    for step, transition in ENTRY_TRANSITIONS.items()
+    if EntryStatus.UNREAD in {*transition.sources, transition.target}
+}
 _COUNTS_ATTEMPT = {EntryStep.LOSE, EntryStep.BURY}
 
 

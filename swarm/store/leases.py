@@ -65,11 +65,10 @@ _END = Statement(
     .values(ended_at=bindparam("now"), ended_as=bindparam("how"))
 )
 _EXPIRED = Statement(
-    select(leases)
+    select(leases.c.token)
     .where(_active, leases.c.expires_at <= bindparam("now"))
     .order_by(leases.c.expires_at)
     .limit(bindparam("n"))
-    .with_for_update(key_share=True, skip_locked=True)
 )
 _OF_AGENT = Statement(
     select(leases).where(leases.c.agent_id == bindparam("agent_id"), _active).with_for_update(key_share=True)
@@ -168,9 +167,9 @@ def end(tx: Transaction, token: str, how: LeaseEnd) -> bool:
     return bool(_END.run(tx, held_token=token, now=tx.now, how=how))
 
 
-def expired(tx: Transaction, limit: int) -> list[Lease]:
-    """Leases whose time is over, locked; those that another process is looking at are left to it."""
-    return [_lease(row) for row in _EXPIRED.all(tx, now=tx.now, n=limit)]
+def expired(tx: Transaction, limit: int) -> list[str]:
+    """The tokens of leases whose time is over."""
+    return [row["token"] for row in _EXPIRED.all(tx, now=tx.now, n=limit)]
 
 
 def of_agent(tx: Transaction, agent_id: str) -> list[Lease]:

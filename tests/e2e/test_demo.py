@@ -1,4 +1,4 @@
-"""The demo as a newcomer sees it: every part a process of its own, the real Bolt, polls, MCP tools, and a page to open."""
+"""The demo as a newcomer sees it: each part a process, the real Bolt, polls and MCP tools, and a page to open."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_a_message_of_20_000_characters_comes_back_whole(twin: TwinClient)
 @pytest.mark.req("OPS-01")
 async def test_it_ends_with_1_when_a_part_dies_and_shows_what_that_said_last(demo: Demo) -> None:
     coordinator = demo.processes.find("swarm.cli")
-    demo.processes.signal(coordinator, signal.SIGKILL)
+    demo.processes.send(coordinator, signal.SIGKILL)
     assert await demo.process.exit_code(10) == 1
     said = demo.process.output
     assert "coordinator ended with exit code -9. Its last lines:\n" in said

@@ -142,7 +142,7 @@ class Processes:
         (pid,) = [pid for pid in self.alive() if word.encode() in _read(pid, "cmdline").split(b"\0")]
         return pid
 
-    def signal(self, pid: int, number: signal.Signals) -> None:
+    def send(self, pid: int, number: signal.Signals) -> None:
         """Signal a child or grandchild, which must be one of these."""
         assert pid in self.alive()
         os.kill(pid, number)

@@ -1,0 +1,241 @@
+"""Starting, stopping and starting again: what cannot work is said in one line, and what ends, ends in order."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import stat
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.support.postgres import fresh_database
+from tests.support.processes import SWARM, Ended, Processes, free_port
+from tests.support.stage import Stage
+from tests.support.twin_client import ANSWERED, TwinClient
+from tests.support.waiting import wait_until
+
+HTTP_SECONDS = 30
+TOKENS = {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1"}
+LOCALHOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mistake:
+    """A configuration that cannot work, and what the one line about it must name."""
+
+    says: tuple[str, ...]
+    env: dict[str, str] = field(default_factory=dict)
+    yaml: str = ""
+
+
+MISTAKES = {
+    "no token": Mistake(says=("SLACK_BOT_TOKEN", "SLACK_APP_TOKEN", "swarm slack manifest", "swarm demo")),
+    "a bot token alone": Mistake(env={"SLACK_BOT_TOKEN": "xoxb-secret"}, says=("SLACK_APP_TOKEN", "expected")),
+    "an app token alone": Mistake(env={"SLACK_APP_TOKEN": "xapp-secret"}, says=("SLACK_BOT_TOKEN", "expected")),
+    "HTTP mode without its secret": Mistake(
+        env={"SLACK_BOT_TOKEN": "xoxb-secret", "SWARM_SLACK_MODE": "http"}, says=("SLACK_SIGNING_SECRET", "http")
+    ),
+    "a mode that is none": Mistake(
+        env={"SWARM_SLACK_MODE": "carrier-pigeon"}, says=("SWARM_SLACK_MODE", "carrier-pigeon", "socket", "http")
+    ),
+    "a port that is none": Mistake(env={"PORT": "http"}, says=("PORT", "'http'", "integer")),
+    "a base URL that is none": Mistake(
+        env={"SLACK_API_BASE_URL": "slack.example"}, says=("SLACK_API_BASE_URL", "slack.example", "http")
+    ),
+    "a home that cannot be made": Mistake(
+        env={**TOKENS, "SWARM_HOME": "/proc/none"}, says=("SWARM_HOME", "/proc/none")
+    ),
+    "a database of another kind": Mistake(
+        env={**TOKENS, "SWARM_DATABASE_URL": "mysql://here/swarm"}, says=("SWARM_DATABASE_URL", "postgresql://")
+    ),
+    "a setting that does not exist": Mistake(yaml="slack: {bot_tokn: x}", says=("slack.bot_tokn", "no such setting")),
+    "a value that is none": Mistake(yaml="log: {level: loud}", says=("log.level", "'loud'", "debug|info")),
+    "a channel by name": Mistake(yaml="channels: {general: {enabled: true}}", says=("'general'", "C0123456789")),
+    "a variable that is not set": Mistake(yaml="operator_token: ${NOT_THERE}", says=("operator_token", "${NOT_THERE}")),
+    "YAML that is none": Mistake(yaml="slack: [1\nhttp: }", says=("swarm.yaml", "line 2")),
+    "a list for a mapping": Mistake(yaml="- slack", says=("swarm.yaml", "mapping")),
+}
+
+
+@pytest.mark.req("OPS-02", "CHAN-01")
+@pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES)
+async def test_a_mistake_stops_the_start_with_one_line_about_it(processes: Processes, mistake: Mistake) -> None:
+    if mistake.yaml:
+        (processes.folder / "swarm.yaml").write_text(mistake.yaml)
+    line = one_line(await processes.run(SWARM, "up", env={"PORT": str(free_port()), **mistake.env}))
+    for word in mistake.says:
+        assert word in line
+    assert "secret" not in line.lower().replace("signing_secret", "")
+
+
+@pytest.fixture
+async def stage(processes: Processes) -> AsyncIterator[Stage]:
+    """A twin that runs, and a coordinator that is not started."""
+    stage = Stage(processes)
+    await stage.start_twin()
+    yield stage
+
+
+@pytest.mark.req("OPS-02")
+@pytest.mark.parametrize("name", ["SLACK_BOT_TOKEN", "SLACK_APP_TOKEN"])
+async def test_a_token_that_slack_refuses_stops_the_start(stage: Stage, name: str) -> None:
+    line = one_line(await _up(stage, **{name: "xoxb-of-somebody-else"}))
+    assert name in line
+    assert "invalid_auth" in line
+    assert "somebody" not in line
+
+
+@pytest.mark.req("OPS-02")
+async def test_a_port_in_use_stops_the_start(processes: Processes) -> None:
+    with socket.create_server((LOCALHOST, 0)) as other:
+        port = str(other.getsockname()[1])
+        line = one_line(await processes.run(SWARM, "up", env={**TOKENS, "PORT": port}))
+    assert "PORT" in line
+    assert port in line
+
+
+@pytest.mark.req("OPS-03")
+async def test_a_database_that_cannot_be_reached_stops_the_start(processes: Processes) -> None:
+    url = f"postgresql://swarm:hidden@{LOCALHOST}:{free_port()}/swarm"
+    line = one_line(await processes.run(SWARM, "up", env={**TOKENS, "PORT": "0", "SWARM_DATABASE_URL": url}))
+    assert "database cannot be reached" in line
+    assert "hidden" not in line
+
+
+@pytest.mark.req("OPS-03")
+async def test_a_postgresql_that_is_not_migrated_stops_the_start_until_it_is(
+    processes: Processes, postgres_server_url: str
+) -> None:
+    with fresh_database(postgres_server_url) as url:
+        env = {**TOKENS, "PORT": "0", "SWARM_DATABASE_URL": url}
+        assert "Run: swarm db upgrade" in one_line(await processes.run(SWARM, "up", env=env))
+        assert (await processes.run(SWARM, "db", "upgrade", env=env)).code == 0
+        coordinator = processes.start(
+            "coordinator", SWARM, "up", env={**env, "SLACK_API_BASE_URL": "http://127.0.0.1:1/"}
+        )
+        await coordinator.says("Slack cannot be asked")  # which comes after the database
+        coordinator.kill()
+
+
+@pytest.mark.req("OPS-02")
+async def test_the_environment_comes_before_dot_env_before_the_home_before_yaml(processes: Processes) -> None:
+    here = processes.folder / "here"
+    (processes.folder / ".swarm").mkdir()
+    here.mkdir()
+    (here / "swarm.yaml").write_text("log: {level: from-yaml}")
+    (processes.folder / ".swarm" / ".env").write_text("SWARM_LOG_LEVEL=from-home\n")
+    (here / ".env").write_text("SWARM_LOG_LEVEL=from-here\n")
+
+    async def complained_of(**env: str) -> str:
+        """The value that counts, since it is refused."""
+        line = one_line(await processes.run(SWARM, "agents", "list", env=env, cwd=here))
+        return line.split("'")[1]
+
+    assert await complained_of(SWARM_LOG_LEVEL="from-environment") == "from-environment"
+    assert await complained_of() == "from-here"
+    (here / ".env").unlink()
+    assert await complained_of() == "from-home"
+    (processes.folder / ".swarm" / ".env").unlink()
+    assert await complained_of() == "from-yaml"
+
+
+@pytest.mark.req("OPS-12", "LOOP-04")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_stop_answers_waiting_polls_with_nothing_and_ends_with_0(stage: Stage, number: signal.Signals) -> None:
+    await stage.start_coordinator()
+    async with httpx2.AsyncClient(timeout=HTTP_SECONDS) as http:
+        lea = stage.visitor(http, await stage.register(http, "lea"))
+        waiting = [asyncio.create_task(lea.poll(wait_seconds=25)) for _ in range(3)]
+        await wait_until(lambda: _connections_to(stage.port), lambda count: count >= 3, what="three polls wait")
+        stage.coordinator.send(number)
+        assert await asyncio.gather(*waiting) == [[], [], []]
+    assert await stage.coordinator.exit_code(10) == 0
+    assert "Traceback" not in stage.coordinator.output
+
+
+@pytest.mark.req("OPS-12")
+async def test_a_second_signal_ends_it_at_once(stage: Stage) -> None:
+    stage.settings["SWARM_SLACK_TIMEOUT_SECONDS"] = "30"
+    await stage.start_coordinator()
+    async with httpx2.AsyncClient(timeout=HTTP_SECONDS) as http:
+        twin = stage.person(http)
+        await twin.fault("delay", method="reactions.add", seconds=600)
+        lea = stage.visitor(http, await stage.register(http, "lea"))
+        assert await lea.poll() == []
+        await twin.until(await twin.say("@swarm hello"), lambda seen: seen.emoji)  # 👀 is there, but Slack is silent
+        stage.coordinator.send(signal.SIGTERM)
+        await stage.coordinator.says("Stopping")
+        assert stage.coordinator.alive
+        stage.coordinator.send(signal.SIGTERM)
+        assert await stage.coordinator.exit_code(1) == 128 + signal.SIGTERM
+
+
+@pytest.mark.req("OPS-04", "OPS-12")
+async def test_a_restart_keeps_the_operators_token_and_those_of_the_agents(stage: Stage) -> None:
+    stage.settings["SWARM_OPERATOR_TOKEN"] = ""
+    await stage.start_coordinator()
+    path = stage.home / "operator.token"
+    operator_token = path.read_text().strip()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    async with httpx2.AsyncClient(timeout=HTTP_SECONDS) as http:
+        added = await stage.visitor(http, operator_token).post("/agents", {"name": "lea", "role": "lead"})
+        await stage.restart_coordinator()
+        assert path.read_text().strip() == operator_token
+        assert (await stage.visitor(http, operator_token).get("/agents"))["agents"][0]["name"] == "lea"
+        assert (await stage.visitor(http, added["token"]).get("/me"))["name"] == "lea"
+
+
+@pytest.mark.req("OPS-02", "LOOP-01")
+async def test_over_http_slack_is_answered_as_well(stage: Stage) -> None:
+    secret = "the-signing-secret-of-the-test"
+    stage.settings |= {"SWARM_SLACK_MODE": "http", "SLACK_SIGNING_SECRET": secret, "SLACK_APP_TOKEN": ""}
+    async with httpx2.AsyncClient(timeout=HTTP_SECONDS) as http:
+        twin = stage.person(http)
+        await _listen_over_http(twin, stage, secret)
+        await stage.start_coordinator()
+        lea = stage.visitor(http, await stage.register(http, "lea"))
+        assert await lea.poll() == []
+        ts = await twin.say("@swarm hello")
+        (trigger,) = await lea.poll(wait_seconds=20)
+        entry = trigger["inbox_messages"][0]
+        await lea.uses("slack-reply", trigger["lease"]["token"], inbox_message_id=entry["id"], message="by post")
+        seen = await twin.until(ts, lambda seen: ANSWERED in seen.emoji)
+        assert seen.answers == ("by post",)
+        assert await twin.calls("apps.connections.open") == []
+
+
+def one_line(ended: Ended) -> str:
+    """The one line with which a command gave up."""
+    assert ended.code not in (0, None)
+    (line,) = ended.err.splitlines()
+    return line
+
+
+async def _up(stage: Stage, **env: str) -> Ended:
+    """A start that must fail; of the log only errors are wanted."""
+    command = (sys.executable, "-m", "swarm.cli", "up")
+    return await stage.processes.run(*command, env={**stage.environment, "SWARM_LOG_LEVEL": "error", **env})
+
+
+async def _listen_over_http(twin: TwinClient, stage: Stage, secret: str) -> None:
+    app = {
+        "name": "swarm",
+        "bot_token": stage.tokens["SLACK_BOT_TOKEN"],
+        "app_token": stage.tokens["SLACK_APP_TOKEN"],
+        "signing_secret": secret,
+        "request_url": f"{stage.base}/slack/events",
+    }
+    await twin.ask("POST", "seed", json={"apps": [app]})
+
+
+async def _connections_to(port: int) -> int:
+    """How many connections to a local port stand, as the kernel sees them."""
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    established, here = "01", f"{port:04X}"
+    return sum(line.split()[1].endswith(f":{here}") and line.split()[3] == established for line in lines)
