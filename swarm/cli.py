@@ -211,13 +211,17 @@ def _operate(method: str, path: str, **options: Any) -> Any:
         return client.call(method, path, **options)
 
 
+def _in_one_line(error: Exception) -> str:
+    """What an error says, and its hint; what a driver or a parser says may have several lines."""
+    return " ".join(f"{error} {getattr(error, 'hint', None) or ''}".split())
+
+
 def main() -> None:
     """Run a command. What a user can set right is one line on standard error and exit code 1."""
     try:
         result = app(result_action="return_value")
     except (SwarmError, NoServer) as error:
-        hint = getattr(error, "hint", None)
-        print(f"swarm: {error}" + (f" {hint}" if hint else ""), file=sys.stderr)
+        print(f"swarm: {_in_one_line(error)}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -209,12 +209,19 @@ def _read_yaml(path: Path, variables: Mapping[str, str]) -> dict[str, Any]:
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
-        raise ConfigurationError(f"{path} cannot be read: {error}") from error
+        raise ConfigurationError(f"{path} cannot be read: {_reason(error)}") from error
     if document is None:
         return {}
     if not isinstance(document, dict):
         raise ConfigurationError(f"{path}: a mapping of settings is expected, not {type(document).__name__}")
     return {str(key): _filled_in(value, variables, str(key), path) for key, value in document.items()}
+
+
+def _reason(error: Exception) -> str:
+    """What is wrong with a file, without an excerpt of it: that might be a secret."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
+        return f"line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}: {error.problem}"
+    return str(error)
 
 
 def _filled_in(value: object, variables: Mapping[str, str], key: str, path: Path) -> Any:

@@ -62,7 +62,7 @@ _its_turn = ~exists().where(
     or_(_d.kind == _REACTION, _earlier.c.kind != _REACTION),
 )
 _DUE = Statement(
-    select(_d.thread_id, _d.kind).where(_d.due_at <= bindparam("now"), _its_turn).order_by(_d.seq).limit(bindparam("n"))
+    select(_d.thread_id, _d.kind).where(_d.due_at <= bindparam("now"), _its_turn).order_by(_d.due_at, _d.seq).limit(bindparam("n"))
 )
 _FIRST_REACTION = Statement(
     _with_author.where(_d.thread_id == bindparam("thread_id"), _d.due_at.is_not(None), _d.kind == _REACTION, _its_turn)

@@ -259,7 +259,14 @@ notices = Table(
     _one_of("status", NoticeStatus),
 )
 _waiting = notices.c.status == text("'unread'")
-Index("ix_notices_unread", notices.c.agent_id, notices.c.created_at, sqlite_where=_waiting, postgresql_where=_waiting)
+Index(
+    "ix_notices_unread",
+    notices.c.agent_id,
+    notices.c.created_at,
+    notices.c.id,
+    sqlite_where=_waiting,
+    postgresql_where=_waiting,
+)
 
 # What was done once and must not be done again: events without a timestamp of their own, and tool calls with results.
 receipts = Table(
@@ -301,8 +308,8 @@ deliveries = Table(
 )
 _open = deliveries.c.due_at.is_not(None)
 Index("ix_deliveries_open", deliveries.c.thread_id, deliveries.c.seq, sqlite_where=_open, postgresql_where=_open)
+Index("ix_deliveries_due", deliveries.c.due_at, sqlite_where=_open, postgresql_where=_open)
 Index("ix_deliveries_message", deliveries.c.inbox_message_id)
-Index("ix_deliveries_sent", deliveries.c.channel, deliveries.c.sent_ts)
 
 history = Table(
     "history",

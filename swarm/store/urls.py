@@ -10,6 +10,7 @@ from sqlalchemy.exc import ArgumentError
 
 from swarm.domain.errors import ConfigurationError
 
+_KEY = "database.url (SWARM_DATABASE_URL)"
 _EXPECTED = "sqlite:///relative/path, sqlite:////absolute/path, or postgresql://user:password@host/name"
 
 
@@ -35,19 +36,19 @@ def parse_url(text: str) -> SqliteUrl | PostgresUrl:
     try:
         url = make_url(text)
     except ArgumentError as error:
-        raise ConfigurationError(f"The database URL cannot be read; expected {_EXPECTED}.") from error
+        raise ConfigurationError(f"{_KEY} cannot be read; expected {_EXPECTED}.") from error
     if url.drivername in ("postgresql", "postgres", "postgresql+psycopg"):
         plain = url.set(drivername="postgresql")
         return PostgresUrl(conninfo=plain.render_as_string(hide_password=False), shown=plain.render_as_string())
     if url.drivername == "sqlite":
         return _sqlite(url)
-    raise ConfigurationError(f"The database URL begins with {url.drivername!r}; expected {_EXPECTED}.")
+    raise ConfigurationError(f"{_KEY} begins with {url.drivername!r}; expected {_EXPECTED}.")
 
 
 def _sqlite(url: URL) -> SqliteUrl:
     name = url.database or ""
     if not name or ":memory:" in name or url.query.get("mode") == "memory":
         raise ConfigurationError(
-            "An in-memory SQLite is not supported: several connections must see one file. Expected sqlite:///path."
+            f"{_KEY} is an in-memory SQLite, but several connections must see one file; expected sqlite:///path."
         )
     return SqliteUrl(path=Path(name))

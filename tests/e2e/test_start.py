@@ -7,7 +7,6 @@ import signal
 import socket
 import stat
 import sys
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -58,7 +57,7 @@ MISTAKES = {
     "a value that is none": Mistake(yaml="log: {level: loud}", says=("log.level", "'loud'", "debug|info")),
     "a channel by name": Mistake(yaml="channels: {general: {enabled: true}}", says=("'general'", "C0123456789")),
     "a variable that is not set": Mistake(yaml="operator_token: ${NOT_THERE}", says=("operator_token", "${NOT_THERE}")),
-    "YAML that is none": Mistake(yaml="slack: [1\nhttp: }", says=("swarm.yaml", "line 2")),
+    "YAML that is none": Mistake(yaml="operator_token: [secret\nhttp: }", says=("swarm.yaml", "line 2, column 5")),
     "a list for a mapping": Mistake(yaml="- slack", says=("swarm.yaml", "mapping")),
 }
 
@@ -75,11 +74,11 @@ async def test_a_mistake_stops_the_start_with_one_line_about_it(processes: Proce
 
 
 @pytest.fixture
-async def stage(processes: Processes) -> AsyncIterator[Stage]:
+async def stage(processes: Processes) -> Stage:
     """A twin that runs, and a coordinator that is not started."""
     stage = Stage(processes)
     await stage.start_twin()
-    yield stage
+    return stage
 
 
 @pytest.mark.req("OPS-02")

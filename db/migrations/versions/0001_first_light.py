@@ -290,7 +290,7 @@ def _create_notices() -> None:
         ForeignKeyConstraint(["inbox_message_id"], ["inbox_messages.id"], name=op.f("fk_notices_inbox_message_id")),
         ForeignKeyConstraint(["thread_id"], ["threads.id"], name=op.f("fk_notices_thread_id")),
     )
-    op.create_index("ix_notices_unread", "notices", ["agent_id", "created_at"], **_where("status = 'unread'"))
+    op.create_index("ix_notices_unread", "notices", ["agent_id", "created_at", "id"], **_where("status = 'unread'"))
 
 
 def _create_receipts() -> None:
@@ -338,9 +338,9 @@ def _create_deliveries() -> None:
         UniqueConstraint("once_key", name=op.f("uq_deliveries_once_key")),
         sqlite_autoincrement=True,
     )
+    op.create_index("ix_deliveries_due", "deliveries", ["due_at"], **_where("due_at IS NOT NULL"))
     op.create_index("ix_deliveries_message", "deliveries", ["inbox_message_id"])
     op.create_index("ix_deliveries_open", "deliveries", ["thread_id", "seq"], **_where("due_at IS NOT NULL"))
-    op.create_index("ix_deliveries_sent", "deliveries", ["channel", "sent_ts"])
 
 
 def _create_history() -> None:
