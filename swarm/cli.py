@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
@@ -194,6 +195,40 @@ def manifest(*, mode: SlackMode = SlackMode.SOCKET, url: str = "https://example.
     from swarm.slack.manifest import manifest as make
 
     print(json.dumps(make(Mode(mode.value), request_url=url), indent=2))
+
+
+@bench.command(name="loop")
+def bench_loop(
+    *,
+    database: str = "sqlite",
+    only: str = "",
+    seconds: float = 10,
+    rows: int = 1_000_000,
+    repeat: int = 1,
+    json_file: Annotated[Path | None, Parameter(name="--json")] = None,
+) -> int:
+    """Measure the way of a message: stored, claimed, finished.
+
+    Parameters
+    ----------
+    database
+        sqlite, or the URL of a PostgreSQL server on which databases may be created (they are dropped afterwards).
+    only
+        Some of events, polls, pairs, store, backlog, with commas between them.
+    seconds
+        How long each timed part lasts.
+    rows
+        How many finished messages a claim must cope with.
+    repeat
+        Measure so often, and show the best: what else runs on the machine only makes figures worse.
+    json_file
+        Where to write the figures as JSON as well.
+    """
+    from swarm.bench import loop
+    from swarm.bench.plan import Plan
+
+    log.configure("warning")
+    return loop.main(Plan(database=database, seconds=seconds, rows=rows), only, repeat, json_file)
 
 
 def _print_steps(steps: list[dict[str, Any]]) -> None:

@@ -111,9 +111,8 @@ def claimed_members(tx: Transaction, lease: Lease) -> list[Entry]:
 
 
 def _to_return(tx: Transaction, lease: Lease) -> list[Entry]:
-    """The same, locked all at once, so that nobody who deletes one of them waits for us while we wait for it."""
-    assert lease.thread_id is not None  # work has a thread
-    return _claimed(lease, inbox.members_locked(tx, lease.token, lease.agent_id, lease.thread_id))
+    """The same, locked all at once: first the messages and then the head, as everybody does who changes them."""
+    return _claimed(lease, inbox.members_locked(tx, lease.token))
 
 
 def _claimed(lease: Lease, entries: Iterable[Entry]) -> list[Entry]:

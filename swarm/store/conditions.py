@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from sqlalchemy import Column, ColumnElement, literal_column
+from sqlalchemy import Column, ColumnElement, Integer, bindparam, literal_column
 
 from swarm.domain.states import Transition
 
 State = TypeVar("State", bound=StrEnum)
+
+# An expression on purpose: SQLite looks into a bare parameter of LIMIT, and therefore plans the statement anew whenever
+# the parameter is bound, which takes several times as long as to run it.
+AT_MOST_N: Final = bindparam("n", type_=Integer) + literal_column("0", Integer)
 
 
 def may(column: Column[str], transition: Transition[State]) -> ColumnElement[bool]:

@@ -18,7 +18,7 @@ from swarm.domain.deliveries import (
 )
 from swarm.domain.threads import Thread
 from swarm.store import history
-from swarm.store.conditions import arrive, may
+from swarm.store.conditions import AT_MOST_N, arrive, may
 from swarm.store.statements import Row, Statement
 from swarm.store.tables import agents, deliveries
 from swarm.store.transaction import Transaction
@@ -62,7 +62,10 @@ _its_turn = ~exists().where(
     or_(_d.kind == _REACTION, _earlier.c.kind != _REACTION),
 )
 _DUE = Statement(
-    select(_d.thread_id, _d.kind).where(_d.due_at <= bindparam("now"), _its_turn).order_by(_d.due_at, _d.seq).limit(bindparam("n"))
+    select(_d.thread_id, _d.kind)
+    .where(_d.due_at <= bindparam("now"), _its_turn)
+    .order_by(_d.due_at, _d.seq)
+    .limit(AT_MOST_N)
 )
 _FIRST_REACTION = Statement(
     _with_author.where(_d.thread_id == bindparam("thread_id"), _d.due_at.is_not(None), _d.kind == _REACTION, _its_turn)
@@ -79,9 +82,9 @@ _COUNT_OPEN = Statement(select(func.count().label("n")).select_from(deliveries).
 _GET = Statement(_with_author.where(_d.id == bindparam("id")))
 _OF_MESSAGE = Statement(select(deliveries).where(_d.inbox_message_id == bindparam("entry_id")).order_by(_d.seq))
 _BY_STATUS = Statement(
-    select(deliveries).where(_d.status == bindparam("status")).order_by(_d.seq.desc()).limit(bindparam("n"))
+    select(deliveries).where(_d.status == bindparam("status")).order_by(_d.seq.desc()).limit(AT_MOST_N)
 )
-_RECENT = Statement(select(deliveries).order_by(_d.seq.desc()).limit(bindparam("n")))
+_RECENT = Statement(select(deliveries).order_by(_d.seq.desc()).limit(AT_MOST_N))
 
 _LOOK_LATER = Statement(
     update(deliveries)

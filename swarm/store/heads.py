@@ -3,6 +3,9 @@
 A claim must not read the backlog: with thousands of messages behind one locked thread that would make it many times
 slower. Whoever changes what is due calls :func:`refresh` in the same transaction. A claim locks the head first, and so
 two claimers, or a claimer and a writer, never decide about the same thread at once.
+
+The order of locks, so that nobody waits in a circle: thread, lease, inbox messages, head. Only a claim begins with heads;
+therefore it waits for none of the others, and passes over what is locked.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from sqlalchemy.dialects import postgresql
 
 from swarm.domain.inbox import EntryStatus
 from swarm.domain.leases import LeaseKind
-from swarm.store.conditions import literally
+from swarm.store.conditions import AT_MOST_N, literally
 from swarm.store.statements import Statement
 from swarm.store.tables import agents, inbox_heads, inbox_messages, leases, threads
 from swarm.store.transaction import Transaction
@@ -44,7 +47,7 @@ _HEADS = Statement(
         ),
     )
     .order_by(inbox_heads.c.order_key)
-    .limit(bindparam("n"))
+    .limit(AT_MOST_N)
     .with_for_update(skip_locked=True)
 )
 _LOCK_HEAD = Statement(
@@ -99,7 +102,7 @@ _WAITING = Statement(
         ),
     )
     .order_by(inbox_heads.c.order_key)
-    .limit(bindparam("n"))
+    .limit(AT_MOST_N)
 )
 _MISSING = Statement(
     select(_i.agent_id, _i.thread_id)
@@ -135,7 +138,7 @@ def refresh(tx: Transaction, agent_id: str, thread_id: str) -> None:
 
     The head is locked first, so that on PostgreSQL the look that follows sees what another writer has just committed.
     """
-    there = lock(tx, agent_id, thread_id)
+    there = _lock(tx, agent_id, thread_id)
     row = _LOWEST.first(tx, agent_id=agent_id, thread_id=thread_id)
     lowest = row["lowest"] if row else None
     if lowest is None:
@@ -154,17 +157,14 @@ def exhausted(tx: Transaction, agent_id: str, thread_id: str) -> None:
     _DROP_HEAD.run(tx, agent_id=agent_id, thread_id=thread_id)
 
 
-def lock(tx: Transaction, agent_id: str, thread_id: str) -> bool:
-    """Lock an agent's head of a thread; False if there is none.
-
-    Whoever changes unread messages does it first, as a claim does: so the two cannot wait for each other.
-    """
+def _lock(tx: Transaction, agent_id: str, thread_id: str) -> bool:
+    """Lock an agent's head of a thread; False if there is none."""
     return _LOCK_HEAD.first(tx, agent_id=agent_id, thread_id=thread_id) is not None
 
 
 def announce(tx: Transaction, agent_id: str, thread_id: str) -> None:
     """Wake an agent if something is due for it in a thread: its lock on the thread has just gone."""
-    if lock(tx, agent_id, thread_id):
+    if _lock(tx, agent_id, thread_id):
         tx.wake(agent_id)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import bindparam, insert, select
 
+from swarm.store.conditions import AT_MOST_N
 from swarm.store.statements import Row, Statement
 from swarm.store.tables import history
 from swarm.store.transaction import Transaction
@@ -19,7 +20,7 @@ _RECORD = Statement(
     )
 )
 _OF_THREAD = Statement(
-    select(history).where(history.c.thread_id == bindparam("thread_id")).order_by(history.c.seq).limit(bindparam("n"))
+    select(history).where(history.c.thread_id == bindparam("thread_id")).order_by(history.c.seq).limit(AT_MOST_N)
 )
 _OF_SUBJECT = Statement(select(history).where(history.c.subject == bindparam("subject")).order_by(history.c.seq))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from sqlalchemy import bindparam, func, select, update
@@ -18,7 +17,7 @@ from swarm.domain.inbox import (
     order_key,
 )
 from swarm.store import heads, history
-from swarm.store.conditions import arrive, literally, may
+from swarm.store.conditions import AT_MOST_N, arrive, literally, may
 from swarm.store.statements import Row, Statement
 from swarm.store.tables import inbox_messages, lease_members
 from swarm.store.transaction import Transaction
@@ -86,15 +85,16 @@ _OF_MESSAGE_LOCKED = Statement(
     .with_for_update(key_share=True)
 )
 _BY_STATUS = Statement(
-    select(inbox_messages).where(_i.status == bindparam("status")).order_by(_i.created_at.desc()).limit(bindparam("n"))
+    select(inbox_messages).where(_i.status == bindparam("status")).order_by(_i.created_at.desc()).limit(AT_MOST_N)
 )
-_RECENT = Statement(select(inbox_messages).order_by(_i.created_at.desc()).limit(bindparam("n")))
+_RECENT = Statement(select(inbox_messages).order_by(_i.created_at.desc()).limit(AT_MOST_N))
 
 _DUE_OF_THREAD = Statement(
     select(inbox_messages)
     .where(_i.agent_id == bindparam("agent_id"), _i.thread_id == bindparam("thread_id"), _due)
     .order_by(_i.ts)
-    .limit(bindparam("n"))
+    .limit(AT_MOST_N)
+    .with_for_update(key_share=True, skip_locked=True)
 )
 _CLAIM = Statement(
     update(inbox_messages)
@@ -117,7 +117,7 @@ _UNREAD_OF = Statement(
     select(inbox_messages)
     .where(_i.agent_id == bindparam("agent_id"), _is_unread)
     .order_by(_i.order_key)
-    .limit(bindparam("n"))
+    .limit(AT_MOST_N)
 )
 _HELD_DUE = Statement(
     update(inbox_messages)
@@ -208,9 +208,7 @@ def of_message(tx: Transaction, team: str, channel: str, ts: str) -> list[Entry]
 
 
 def of_message_locked(tx: Transaction, team: str, channel: str, ts: str) -> list[Entry]:
-    """The same, locked until the transaction ends; their heads first, as a claim does it, in a fixed order."""
-    for agent_id, thread_id in _addressed(of_message(tx, team, channel, ts)):
-        heads.lock(tx, agent_id, thread_id)
+    """The same, locked until the transaction ends."""
     return [entry(row) for row in _OF_MESSAGE_LOCKED.all(tx, team=team, channel=channel, ts=ts)]
 
 
@@ -221,7 +219,10 @@ def latest(tx: Transaction, status: EntryStatus | None, limit: int) -> list[Entr
 
 
 def due_of_thread(tx: Transaction, agent_id: str, thread_id: str) -> list[Entry]:
-    """What is due for an agent in one thread, in the order of the conversation; a bundle's worth."""
+    """What is due for an agent in one thread, in the order of the conversation; a bundle's worth, locked.
+
+    What somebody edits, deletes or gives away at this moment is passed over.
+    """
     return [entry(row) for row in _DUE_OF_THREAD.all(tx, agent_id=agent_id, thread_id=thread_id, n=BUNDLE_LIMIT)]
 
 
@@ -237,9 +238,8 @@ def members(tx: Transaction, token: str) -> list[Entry]:
     return [entry(row) for row in _MEMBERS.all(tx, token=token)]
 
 
-def members_locked(tx: Transaction, token: str, agent_id: str, thread_id: str) -> list[Entry]:
-    """The same, locked, with the head of their thread first: before they become unread again."""
-    heads.lock(tx, agent_id, thread_id)
+def members_locked(tx: Transaction, token: str) -> list[Entry]:
+    """The same, locked until the transaction ends."""
     return [entry(row) for row in _MEMBERS_LOCKED.all(tx, token=token)]
 
 
@@ -313,8 +313,6 @@ def readdress(tx: Transaction, entry_: Entry, agent_id: str, reason: str) -> Non
 
     Nothing happens to an entry that has been claimed or given away meanwhile.
     """
-    for head_of in sorted({agent_id, entry_.agent_id or agent_id}):
-        heads.lock(tx, head_of, entry_.thread_id)
     others = of_message_locked(tx, entry_.team, entry_.channel, entry_.ts)
     if any(other.agent_id == agent_id and other.id != entry_.id for other in others):
         move(tx, EntryStep.WITHDRAW, entry_, reason=f"{reason}; the new agent has the message already")
@@ -352,11 +350,6 @@ def entry(row: Row) -> Entry:
         lease_token=row["lease_token"],
         created_at=row["created_at"],
     )
-
-
-def _addressed(entries: Iterable[Entry]) -> list[tuple[str, str]]:
-    """The heads that entries belong to, in the order in which everybody locks them."""
-    return sorted({(found.agent_id, found.thread_id) for found in entries if found.agent_id})
 
 
 def _refresh_heads(tx: Transaction, pairs: list[tuple[str | None, str]]) -> None:

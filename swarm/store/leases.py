@@ -8,6 +8,7 @@ from sqlalchemy import BindParameter, bindparam, delete, exists, insert, select,
 
 from swarm.clock import SECOND
 from swarm.domain.leases import LEASE_SECONDS, LeaseEnd, LeaseKind
+from swarm.store.conditions import AT_MOST_N
 from swarm.store.statements import Row, Statement
 from swarm.store.tables import lease_members, leases
 from swarm.store.transaction import Transaction
@@ -68,7 +69,7 @@ _EXPIRED = Statement(
     select(leases.c.token)
     .where(_active, leases.c.expires_at <= bindparam("now"))
     .order_by(leases.c.expires_at)
-    .limit(bindparam("n"))
+    .limit(AT_MOST_N)
 )
 _OF_AGENT = Statement(
     select(leases).where(leases.c.agent_id == bindparam("agent_id"), _active).with_for_update(key_share=True)

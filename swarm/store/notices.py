@@ -9,7 +9,7 @@ from sqlalchemy import bindparam, insert, select, update
 from swarm.clock import new_id
 from swarm.domain.notices import NOTICE_TRANSITIONS, NoticeKind, NoticeStatus, NoticeStep
 from swarm.store import history
-from swarm.store.conditions import arrive, literally, may
+from swarm.store.conditions import AT_MOST_N, arrive, literally, may
 from swarm.store.statements import Row, Statement
 from swarm.store.tables import notices
 from swarm.store.transaction import Transaction
@@ -49,7 +49,7 @@ _UNREAD = Statement(
     select(notices)
     .where(_n.agent_id == bindparam("agent_id"), _n.status == literally(NoticeStatus.UNREAD))
     .order_by(_n.created_at, _n.id)
-    .limit(bindparam("n"))
+    .limit(AT_MOST_N)
     .with_for_update(skip_locked=True)
 )
 _GET = Statement(select(notices).where(_n.id == bindparam("notice_id")))

@@ -8,7 +8,7 @@ from swarm.clock import SECOND, new_id
 from swarm.domain.threads import Thread
 from swarm.domain.transcript import CONTEXT_TRANSITIONS, ChannelType, ContextState, ContextStep
 from swarm.store import history
-from swarm.store.conditions import may
+from swarm.store.conditions import AT_MOST_N, may
 from swarm.store.statements import Row, Statement
 from swarm.store.tables import threads
 from swarm.store.transaction import Transaction
@@ -78,7 +78,7 @@ _CONTEXTS_DUE = Statement(
     select(threads)
     .where(threads.c.context_due_at.is_not(None), threads.c.context_due_at <= bindparam("now"))
     .order_by(threads.c.context_due_at)
-    .limit(bindparam("n"))
+    .limit(AT_MOST_N)
     .with_for_update(key_share=True, skip_locked=True)
 )
 

@@ -1,0 +1,56 @@
+"""The demo in a browser: a person types, and sees 👀, the answer and ✅. With SWARM_SCREENSHOT a picture is kept."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from playwright.async_api import Locator, Page, expect
+
+from tests.e2e.demo import Demo
+from tests.support.browser import browser
+from tests.support.twin_client import TwinClient
+
+PATIENCE_MILLISECONDS = 15_000
+
+
+@pytest.mark.browser
+@pytest.mark.req("OPS-01", "LOOP-08", "LOOP-14", "TWIN-05")
+async def test_a_person_asks_in_a_channel_and_goes_on_in_the_thread(demo: Demo, twin: TwinClient) -> None:
+    await twin.say("Good morning! The release notes are ready for a last look.", user="bob")
+    await twin.say("I will read them after lunch :+1:", user="carol")
+    async with browser() as context:
+        page = await context.new_page()
+        await page.goto(demo.url)
+        await page.wait_for_selector("body[data-ready]")
+        question = await _ask(page)
+        await expect(question.locator("[data-name=eyes]")).to_contain_text("👀", timeout=PATIENCE_MILLISECONDS)
+        await expect(question.locator("[data-name=white_check_mark]")).to_contain_text(
+            "✅", timeout=PATIENCE_MILLISECONDS
+        )
+
+        await question.locator(".replies").click()
+        answers = page.locator("#thread article", has=page.locator(".badge"))
+        await expect(answers).to_have_count(1)
+        await expect(answers.first).to_contain_text("Hello Alice! I am lead, a rule-driven program.")
+
+        await page.fill("#thread-text", "what time is it?")
+        await page.press("#thread-text", "Enter")
+        await expect(answers).to_have_count(2, timeout=PATIENCE_MILLISECONDS)
+        await expect(answers.nth(1)).to_contain_text("UTC")
+        follow_up = page.locator("#thread article").nth(2)
+        await expect(follow_up.locator(".reaction")).to_have_count(2, timeout=PATIENCE_MILLISECONDS)
+        await expect(question.locator(".replies")).to_contain_text("3 replies")
+        if path := os.environ.get("SWARM_SCREENSHOT"):
+            await page.screenshot(path=path)
+
+
+async def _ask(page: Page) -> Locator:
+    """Type a mention, with its completion; the message as the channel shows it."""
+    await page.locator("#text").press_sequentially("@sw")
+    await expect(page.locator("#choices [role=option]")).to_have_count(1)
+    await page.press("#text", "Tab")
+    await page.locator("#text").press_sequentially("hello")
+    await expect(page.locator("#text")).to_have_value("@swarm hello")
+    await page.press("#text", "Enter")
+    return page.locator("#log article", has_text="@swarm hello")
