@@ -1,9 +1,10 @@
-"""Every test that asks for `database_url` or `database` runs on SQLite and on PostgreSQL."""
+"""Every test that asks for `database_url` or `database` runs on SQLite and on PostgreSQL; nothing is skipped quietly."""
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -80,3 +81,22 @@ async def database(database_url: str) -> AsyncIterator[Database]:
     """A migrated database, open, on one engine after the other."""
     async with Database(database_url) as opened:
         yield opened
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Where everything is supposed to be installed, a test that skips itself has failed."""
+    report = yield
+    if report.skipped and os.environ.get("CI") and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"In CI nothing may be skipped: {report.longrepr}"
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say loudly what was not tested."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    if skipped:
+        terminalreporter.section(f"NOT TESTED: {len(skipped)} tests were skipped", red=True)
+        for reason in sorted({str(report.longrepr[2]) for report in skipped}):
+            terminalreporter.write_line(reason)

@@ -45,11 +45,10 @@ async def send_steadily(slack: BenchSlack, texts: list[str], per_second: float) 
     """Send messages at a steady rate, however late the acknowledgements come; seconds to each of these."""
     begun = time.perf_counter()
     sending: list[asyncio.Task[float]] = []
-    async with asyncio.TaskGroup() as tasks:
-        for number, text in enumerate(texts):
-            await asyncio.sleep(max(0.0, begun + number / per_second - time.perf_counter()))
-            sending.append(tasks.create_task(slack.send(text)))
-    return [task.result() for task in sending]
+    for number, text in enumerate(texts):
+        await asyncio.sleep(max(0.0, begun + number / per_second - time.perf_counter()))
+        sending.append(asyncio.create_task(slack.send(text)))
+    return await asyncio.gather(*sending)
 
 
 async def _send_constantly(slack: BenchSlack, plan: Plan) -> tuple[int, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import orjson
 
@@ -60,8 +60,11 @@ class Connection(asyncio.Protocol):
             head += f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n"
         self._waiting = asyncio.get_running_loop().create_future()
         self._transport.write(head.encode() + b"\r\n" + content)
-        async with asyncio.timeout(ANSWER_SECONDS):
-            return await self._waiting
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                return await self._waiting
+        except TimeoutError as error:
+            raise BenchError(f"{method} {path} was not answered within {ANSWER_SECONDS} s") from error
 
     def close(self) -> None:
         """Hang up."""
@@ -69,8 +72,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but its base class
 
     def data_received(self, data: bytes) -> None:
         self._received += data

@@ -107,10 +107,13 @@ class Crowd:
 
     async def claims(self, count: int) -> list[Claim]:
         """All claims, as soon as there are ``count``. Raises BenchError if some do not come."""
-        async with asyncio.timeout(_ARRIVE_SECONDS):
-            while len(found := [claim for answer in self.answers for claim in _claims(answer)]) < count:
-                self._arrived.clear()
-                await self._arrived.wait()
+        try:
+            async with asyncio.timeout(_ARRIVE_SECONDS):
+                while len(found := [claim for answer in self.answers for claim in _claims(answer)]) < count:
+                    self._arrived.clear()
+                    await self._arrived.wait()
+        except TimeoutError as error:
+            raise BenchError(f"only {len(found)} of {count} messages reached an agent") from error
         return found
 
 

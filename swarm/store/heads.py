@@ -4,8 +4,8 @@ A claim must not read the backlog: with thousands of messages behind one locked 
 slower. Whoever changes what is due calls :func:`refresh` in the same transaction. A claim locks the head first, and so
 two claimers, or a claimer and a writer, never decide about the same thread at once.
 
-The order of locks, so that nobody waits in a circle: thread, lease, inbox messages, head. Only a claim begins with heads;
-therefore it waits for none of the others, and passes over what is locked.
+The order of locks, so that nobody waits in a circle: thread, lease, inbox messages, head. Only a claim begins with
+heads; therefore it waits for none of the others, and passes over what is locked.
 """
 
 from __future__ import annotations

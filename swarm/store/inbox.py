@@ -313,7 +313,7 @@ def readdress(tx: Transaction, entry_: Entry, agent_id: str, reason: str) -> Non
 
     Nothing happens to an entry that has been claimed or given away meanwhile.
     """
-    others = of_message_locked(tx, entry_.team, entry_.channel, entry_.ts)
+    others = of_message(tx, entry_.team, entry_.channel, entry_.ts)
     if any(other.agent_id == agent_id and other.id != entry_.id for other in others):
         move(tx, EntryStep.WITHDRAW, entry_, reason=f"{reason}; the new agent has the message already")
         return

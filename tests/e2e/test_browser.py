@@ -42,6 +42,7 @@ async def test_a_person_asks_in_a_channel_and_goes_on_in_the_thread(demo: Demo, 
         await expect(follow_up.locator(".reaction")).to_have_count(2, timeout=PATIENCE_MILLISECONDS)
         await expect(question.locator(".replies")).to_contain_text("3 replies")
         if path := os.environ.get("SWARM_SCREENSHOT"):
+            await page.mouse.move(0, 0)  # away from the message, whose tools would hide the others
             await page.screenshot(path=path)
 
 

@@ -27,7 +27,7 @@ _PATIENCE_MILLISECONDS = 20_000
 
 @contextlib.asynccontextmanager
 async def browser(*, width: int = 1280, height: int = 800) -> AsyncIterator[BrowserContext]:
-    """A browser that remembers nothing. An error in a page's script fails the test; in CI, so does a missing browser."""
+    """A browser that remembers nothing. A script's error fails the test; in CI, so does a missing browser."""
     if not Path(CHROMIUM).exists():
         why = f"NOT TESTED IN A BROWSER: no Chromium at {CHROMIUM} (set CHROMIUM to its path)"
         pytest.fail(why) if os.environ.get("CI") else pytest.skip(why)

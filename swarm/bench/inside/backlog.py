@@ -40,7 +40,7 @@ async def _claim_times(plan: Plan, rows: int, say: Say) -> tuple[float, float]:
         await database.write(seed.analyse)
         say(f"{rows:,} finished rows are there after {time.perf_counter() - begun:.1f} s; claiming {plan.claims}")
         inner, outer = [], []
-        for number in range(plan.claims):
+        for number in range(rows, rows + plan.claims):  # the numbers of those that are due
             begun = time.perf_counter()
             inner.append(await database.write(_timed_claim, seed.agent_id(number % _AGENTS)))
             outer.append(time.perf_counter() - begun)

@@ -1,0 +1,50 @@
+"""Requirements and tests name each other: none without a test, and no test for what nobody asked for."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+REQUIREMENTS = tomllib.loads((TESTS / "requirements.toml").read_text(encoding="utf-8"))
+STATUSES = {"done", "partial"}
+
+
+def marked(tree: ast.AST) -> Iterator[str]:
+    """The ids in every ``pytest.mark.req(…)`` of a module."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.req":
+            for argument in node.args:
+                assert isinstance(argument, ast.Constant), f"{ast.unparse(node)} does not name its ids literally"
+                yield str(argument.value)
+
+
+def tested() -> dict[str, set[str]]:
+    """Ids, and the files in which tests prove them."""
+    found: dict[str, set[str]] = {}
+    for path in sorted(TESTS.rglob("test_*.py")):
+        for requirement in marked(ast.parse(path.read_text(encoding="utf-8"))):
+            found.setdefault(requirement, set()).add(path.relative_to(TESTS).as_posix())
+    return found
+
+
+def test_every_requirement_has_a_test() -> None:
+    assert sorted(REQUIREMENTS.keys() - tested().keys()) == []
+
+
+def test_every_test_proves_a_known_requirement() -> None:
+    unknown = {requirement: files for requirement, files in tested().items() if requirement not in REQUIREMENTS}
+    assert unknown == {}
+
+
+@pytest.mark.parametrize("requirement", REQUIREMENTS)
+def test_a_requirement_says_what_it_is_and_what_is_missing(requirement: str) -> None:
+    entry = REQUIREMENTS[requirement]
+    assert entry["is"].endswith(".")
+    assert entry["status"] in STATUSES
+    assert (entry["status"] == "partial") == bool(entry.get("missing"))
+    assert entry.keys() <= {"is", "status", "missing"}
