@@ -1,4 +1,4 @@
-"""Every test that asks for `database_url` or `database` runs on SQLite and on PostgreSQL; nothing is skipped quietly."""
+"""Tests that ask for `database_url` or `database` run on SQLite and on PostgreSQL. Nothing is skipped quietly."""
 
 from __future__ import annotations
 

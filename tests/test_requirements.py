@@ -14,7 +14,7 @@ REQUIREMENTS = tomllib.loads((TESTS / "requirements.toml").read_text(encoding="u
 STATUSES = {"done", "partial"}
 
 
-def marked(tree: ast.AST) -> Iterator[str]:
+def ids_in(tree: ast.AST) -> Iterator[str]:
     """The ids in every ``pytest.mark.req(…)`` of a module."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.req":
@@ -23,21 +23,21 @@ def marked(tree: ast.AST) -> Iterator[str]:
                 yield str(argument.value)
 
 
-def tested() -> dict[str, set[str]]:
+def proven() -> dict[str, set[str]]:
     """Ids, and the files in which tests prove them."""
     found: dict[str, set[str]] = {}
     for path in sorted(TESTS.rglob("test_*.py")):
-        for requirement in marked(ast.parse(path.read_text(encoding="utf-8"))):
+        for requirement in ids_in(ast.parse(path.read_text(encoding="utf-8"))):
             found.setdefault(requirement, set()).add(path.relative_to(TESTS).as_posix())
     return found
 
 
 def test_every_requirement_has_a_test() -> None:
-    assert sorted(REQUIREMENTS.keys() - tested().keys()) == []
+    assert sorted(REQUIREMENTS.keys() - proven().keys()) == []
 
 
 def test_every_test_proves_a_known_requirement() -> None:
-    unknown = {requirement: files for requirement, files in tested().items() if requirement not in REQUIREMENTS}
+    unknown = {requirement: files for requirement, files in proven().items() if requirement not in REQUIREMENTS}
     assert unknown == {}
 
 

@@ -25,7 +25,9 @@ async def measure(plan: Plan, say: Say) -> list[Figure]:
         say(f"{plan.events_per_second} events/s for {plan.seconds:g} s")
         waits = await send_steadily(slack, [_TEXT] * int(plan.seconds * plan.events_per_second), plan.events_per_second)
         say(f"as many as are acknowledged, {plan.events_in_flight} in flight, for {plan.seconds:g} s")
+        before = process.cpu_seconds()
         count, rate = await _send_constantly(slack, plan)
+        cost = (process.cpu_seconds() - before) / count
         await _check_stored(process, len(waits) + count)
     return [
         _latency(f"received → acked at {plan.events_per_second}/s, p50", percentile(waits, 0.5), None),
@@ -38,6 +40,7 @@ async def measure(plan: Plan, say: Say) -> list[Figure]:
             better=Better.HIGHER,
             target=_SUSTAINED if plan.database == "sqlite" else None,
         ),
+        _latency("processor time of one event", cost, None),
     ]
 
 

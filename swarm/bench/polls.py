@@ -48,10 +48,13 @@ async def measure(plan: Plan, say: Say) -> list[Figure]:
             crowd.answers.clear()
             count = int(plan.seconds * plan.events_per_second)
             texts = [f"<@{BOT_USER}> swarm#{agents[i % len(agents)].name} please look" for i in range(count)]
+            before = process.cpu_seconds()
             await send_steadily(slack, texts, plan.events_per_second)
             claims = await crowd.claims(count)
+            cost = 1_000 * (process.cpu_seconds() - before) / count
     return [
         *_delays(plan, claims),
+        _figure("processor time of one event with its claim", cost, "ms"),
         _figure(f"memory of each of the first {plan.polls} polls", (few - empty) / len(agents) / 1024, "KB"),
         *costs,
         _figure(f"processor while nobody polls, {plan.polls} agents", alone, "% of a core"),

@@ -53,7 +53,7 @@ class Ingest:
         team = self._me.team
         thread = threads.at(tx, team, message.channel, message.root_ts)
         decision = decide(message, self._situation(tx, message, thread, roster))
-        if decision.targets and (thread is None or thread.context is not ContextState.COMPLETE):
+        if decision.targets and thread is None:
             thread = self._open(tx, message, known_whole=message.is_root)
             decision = decide(message, self._situation(tx, message, thread, roster))
         if thread is None:

@@ -87,6 +87,13 @@ _DROP_HEAD = Statement(
         inbox_heads.c.agent_id == bindparam("agent_id"), inbox_heads.c.thread_id == bindparam("thread_id")
     )
 )
+_DROP_EXHAUSTED = Statement(
+    delete(inbox_heads).where(
+        inbox_heads.c.agent_id == bindparam("agent_id"),
+        inbox_heads.c.thread_id == bindparam("thread_id"),
+        ~exists().where(_i.agent_id == inbox_heads.c.agent_id, _i.thread_id == inbox_heads.c.thread_id, _due),
+    )
+)
 _gone = agents.c.revoked_at.is_not(None)
 # Threads that were told, and for which nobody else is there, need no look: they wait.
 _WAITING = Statement(
@@ -153,8 +160,8 @@ def refresh(tx: Transaction, agent_id: str, thread_id: str) -> None:
 
 
 def exhausted(tx: Transaction, agent_id: str, thread_id: str) -> None:
-    """Everything that was due has been claimed, under the lock on the head: there is none any more."""
-    _DROP_HEAD.run(tx, agent_id=agent_id, thread_id=thread_id)
+    """Everything that a claim saw was taken, under the lock on the head: drop it, unless something was passed over."""
+    _DROP_EXHAUSTED.run(tx, agent_id=agent_id, thread_id=thread_id)
 
 
 def _lock(tx: Transaction, agent_id: str, thread_id: str) -> bool:

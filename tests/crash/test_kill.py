@@ -136,22 +136,6 @@ async def test_killed_while_it_shuts_down_it_does_not_post_again(scene: Scene) -
     assert len(await scene.twin.posts(ts)) == 1
 
 
-@pytest.mark.req("OPS-12", "OPS-10")
-async def test_told_to_stop_it_brings_the_call_in_flight_to_its_end(scene: Scene) -> None:
-    ts = await scene.twin.say("@swarm hello")
-    trigger = await scene.trigger(ts)
-    await scene.twin.fault("delay", method="chat.postMessage", seconds=LONG_SECONDS)
-    await scene.reply(trigger, "well done")
-    await scene.twin.until(ts, lambda seen: seen.answers)
-    scene.stage.coordinator.send(signal.SIGTERM)
-    await scene.stage.coordinator.says("Stopping")
-    await scene.twin.advance(LONG_SECONDS)  # now Slack answers
-    assert await scene.stage.coordinator.exit_code(10) == 0
-    await scene.stage.start_coordinator()
-    await scene.answered_once(ts, "well done")
-    assert len(await scene.twin.posts(ts)) == 1
-
-
 async def _doubted(scene: Scene) -> bool:
     deliveries = await scene.stage.visitor(scene.http).get("/deliveries?status=unknown")
     return bool(deliveries["deliveries"])

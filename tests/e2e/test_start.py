@@ -158,6 +158,30 @@ async def test_a_stop_answers_waiting_polls_with_nothing_and_ends_with_0(stage: 
     assert "Traceback" not in stage.coordinator.output
 
 
+@pytest.mark.req("OPS-12", "OPS-10")
+async def test_a_stop_brings_the_call_in_flight_to_its_end(stage: Stage) -> None:
+    stage.settings["SWARM_SLACK_TIMEOUT_SECONDS"] = "30"
+    await stage.start_coordinator()
+    async with httpx2.AsyncClient(timeout=HTTP_SECONDS) as http:
+        twin = stage.person(http)
+        lea = stage.visitor(http, await stage.register(http, "lea"))
+        assert await lea.poll() == []
+        ts = await twin.say("@swarm hello")
+        (trigger,) = await lea.poll(wait_seconds=20)
+        await twin.fault("delay", method="chat.postMessage", seconds=600)
+        entry = trigger["inbox_messages"][0]
+        await lea.uses("slack-reply", trigger["lease"]["token"], inbox_message_id=entry["id"], message="last words")
+        await twin.until(ts, lambda seen: seen.answers)  # the post is there, but Slack is silent
+        stage.coordinator.send(signal.SIGTERM)
+        await _door_closed(stage.port)
+        await twin.advance(600)  # now Slack answers
+        assert await stage.coordinator.exit_code(10) == 0
+        await stage.start_coordinator()
+        await twin.until(ts, lambda seen: ANSWERED in seen.emoji)
+        assert len(await twin.posts(ts)) == 1
+        assert await twin.calls("conversations.replies") == []  # there was nothing to doubt
+
+
 @pytest.mark.req("OPS-12")
 async def test_a_second_signal_ends_it_at_once(stage: Stage) -> None:
     stage.settings["SWARM_SLACK_TIMEOUT_SECONDS"] = "30"
@@ -238,3 +262,20 @@ async def _connections_to(port: int) -> int:
     lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
     established, here = "01", f"{port:04X}"
     return sum(line.split()[1].endswith(f":{here}") and line.split()[3] == established for line in lines)
+
+
+async def _door_closed(port: int) -> None:
+    """Nobody listens any more, for a while now: what is shut after the doors has begun to shut."""
+    refused = 0
+
+    async def look() -> int:
+        nonlocal refused
+        try:
+            _, writer = await asyncio.open_connection(LOCALHOST, port)
+            writer.close()
+            refused = 0
+        except ConnectionError:
+            refused += 1
+        return refused
+
+    await wait_until(look, lambda times: times >= 10, what="the coordinator takes no more requests")

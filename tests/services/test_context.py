@@ -152,6 +152,20 @@ async def test_edits_and_deletes_show_in_the_context(world: World) -> None:
     ]
 
 
+@pytest.mark.req("LOOP-15")
+async def test_a_read_that_still_shows_a_deleted_message_does_not_bring_it_back(world: World) -> None:
+    lead = await world.lead()
+    root, oops = said("the build is red", by="U2"), said("oops", by="U2", edited_ts="1900000000.000100")
+    call = said(f"{BOT} why?", thread_ts=root.ts)
+    world.slack.threads["C1", root.ts] = [root, replace(oops, thread_ts=root.ts), call]
+    await world.hears(call)
+    await world.ingest.handle(delete(replace(oops, thread_ts=root.ts)))
+    await world.backfill.read_due()
+    trigger = await world.only(lead)
+    assert [one.text for one in trigger.thread_context] == ["the build is red", "@UBOT why?"]
+    assert await world.rows(f"SELECT text FROM thread_messages WHERE ts = '{oops.ts}'") == [{"text": ""}]
+
+
 async def test_what_others_say_in_between_is_context(world: World) -> None:
     lead = await world.lead()
     root = await world.says(f"{BOT} hello")

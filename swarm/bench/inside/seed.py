@@ -14,7 +14,9 @@ _BASE = 10_000_000
 
 _MOMENT = "1763700000000000"
 _SLACK_TS = f"'17' || ({_BASE} + i) || '.000100'"
-_AGENT = f"'agent-' || ({_BASE} + i % {{agents}})"
+# The remainder of a division, spelled out: a driver would take "%" for a placeholder.
+_AGENT = f"'agent-' || ({_BASE} + i - i / {{agents}} * {{agents}})"
+_CHANNEL = "'C' || (1000 + i - i / 50 * 50)"
 
 
 def agent_id(number: int) -> str:
@@ -72,7 +74,7 @@ def _threads(tx: Transaction, first: int, count: int, agents: int) -> None:
     columns = {
         "id": f"'thread-' || ({_BASE} + i)",
         "team": "'T0BENCH'",
-        "channel": "'C' || (1000 + i % 50)",
+        "channel": _CHANNEL,
         "thread_ts": _SLACK_TS,
         "channel_type": "'channel'",
         "owner_id": _AGENT.format(agents=agents),
@@ -91,7 +93,7 @@ def _messages(tx: Transaction, status: str, first: int, count: int, agents: int)
         "thread_id": f"'thread-' || ({_BASE} + i)",
         "agent_id": _AGENT.format(agents=agents),
         "team": "'T0BENCH'",
-        "channel": "'C' || (1000 + i % 50)",
+        "channel": _CHANNEL,
         "ts": _SLACK_TS,
         "status": f"'{status}'",
         "matched_by": "'mention'",
