@@ -31,6 +31,7 @@ ME = Me(team="T1", user_id="UBOT", bot_id="BBOT", url="https://team.slack.exampl
 BOT = "<@UBOT>"
 HTTP_TIMEOUT_SECONDS = 30.0
 
+
 def said(
     text: str,
     *,
