@@ -29,6 +29,7 @@ class Figure:
     unit: str
     better: Better = Better.LOWER
     target: float | None = None
+    ratio: bool = False  # of two other figures
 
     @property
     def met(self) -> bool | None:
@@ -46,11 +47,14 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
-def best(runs: Sequence[Sequence[Figure]]) -> list[Figure]:
-    """The best of each figure over several runs: a busy machine only ever makes them worse."""
-    return [_best_of(versions) for versions in zip(*runs, strict=True)]
+def combined(runs: Sequence[Sequence[Figure]]) -> list[Figure]:
+    """Each figure over several runs: the best, since what else the machine does only makes a figure worse.
+
+    Of a ratio it is the median: its best would be the run in which the other side had bad luck.
+    """
+    return [_combined(versions) for versions in zip(*runs, strict=True)]
 
 
-def _best_of(versions: Sequence[Figure]) -> Figure:
-    choose = min if versions[0].better is Better.LOWER else max
-    return choose(versions, key=lambda figure: figure.value)
+def _combined(versions: Sequence[Figure]) -> Figure:
+    ordered = sorted(versions, key=lambda figure: figure.value, reverse=versions[0].better is Better.HIGHER)
+    return ordered[len(ordered) // 2 if ordered[0].ratio else 0]

@@ -12,7 +12,7 @@ from typing import Final
 from rich.console import Console
 
 from swarm.bench import events, pairs, polls, report
-from swarm.bench.figures import BenchError, Figure, best
+from swarm.bench.figures import BenchError, Figure, combined
 from swarm.bench.inside import backlog, store
 from swarm.bench.plan import Plan, Say
 
@@ -56,14 +56,14 @@ def chosen(only: str) -> list[str]:
 
 
 async def measure(plan: Plan, names: Sequence[str], repeat: int, say: Say) -> list[Figure]:
-    """The named measurements one after another, each ``repeat`` times, of which the best figures count."""
+    """The named measurements one after another, each ``repeat`` times, as `combined` sees it."""
     found: list[Figure] = []
     for name in names:
         runs = []
         for turn in range(1, repeat + 1):
             which = f"{name} ({turn} of {repeat})" if repeat > 1 else name
             runs.append(await MEASUREMENTS[name](plan, lambda text, which=which: say(f"{which}: {text}")))  # type: ignore[misc]
-        found += best(runs)
+        found += combined(runs)
     return found
 
 

@@ -45,7 +45,7 @@ def answer(name: str, entries: Sequence[dict[str, Any]], context: Sequence[dict[
     if earlier:
         return f"You said: {said or 'nothing'}. The thread has {len(context)} messages now, and I have read them all."
     if re.match(r"(hello|hi|hey|good (morning|evening))\b", said):
-        return f"Hello {person}! I am **{name}**, a rule-driven program. Ask for `help`, or just write on in this thread."
+        return f"Hello {person}! I am **{name}**, a rule-driven program. Ask for `help`, or write on in this thread."
     return f"You said: {said or 'nothing'}. I am **{name}**, a small rule-driven program; ask for `help`."
 
 

@@ -23,6 +23,10 @@ class Directory(Protocol):
 class SlackSender(Protocol):
     """Sends deliveries, one call each."""
 
+    def expected_wait_seconds(self, delivery: Delivery) -> float:
+        """How long :meth:`ready` would take, as far as can be foreseen."""
+        ...
+
     async def ready(self, delivery: Delivery) -> None:
         """Wait until Slack's limits leave room for this call."""
         ...

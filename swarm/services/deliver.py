@@ -13,10 +13,10 @@ from typing import Final, assert_never
 
 import structlog
 
+from swarm.clock import SECOND
 from swarm.domain.deliveries import (
     Accepted,
     Answer,
-    Delivery,
     DeliveryKind,
     DeliveryStatus,
     DeliveryStep,
@@ -107,7 +107,7 @@ class Sender:
     async def _step(self, row: Row) -> None:
         match DeliveryStatus(row["status"]):
             case DeliveryStatus.QUEUED:
-                await self._send(deliveries.delivery(row))
+                await self._send(row)
             case DeliveryStatus.SENDING:
                 await self._database.write(doubt, row, "the process that sent it fell silent", 0.0)
             case DeliveryStatus.UNKNOWN:
@@ -115,7 +115,11 @@ class Sender:
             case DeliveryStatus.SENT | DeliveryStatus.FAILED | DeliveryStatus.EXPIRED:
                 raise AssertionError(f"delivery {row['id']} is over but was found due")
 
-    async def _send(self, delivery: Delivery) -> None:
+    async def _send(self, row: Row) -> None:
+        delivery = deliveries.delivery(row)
+        wait_seconds = self._slack.expected_wait_seconds(delivery)
+        if row["expires_at"] is not None and await self._database.write(expire_if_late, row, wait_seconds):
+            return  # before it has taken a place among the few calls that Slack allows
         await self._slack.ready(delivery)
         call = asyncio.ensure_future(self._call(delivery.id))
         try:
@@ -162,8 +166,7 @@ def take(tx: Transaction, delivery_id: str, in_flight_seconds: float) -> Row | N
     row = deliveries.get(tx, delivery_id)
     if row is None or row["status"] != DeliveryStatus.QUEUED:
         return None
-    if row["expires_at"] is not None and row["expires_at"] <= tx.now:
-        deliveries.move(tx, DeliveryStep.EXPIRE, row, error="it could not leave in time")
+    if expire_if_late(tx, row, 0):
         return None
     if _root_is_gone(tx, row):
         deliveries.move(tx, DeliveryStep.FAIL, row, error="the thread's first message was deleted")
@@ -174,6 +177,13 @@ def take(tx: Transaction, delivery_id: str, in_flight_seconds: float) -> Row | N
     if not deliveries.move(tx, DeliveryStep.TAKE, row, due_in_seconds=in_flight_seconds):
         return None
     return deliveries.get(tx, delivery_id)
+
+
+def expire_if_late(tx: Transaction, row: Row, wait_seconds: float) -> bool:
+    """Give a delivery up that would be sent too late, after ``wait_seconds`` more; whether it was given up."""
+    if row["expires_at"] is None or tx.now + wait_seconds * SECOND < row["expires_at"]:
+        return False
+    return deliveries.move(tx, DeliveryStep.EXPIRE, row, error="it could not leave in time")
 
 
 def settle(tx: Transaction, row: Row, answer: Answer, team: str, in_flight_seconds: float) -> None:

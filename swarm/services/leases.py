@@ -59,6 +59,8 @@ def give_back(tx: Transaction, tokens: Sequence[str]) -> None:
         lease = leases.by_token(tx, token)
         if lease and leases.holds(lease, tx.now):
             _give_back(tx, lease, 0)
+            for entry in inbox.members(tx, token):
+                inbox.uncount_claim(tx, entry.id)
 
 
 def finish(

@@ -107,6 +107,9 @@ _members = (
     .where(lease_members.c.token == bindparam("token"))
     .order_by(_i.ts)
 )
+_UNCOUNT_CLAIM = Statement(
+    update(inbox_messages).where(_i.id == bindparam("entry_id"), _i.claims > 0).values(claims=_i.claims - 1)
+)
 _MEMBERS = Statement(_members)
 _MEMBERS_LOCKED = Statement(_members.with_for_update(of=inbox_messages, key_share=True))
 _COUNT_UNREAD = Statement(
@@ -231,6 +234,11 @@ def claim(tx: Transaction, entry_: Entry, token: str) -> Entry | None:
     if not _CLAIM.run(tx, entry_id=entry_.id, token=token):
         return None
     return replace(entry_, status=EntryStatus.CLAIMED, claims=entry_.claims + 1, lease_token=token)
+
+
+def uncount_claim(tx: Transaction, entry_id: str) -> None:
+    """Forget that an entry was leased: nobody has seen that lease, so the next one may be the entry's first."""
+    _UNCOUNT_CLAIM.run(tx, entry_id=entry_id)
 
 
 def members(tx: Transaction, token: str) -> list[Entry]:

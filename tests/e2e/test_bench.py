@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
-from swarm.bench.figures import BenchError, Better, Figure, best, percentile
+from swarm.bench.figures import BenchError, Better, Figure, combined, percentile
 from swarm.bench.loop import MEASUREMENTS, chosen, measure
 from swarm.bench.plan import Plan
 
@@ -19,7 +20,7 @@ TINY = Plan(
     agents=2,
     pairs_per_second=60,
     callers=4,
-    store_pairs=40,
+    store_pairs=60,
     rows=200,
     few_rows=20,
     claims=10,
@@ -61,13 +62,16 @@ def test_a_target_is_met_from_the_side_that_is_better() -> None:
     assert _figure(1, Better.HIGHER, None).met is None
 
 
-def test_the_best_of_several_runs_counts() -> None:
-    runs = [
-        [_figure(3, Better.LOWER), _figure(3, Better.HIGHER)],
-        [_figure(5, Better.LOWER), _figure(5, Better.HIGHER)],
-    ]
+def test_of_several_runs_the_best_counts() -> None:
+    runs = [[_figure(value, Better.LOWER), _figure(value, Better.HIGHER)] for value in (4, 3, 5)]
 
-    assert [figure.value for figure in best(runs)] == [3, 5]
+    assert [figure.value for figure in combined(runs)] == [3, 5]
+
+
+def test_of_a_ratio_the_median_counts() -> None:
+    runs = [[replace(_figure(value, Better.HIGHER), ratio=True)] for value in (2, 9, 3)]
+
+    assert [figure.value for figure in combined(runs)] == [3]
 
 
 def test_measurements_are_chosen_by_name_and_made_in_their_own_order() -> None:

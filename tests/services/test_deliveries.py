@@ -219,6 +219,16 @@ async def test_a_post_that_can_never_be_sent_fails_in_the_end(world: World) -> N
     assert error == f"rate limited, {ATTEMPTS} times"
 
 
+@pytest.mark.req("LOOP-14", "OPS-10")
+async def test_a_reaction_that_would_come_too_late_takes_no_place_among_the_calls(world: World) -> None:
+    await world.lead()
+    world.slack.wait_seconds = 61
+    await world.says(f"{BOT} hello")
+    await world.send()
+    assert world.slack.turns == []
+    assert await world.rows("SELECT status FROM deliveries") == [{"status": "expired"}]
+
+
 @pytest.mark.req("LOOP-14")
 async def test_a_reaction_that_could_not_leave_within_a_minute_expires(world: World) -> None:
     await world.lead()

@@ -56,6 +56,17 @@ async def test_a_run_without_a_token_may_act_under_the_first_lease_ever(world: W
     assert (await world.entry(message)).status is EntryStatus.RESPONDED
 
 
+async def test_a_lease_that_nobody_has_seen_does_not_count_as_the_first(world: World) -> None:
+    """A poll whose client went away gave its claim back; the next run is the first that knows of the message."""
+    lead = await world.lead()
+    message = await world.says(f"{BOT} hello")
+    unseen = await world.only(lead)
+    await world.services.polls.give_back([unseen.lease_token])
+    trigger = await world.only(lead)
+    await world.services.replies.reply(Caller(agent=lead), trigger.id, "hello")
+    assert (await world.entry(message)).status is EntryStatus.RESPONDED
+
+
 async def test_claims_count_apart_from_attempts(world: World) -> None:
     """Released work has lost no attempt, but two runs have had it."""
     lead = await world.lead()

@@ -39,6 +39,8 @@ class FakeSlack:
     looked_up: list[str] = field(default_factory=list)
     reads: list[tuple[str, str]] = field(default_factory=list)
     under_way: asyncio.Event = field(default_factory=asyncio.Event)  # a call has begun
+    wait_seconds: float = 0  # so long a call would wait for Slack's limits
+    turns: list[Delivery] = field(default_factory=list)  # what has waited for its turn
     go_on: asyncio.Event | None = None  # calls wait for it before they are answered
 
     @property
@@ -49,7 +51,11 @@ class FakeSlack:
     def reactions(self) -> list[tuple[str | None, str]]:
         return [(done.target_ts, done.text) for done in self.landed if done.kind is DeliveryKind.REACTION]
 
+    def expected_wait_seconds(self, delivery: Delivery) -> float:
+        return self.wait_seconds
+
     async def ready(self, delivery: Delivery) -> None:
+        self.turns.append(delivery)
         await asyncio.sleep(0)
 
     async def deliver(self, delivery: Delivery) -> Answer:

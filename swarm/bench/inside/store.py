@@ -19,22 +19,29 @@ from swarm.store.database import Database
 
 _OVER_ONE_BY_ONE: Final = 3.0
 _OF_GROUPED_PERCENT: Final = 50.0
+_TURNS: Final = 3
 
 
 async def measure(plan: Plan, say: Say) -> list[Figure]:
-    """Pairs per second through ``Database``; on SQLite also what the plain driver does with the same rows."""
-    say(f"{plan.store_pairs} messages are claimed and finished by {plan.callers} callers")
-    async with scratch(plan.database) as place:
-        ours = await _ours(place.url, plan)
-    figures = [_rate(f"claim + finish, {plan.callers} callers", ours)]
-    if plan.database != "sqlite":
-        return figures
-    say("the same rows through the plain driver, one by one")
-    one_by_one = await _plain(plan, plan.store_pairs // 4, plain.one_by_one)
-    say("the same rows through the plain driver, in groups")
-    grouped = await _plain(plan, plan.store_pairs, plain.grouped)
+    """Pairs per second through ``Database``; on SQLite also what the plain driver does with the same rows.
+
+    The three take turns, and the best turn of each counts: so a machine that is busy for a while spoils no ratio.
+    """
+    pairs = plan.store_pairs // _TURNS
+    ours, one_by_one, grouped = [], [], []
+    for turn in range(1, _TURNS + 1):
+        say(f"{pairs} messages are claimed and finished by {plan.callers} callers (turn {turn} of {_TURNS})")
+        ours.append(await _ours(plan, pairs))
+        if plan.database == "sqlite":
+            say("the same rows through the plain driver")
+            one_by_one.append(await _plain(plan, pairs // 4, plain.one_by_one))
+            grouped.append(await _plain(plan, pairs, plain.grouped))
+    figures = [_rate(f"claim + finish, {plan.callers} callers", max(ours))]
+    return [*figures, *_compared(max(ours), max(one_by_one), max(grouped))] if grouped else figures
+
+
+def _compared(ours: float, one_by_one: float, grouped: float) -> list[Figure]:
     return [
-        *figures,
         _rate("the plain driver, one by one", one_by_one),
         _rate("the plain driver, grouped", grouped),
         _ratio("against the plain driver one by one", ours / one_by_one, "×", _OVER_ONE_BY_ONE),
@@ -42,10 +49,10 @@ async def measure(plan: Plan, say: Say) -> list[Figure]:
     ]
 
 
-async def _ours(url: str, plan: Plan) -> float:
-    async with Database(url) as database:
+async def _ours(plan: Plan, pairs: int) -> float:
+    async with scratch(plan.database) as place, Database(place.url) as database:
         await database.write(seed.agents, plan.callers)
-        await database.write(seed.due, 0, plan.store_pairs, plan.callers)
+        await database.write(seed.due, 0, pairs, plan.callers)
         await database.write(seed.analyse)
         begun = time.perf_counter()
         done = await asyncio.gather(*(_caller(database, number) for number in range(plan.callers)))
@@ -88,4 +95,6 @@ def _rate(what: str, value: float) -> Figure:
 
 
 def _ratio(what: str, value: float, unit: str, target: float) -> Figure:
-    return Figure(measurement="store", what=what, value=value, unit=unit, better=Better.HIGHER, target=target)
+    return Figure(
+        measurement="store", what=what, value=value, unit=unit, better=Better.HIGHER, target=target, ratio=True
+    )
