@@ -56,6 +56,7 @@ _log = structlog.get_logger(__name__)
 
 def run(settings: Settings) -> None:
     """Run a coordinator until SIGINT or SIGTERM. Raises ConfigurationError or Unavailable if it cannot start."""
+    os.umask(0o077)  # what is written from now on holds what people said
     with asyncio.Runner(loop_factory=_fast_loop) as runner:
         runner.run(serve(settings))
 
@@ -103,7 +104,13 @@ def build(settings: Settings, database: Database, gateway: Gateway, names: Names
     return Coordinator(
         app=app,
         slack_door=slack_door,
-        sender=Sender(database, gateway, me.team, http_timeout_seconds=settings.slack.timeout_seconds),
+        sender=Sender(
+            database,
+            gateway,
+            me.team,
+            http_timeout_seconds=settings.slack.timeout_seconds,
+            reactions=conduct.reactions,
+        ),
         sweeper=Sweeper(database, conduct),
         backfill=Backfill(database, gateway, me),
     )
@@ -111,7 +118,9 @@ def build(settings: Settings, database: Database, gateway: Gateway, names: Names
 
 async def _live(coordinator: Coordinator, database: Database, listener: socket.socket, stop: asyncio.Event) -> None:
     """Open the doors and work until told to stop; then close them in an order in which nothing gets lost."""
-    server = _Server(uvicorn.Config(coordinator.app, log_config=None, access_log=False, timeout_graceful_shutdown=4))
+    server = _Server(
+        uvicorn.Config(coordinator.app, log_config=None, access_log=False, backlog=2048, timeout_graceful_shutdown=4)
+    )
     http = asyncio.create_task(server.serve(sockets=[listener]), name="http")
     slack = asyncio.create_task(coordinator.slack_door.start(), name="slack")
     works = {
@@ -242,7 +251,6 @@ def _listening(settings: Settings) -> Iterator[socket.socket]:
                 f"http.port (PORT) is {port}: {host}:{port} cannot be used ({error.strerror}). "
                 "Stop what listens there, or choose another port."
             ) from error
-        listener.listen(2048)
         yield listener
 
 

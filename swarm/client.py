@@ -24,7 +24,12 @@ class OperatorClient:
     """Calls a running coordinator with the operator's token."""
 
     def __init__(self, base_url: str, token: str) -> None:
-        self._http = httpx2.Client(base_url=base_url, headers={"Authorization": f"Bearer {token}"}, timeout=10)
+        self._http = httpx2.Client(
+            base_url=base_url,
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=10,
+            trust_env=False,  # a proxy does not reach this machine
+        )
 
     def __enter__(self) -> Self:
         return self

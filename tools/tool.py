@@ -33,6 +33,7 @@ class WritingArguments(Arguments):
     lease_token: Annotated[
         str | None,
         Field(
+            min_length=1,
             max_length=200,
             description="The lease token from your prompt. Always pass it: it proves that the work is still yours.",
         ),
@@ -57,7 +58,7 @@ class Call:
 
     def caller(self, arguments: WritingArguments) -> Caller:
         """The run that writes; the argument goes before the connection's header."""
-        token = arguments.lease_token or self.lease_token
+        token = self.lease_token if arguments.lease_token is None else arguments.lease_token
         return Caller(agent=self.agent, lease_token=token, request_id=arguments.request_id)
 
 

@@ -56,7 +56,10 @@ class DemoAgent:
         self._base_url = base_url.rstrip("/")
         self._name = name
         self._http = httpx2.AsyncClient(
-            base_url=self._base_url, headers={"Authorization": f"Bearer {token}"}, timeout=POLL_SECONDS + 15
+            base_url=self._base_url,
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=POLL_SECONDS + 15,
+            trust_env=False,  # a proxy does not reach this machine
         )
         self._work: set[asyncio.Task[None]] = set()
 
@@ -109,7 +112,7 @@ class DemoAgent:
         message = answer(self._name, entries, trigger["thread_context"])
         headers = {**self._http.headers, "X-Swarm-Lease": token}
         async with (
-            httpx2.AsyncClient(headers=headers, timeout=30) as http,
+            httpx2.AsyncClient(headers=headers, timeout=30, trust_env=False) as http,
             Client(streamable_http_client(f"{self._base_url}/mcp", http_client=http)) as mcp,
         ):
             result = await mcp.call_tool("slack-reply", {"inbox_message_id": entries[-1]["id"], "message": message})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 STOP_SECONDS: Final = 8
+DRAIN_SECONDS: Final = 1
 LAST_LINES: Final = 20
 
 
@@ -45,19 +47,24 @@ class Part:
     async def died(self) -> Died:
         """Wait for the end of the process, which nobody asked for."""
         code = await self.process.wait()
-        await asyncio.shield(self._reading)
+        await self._drain()
         return Died(self.name, code, self._last)
 
     async def stop(self) -> None:
         """End it: politely, then not."""
-        if self.process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
             self.process.send_signal(signal.SIGTERM)
-            try:
-                await asyncio.wait_for(self.process.wait(), STOP_SECONDS)
-            except TimeoutError:
+        try:
+            await asyncio.wait_for(self.process.wait(), STOP_SECONDS)
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
                 self.process.kill()
-                await self.process.wait()
-        await self._reading
+            await self.process.wait()
+        await self._drain()
+
+    async def _drain(self) -> None:
+        """Read what it said last, but do not wait for a grandchild that holds the pipe open."""
+        await asyncio.wait({self._reading}, timeout=DRAIN_SECONDS)
 
 
 class Parts:
@@ -94,6 +101,5 @@ class Parts:
                 task.cancel()
 
     async def stop(self) -> None:
-        """Stop all parts, those first that were started last."""
-        for part in reversed(self._parts):
-            await part.stop()
+        """Stop all parts at the same time, so that one deadline holds for all of them."""
+        await asyncio.gather(*(part.stop() for part in self._parts))

@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +18,9 @@ from swarm.demo.processes import Died, Parts
 from swarm.twin.seed import DEFAULT
 
 READY_SECONDS: Final = 60
+DEATH_SECONDS: Final = 2
+"""How long after a failed call the end of a part may still explain it."""
+
 AGENTS: Final = (("lead", "lead", "Answers by rules; a stand-in for a real agent."),)
 """Name, role and description of each demo agent."""
 
@@ -30,6 +33,8 @@ class Plan:
     twin_port: int
     home: Path
     slack: bool  # real tokens are in the environment, so there is no twin
+    database_url: str | None = field(default=None, repr=False)  # the environment's
+    operator_token: str | None = field(default=None, repr=False)  # the environment's
 
     @property
     def base_url(self) -> str:
@@ -45,12 +50,14 @@ class NotReady(Exception):
 
 
 def plan(environment: Mapping[str, str]) -> Plan:
-    """The plan that the environment asks for: PORT, TWIN_PORT, SWARM_HOME. Raises ValueError for a bad port."""
+    """The plan that the environment, and no file, asks for. Raises ValueError for a bad port."""
     return Plan(
         port=_port(environment, "PORT", 8080),
         twin_port=_port(environment, "TWIN_PORT", 8400),
         home=Path(environment.get("SWARM_HOME") or ".demo").absolute(),
         slack=bool(environment.get("SLACK_BOT_TOKEN") and environment.get("SLACK_APP_TOKEN")),
+        database_url=environment.get("SWARM_DATABASE_URL") or None,
+        operator_token=environment.get("SWARM_OPERATOR_TOKEN") or None,
     )
 
 
@@ -81,6 +88,7 @@ async def _run(demo: Plan, parts: Parts, stop: asyncio.Event) -> int:
     await asyncio.wait({starting, stopped}, return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
         starting.cancel()
+        await asyncio.wait({starting})  # a child that is just being started is stopped as well
         return 0
     await starting
     print(f"Open {demo.base_url if demo.slack else demo.twin_url}", flush=True)
@@ -95,23 +103,44 @@ async def _run(demo: Plan, parts: Parts, stop: asyncio.Event) -> int:
 
 async def _start(demo: Plan, parts: Parts) -> None:
     """Bring the parts up one after another, each once the one before is ready."""
-    environment = {"PORT": str(demo.port), "SWARM_HOME": str(demo.home)}
     if not demo.slack:
         _say("starting the Slack twin")
         await parts.start("twin", ["swarm.twin", "--port", str(demo.twin_port)], {})
         await _until(parts, f"{demo.twin_url}/", "The Slack twin")
-        environment |= _twin_tokens(demo)
     _say("starting the coordinator")
-    await parts.start("coordinator", ["swarm.cli", "up"], environment)
+    await parts.start("coordinator", ["swarm.cli", "up"], _settings(demo))
     await _until(parts, f"{demo.base_url}/readyz", "The coordinator")
-    operator = (demo.home / "operator.token").read_text().strip()
-    async with httpx2.AsyncClient(base_url=demo.base_url, headers={"Authorization": f"Bearer {operator}"}) as http:
+    headers = {"Authorization": f"Bearer {_operator_token(demo)}"}
+    async with httpx2.AsyncClient(base_url=demo.base_url, headers=headers, trust_env=False) as http:
         for name, role, description in AGENTS:
             _say(f"starting the agent {name}")
-            token = await _token(http, name, role, description)
+            token = await _token(parts, http, name, role, description)
             settings = {"SWARM_URL": demo.base_url, "SWARM_AGENT_TOKEN": token, "SWARM_AGENT_NAME": name}
             await parts.start(name, ["swarm.demo.agent"], settings)
         await _until_online(parts, http)
+
+
+def _settings(demo: Plan) -> dict[str, str]:
+    """The coordinator's settings. With the twin it gets a database of its own, whatever its files name."""
+    settings = {"PORT": str(demo.port), "SWARM_HOME": str(demo.home)}
+    if demo.slack:
+        return settings
+    database_url = demo.database_url or f"sqlite:///{demo.home / 'swarm.db'}"
+    return settings | _twin_tokens(demo) | {"SWARM_DATABASE_URL": database_url}
+
+
+def _operator_token(demo: Plan) -> str:
+    """The coordinator's: from the environment, else from the file that it has written. Raises NotReady without it."""
+    if demo.operator_token:
+        return demo.operator_token
+    path = demo.home / "operator.token"
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise NotReady(
+            f"There is no operator token: SWARM_OPERATOR_TOKEN is not in the environment (a .env file does not count "
+            f"here), and {path} cannot be read."
+        ) from error
 
 
 def _twin_tokens(demo: Plan) -> dict[str, str]:
@@ -125,42 +154,54 @@ def _twin_tokens(demo: Plan) -> dict[str, str]:
     }
 
 
-async def _token(http: httpx2.AsyncClient, name: str, role: str, description: str) -> str:
-    """Register an agent; one of an earlier run gets a new token."""
-    answer = await http.post("/agents", json={"name": name, "role": role, "description": description})
-    if answer.status_code == httpx2.codes.CONFLICT:
-        answer = await http.post(f"/agents/{name}/rotate")
-    answer.raise_for_status()
+async def _token(parts: Parts, http: httpx2.AsyncClient, name: str, role: str, description: str) -> str:
+    """Register an agent; one of an earlier run gets a new token. Raises Died or NotReady."""
+    try:
+        answer = await http.post("/agents", json={"name": name, "role": role, "description": description})
+        if answer.status_code == httpx2.codes.CONFLICT:
+            answer = await http.post(f"/agents/{name}/rotate")
+    except httpx2.HTTPError as error:
+        raise await _reason(parts, error) from error
+    if answer.status_code == httpx2.codes.UNAUTHORIZED:
+        raise NotReady("The coordinator refuses the operator token; is another SWARM_OPERATOR_TOKEN in a .env file?")
+    if not answer.is_success:
+        raise NotReady(f"The coordinator did not take the agent {name}: HTTP {answer.status_code}.")
     return str(answer.json()["token"])
+
+
+async def _reason(parts: Parts, error: httpx2.HTTPError) -> Died | NotReady:
+    """Why a call failed: mostly since a part has died."""
+    try:
+        return await asyncio.wait_for(parts.first_death(), DEATH_SECONDS)
+    except TimeoutError:
+        return NotReady(f"The coordinator did not answer: {type(error).__name__} {error}.")
 
 
 async def _until(parts: Parts, url: str, what: str) -> None:
     """Wait until a URL answers 200, or a part dies."""
-    async with httpx2.AsyncClient(timeout=5) as http:
+    async with httpx2.AsyncClient(timeout=5, trust_env=False) as http:
 
         async def answers() -> bool:
-            try:
-                return (await http.get(url)).status_code == httpx2.codes.OK
-            except httpx2.HTTPError:
-                return False
+            return (await http.get(url)).status_code == httpx2.codes.OK
 
         await _wait_for(parts, answers, what)
 
 
 async def _until_online(parts: Parts, http: httpx2.AsyncClient) -> None:
     async def all_online() -> bool:
-        listed = (await http.get("/agents")).json()["agents"]
-        online = {agent["name"] for agent in listed if agent["status"] == "online"}
+        answer = (await http.get("/agents")).raise_for_status()
+        online = {agent["name"] for agent in answer.json()["agents"] if agent["status"] == "online"}
         return online >= {name for name, _, _ in AGENTS}
 
     await _wait_for(parts, all_online, "An agent")
 
 
 async def _wait_for(parts: Parts, condition: Callable[[], Awaitable[bool]], what: str) -> None:
+    """Wait until a condition holds; a call that fails means not yet. Raises Died or NotReady."""
     death = asyncio.create_task(parts.first_death())
     try:
         async with asyncio.timeout(READY_SECONDS):
-            while not await condition():
+            while not await _holds(condition):
                 await asyncio.wait({death}, timeout=0.1)
                 if death.done():
                     raise death.result()
@@ -168,6 +209,13 @@ async def _wait_for(parts: Parts, condition: Callable[[], Awaitable[bool]], what
         raise NotReady(f"{what} was not ready within {READY_SECONDS} seconds.") from error
     finally:
         death.cancel()
+
+
+async def _holds(condition: Callable[[], Awaitable[bool]]) -> bool:
+    try:
+        return await condition()
+    except httpx2.HTTPError:
+        return False
 
 
 def _port(environment: Mapping[str, str], name: str, default: int) -> int:

@@ -23,7 +23,9 @@ def readable(text: str, names: Mapping[str, str]) -> str:
 
 def _word(token: str, names: Mapping[str, str]) -> str:
     target, _, label = token.partition("|")
-    match target[0]:
+    match target[:1]:
+        case "":
+            return label
         case "@":
             return "@" + (names.get(target[1:]) or label or target[1:])
         case "#":

@@ -112,6 +112,7 @@ class Situation:
     policy: ChannelPolicy
     roster: Roster
     owner_id: str | None = None  # the thread's owner
+    awaits_lead: bool = False  # messages of the thread wait until a lead is registered
     bot_turns: int = 0  # bots' messages routed in this thread within the last hour
     routed: bool = False  # of an edit: the message was routed to somebody before
 
@@ -228,10 +229,14 @@ def _by_address(message: SlackMessage, situation: Situation) -> Decision | None:
 
 def _by_owner(message: SlackMessage, situation: Situation) -> Decision | None:
     """Rule 3."""
-    if situation.owner_id is None:
+    if situation.owner_id is None and not situation.awaits_lead:
         return None
     if _mentions_only_others(message, situation):
         return Decision(outcome=Outcome.OTHERS_MENTIONED, reason="it mentions only somebody else, so it is context")
+    if situation.owner_id is None:
+        return _to_default(
+            situation, Outcome.THREAD_OWNER, MatchedBy.THREAD_OWNER, "the thread waits for a lead, who will own it"
+        )
     owner = situation.roster.by_id(situation.owner_id)
     stand_in = situation.roster.default_lead
     if owner and (owner.online or stand_in is None or not stand_in.online):

@@ -16,6 +16,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+import orjson
 import structlog
 from slack_bolt.adapter.socket_mode.async_internals import send_async_response
 from slack_bolt.adapter.socket_mode.internals import build_headers
@@ -36,6 +37,7 @@ from starlette.routing import Route
 
 from swarm.domain.errors import BadRequest, ConfigurationError, SwarmError, TooLarge
 from swarm.domain.transcript import AuthorKind, SlackEvent, SlackMessage
+from swarm.entrypoints.errors import describe
 from swarm.slack.gateway import Gateway
 from swarm.slack.payloads import slack_event
 from swarm.slack.signature import verify
@@ -193,7 +195,12 @@ class _Events(AsyncMiddleware):
     async def async_process(
         self, *, req: AsyncBoltRequest, resp: BoltResponse, next: Callable[[], Awaitable[BoltResponse]]
     ) -> BoltResponse:
-        event = slack_event(req.body, await self._gateway.identify())
+        try:
+            event = slack_event(req.body, await self._gateway.identify())
+        except BadRequest as error:
+            _log.warning("A payload from Slack is ignored.", action="slack_payload_ignored", reason=error.message)
+            # Over a socket it would only come again, no better.
+            return BoltResponse(status=200) if req.mode == "socket_mode" else _refusal(error)
         if event is None or _is_known(event):
             return BoltResponse(status=200)
         try:
@@ -202,6 +209,11 @@ class _Events(AsyncMiddleware):
             _log.exception("An event was not stored.", action="slack_event_failed", event_id=req.body.get("event_id"))
             return BoltResponse(status=500)
         return BoltResponse(status=200)
+
+
+def _refusal(error: SwarmError) -> BoltResponse:
+    body = orjson.dumps({"error": describe(error)}).decode()
+    return BoltResponse(status=error.status, body=body, headers={"content-type": "application/json"})
 
 
 def _is_known(event: SlackEvent) -> bool:
@@ -215,6 +227,8 @@ def _bolt_request(build: Callable[[], AsyncBoltRequest]) -> AsyncBoltRequest:
         request = build()
     except _MALFORMED_FOR_BOLT as error:
         raise BadRequest("The body is not a payload of Slack's.") from error
+    if not request.body:
+        raise BadRequest("The body is empty.")
     if not isinstance(request.body.get("event", {}), dict):
         raise BadRequest("The event in the body is no object.")
     return request

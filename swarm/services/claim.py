@@ -11,12 +11,15 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import structlog
+
 from swarm.domain.agents import SEEN_EVERY_SECONDS, Agent
+from swarm.domain.conduct import Reactions
 from swarm.domain.inbox import BUNDLE_LIMIT, bundle, order_key
-from swarm.domain.leases import LeaseKind, new_token
+from swarm.domain.leases import LeaseEnd, LeaseKind, new_token
 from swarm.domain.notices import NoticeStep
 from swarm.domain.triggers import Trigger
-from swarm.services.leases import give_back
+from swarm.services.leases import give_back, lose
 from swarm.services.roster import AGENTS
 from swarm.services.triggers import Triggers
 from swarm.store import agents, heads, history, inbox, leases, notices
@@ -25,6 +28,8 @@ from swarm.store.inbox import Entry
 from swarm.store.leases import Lease
 from swarm.store.notices import Notice
 from swarm.store.transaction import Transaction
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,9 +44,10 @@ class Claimed:
 class Polls:
     """Serves polling agents."""
 
-    def __init__(self, database: Database, triggers: Triggers) -> None:
+    def __init__(self, database: Database, triggers: Triggers, reactions: Reactions) -> None:
         self._database = database
         self._triggers = triggers
+        self._reactions = reactions
         self._seen: dict[str, float] = {}  # agent id -> when its last sign of life was written, on the loop's clock
 
     async def poll(self, agent: Agent, *, wait_seconds: float, limit: int, hold: bool = False) -> list[Trigger]:
@@ -84,10 +90,20 @@ class Polls:
         if not claimed:
             return []
         try:
-            return await self._triggers.describe(agent, claimed)
+            described = await self._triggers.describe(agent, claimed)
         except BaseException:
             await self.give_back(_tokens(claimed))
             raise
+        for claim, trigger in zip(claimed, described, strict=True):
+            if isinstance(trigger, BaseException):
+                await self._fail(claim, trigger)
+        return [trigger for trigger in described if isinstance(trigger, Trigger)]
+
+    async def _fail(self, claim: Claimed, error: BaseException) -> None:
+        """What cannot be described counts an attempt, so that it ends visibly instead of coming for ever."""
+        _log.error("a trigger cannot be described", action="describe", trigger=claim.lease.trigger_id, exc_info=error)
+        reason = "the coordinator could not describe it"
+        await self._database.write(lose, claim.lease, LeaseEnd.FAILED, reason, self._reactions)
 
     async def give_back(self, tokens: Sequence[str]) -> None:
         """Return what was claimed and reached nobody; no attempt is counted."""

@@ -3,17 +3,21 @@
 A delivery is marked ``sending`` before the call and settled after it. Whoever finds one that stayed ``sending`` past
 its time (the process died, the connection broke) doubts it: a post is looked up by its key before it is sent again,
 everything else is repeated, since twice is the same as once.
+
+A post that fails for good leaves ❌ on the message that it was meant to answer.
 """
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, assert_never
 
 import structlog
 
 from swarm.clock import SECOND
+from swarm.domain.conduct import Reactions
 from swarm.domain.deliveries import (
     Accepted,
     Answer,
@@ -27,22 +31,44 @@ from swarm.domain.deliveries import (
 from swarm.domain.errors import SwarmError, Unavailable
 from swarm.domain.ports import SlackSender
 from swarm.domain.transcript import Author, AuthorKind, SlackMessage
-from swarm.store import deliveries, threads, transcript
+from swarm.slack.web_api import RefusedBySlack
+from swarm.store import deliveries, inbox, threads, transcript
 from swarm.store.database import Database
 from swarm.store.deliveries import DELIVERIES, Lane
 from swarm.store.statements import Row
 from swarm.store.transaction import Transaction
 
-LANES: Final = 200
-"""So many threads are served side by side; most of their time they wait for Slack's limits."""
+POST_LANES: Final = 500
+"""The posts of so many threads are served side by side; most of their time they wait for Slack's limits."""
 
-ATTEMPTS: Final = 20
-"""A delivery that could not be sent so many times has failed."""
+REACTION_LANES: Final = 100
+"""The same for reactions, apart from posts: no answer waits behind a 👀."""
+
+ATTEMPTS: Final = 60
+"""A delivery has failed after so many calls, and looks for it, that left it in doubt. It takes about an hour."""
+
+GIVE_UP_SECONDS: Final = 24 * 3600
+"""A delivery that Slack certainly did not get is tried again for so long."""
+
+_GONE: Final = frozenset(
+    {"channel_not_found", "is_archived", "message_not_found", "not_in_channel", "thread_not_found"}
+)
+"""Refusals where there is no place left for a reaction either."""
 
 _LONGEST_SLEEP_SECONDS: Final = 1.0
 _BACKOFF_SECONDS: Final = (1, 2, 5, 10, 30, 60)
+_AS_SHOWN_BY_DEFAULT: Final = Reactions()
 
 _log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Terms:
+    """What holds for every delivery."""
+
+    team: str
+    in_flight_seconds: float  # so long after its start a call must be over
+    reactions: Reactions
 
 
 class Sender:
@@ -52,11 +78,18 @@ class Sender:
     post looked up, only when a call that may still be in flight must be over.
     """
 
-    def __init__(self, database: Database, slack: SlackSender, team: str, *, http_timeout_seconds: float) -> None:
+    def __init__(
+        self,
+        database: Database,
+        slack: SlackSender,
+        team: str,
+        *,
+        http_timeout_seconds: float,
+        reactions: Reactions = _AS_SHOWN_BY_DEFAULT,
+    ) -> None:
         self._database = database
         self._slack = slack
-        self._team = team
-        self._in_flight_seconds = 2 * http_timeout_seconds + 1
+        self._terms = Terms(team=team, in_flight_seconds=2 * http_timeout_seconds + 1, reactions=reactions)
         self._lanes: dict[Lane, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
@@ -69,7 +102,7 @@ class Sender:
                 except Unavailable:
                     _log.exception("deliveries cannot be read", action="deliver_read")
                     await asyncio.sleep(_LONGEST_SLEEP_SECONDS)
-                await self._database.wakeups.wait(DELIVERIES, seen, _LONGEST_SLEEP_SECONDS)
+                await self._sleep(seen)
         finally:
             await self._close_lanes()
 
@@ -78,11 +111,22 @@ class Sender:
         while await self._open_lanes():
             await asyncio.gather(*self._lanes.values())
 
+    async def _sleep(self, seen: int) -> None:
+        """Until something has come, or a while. During a shutdown nobody is woken, and what comes is still sent."""
+        if self._database.wakeups.closed:
+            await asyncio.sleep(_LONGEST_SLEEP_SECONDS)
+        else:
+            await self._database.wakeups.wait(DELIVERIES, seen, _LONGEST_SLEEP_SECONDS)
+
     async def _open_lanes(self) -> int:
         """Serve the lanes in which something is due; how many there are."""
-        due = await self._database.read(deliveries.lanes_due, LANES)
+        due = await self._database.read(lanes_due, POST_LANES, REACTION_LANES)
+        room = {False: POST_LANES, True: REACTION_LANES}
+        for lane in self._lanes:
+            room[lane.reactions] -= 1
         for lane in due:
-            if lane not in self._lanes and len(self._lanes) < LANES:
+            if lane not in self._lanes and room[lane.reactions] > 0:
+                room[lane.reactions] -= 1
                 self._lanes[lane] = asyncio.create_task(self._serve(lane))
                 self._lanes[lane].add_done_callback(partial(self._close_lane, lane))
         return len(due)
@@ -129,7 +173,7 @@ class Sender:
             raise
 
     async def _call(self, delivery_id: str) -> None:
-        row = await self._database.write(take, delivery_id, self._in_flight_seconds)
+        row = await self._database.write(take, delivery_id, self._terms)
         if row:
             await self._settle(row, await self._slack.deliver(deliveries.delivery(row)))
 
@@ -140,9 +184,12 @@ class Sender:
             return
         try:
             found = await self._slack.find(delivery)
+        except RefusedBySlack as refused:
+            await self._settle(row, Refused(error=refused.slack_code))
+            return
         except SwarmError as error:
             _log.warning("a post could not be looked up", action="deliver_find", delivery=delivery.id, error=str(error))
-            await self._database.write(deliveries.postpone_look, row, _backoff(delivery.attempts))
+            await self._database.write(look_failed, row, error.message, self._terms)
             return
         if found:
             await self._settle(row, found)
@@ -150,9 +197,15 @@ class Sender:
             await self._database.write(resend, row)
 
     async def _settle(self, row: Row, answer: Answer) -> None:
-        await self._database.write(settle, row, answer, self._team, self._in_flight_seconds)
+        await self._database.write(settle, row, answer, self._terms)
         if isinstance(answer, Refused | InDoubt | NotSent):
             _log.warning("Slack did not take a delivery", action="deliver", delivery=row["id"], answer=repr(answer))
+
+
+def lanes_due(tx: Transaction, posts: int, reactions: int) -> list[Lane]:
+    """Lanes in which something is due, at most so many of each kind. Those that are open already are among them."""
+    posts_due = deliveries.lanes_due(tx, posts, reactions=False)
+    return posts_due + deliveries.lanes_due(tx, reactions, reactions=True)
 
 
 def due_in_lane(tx: Transaction, lane: Lane) -> Row | None:
@@ -161,7 +214,7 @@ def due_in_lane(tx: Transaction, lane: Lane) -> Row | None:
     return row if row and row["due_at"] <= tx.now else None
 
 
-def take(tx: Transaction, delivery_id: str, in_flight_seconds: float) -> Row | None:
+def take(tx: Transaction, delivery_id: str, terms: Terms) -> Row | None:
     """Mark a delivery as being sent; None if it is no longer to be sent."""
     row = deliveries.get(tx, delivery_id)
     if row is None or row["status"] != DeliveryStatus.QUEUED:
@@ -172,9 +225,9 @@ def take(tx: Transaction, delivery_id: str, in_flight_seconds: float) -> Row | N
         deliveries.move(tx, DeliveryStep.FAIL, row, error="the thread's first message was deleted")
         return None
     if row["attempts"] >= ATTEMPTS:
-        deliveries.move(tx, DeliveryStep.FAIL, row, error=f"{row['error']}, {ATTEMPTS} times")
+        give_up(tx, row, f"{row['error']}, {ATTEMPTS} times", terms)
         return None
-    if not deliveries.move(tx, DeliveryStep.TAKE, row, due_in_seconds=in_flight_seconds):
+    if not deliveries.move(tx, DeliveryStep.TAKE, row, due_in_seconds=terms.in_flight_seconds):
         return None
     return deliveries.get(tx, delivery_id)
 
@@ -186,23 +239,51 @@ def expire_if_late(tx: Transaction, row: Row, wait_seconds: float) -> bool:
     return deliveries.move(tx, DeliveryStep.EXPIRE, row, error="it could not leave in time")
 
 
-def settle(tx: Transaction, row: Row, answer: Answer, team: str, in_flight_seconds: float) -> None:
+def settle(tx: Transaction, row: Row, answer: Answer, terms: Terms) -> None:
     """Write what came of a call."""
     match answer:
         case Accepted():
             if deliveries.move(tx, DeliveryStep.CONFIRM, row, sent_ts=answer.ts) and row["kind"] == DeliveryKind.POST:
-                _remember(tx, row, answer, team)
+                _remember(tx, row, answer, terms.team)
         case Refused():
-            deliveries.move(tx, DeliveryStep.FAIL, row, error=answer.error)
+            give_up(tx, row, answer.error, terms)
         case NotSent():
-            wait = max(answer.retry_after_seconds, _backoff(row["attempts"]) if row["attempts"] > 1 else 0)
-            deliveries.move(tx, DeliveryStep.POSTPONE, row, due_in_seconds=wait, error=answer.reason)
+            postpone(tx, row, answer, terms)
         case InDoubt():
             # A post in flight may still land, so the look comes only when it must be over.
             is_post = row["kind"] == DeliveryKind.POST
-            doubt(tx, row, answer.reason, in_flight_seconds if is_post else _backoff(row["attempts"]))
+            doubt(tx, row, answer.reason, terms.in_flight_seconds if is_post else _backoff(row["attempts"]))
         case _:
             assert_never(answer)
+
+
+def give_up(tx: Transaction, row: Row, reason: str, terms: Terms) -> None:
+    """A delivery has failed for good. Of a lost answer the thread is told by ❌, however late that can be shown."""
+    if not deliveries.move(tx, DeliveryStep.FAIL, row, error=reason):
+        return
+    if row["kind"] != DeliveryKind.POST or row["inbox_message_id"] is None or reason in _GONE:
+        return
+    entry, thread = inbox.get(tx, row["inbox_message_id"]), threads.get(tx, row["thread_id"])
+    if entry and thread:
+        deliveries.react(tx, thread, entry.ts, terms.reactions.failed, lasting=True)
+
+
+def postpone(tx: Transaction, row: Row, answer: NotSent, terms: Terms) -> None:
+    """It was certainly not sent: try again, the more rarely the older it is, until it is too old."""
+    age_seconds = (tx.now - row["created_at"]) / SECOND
+    if age_seconds >= GIVE_UP_SECONDS:
+        give_up(tx, row, f"{answer.reason}, for {GIVE_UP_SECONDS // 3600} hours", terms)
+        return
+    wait = max(answer.retry_after_seconds, min(age_seconds / 10, _BACKOFF_SECONDS[-1]))
+    deliveries.move(tx, DeliveryStep.POSTPONE, row, due_in_seconds=wait, error=answer.reason)
+
+
+def look_failed(tx: Transaction, row: Row, reason: str, terms: Terms) -> None:
+    """Slack could not be asked whether it has a post: ask again later, but not for ever."""
+    if row["attempts"] + 1 >= ATTEMPTS:
+        give_up(tx, row, f"in doubt, and could not be looked up: {reason}", terms)
+    else:
+        deliveries.postpone_look(tx, row, _backoff(row["attempts"]))
 
 
 def doubt(tx: Transaction, row: Row, reason: str, look_in_seconds: float) -> None:

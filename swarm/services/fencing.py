@@ -44,7 +44,8 @@ def grip(tx: Transaction, agent: Agent, entry_id: str, token: str | None) -> Gri
     if found is None or found.agent_id != agent.id:
         raise NotFound(f"You have no inbox message '{entry_id}'.", hint="Use an id from your own poll or tray.")
     thread = threads.locked(tx, found.thread_id)
-    lease = leases.get(tx, token or found.lease_token or "", agent.id)  # before the entry: finish locks in this order
+    claimed_under = (found.lease_token or "") if token is None else token
+    lease = leases.get(tx, claimed_under, agent.id)  # before the entry: finish locks in this order
     entry = inbox.locked(tx, entry_id)
     assert entry is not None  # entries are never removed
     if entry.status is EntryStatus.WITHDRAWN:

@@ -74,25 +74,32 @@ class Ingest:
         entries = inbox.of_message_locked(tx, team, message.channel, message.ts)
         if thread or stored or names_swarm(message.text, self._me):
             transcript.keep(tx, team, [message])
-        if entries:
-            changed = stored is None or stored["text"] != message.text
-            for entry in entries if changed else ():
-                if entry.agent_id and entry.status in (EntryStatus.CLAIMED, EntryStatus.WAITING):
-                    notices.add(
-                        tx,
-                        NoticeKind.MESSAGE_CHANGED,
-                        entry.agent_id,
-                        thread_id=entry.thread_id,
-                        inbox_message_id=entry.id,
-                        actor=message.author.id,
-                        text=message.text,
-                    )
+        situation = self._situation(tx, message, thread, roster, routed=bool(entries))
+        decision = decide(message, situation, Change.EDITED)
+        if decision.outcome is Outcome.EDITED:
+            if stored is None or stored["text"] != message.text:
+                self._tell_of_edit(tx, message, entries)
         elif names_swarm(message.text, self._me) and not names_swarm(event.previous_text or "", self._me):
-            self._route_edit(tx, message, thread, roster)
+            self._route_edit(tx, message, thread, decision, roster)
 
-    def _route_edit(self, tx: Transaction, message: SlackMessage, thread: Thread | None, roster: Roster) -> None:
+    def _tell_of_edit(self, tx: Transaction, message: SlackMessage, entries: list[inbox.Entry]) -> None:
+        """Runs that have the old text are told at once; what is unread is read from the transcript anyway."""
+        for entry in entries:
+            if entry.agent_id and entry.status in (EntryStatus.CLAIMED, EntryStatus.WAITING):
+                notices.add(
+                    tx,
+                    NoticeKind.MESSAGE_CHANGED,
+                    entry.agent_id,
+                    thread_id=entry.thread_id,
+                    inbox_message_id=entry.id,
+                    actor=message.author.id,
+                    text=message.text,
+                )
+
+    def _route_edit(
+        self, tx: Transaction, message: SlackMessage, thread: Thread | None, decision: Decision, roster: Roster
+    ) -> None:
         """An edit that adds a mention to a message that nobody got routes it."""
-        decision = decide(message, self._situation(tx, message, thread, roster), Change.EDITED)
         if decision.targets:
             thread = thread or self._open(tx, message, known_whole=False)
             transcript.route(tx, self._me.team, message)
@@ -115,7 +122,15 @@ class Ingest:
                     inbox_message_id=entry.id,
                 )
 
-    def _situation(self, tx: Transaction, message: SlackMessage, thread: Thread | None, roster: Roster) -> Situation:
+    def _situation(
+        self,
+        tx: Transaction,
+        message: SlackMessage,
+        thread: Thread | None,
+        roster: Roster,
+        *,
+        routed: bool = False,
+    ) -> Situation:
         turns = 0
         if thread and message.author.kind == "bot":
             hour_ago = tx.now - 3600 * SECOND
@@ -125,7 +140,9 @@ class Ingest:
             policy=self._conduct.policy(message.channel),
             roster=roster,
             owner_id=thread.owner_id if thread else None,
+            awaits_lead=thread is not None and thread.owner_id is None and inbox.awaits_lead(tx, thread.id),
             bot_turns=turns,
+            routed=routed,
         )
 
     def _open(self, tx: Transaction, message: SlackMessage, *, known_whole: bool) -> Thread:

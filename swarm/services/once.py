@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -12,20 +13,35 @@ from swarm.store import receipts
 from swarm.store.transaction import Transaction
 
 
-def call_key(
-    agent_id: str, tool: str, lease_token: str | None, arguments: Mapping[str, object], request_id: str | None
-) -> str:
-    """What identifies a call: the caller's own ``request_id``, or else everything that it says."""
-    if request_id:
-        return f"call:{agent_id}:{tool}:{request_id}"
-    said = orjson.dumps([lease_token, tool, dict(arguments)], option=orjson.OPT_SORT_KEYS)
-    return f"call:{agent_id}:{hashlib.sha256(said).hexdigest()}"
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolCall:
+    """What makes a call the same as another.
+
+    With a ``request_id``: the same tool, about the same thing, with the same id, whatever else it says. Models choose
+    ids such as "1" again and again, so an id counts only within the thing that the call is about.
+    """
+
+    agent_id: str
+    tool: str
+    about: str  # the id of the inbox message
+    lease_token: str | None
+    arguments: Mapping[str, object]
+    request_id: str | None
+
+    @property
+    def key(self) -> str:
+        """The call's name in the receipts."""
+        return f"call:{self.agent_id}:{self.tool}:{self.about}:{self.request_id or self._said()}"
+
+    def _said(self) -> str:
+        whole = orjson.dumps([self.lease_token, dict(self.arguments)], option=orjson.OPT_SORT_KEYS)
+        return hashlib.sha256(whole).hexdigest()
 
 
-def once(tx: Transaction, key: str, act: Callable[[], Mapping[str, object]]) -> dict[str, Any]:
-    """The result of ``act``, or of the first call with this key. A call that failed may be repeated."""
-    if not receipts.add(tx, key):  # first of all, so that of two calls at once one waits for the other
-        return dict(orjson.loads(receipts.result(tx, key) or "{}"))
+def once(tx: Transaction, call: ToolCall, act: Callable[[], Mapping[str, object]]) -> dict[str, Any]:
+    """The result of ``act``, or of the same call before. A call that failed may be repeated."""
+    if not receipts.add(tx, call.key):  # first of all, so that of two calls at once one waits for the other
+        return dict(orjson.loads(receipts.result(tx, call.key) or "{}"))
     result = dict(act())
-    receipts.complete(tx, key, orjson.dumps(result).decode())
+    receipts.complete(tx, call.key, orjson.dumps(result).decode())
     return result

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from swarm.domain.agents import Agent
 from swarm.domain.conduct import Reactions
-from swarm.domain.errors import Conflict, Invalid
+from swarm.domain.errors import Conflict, Invalid, TooLarge
 from swarm.domain.inbox import EntryStatus, EntryStep
 from swarm.domain.mrkdwn import strip_invisible
 from swarm.domain.readable import mentioned_ids
 from swarm.services.fencing import Grip, grip
 from swarm.services.leases import claimed_members, end_if_resolved
-from swarm.services.once import call_key, once
+from swarm.services.once import ToolCall, once
 from swarm.services.speak import say, show_answered
 from swarm.store import inbox, threads, transcript
 from swarm.store.database import Database
 from swarm.store.transaction import Transaction
+
+MAX_REPLY_CHARACTERS: Final = 200_000
+"""About fifty messages in Slack, which take the better part of a minute to send."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,6 +58,11 @@ class Replies:
         """
         if not strip_invisible(message).strip():
             raise Invalid("The message is empty.", fields={"message": "what to say in the thread"})
+        if len(message) > MAX_REPLY_CHARACTERS:
+            raise TooLarge(
+                f"The message has {len(message)} characters; at most {MAX_REPLY_CHARACTERS} fit into one answer.",
+                hint="Say the essence; it would be dozens of messages that nobody reads.",
+            )
         return await self._database.write(self._reply, caller, inbox_message_id, message, only, broadcast)
 
     async def dismiss(self, caller: Caller, inbox_message_id: str, reason: str) -> EntryStatus:
@@ -65,13 +75,13 @@ class Replies:
         self, tx: Transaction, caller: Caller, entry_id: str, message: str, only: bool, broadcast: bool
     ) -> Replied:
         said = {"inbox_message_id": entry_id, "message": message, "only": only, "broadcast": broadcast}
-        key = call_key(caller.agent.id, "slack-reply", caller.lease_token, said, caller.request_id)
+        call = _call(tx, caller, "slack-reply", entry_id, said)
 
         def act() -> dict[str, object]:
             hold = grip(tx, caller.agent, entry_id, caller.lease_token)
             return {"delivery_ids": self._answer(tx, hold, message, only, broadcast), "status": _status(tx, entry_id)}
 
-        result = once(tx, key, act)
+        result = once(tx, call, act)
         return Replied(delivery_ids=tuple(result["delivery_ids"]), status=EntryStatus(result["status"]))
 
     def _answer(self, tx: Transaction, hold: Grip, message: str, only: bool, broadcast: bool) -> list[str]:
@@ -82,7 +92,7 @@ class Replies:
             agent_id=hold.lease.agent_id,
             inbox_message_id=hold.entry.id,
             broadcast=broadcast,
-            mentionable=_people(tx, hold),
+            mentionable=_people(tx, hold, message),
         )
         if not sent:
             raise Invalid("The message has nothing that can be shown.", fields={"message": "what to say in the thread"})
@@ -95,7 +105,7 @@ class Replies:
 
     def _dismiss(self, tx: Transaction, caller: Caller, entry_id: str, reason: str) -> EntryStatus:
         said = {"inbox_message_id": entry_id, "reason": reason}
-        key = call_key(caller.agent.id, "dismiss-message", caller.lease_token, said, caller.request_id)
+        call = _call(tx, caller, "dismiss-message", entry_id, said)
 
         def act() -> dict[str, object]:
             hold = grip(tx, caller.agent, entry_id, caller.lease_token)
@@ -105,11 +115,27 @@ class Replies:
             end_if_resolved(tx, hold.lease)
             return {"status": EntryStatus.DISMISSED}
 
-        return EntryStatus(once(tx, key, act)["status"])
+        return EntryStatus(once(tx, call, act)["status"])
 
 
-def _people(tx: Transaction, hold: Grip) -> frozenset[str]:
+def _call(tx: Transaction, caller: Caller, tool: str, entry_id: str, said: Mapping[str, object]) -> ToolCall:
+    """The call, under the lease that it names or, where it names none, under the entry's."""
+    entry = inbox.get(tx, entry_id)
+    token = caller.lease_token if caller.lease_token is not None else entry.lease_token if entry else None
+    return ToolCall(
+        agent_id=caller.agent.id,
+        tool=tool,
+        about=entry_id,
+        lease_token=token,
+        arguments=said,
+        request_id=caller.request_id,
+    )
+
+
+def _people(tx: Transaction, hold: Grip, message: str) -> frozenset[str]:
     """Whom an answer may mention: people who wrote in the thread or were mentioned in it."""
+    if not mentioned_ids(message):
+        return frozenset()
     said = transcript.of_thread(tx, hold.thread.team, hold.thread.channel, hold.thread.thread_ts, "~")
     mentioned: set[str] = set()
     return frozenset(mentioned.union(*([message.author_id, *mentioned_ids(message.text)] for message in said)))

@@ -54,13 +54,11 @@ class Triggers:
         self._directory = directory
         self._me = me
 
-    async def describe(self, agent: Agent, claims: Sequence[Claim]) -> list[Trigger]:
-        """The triggers of what an agent has just claimed."""
+    async def describe(self, agent: Agent, claims: Sequence[Claim]) -> list[Trigger | BaseException]:
+        """The triggers of what an agent has just claimed; in place of one that cannot be described, the reason."""
         conversations = await self._database.read(_conversations, claims)
-        return [
-            await self._trigger(agent, claim, conversation)
-            for claim, conversation in zip(claims, conversations, strict=True)
-        ]
+        described = (self._trigger(agent, claim, raw) for claim, raw in zip(claims, conversations, strict=True))
+        return list(await asyncio.gather(*described, return_exceptions=True))
 
     async def conversation(self, conversation: Conversation) -> tuple[Place, Conversation]:
         """The same conversation in readable text, and where it takes place."""
@@ -156,7 +154,7 @@ def read_conversation(tx: Transaction, entries: Sequence[Entry]) -> Conversation
     if thread is None:
         return None
     said = transcript.of_thread(tx, thread.team, thread.channel, thread.thread_ts, last.ts)
-    answer = transcript.previous_answer(tx, thread.team, thread.channel, thread.thread_ts, last.ts)
+    answer = transcript.previous_answer(tx, thread.team, thread.channel, thread.thread_ts)
     return Conversation(thread=thread, said=tuple(said), entries=tuple(entries), previous_answer=answer)
 
 

@@ -35,7 +35,7 @@ class Services:
     def over(cls, database: Database, directory: Directory, me: Me, conduct: Conduct) -> Self:
         """Everything over one database, for the bot that we are in Slack."""
         triggers = Triggers(database, directory, me)
-        polls = Polls(database, triggers)
+        polls = Polls(database, triggers, conduct.reactions)
         return cls(
             agents=Agents(database, conduct),
             polls=polls,

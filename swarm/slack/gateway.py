@@ -36,6 +36,8 @@ _METHODS: Final = {
 _DONE_ALREADY: Final = {DeliveryKind.DELETE: "message_not_found", DeliveryKind.REACTION: "already_reacted"}
 """Slack's word for an effect that is there already."""
 
+_NO_SUCH_THREAD: Final = frozenset({"thread_not_found", "message_not_found"})
+
 _PAGE_SIZE: Final = 200  # what Slack recommends
 _CLOCKS_APART_SECONDS: Final = 600  # ours and Slack's: a lookup begins so long before the delivery was made
 
@@ -120,7 +122,10 @@ class Gateway:
         return self._api.expected_wait_seconds(_METHODS[delivery.kind], delivery.channel)
 
     async def deliver(self, delivery: Delivery) -> Answer:
-        """Make the call, once, within ``timeout_seconds``; a post that must be taken back takes twice as long."""
+        """Make the call, once, within ``timeout_seconds``.
+
+        A post that must be taken back takes twice as long, and waits for its turn to be deleted.
+        """
         match delivery.kind:
             case DeliveryKind.POST:
                 return await self._post(delivery)
@@ -138,12 +143,13 @@ class Gateway:
 
         None means that Slack does not have it now. A call still on its way may land later: ask when it has timed out.
         Other kinds than posts are None, since they can simply be repeated. So is a post that landed outside its thread,
-        whose root is gone; it is taken back. Raises Unavailable if Slack does not tell.
+        whose root is gone; it is taken back. Raises RefusedBySlack if Slack will never tell, and Unavailable if it
+        cannot be asked now.
         """
         if delivery.kind is not DeliveryKind.POST:
             return None
         found = await self._find_in_thread(delivery) if delivery.thread_ts else None
-        found = found or await self._find_in_channel(delivery)
+        found = found or await self._find_among("conversations.history", delivery, {})
         if found is None:
             return None
         if delivery.thread_ts and found.is_root:
@@ -188,14 +194,6 @@ class Gateway:
             user_id=text_at(info, "user") or None,
         )
 
-    async def permalink(self, channel: str, ts: str) -> str | None:
-        """The web address of a message (``chat.getPermalink``); None if there is no such message."""
-        try:
-            answer = await self._api.read("chat.getPermalink", {"channel": channel, "message_ts": ts})
-        except RefusedBySlack:
-            return None
-        return text_at(answer, "permalink") or None
-
     async def _post(self, delivery: Delivery) -> Answer:
         answer = await self._write(delivery, _post_arguments(delivery))
         if isinstance(answer, Failure):
@@ -221,6 +219,7 @@ class Gateway:
 
     async def _take_back(self, channel: str, ts: str) -> None:
         """Delete a post that landed in the channel itself because its thread's root is gone."""
+        await self._api.turn("chat.delete", channel)
         answer = await self._api.call("chat.delete", {"channel": channel, "ts": ts})
         if isinstance(answer, Failure):
             why = repr(answer)
@@ -232,15 +231,9 @@ class Gateway:
         try:
             return await self._find_among("conversations.replies", delivery, {"ts": delivery.thread_ts})
         except RefusedBySlack as refused:
-            if refused.slack_code == "thread_not_found":
+            if refused.slack_code in _NO_SUCH_THREAD:
                 return None
-            raise Unavailable(f"The thread cannot be searched: {refused.message}") from refused
-
-    async def _find_in_channel(self, delivery: Delivery) -> SlackMessage | None:
-        try:
-            return await self._find_among("conversations.history", delivery, {})
-        except RefusedBySlack as refused:
-            raise Unavailable(f"The channel cannot be searched: {refused.message}") from refused
+            raise
 
     async def _find_among(self, method: str, delivery: Delivery, where: JsonObject) -> SlackMessage | None:
         where = {**where, "oldest": _oldest(delivery)}

@@ -1,7 +1,7 @@
 """From what Slack sends to what we keep: events and messages of history, told alike.
 
-Nothing that arrives can raise here. What is no message, or is malformed, becomes None; the malformed is logged as
-``slack_payload_ignored`` with the reason and the event's id.
+What is about something else becomes None; an event about a message that lacks what every message has is a BadRequest,
+and nothing else that arrives can raise here. In a history, the malformed is left out and logged.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 import structlog
 
 from swarm.domain.deliveries import METADATA_EVENT_TYPE
+from swarm.domain.errors import BadRequest
 from swarm.domain.routing import Me
 from swarm.domain.transcript import (
     Author,
@@ -38,24 +39,16 @@ _NEWS_ABOUT_OTHERS: Final = frozenset({"message_replied"})
 """Subtypes that repeat what another event says."""
 
 
-class _Malformed(Exception):
-    """The payload lacks what every message has."""
-
-
 def slack_event(body: object, me: Me | None = None) -> SlackEvent | None:
     """What an envelope of the Events API (``event_callback``) says about a message.
 
-    None if it is about something else, or malformed. With ``me``, our own posts are recognised as an agent's.
+    None if it is about something else. With ``me``, our own posts are recognised as an agent's. Raises BadRequest if it
+    is about a message but does not say which, where, or by whom.
     """
     event = object_at(body, "event") if is_object(body) else EMPTY
     if not is_object(body) or text_at(event, "type") not in _ABOUT_MESSAGES:
         return None
-    event_id = id_at(body, "event_id")
-    try:
-        return _event(event, event_id, me)
-    except _Malformed as problem:
-        _ignore(str(problem), event_id)
-        return None
+    return _event(event, id_at(body, "event_id"), me)
 
 
 def history_message(channel: str, message: object, me: Me | None = None) -> SlackMessage | None:
@@ -64,14 +57,14 @@ def history_message(channel: str, message: object, me: Me | None = None) -> Slac
     None if it is malformed, or the tombstone of a deleted message.
     """
     if not is_object(message):
-        _ignore("it is no object", None)
+        _ignore("it is no object")
         return None
     if text_at(message, "subtype") == _TOMBSTONE:
         return None
     try:
         return _message({**message, "channel": channel}, None, me)
-    except _Malformed as problem:
-        _ignore(str(problem), None)
+    except BadRequest as problem:
+        _ignore(problem.message)
         return None
 
 
@@ -191,9 +184,9 @@ def _files(message: JsonObject) -> list[File]:
 
 def _required(value: T | None, name: str) -> T:
     if value is None:
-        raise _Malformed(f"{name} is missing or malformed")
+        raise BadRequest(f"The payload's {name} is missing or malformed.")
     return value
 
 
-def _ignore(reason: str, event_id: str | None) -> None:
-    _log.warning("A payload from Slack is ignored.", action="slack_payload_ignored", reason=reason, event_id=event_id)
+def _ignore(reason: str) -> None:
+    _log.warning("A message of a history is ignored.", action="slack_payload_ignored", reason=reason)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import BindParameter, bindparam, exists, func, or_, select, update
+from sqlalchemy import BindParameter, ColumnElement, bindparam, exists, func, or_, select, update
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.deliveries import (
@@ -61,12 +61,15 @@ _its_turn = ~exists().where(
     _earlier.c.seq < _d.seq,
     or_(_d.kind == _REACTION, _earlier.c.kind != _REACTION),
 )
-_DUE = Statement(
-    select(_d.thread_id, _d.kind)
-    .where(_d.due_at <= bindparam("now"), _its_turn)
-    .order_by(_d.due_at, _d.seq)
-    .limit(AT_MOST_N)
-)
+
+
+def _lanes(*kinds: ColumnElement[bool]) -> Statement:
+    due = select(_d.thread_id).where(*kinds, _d.due_at <= bindparam("now"), _its_turn)
+    return Statement(due.order_by(_d.due_at, _d.seq).limit(AT_MOST_N))
+
+
+_POST_LANES = _lanes(_d.kind != _REACTION)
+_REACTION_LANES = _lanes(_d.kind == _REACTION)
 _FIRST_REACTION = Statement(
     _with_author.where(_d.thread_id == bindparam("thread_id"), _d.due_at.is_not(None), _d.kind == _REACTION, _its_turn)
     .order_by(_d.seq)
@@ -77,7 +80,6 @@ _FIRST_POST = Statement(
     .order_by(_d.seq)
     .limit(1)
 )
-_NEXT_DUE = Statement(select(func.min(_d.due_at).label("due_at")).where(_d.due_at.is_not(None)))
 _COUNT_OPEN = Statement(select(func.count().label("n")).select_from(deliveries).where(_d.due_at.is_not(None)))
 _GET = Statement(_with_author.where(_d.id == bindparam("id")))
 _OF_MESSAGE = Statement(select(deliveries).where(_d.inbox_message_id == bindparam("entry_id")).order_by(_d.seq))
@@ -88,8 +90,12 @@ _RECENT = Statement(select(deliveries).order_by(_d.seq.desc()).limit(AT_MOST_N))
 
 _LOOK_LATER = Statement(
     update(deliveries)
-    .where(_d.id == bindparam("delivery_id"), _d.status == DeliveryStatus.UNKNOWN.value)
-    .values(due_at=bindparam("next_due_at"))
+    .where(
+        _d.id == bindparam("delivery_id"),
+        _d.status == DeliveryStatus.UNKNOWN.value,
+        _d.attempts == bindparam("seen_attempts"),
+    )
+    .values(due_at=bindparam("next_due_at"), attempts=_d.attempts + 1)
 )
 
 
@@ -98,6 +104,10 @@ def _move(step: DeliveryStep) -> Statement:
 
     It says nothing of an earlier attempt than the one under way: a sender that comes back late must not send it anew.
     That Slack has it is true whoever says so.
+
+    ``attempts`` counts what may have come to nothing for a reason of its own: calls whose outcome is not known, and
+    looks that failed. A call that certainly was not made is taken off again. No later attempt can be mistaken for it:
+    an attempt that is not settled by its own sender was doubted, and a doubted one is never taken off.
     """
     transition = DELIVERY_TRANSITIONS[step]
     over = transition.target in (DeliveryStatus.SENT, DeliveryStatus.FAILED, DeliveryStatus.EXPIRED)
@@ -107,6 +117,8 @@ def _move(step: DeliveryStep) -> Statement:
         values["ended_at"] = bindparam("now")
     if step is DeliveryStep.TAKE:
         values["attempts"] = _d.attempts + 1
+    if step is DeliveryStep.POSTPONE:
+        values["attempts"] = _d.attempts - 1
     guard = may(_d.status, transition)
     if step is DeliveryStep.CONFIRM:
         values["sent_ts"] = bindparam("new_sent_ts")
@@ -130,8 +142,12 @@ def add(
     target_ts: str | None = None,
     broadcast: bool = False,
     once_key: str | None = None,
+    lasting: bool = False,
 ) -> str | None:
-    """Want an effect in Slack; its id, or None if ``once_key`` says that it was wanted before."""
+    """Want an effect in Slack; its id, or None if ``once_key`` says that it was wanted before.
+
+    A reaction expires after EPHEMERAL_SECONDS unless it is ``lasting``; nothing else ever does.
+    """
     delivery_id = new_id()
     added = _ADD.run(
         tx,
@@ -146,14 +162,14 @@ def add(
         text=text,
         broadcast=broadcast,
         once_key=once_key,
-        expires_at=tx.now + EPHEMERAL_SECONDS * SECOND if kind is DeliveryKind.REACTION else None,
+        expires_at=tx.now + EPHEMERAL_SECONDS * SECOND if kind is DeliveryKind.REACTION and not lasting else None,
         now=tx.now,
     )
     tx.wake(DELIVERIES)
     return delivery_id if added else None
 
 
-def react(tx: Transaction, thread: Thread, ts: str, emoji: str | None) -> None:
+def react(tx: Transaction, thread: Thread, ts: str, emoji: str | None, *, lasting: bool = False) -> None:
     """Want a reaction on a message, at most once; none where the operator has switched it off."""
     if emoji:
         add(
@@ -163,6 +179,7 @@ def react(tx: Transaction, thread: Thread, ts: str, emoji: str | None) -> None:
             text=emoji,
             target_ts=ts,
             once_key=f"reaction:{thread.team}:{thread.channel}:{ts}:{emoji}",
+            lasting=lasting,
         )
 
 
@@ -174,20 +191,15 @@ class Lane:
     reactions: bool
 
 
-def lanes_due(tx: Transaction, limit: int) -> list[Lane]:
-    """Lanes in which the delivery whose turn it is is due, those that have waited longest first."""
-    return [Lane(row["thread_id"], row["kind"] == _REACTION) for row in _DUE.all(tx, now=tx.now, n=limit)]
+def lanes_due(tx: Transaction, limit: int, *, reactions: bool) -> list[Lane]:
+    """Lanes of one kind in which the delivery whose turn it is is due, those that have waited longest first."""
+    statement = _REACTION_LANES if reactions else _POST_LANES
+    return [Lane(row["thread_id"], reactions) for row in statement.all(tx, now=tx.now, n=limit)]
 
 
 def first_of_lane(tx: Transaction, lane: Lane) -> Row | None:
     """The delivery whose turn it is in a lane: the oldest that is not over and has nothing to wait for."""
     return (_FIRST_REACTION if lane.reactions else _FIRST_POST).first(tx, thread_id=lane.thread_id)
-
-
-def next_due_at(tx: Transaction) -> int | None:
-    """When the next delivery becomes due."""
-    row = _NEXT_DUE.first(tx)
-    return row["due_at"] if row else None
 
 
 def move(
@@ -216,8 +228,9 @@ def move(
 
 
 def postpone_look(tx: Transaction, row: Row, seconds: float) -> None:
-    """Ask again later whether Slack has it."""
-    _LOOK_LATER.run(tx, delivery_id=row["id"], next_due_at=tx.now + int(seconds * SECOND))
+    """A look that failed counts as an attempt; ask again later whether Slack has it."""
+    next_due_at = tx.now + int(seconds * SECOND)
+    _LOOK_LATER.run(tx, delivery_id=row["id"], seen_attempts=row["attempts"], next_due_at=next_due_at)
 
 
 def count_open(tx: Transaction) -> int:

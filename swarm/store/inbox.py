@@ -149,6 +149,9 @@ _ADDRESS = Statement(
         attempts=0,
     )
 )
+_AWAITS_LEAD = Statement(
+    select(_i.id).where(_i.thread_id == bindparam("thread_id"), _i.agent_id.is_(None), _is_unread).limit(1)
+)
 _UNREAD_IN_THREAD = Statement(
     select(inbox_messages)
     .where(_i.agent_id == bindparam("agent_id"), _i.thread_id == bindparam("thread_id"), _is_unread)
@@ -310,6 +313,11 @@ def context_came(tx: Transaction, thread_id: str) -> None:
 def unaddressed(tx: Transaction) -> list[Entry]:
     """Entries that wait until a lead is registered, oldest first."""
     return [entry(row) for row in _UNADDRESSED.all(tx)]
+
+
+def awaits_lead(tx: Transaction, thread_id: str) -> bool:
+    """Whether messages of a thread wait until a lead is registered."""
+    return _AWAITS_LEAD.first(tx, thread_id=thread_id) is not None
 
 
 def unread_in_thread(tx: Transaction, agent_id: str, thread_id: str) -> list[Entry]:

@@ -7,6 +7,7 @@ message, and only one can.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 import orjson
 from sqlalchemy import BindParameter, bindparam, exists, func, or_, select, update
@@ -16,6 +17,9 @@ from swarm.domain.transcript import AuthorKind, File, Said, SlackMessage
 from swarm.store.statements import Row, Statement
 from swarm.store.tables import inbox_messages, thread_messages
 from swarm.store.transaction import Transaction
+
+COORDINATOR: Final = "swarm"
+"""Who speaks in the transcript when no agent does."""
 
 _t = thread_messages.c
 
@@ -121,7 +125,7 @@ _LAST_OWN = Statement(
         _t.channel == bindparam("channel"),
         _t.thread_ts == bindparam("thread_ts"),
         _t.author_kind == AuthorKind.AGENT.value,
-        _t.ts < bindparam("before"),
+        _t.author_id != COORDINATOR,
         _t.deleted_at.is_(None),
     )
     .order_by(_t.ts.desc())
@@ -170,9 +174,9 @@ def bot_turns(tx: Transaction, team: str, channel: str, thread_ts: str, since: i
     return int(next(iter(row.values()))) if row else 0
 
 
-def previous_answer(tx: Transaction, team: str, channel: str, thread_ts: str, before: str) -> str | None:
-    """What an agent of ours last said in a thread before a message."""
-    row = _LAST_OWN.first(tx, team=team, channel=channel, thread_ts=thread_ts, before=before)
+def previous_answer(tx: Transaction, team: str, channel: str, thread_ts: str) -> str | None:
+    """What an agent of ours last said in a thread, also after the message that is being read."""
+    row = _LAST_OWN.first(tx, team=team, channel=channel, thread_ts=thread_ts)
     return row["text"] if row else None
 
 

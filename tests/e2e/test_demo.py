@@ -80,13 +80,45 @@ async def test_it_ends_with_0_when_told_to_and_leaves_nobody_behind(demo: Demo, 
     assert "Traceback" not in demo.process.output + demo.logs_of("coordinator") + demo.logs_of("lead")
 
 
+@pytest.mark.req("OPS-01", "OPS-12")
+async def test_told_to_end_while_a_part_is_coming_up_it_leaves_nobody_behind(processes: Processes) -> None:
+    process = processes.start("demo", SWARM, "demo", env=_free_ports())
+    await process.says("starting the coordinator")
+    process.send(signal.SIGINT)
+    assert await process.exit_code(10) == 0
+    assert processes.alive() == []
+    assert "Traceback" not in process.output
+
+
+@pytest.mark.req("OPS-01")
+async def test_it_needs_no_proxy_takes_the_operator_token_it_is_given_and_leaves_a_configured_database_alone(
+    processes: Processes,
+) -> None:
+    (processes.folder / ".env").write_text("SWARM_DATABASE_URL=sqlite:///configured.db\n")
+    proxy = dict.fromkeys(("HTTP_PROXY", "http_proxy", "ALL_PROXY"), f"http://127.0.0.1:{free_port()}")
+    process = processes.start("demo", SWARM, "demo", env=_free_ports() | proxy | {"SWARM_OPERATOR_TOKEN": "given"})
+    await process.says("^Open ")
+    assert (processes.folder / ".demo" / "swarm.db").exists()
+    assert not (processes.folder / "configured.db").exists()
+
+
+@pytest.mark.req("OPS-01")
+async def test_an_operator_token_that_only_a_file_names_is_said_in_one_line(processes: Processes) -> None:
+    (processes.folder / ".env").write_text("SWARM_OPERATOR_TOKEN=of-the-file\n")
+    ended = await processes.run(SWARM, "demo", env=_free_ports())
+    assert ended.code == 1
+    (line,) = ended.err.splitlines()
+    assert "SWARM_OPERATOR_TOKEN" in line
+    assert str(processes.folder / ".demo" / "operator.token") in line
+    await wait_until(lambda: _nobody(processes))
+
+
 @pytest.mark.req("OPS-01")
 @pytest.mark.parametrize("taken", ["PORT", "TWIN_PORT"])
 async def test_a_port_in_use_is_said_in_one_line(processes: Processes, taken: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        ports = {"PORT": str(free_port()), "TWIN_PORT": str(free_port()), taken: str(port)}
-        ended = await processes.run(SWARM, "demo", env=ports)
+        ended = await processes.run(SWARM, "demo", env=_free_ports() | {taken: str(port)})
     assert ended.code == 1
     (line,) = ended.err.splitlines()
     assert f"Port {port} is in use" in line
@@ -103,6 +135,10 @@ async def test_a_port_that_is_none_is_said_in_one_line(processes: Processes) -> 
 
 def _is_answered(seen: Conversation) -> bool:
     return bool(seen.answers) and ANSWERED in seen.emoji
+
+
+def _free_ports() -> dict[str, str]:
+    return {"PORT": str(free_port()), "TWIN_PORT": str(free_port())}
 
 
 async def _nobody(processes: Processes) -> bool:

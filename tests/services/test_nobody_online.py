@@ -158,3 +158,12 @@ async def test_how_long_is_offline_can_be_configured(world: World) -> None:
     await quick.later(11)
     await quick.says(f"{BOT} hello")
     assert await told(quick) == 1
+
+
+@pytest.mark.req("LOOP-10", "LOOP-13")
+async def test_a_follow_up_in_a_thread_that_waits_for_a_lead_waits_with_it(world: World) -> None:
+    root = await world.says(f"{BOT} first")
+    await world.says("second, without a mention", thread=root)
+    lead = await world.lead()
+    await world.sweep()
+    assert texts([await world.only(lead)]) == [["@UBOT first", "second, without a mention"]]

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from swarm.domain.agents import Agent
+from swarm.domain.inbox import MAX_ATTEMPTS, EntryStatus
 from swarm.domain.leases import Outcome
 from swarm.domain.triggers import Trigger
+from swarm.services.triggers import Triggers
 from swarm.store import heads, inbox
 from swarm.store.database import Database
 from tests.support.world import BOT, World, edit, texts
@@ -198,7 +200,7 @@ async def test_a_cancelled_poll_leaves_nothing_leased(
     assert [trigger.attempt for trigger in await world.poll(lead)] == [1, 1]
 
 
-async def test_what_cannot_be_described_is_given_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_cannot_be_described_for_once_comes_again(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     lead = await world.lead()
     message = await world.says(f"{BOT} hello")
 
@@ -207,10 +209,9 @@ async def test_what_cannot_be_described_is_given_back(world: World, monkeypatch:
 
     with monkeypatch.context() as patch:
         patch.setattr(world.slack, "channel_name", breaks)
-        with pytest.raises(RuntimeError, match="broken"):
-            await world.poll(lead)
-    assert (await world.entry(message)).status.value == "unread"
-    assert len(await world.poll(lead)) == 1
+        assert await world.poll(lead) == []
+    assert (await world.entry(message)).status is EntryStatus.UNREAD
+    assert [trigger.attempt for trigger in await world.poll(lead)] == [2]
 
 
 async def test_a_poll_is_a_sign_of_life(world: World) -> None:
@@ -255,3 +256,23 @@ def fill(tx: Any, thread_id: str, agent_id: str, how_many: int) -> None:
             now=tx.now,
         )
     heads.refresh(tx, agent_id, thread_id)
+
+
+async def test_a_message_that_cannot_be_described_ends_visibly_and_holds_nobody_up(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lead = await world.lead()
+    broken = await world.says(f"{BOT} broken")
+    describe = Triggers._trigger
+
+    async def fails(self: Triggers, agent: Agent, claim: Any, raw: Any) -> Trigger:
+        if claim.entries[0].ts == broken.ts:
+            raise IndexError("a bug")
+        return await describe(self, agent, claim, raw)
+
+    monkeypatch.setattr(Triggers, "_trigger", fails)
+    await world.says(f"{BOT} fine")
+    assert texts(await world.poll(lead)) == [["@UBOT fine"]]
+    for _ in range(MAX_ATTEMPTS):
+        assert await world.poll(lead) == []
+    assert (await world.entry(broken)).status is EntryStatus.DEAD

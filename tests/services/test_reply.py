@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from swarm.domain.errors import Conflict, Invalid, Unavailable, Withdrawn
+from swarm.domain.errors import Conflict, Invalid, TooLarge, Unavailable, Withdrawn
 from swarm.domain.inbox import EntryStatus
 from swarm.services import reply
 from swarm.services.reply import Caller
@@ -182,3 +182,43 @@ async def test_one_agents_request_id_says_nothing_about_anothers(world: World) -
         await world.services.replies.reply(caller, trigger.id, f"{agent.name} here")
     await world.send()
     assert world.slack.posts == ["lead here", "second here"]
+
+
+async def test_a_request_id_counts_only_within_one_inbox_message(world: World) -> None:
+    """Models choose ids such as "1" again and again."""
+    lead = await world.lead()
+    for number in (1, 2):
+        await world.says(f"{BOT} question {number}")
+        trigger = await world.only(lead)
+        await world.services.replies.reply(holding(trigger, lead, "1"), trigger.id, f"answer {number}")
+    await world.send()
+    assert sorted(world.slack.posts) == ["answer 1", "answer 2"]
+
+
+async def test_a_repeat_that_leaves_out_the_lease_is_the_same_call(world: World) -> None:
+    lead = await world.lead()
+    await world.says(f"{BOT} hello")
+    trigger = await world.only(lead)
+    first = await world.services.replies.reply(holding(trigger, lead), trigger.id, "hello")
+    again = await world.services.replies.reply(Caller(agent=lead), trigger.id, "hello")
+    assert first == again
+
+
+async def test_an_answer_of_a_million_characters_is_refused(world: World) -> None:
+    lead = await world.lead()
+    await world.says(f"{BOT} hello")
+    trigger = await world.only(lead)
+    with pytest.raises(TooLarge):
+        await world.services.replies.reply(holding(trigger, lead), trigger.id, "x" * 1_000_000)
+    await world.send()
+    assert world.slack.posts == []
+
+
+@pytest.mark.req("LOOP-07")
+async def test_the_previous_reply_is_the_last_one_whenever_it_was_sent(world: World) -> None:
+    lead = await world.lead()
+    await world.says(f"{BOT} hello")
+    trigger = await world.only(lead)
+    await world.services.replies.reply(holding(trigger, lead), trigger.id, "hello yourself")
+    await world.send()
+    assert (await world.services.inbox.read(lead, trigger.id)).previous_reply == "hello yourself"

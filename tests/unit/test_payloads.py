@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from swarm.domain.deliveries import METADATA_EVENT_TYPE
+from swarm.domain.errors import BadRequest
 from swarm.domain.routing import Me
-from swarm.domain.transcript import AuthorKind, ChannelType, MessageDeleted, MessageEdited, SlackMessage
+from swarm.domain.transcript import AuthorKind, ChannelType, MessageDeleted, MessageEdited, SlackEvent, SlackMessage
 from swarm.slack.payloads import history_message, slack_event
 
 SAMPLES = Path(__file__).parent.parent / "samples" / "slack"
@@ -280,10 +282,9 @@ def test_text_that_no_database_takes_is_mended() -> None:
         {"subtype": "message_deleted", "ts": None},
     ],
 )
-def test_a_malformed_message_is_ignored_with_a_line_in_the_log(broken: dict[str, Any]) -> None:
-    with capture_logs() as logs:
-        assert slack_event(envelope(**broken), ME) is None
-    assert [line["action"] for line in logs] == ["slack_payload_ignored"]
+def test_a_malformed_message_is_refused_with_what_is_wrong(broken: dict[str, Any]) -> None:
+    with pytest.raises(BadRequest, match="missing or malformed"):
+        slack_event(envelope(**broken), ME)
 
 
 def test_an_event_about_something_else_is_ignored_silently() -> None:
@@ -320,10 +321,16 @@ def is_storable(text: str | None) -> bool:
     return text is None or (text.encode("utf-8") is not None and "\0" not in text)
 
 
+def event_or_nothing(body: object) -> SlackEvent | None:
+    with contextlib.suppress(BadRequest):
+        return slack_event(body, ME)
+    return None
+
+
 @given(ANY_JSON)
-def test_no_json_whatever_raises(body: object) -> None:
-    slack_event(body, ME)
-    slack_event({"event": body}, ME)
+def test_no_json_whatever_raises_anything_but_a_refusal(body: object) -> None:
+    event_or_nothing(body)
+    event_or_nothing({"event": body})
     history_message("C1", body, ME)
 
 
@@ -333,7 +340,7 @@ def test_a_message_with_fields_of_any_type_is_a_storable_message_or_nothing(
 ) -> None:
     nested = {**envelope()["event"], **inner}
     body = envelope(**{"subtype": subtype, "message": nested, "previous_message": nested, **changes, "type": "message"})
-    found = slack_event(body, ME)
+    found = event_or_nothing(body)
     told = found.message if isinstance(found, MessageEdited) else found
     if isinstance(told, SlackMessage):
         assert all(map(is_storable, (told.text, told.author.name, told.subtype, *(file.name for file in told.files))))

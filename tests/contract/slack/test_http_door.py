@@ -129,7 +129,6 @@ async def test_new_posts_of_our_own_are_passed_over_and_their_deletion_is_not(sl
         envelope(type="app_home_opened"),
         {"type": "app_rate_limited", "team_id": "T1"},
         {"type": "something_new"},
-        {},
     ],
 )
 async def test_what_nobody_listens_to_is_acknowledged(slack: Door, payload: dict[str, Any]) -> None:
@@ -206,6 +205,11 @@ async def test_a_request_without_a_signature_is_refused(slack: Door) -> None:
         json.dumps({**envelope(), "enterprise": 5}).encode(),
         json.dumps(envelope(user=5)).encode(),
         json.dumps({"response_urls": 7}).encode(),
+        b"",
+        json.dumps({**envelope(), "event": {"type": "message"}}).encode(),
+        json.dumps(envelope(ts="x")).encode(),
+        json.dumps(envelope(subtype="message_changed", message=None)).encode(),
+        b"{}",
     ],
     ids=lambda body: repr(body[:60]),
 )
