@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> int:
     """Run every check, so that one run shows everything that is wrong; the tests come last."""
     passed = [run(name, command) for name, command in CHECKS]
     if "--quick" not in arguments:
-        passed.append(run("tests", ["pytest", "-q", *arguments]))
+        passed.append(run("tests", ["pytest", "-q", "-n", "2", "--dist", "worksteal", *arguments]))
     return 0 if all(passed) else 1
 
 

@@ -36,7 +36,7 @@ class SlackSender(Protocol):
         ...
 
     async def find(self, delivery: Delivery) -> Accepted | None:
-        """Look a post up by our key; raises Unavailable when Slack cannot be asked."""
+        """Look a post up by our key; raises Unavailable when Slack cannot be asked, NotFound if it will never tell."""
         ...
 
 

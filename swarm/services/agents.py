@@ -17,6 +17,7 @@ from swarm.services.roster import AGENTS
 from swarm.services.sweep import look_after_offline
 from swarm.store import agents, history, leases
 from swarm.store.database import Database
+from swarm.store.leases import Lease
 from swarm.store.transaction import Transaction
 
 _KNOWN_FOR_SECONDS: Final = 1.0
@@ -44,6 +45,7 @@ class Agents:
     def __init__(self, database: Database, conduct: Conduct) -> None:
         self._database = database
         self._conduct = conduct
+        self._room = 100  # so many are kept before the stale ones are forgotten
         self._known: dict[str, tuple[float, int, Agent]] = {}  # token hash -> when it was read, generation, agent
 
     async def register(
@@ -71,8 +73,15 @@ class Agents:
         if agent is None:
             self._known.pop(hashed, None)
             raise Unauthorized("This bearer token is not known, or was revoked.", hint="Ask the operator for a token.")
-        self._known[hashed] = (time.monotonic(), generation, agent)
+        self._remember(hashed, generation, agent)
         return agent
+
+    def _remember(self, hashed: str, generation: int, agent: Agent) -> None:
+        now = time.monotonic()
+        if len(self._known) >= self._room:  # forget the stale ones now and then, not at each call
+            self._known = {key: known for key, known in self._known.items() if now - known[0] < _KNOWN_FOR_SECONDS}
+            self._room = 2 * len(self._known) + 100
+        self._known[hashed] = (now, generation, agent)
 
     async def everyone(self) -> list[Agent]:
         """All agents, oldest first."""
@@ -97,8 +106,16 @@ class Agents:
         return Registered(agent=agent, token=token)
 
     async def revoke(self, id_or_name: str) -> Agent:
-        """Remove an agent: its tokens end, its work goes to the default lead. Raises NotFound."""
-        return await self._database.write(_revoke, id_or_name, self._conduct)
+        """Remove an agent: its tokens end, its work goes to the default lead. Raises NotFound.
+
+        The tokens first, then each lease in a transaction of its own, since one that ended several would lock what
+        others lock in another order. Where this stops half way, the sweep goes on.
+        """
+        agent, held = await self._database.write(_revoke, id_or_name)
+        for lease in held:
+            await self._database.write(lose, lease, LeaseEnd.REVOKED, "its agent was removed", self._conduct.reactions)
+        await self._database.write(look_after_offline, self._conduct)
+        return agent
 
 
 def _register(
@@ -160,13 +177,11 @@ def _rotate(tx: Transaction, id_or_name: str, hashed: str) -> Agent:
     return agent
 
 
-def _revoke(tx: Transaction, id_or_name: str, conduct: Conduct) -> Agent:
+def _revoke(tx: Transaction, id_or_name: str) -> tuple[Agent, list[Lease]]:
+    """End the agent and its tokens; the leases that it still holds."""
     agent = _find(tx, id_or_name)
     agents.revoke(tx, agent.id)
     history.record(tx, "agent.revoke", agent.id, agent_id=agent.id)
-    for lease in leases.of_agent(tx, agent.id):
-        lose(tx, lease, LeaseEnd.REVOKED, "its agent was removed", conduct.reactions)
-    look_after_offline(tx, conduct)
     tx.wake(AGENTS)
     tx.wake(agent.id)
-    return agent
+    return agent, leases.of_agent(tx, agent.id)

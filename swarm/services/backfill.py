@@ -1,7 +1,7 @@
 """Reads threads from Slack that the swarm meets in the middle: once each, all pages, outside of ingest.
 
 Messages of such a thread wait until it has been read, at most ten seconds; then they go out with
-``context_incomplete``.
+``context_incomplete``. A thread that Slack does not let us read lets them out at once, in the same way.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from typing import Final
 
 import structlog
 
-from swarm.domain.errors import NotFound, SwarmError
+from swarm.domain.errors import NotFound
 from swarm.domain.ports import SlackReader
 from swarm.domain.routing import Me
 from swarm.domain.threads import Thread
 from swarm.domain.transcript import Author, AuthorKind, SlackMessage
-from swarm.store import agents, deliveries, history, inbox, threads, transcript
+from swarm.services.attempt import attempt
+from swarm.store import agents, deliveries, history, holds, threads, transcript
 from swarm.store.database import Database
 from swarm.store.threads import CONTEXTS
 from swarm.store.transaction import Transaction
@@ -37,34 +38,34 @@ class Backfill:
         self._me = me
 
     async def run(self) -> None:
-        """Read what is to be read until cancelled."""
-        while True:
-            seen = self._database.wakeups.generation(CONTEXTS)
-            try:
-                read = await self.read_due()
-            except SwarmError:
-                _log.exception("threads could not be read", action="backfill")
-                read = 0
-            if not read:
-                await self._database.wakeups.wait(CONTEXTS, seen, _LOOK_EVERY_SECONDS)
+        """Read what is to be read until cancelled, or until the shutdown, whatever goes wrong meanwhile."""
+        wakeups = self._database.wakeups
+        while not wakeups.closed:
+            seen = wakeups.generation(CONTEXTS)
+            await attempt(self._read_all(), "backfill")
+            await wakeups.wait(CONTEXTS, seen, _LOOK_EVERY_SECONDS)
+
+    async def _read_all(self) -> None:
+        while not self._database.wakeups.closed and await self.read_due():
+            pass
 
     async def read_due(self) -> int:
         """Read a few threads that are due; how many there were."""
         due = await self._database.write(threads.begin_reads, READERS)
-        await asyncio.gather(*(self._read(thread) for thread in due))
+        # Whoever cannot even write down that a read failed has silence for it: after a minute another tries.
+        await asyncio.gather(*(attempt(self._read(thread), "backfill", thread=thread.id) for thread in due))
         return len(due)
 
     async def _read(self, thread: Thread) -> None:
         try:
             messages = await self._slack.read_thread(thread.channel, thread.thread_ts)
-        except NotFound as error:
-            _log.info("a thread is not to be read", action="backfill", thread=thread.id, error=error.message)
-            messages = []
-        except SwarmError as error:
-            _log.warning("a thread could not be read", action="backfill", thread=thread.id, error=error.message)
+            await self._database.write(keep_thread, thread, messages, self._me)
+        except NotFound as refused:
+            _log.warning("a thread may not be read", action="backfill", thread=thread.id, error=refused.message)
+            await self._database.write(do_without, thread, refused.message)
+        except Exception:
             await self._database.write(threads.read_failed, thread.id, RETRY_SECONDS)
-            return
-        await self._database.write(keep_thread, thread, messages, self._me)
+            raise
 
 
 def keep_thread(tx: Transaction, thread: Thread, messages: list[SlackMessage], me: Me) -> None:
@@ -77,7 +78,15 @@ def keep_thread(tx: Transaction, thread: Thread, messages: list[SlackMessage], m
             transcript.keep(tx, locked.team, [message])
     threads.read_whole(tx, locked.id)
     history.record(tx, "thread.read", locked.id, thread_id=locked.id, reason=f"{len(messages)} messages")
-    inbox.context_came(tx, locked.id)
+    holds.context_came(tx, locked.id)
+
+
+def do_without(tx: Transaction, thread: Thread, reason: str) -> None:
+    """Slack does not let us read a thread: what waited for that goes out with what we know."""
+    threads.locked(tx, thread.id)
+    threads.read_refused(tx, thread.id)
+    history.record(tx, "thread.refused", thread.id, thread_id=thread.id, reason=reason)
+    holds.context_came(tx, thread.id)
 
 
 def _signed(tx: Transaction, message: SlackMessage) -> SlackMessage:

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 
 import structlog
 
-from swarm.domain.agents import SEEN_EVERY_SECONDS, Agent
+from swarm.domain.agents import Agent
 from swarm.domain.conduct import Reactions
 from swarm.domain.inbox import BUNDLE_LIMIT, bundle, order_key
 from swarm.domain.leases import LeaseEnd, LeaseKind, new_token
 from swarm.domain.notices import NoticeStep
 from swarm.domain.triggers import Trigger
 from swarm.services.leases import give_back, lose
-from swarm.services.roster import AGENTS
+from swarm.services.presence import Presence
 from swarm.services.triggers import Triggers
-from swarm.store import agents, heads, history, inbox, leases, notices
+from swarm.store import heads, history, inbox, leases, notices
 from swarm.store.database import Database
 from swarm.store.inbox import Entry
 from swarm.store.leases import Lease
@@ -44,11 +44,11 @@ class Claimed:
 class Polls:
     """Serves polling agents."""
 
-    def __init__(self, database: Database, triggers: Triggers, reactions: Reactions) -> None:
+    def __init__(self, database: Database, triggers: Triggers, presence: Presence, reactions: Reactions) -> None:
         self._database = database
         self._triggers = triggers
+        self._presence = presence
         self._reactions = reactions
-        self._seen: dict[str, float] = {}  # agent id -> when its last sign of life was written, on the loop's clock
 
     async def poll(self, agent: Agent, *, wait_seconds: float, limit: int, hold: bool = False) -> list[Trigger]:
         """Up to ``limit`` triggers under fresh leases; an empty list when nothing came in ``wait_seconds``.
@@ -57,7 +57,7 @@ class Polls:
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_seconds
-        await self._note_seen(agent, loop.time())
+        await self._presence.note(agent)
         while True:
             seen = self._database.wakeups.generation(agent.id)
             claimed = await self._claim(agent, limit, hold)
@@ -65,12 +65,6 @@ class Polls:
             if claimed or remaining <= 0 or self._database.wakeups.closed:
                 return await self.describe(agent, claimed)
             await self._database.wakeups.wait(agent.id, seen, remaining)
-
-    async def _note_seen(self, agent: Agent, now: float) -> None:
-        """Write that the agent was heard of, unless that was written a moment ago."""
-        if now - self._seen.get(agent.id, -SEEN_EVERY_SECONDS) >= SEEN_EVERY_SECONDS:
-            await self._database.write(note_seen, agent.id)
-            self._seen[agent.id] = now
 
     async def _claim(self, agent: Agent, limit: int, hold: bool) -> list[Claimed]:
         """Claim, and see to it that a caller who goes away meanwhile leaves nothing claimed."""
@@ -109,12 +103,6 @@ class Polls:
         """Return what was claimed and reached nobody; no attempt is counted."""
         if tokens:
             await asyncio.shield(self._database.write(give_back, tokens))
-
-
-def note_seen(tx: Transaction, agent_id: str) -> None:
-    """Write that an agent was heard of; whoever routes should know."""
-    agents.seen(tx, agent_id)
-    tx.wake(AGENTS)
 
 
 def take(tx: Transaction, agent_id: str, limit: int, hold: bool) -> list[Claimed]:

@@ -28,10 +28,9 @@ from swarm.domain.deliveries import (
     NotSent,
     Refused,
 )
-from swarm.domain.errors import SwarmError, Unavailable
+from swarm.domain.errors import NotFound, SwarmError, Unavailable
 from swarm.domain.ports import SlackSender
 from swarm.domain.transcript import Author, AuthorKind, SlackMessage
-from swarm.slack.web_api import RefusedBySlack
 from swarm.store import deliveries, inbox, threads, transcript
 from swarm.store.database import Database
 from swarm.store.deliveries import DELIVERIES, Lane
@@ -56,6 +55,8 @@ _GONE: Final = frozenset(
 """Refusals where there is no place left for a reaction either."""
 
 _LONGEST_SLEEP_SECONDS: Final = 1.0
+_SHORTEST_SLEEP_SECONDS: Final = 0.005  # what comes at once is looked at together
+_OVERLOADED_SECONDS: Final = 1.0
 _BACKOFF_SECONDS: Final = (1, 2, 5, 10, 30, 60)
 _AS_SHOWN_BY_DEFAULT: Final = Reactions()
 
@@ -91,6 +92,8 @@ class Sender:
         self._slack = slack
         self._terms = Terms(team=team, in_flight_seconds=2 * http_timeout_seconds + 1, reactions=reactions)
         self._lanes: dict[Lane, asyncio.Task[None]] = {}
+        self._expire_at = 0.0
+        self._no_reactions_before = 0.0  # on the loop's clock; while Slack's limit for them is used up
 
     async def run(self) -> None:
         """Send until cancelled; a call that is under way then is allowed to end."""
@@ -98,10 +101,12 @@ class Sender:
             while True:
                 seen = self._database.wakeups.generation(DELIVERIES)
                 try:
+                    await self._expire_late()
                     await self._open_lanes()
                 except Unavailable:
                     _log.exception("deliveries cannot be read", action="deliver_read")
                     await asyncio.sleep(_LONGEST_SLEEP_SECONDS)
+                await asyncio.sleep(_SHORTEST_SLEEP_SECONDS)
                 await self._sleep(seen)
         finally:
             await self._close_lanes()
@@ -119,9 +124,10 @@ class Sender:
             await self._database.wakeups.wait(DELIVERIES, seen, _LONGEST_SLEEP_SECONDS)
 
     async def _open_lanes(self) -> int:
-        """Serve the lanes in which something is due; how many there are."""
+        """Serve the lanes in which something is due; how many are open."""
         due = await self._database.read(lanes_due, POST_LANES, REACTION_LANES)
-        room = {False: POST_LANES, True: REACTION_LANES}
+        overloaded = asyncio.get_running_loop().time() < self._no_reactions_before
+        room = {False: POST_LANES, True: 0 if overloaded else REACTION_LANES}
         for lane in self._lanes:
             room[lane.reactions] -= 1
         for lane in due:
@@ -129,7 +135,14 @@ class Sender:
                 room[lane.reactions] -= 1
                 self._lanes[lane] = asyncio.create_task(self._serve(lane))
                 self._lanes[lane].add_done_callback(partial(self._close_lane, lane))
-        return len(due)
+        return len(self._lanes)
+
+    async def _expire_late(self) -> None:
+        """Give up together, once a second, what is late: under a load far above Slack's limits, most reactions."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._expire_at:
+            self._expire_at = now + _LONGEST_SLEEP_SECONDS
+            await self._database.write(deliveries.expire_late)
 
     def _close_lane(self, lane: Lane, task: asyncio.Task[None]) -> None:
         del self._lanes[lane]
@@ -163,7 +176,10 @@ class Sender:
         delivery = deliveries.delivery(row)
         wait_seconds = self._slack.expected_wait_seconds(delivery)
         if row["expires_at"] is not None and await self._database.write(expire_if_late, row, wait_seconds):
-            return  # before it has taken a place among the few calls that Slack allows
+            # Before it has taken a place among the few calls that Slack allows.
+            if wait_seconds > _OVERLOADED_SECONDS:  # then the next ones would fare no better
+                self._no_reactions_before = asyncio.get_running_loop().time() + _OVERLOADED_SECONDS
+            return
         await self._slack.ready(delivery)
         call = asyncio.ensure_future(self._call(delivery.id))
         try:
@@ -184,8 +200,8 @@ class Sender:
             return
         try:
             found = await self._slack.find(delivery)
-        except RefusedBySlack as refused:
-            await self._settle(row, Refused(error=refused.slack_code))
+        except NotFound as refused:  # Slack will say no next time too
+            await self._settle(row, Refused(error=f"in doubt, and may not be looked up: {refused.message}"))
             return
         except SwarmError as error:
             _log.warning("a post could not be looked up", action="deliver_find", delivery=delivery.id, error=str(error))

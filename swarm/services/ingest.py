@@ -154,11 +154,11 @@ class Ingest:
         """Carry a decision out: entries, owner, 👀, and a word if nobody is there."""
         self._note(tx, message, decision, thread)
         in_order = sorted(decision.targets, key=lambda target: target.agent_id or "")  # in which heads are locked
+        if decision.new_owner_id:  # first, since messages are locked before heads
+            _hand_over(tx, thread, decision.new_owner_id, decision.reason)
         stored = [self._address(tx, message, thread, target, decision.reason) for target in in_order]
         if not any(stored):
             return
-        if decision.new_owner_id:
-            _hand_over(tx, thread, decision.new_owner_id, decision.reason)
         show_stored(tx, thread, message.ts, self._conduct.reactions)
         if not any(_online(target, roster) for target in decision.targets):
             tell_queued(tx, thread)

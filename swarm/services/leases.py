@@ -13,7 +13,7 @@ from swarm.domain.leases import LeaseEnd, LeaseKind, Outcome
 from swarm.domain.notices import NOTICE_ATTEMPTS, NoticeStep
 from swarm.domain.threads import Thread
 from swarm.services.speak import show_answered, show_failed
-from swarm.store import agents, heads, history, inbox, leases, notices, threads
+from swarm.store import heads, history, holds, inbox, leases, notices, threads
 from swarm.store.inbox import Entry
 from swarm.store.leases import Lease
 from swarm.store.transaction import Transaction
@@ -36,9 +36,9 @@ class Renewed:
 
 
 def renew(tx: Transaction, agent: Agent, tokens: Sequence[str]) -> Renewed:
-    """Prolong leases by their full time; a renewal is a sign of life as well."""
-    agents.seen(tx, agent.id)
-    expiries = [(token, leases.renew(tx, token, agent.id)) for token in tokens]
+    """Prolong leases by their full time. They are locked in a fixed order, so that two callers cannot deadlock."""
+    renewed = {token: leases.renew(tx, token, agent.id) for token in sorted(set(tokens))}
+    expiries = [(token, renewed[token]) for token in dict.fromkeys(tokens)]
     return Renewed(
         expiries=tuple((token, expires_at) for token, expires_at in expiries if expires_at is not None),
         lost=tuple(token for token, expires_at in expiries if expires_at is None),
@@ -143,7 +143,7 @@ def _give_back(tx: Transaction, lease: Lease, delay_seconds: float) -> None:
     for entry in _to_return(tx, lease):
         inbox.move(tx, EntryStep.RELEASE, entry)
         if delay_seconds > 0:
-            inbox.delay(tx, entry, delay_seconds)
+            holds.delay(tx, entry, delay_seconds)
     _unlock(tx, lease)
 
 

@@ -9,31 +9,24 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-import structlog
-
 from swarm.clock import SECOND
 from swarm.domain.conduct import Conduct
-from swarm.domain.errors import Unavailable
 from swarm.domain.leases import LeaseEnd
 from swarm.domain.routing import Roster
-from swarm.domain.threads import OWNED_FOR_IDLE_DAYS
+from swarm.services.attempt import attempt
 from swarm.services.leases import lose
 from swarm.services.roster import read_roster
 from swarm.services.speak import tell_queued
-from swarm.store import heads, inbox, leases, receipts, threads
+from swarm.services.tidy import Tidier
+from swarm.store import heads, holds, inbox, leases, threads
 from swarm.store.database import Database
+from swarm.store.leases import Lease
 from swarm.store.transaction import Transaction
 
 SWEEP_SECONDS: Final = 1.0
 TIDY_SECONDS: Final = 60.0
 BATCH: Final = 200
 """So many things are treated in one transaction, so that nobody else has to wait long."""
-
-_DAY = 24 * 3600 * SECOND
-_KEEP_ENDED_LEASES = _DAY
-_KEEP_RECEIPTS = 3 * _DAY
-
-_log = structlog.get_logger(__name__)
 
 
 class Sweeper:
@@ -42,33 +35,48 @@ class Sweeper:
     def __init__(self, database: Database, conduct: Conduct) -> None:
         self._database = database
         self._conduct = conduct
+        self._tidier = Tidier(database)
 
     async def run(self) -> None:
-        """Sweep until cancelled. A database that is away is waited for."""
+        """Sweep until cancelled, whatever goes wrong meanwhile. A database that is away is waited for."""
         loop = asyncio.get_running_loop()
         tidy_at = loop.time()
         while True:
-            try:
-                await self.sweep()
-                if loop.time() >= tidy_at:
-                    tidy_at = loop.time() + TIDY_SECONDS
-                    await self._database.write(tidy)
-            except Unavailable:
-                _log.exception("the sweep could not be done", action="sweep")
+            await self.sweep()
+            if loop.time() >= tidy_at:
+                tidy_at = loop.time() + TIDY_SECONDS
+                await self.tidy()
             await asyncio.sleep(SWEEP_SECONDS)
 
     async def sweep(self) -> None:
-        """One round, each part, and each lease, in a transaction of its own."""
-        while await self._end_expired() == BATCH:
-            pass
-        await self._database.write(inbox.make_due)
-        await self._database.write(look_after_offline, self._conduct)
+        """One round; each part, lease and thread in a transaction of its own, and none fails for another's sake."""
+        await attempt(self._end_expired(), "sweep", part="end_expired")
+        await attempt(self._make_due(), "sweep", part="make_due")
+        await attempt(self._database.write(look_after_offline, self._conduct), "sweep", part="look_after_offline")
 
-    async def _end_expired(self) -> int:
+    async def tidy(self) -> None:
+        """Drop what nobody will ask for."""
+        await self._tidier.tidy()
+
+    async def _end_expired(self) -> None:
         """One by one: a transaction that ended many would lock what others lock in another order."""
-        tokens = await self._database.read(leases.expired, BATCH)
-        await asyncio.gather(*(self._database.write(end_expired, token, self._conduct) for token in tokens))
-        return len(tokens)
+        last: Lease | None = None  # one that cannot be ended is tried again in the next round, not in this one
+        while expired := await self._database.read(leases.expired, last, BATCH):
+            await asyncio.gather(*(self._end(lease) for lease in expired))
+            last = expired[-1]
+
+    async def _end(self, lease: Lease) -> None:
+        ending = self._database.write(end_expired, lease.token, self._conduct)
+        await attempt(ending, "end_expired", trigger=lease.trigger_id, thread=lease.thread_id)
+
+    async def _make_due(self) -> None:
+        """Thread by thread, for the same reason."""
+        over = await self._database.read(holds.over)
+        for start in range(0, len(over), BATCH):
+            await asyncio.gather(*(self._make_thread_due(thread_id) for thread_id in over[start : start + BATCH]))
+
+    async def _make_thread_due(self, thread_id: str) -> None:
+        await attempt(self._database.write(make_due, thread_id), "make_due", thread=thread_id)
 
 
 def end_expired(tx: Transaction, token: str, conduct: Conduct) -> None:
@@ -78,11 +86,20 @@ def end_expired(tx: Transaction, token: str, conduct: Conduct) -> None:
         lose(tx, lease, LeaseEnd.EXPIRED, "the agent fell silent", conduct.reactions)
 
 
+def make_due(tx: Transaction, thread_id: str) -> None:
+    """End the holds of a thread whose time is over."""
+    threads.locked(tx, thread_id)
+    holds.make_due(tx, thread_id)
+
+
 def look_after_offline(tx: Transaction, conduct: Conduct) -> None:
-    """Give what waits for an offline or missing agent to a lead that is there; else tell the thread that it waits."""
+    """Give what waits for an offline or missing agent to a lead that is there; else tell the thread that it waits.
+
+    A batch of it; the next sweep does the rest.
+    """
     roster = read_roster(tx, conduct)
     stand_in = roster.default_lead
-    unaddressed = inbox.unaddressed(tx) if stand_in else []
+    unaddressed = inbox.unaddressed(tx, BATCH) if stand_in else []
     offline_since = tx.now - int(conduct.offline_after_seconds * SECOND)
     waiting = heads.waiting(
         tx,
@@ -108,16 +125,6 @@ def give_to(tx: Transaction, entry: inbox.Entry, agent_id: str, reason: str) -> 
     inbox.readdress(tx, entry, agent_id, reason)
     if thread.owner_id in (None, entry.agent_id):
         threads.hand_over(tx, thread, agent_id, reason)
-
-
-def tidy(tx: Transaction) -> None:
-    """Drop what nobody will ask for, and end ownership of threads in which nothing happens."""
-    leases.forget(tx, tx.now - _KEEP_ENDED_LEASES)
-    receipts.forget(tx, tx.now - _KEEP_RECEIPTS)
-    threads.disown_idle(tx, tx.now - OWNED_FOR_IDLE_DAYS * _DAY)
-    repaired = heads.repair(tx)
-    if repaired:
-        _log.error("queue heads were missing and have been made anew", action="repair_heads", count=repaired)
 
 
 def _move_on(tx: Transaction, roster: Roster, thread_id: str, agent_id: str) -> None:

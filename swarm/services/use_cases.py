@@ -13,6 +13,7 @@ from swarm.services.claim import Polls
 from swarm.services.explain import Explanations
 from swarm.services.inbox import Inbox
 from swarm.services.overview import Overview
+from swarm.services.presence import Presence
 from swarm.services.reply import Replies
 from swarm.services.triggers import Triggers
 from swarm.services.work import Work
@@ -35,11 +36,12 @@ class Services:
     def over(cls, database: Database, directory: Directory, me: Me, conduct: Conduct) -> Self:
         """Everything over one database, for the bot that we are in Slack."""
         triggers = Triggers(database, directory, me)
-        polls = Polls(database, triggers, conduct.reactions)
+        presence = Presence(database, conduct)
+        polls = Polls(database, triggers, presence, conduct.reactions)
         return cls(
             agents=Agents(database, conduct),
             polls=polls,
-            work=Work(database, polls, conduct.reactions),
+            work=Work(database, polls, presence, conduct.reactions),
             replies=Replies(database, conduct.reactions),
             inbox=Inbox(database, triggers),
             explanations=Explanations(database, me.team),

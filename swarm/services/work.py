@@ -17,6 +17,7 @@ from swarm.domain.triggers import Trigger
 from swarm.services import leases
 from swarm.services.claim import Claimed, Polls, take_notices
 from swarm.services.leases import Ended, Renewed
+from swarm.services.presence import Presence
 from swarm.store.database import Database
 from swarm.store.transaction import Transaction
 
@@ -35,13 +36,15 @@ class Heartbeat:
 class Work:
     """Leases in the hands of agents."""
 
-    def __init__(self, database: Database, polls: Polls, reactions: Reactions) -> None:
+    def __init__(self, database: Database, polls: Polls, presence: Presence, reactions: Reactions) -> None:
         self._database = database
         self._polls = polls
+        self._presence = presence
         self._reactions = reactions
 
     async def renew(self, agent: Agent, tokens: Sequence[str]) -> Heartbeat:
         """Prolong leases by their full time. Without any token it is a mere sign of life."""
+        await self._presence.note(agent)
         renewed, news = await self._database.write(_renew, agent, tokens)
         return Heartbeat(renewed=renewed, notices=tuple(await self._polls.describe(agent, news)))
 

@@ -17,7 +17,6 @@ METHOD_SCOPES: Final[dict[str, tuple[str, ...]]] = {
     "auth.test": (),
     "bots.info": ("users:read",),
     "chat.delete": ("chat:write",),
-    "chat.getPermalink": (),
     "chat.postMessage": ("chat:write",),
     "chat.update": ("chat:write",),
     "conversations.history": _READ_HISTORY,

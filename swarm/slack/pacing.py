@@ -50,7 +50,6 @@ METHOD_LIMITS: Final = {
     "auth.test": Limit.per_minute(300),  # Slack says hundreds
     "bots.info": TIER_3,
     "chat.delete": TIER_3,
-    "chat.getPermalink": TIER_4,  # Slack says special, without a figure
     "chat.postMessage": Limit.per_minute(300),  # Slack says several hundred for the workspace
     "chat.update": TIER_3,
     "conversations.history": TIER_3,

@@ -88,6 +88,17 @@ _BY_STATUS = Statement(
 )
 _RECENT = Statement(select(deliveries).order_by(_d.seq.desc()).limit(AT_MOST_N))
 
+_EXPIRE_LATE = Statement(
+    update(deliveries)
+    .where(
+        _d.due_at <= bindparam("now"),
+        _d.expires_at <= bindparam("now"),
+        may(_d.status, DELIVERY_TRANSITIONS[DeliveryStep.EXPIRE]),
+    )
+    .values(
+        **arrive(DELIVERY_TRANSITIONS[DeliveryStep.EXPIRE]), due_at=None, ended_at=bindparam("now"), error="it is late"
+    )
+)
 _LOOK_LATER = Statement(
     update(deliveries)
     .where(
@@ -195,6 +206,11 @@ def lanes_due(tx: Transaction, limit: int, *, reactions: bool) -> list[Lane]:
     """Lanes of one kind in which the delivery whose turn it is is due, those that have waited longest first."""
     statement = _REACTION_LANES if reactions else _POST_LANES
     return [Lane(row["thread_id"], reactions) for row in statement.all(tx, now=tx.now, n=limit)]
+
+
+def expire_late(tx: Transaction) -> int:
+    """Give up everything that waits and is late; how many. The timelines are spared this."""
+    return _EXPIRE_LATE.run(tx, now=tx.now)
 
 
 def first_of_lane(tx: Transaction, lane: Lane) -> Row | None:

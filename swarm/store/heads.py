@@ -119,6 +119,7 @@ _MISSING = Statement(
         _i.agent_id.is_not(None),
         ~exists().where(inbox_heads.c.agent_id == _i.agent_id, inbox_heads.c.thread_id == _i.thread_id),
     )
+    .order_by(_i.agent_id, _i.thread_id)
 )
 
 

@@ -1,8 +1,8 @@
-"""The timeline: every change of state with its reason, appended and never changed."""
+"""The timeline: every change of state with its reason, appended and never changed, and forgotten after a while."""
 
 from __future__ import annotations
 
-from sqlalchemy import bindparam, insert, select
+from sqlalchemy import bindparam, delete, insert, select
 
 from swarm.store.conditions import AT_MOST_N
 from swarm.store.statements import Row, Statement
@@ -21,6 +21,20 @@ _RECORD = Statement(
 )
 _OF_THREAD = Statement(
     select(history).where(history.c.thread_id == bindparam("thread_id")).order_by(history.c.seq).limit(AT_MOST_N)
+)
+_FORGET_UNCONCERNED = Statement(
+    delete(history).where(
+        history.c.seq.in_(
+            select(history.c.seq)
+            .where(
+                history.c.thread_id.is_(None),
+                history.c.at < bindparam("before"),
+                history.c.change.like("route.%"),
+            )
+            .order_by(history.c.at)
+            .limit(AT_MOST_N)
+        )
+    )
 )
 _OF_SUBJECT = Statement(select(history).where(history.c.subject == bindparam("subject")).order_by(history.c.seq))
 
@@ -46,3 +60,8 @@ def of_thread(tx: Transaction, thread_id: str, limit: int = 500) -> list[Row]:
 def of_subject(tx: Transaction, subject: str) -> list[Row]:
     """What happened to one thing, oldest first."""
     return _OF_SUBJECT.all(tx, subject=subject)
+
+
+def forget_unconcerned(tx: Transaction, before: int, limit: int) -> int:
+    """Drop so many lines from before then about messages that concerned nobody; how many there were."""
+    return _FORGET_UNCONCERNED.run(tx, before=before, n=limit)

@@ -122,19 +122,9 @@ _UNREAD_OF = Statement(
     .order_by(_i.order_key)
     .limit(AT_MOST_N)
 )
-_HELD_DUE = Statement(
-    update(inbox_messages)
-    .where(_i.due_at.is_not(None), _i.due_at <= bindparam("now"), _is_unread)
-    .values(held_by=None, due_at=None)
-    .returning(_i.agent_id, _i.thread_id)
+_UNADDRESSED = Statement(
+    select(inbox_messages).where(_i.agent_id.is_(None), _is_unread).order_by(_i.ts).limit(AT_MOST_N)
 )
-_CONTEXT_CAME = Statement(
-    update(inbox_messages)
-    .where(_i.thread_id == bindparam("of_thread"), _i.held_by == Hold.CONTEXT.value)
-    .values(held_by=None, due_at=None)
-    .returning(_i.agent_id)
-)
-_UNADDRESSED = Statement(select(inbox_messages).where(_i.agent_id.is_(None), _is_unread).order_by(_i.ts))
 _ADDRESS = Statement(
     update(inbox_messages)
     .where(
@@ -156,6 +146,7 @@ _UNREAD_IN_THREAD = Statement(
     select(inbox_messages)
     .where(_i.agent_id == bindparam("agent_id"), _i.thread_id == bindparam("thread_id"), _is_unread)
     .order_by(_i.ts)
+    .with_for_update(key_share=True)
 )
 
 
@@ -290,29 +281,9 @@ def move(
     return bool(moved)
 
 
-def delay(tx: Transaction, entry_: Entry, seconds: float) -> None:
-    """Keep an unread entry back for a while."""
-    _DELAY.run(tx, entry_id=entry_.id, new_due_at=tx.now + int(seconds * SECOND))
-    if entry_.agent_id:
-        heads.refresh(tx, entry_.agent_id, entry_.thread_id)
-
-
-def make_due(tx: Transaction) -> int:
-    """End the holds whose time is over; how many."""
-    rows = _HELD_DUE.all(tx, now=tx.now)
-    _refresh_heads(tx, [(row["agent_id"], row["thread_id"]) for row in rows])
-    return len(rows)
-
-
-def context_came(tx: Transaction, thread_id: str) -> None:
-    """Its thread has been read: what waited for that is due."""
-    rows = _CONTEXT_CAME.all(tx, of_thread=thread_id)
-    _refresh_heads(tx, [(row["agent_id"], thread_id) for row in rows])
-
-
-def unaddressed(tx: Transaction) -> list[Entry]:
+def unaddressed(tx: Transaction, limit: int) -> list[Entry]:
     """Entries that wait until a lead is registered, oldest first."""
-    return [entry(row) for row in _UNADDRESSED.all(tx)]
+    return [entry(row) for row in _UNADDRESSED.all(tx, n=limit)]
 
 
 def awaits_lead(tx: Transaction, thread_id: str) -> bool:
@@ -321,6 +292,7 @@ def awaits_lead(tx: Transaction, thread_id: str) -> bool:
 
 
 def unread_in_thread(tx: Transaction, agent_id: str, thread_id: str) -> list[Entry]:
+    """What an agent has not read in a thread, in order, locked all at once: so messages come before heads."""
     return [entry(row) for row in _UNREAD_IN_THREAD.all(tx, agent_id=agent_id, thread_id=thread_id)]
 
 
@@ -368,11 +340,6 @@ def entry(row: Row) -> Entry:
     )
 
 
-def _refresh_heads(tx: Transaction, pairs: list[tuple[str | None, str]]) -> None:
-    for agent_id, thread_id in sorted({(agent_id, thread_id) for agent_id, thread_id in pairs if agent_id}):
-        heads.refresh(tx, agent_id, thread_id)
-
-
 _STILL_OPEN = {EntryStatus.UNREAD, EntryStatus.CLAIMED, EntryStatus.WAITING}
 _CHANGES_WHAT_IS_DUE = {
     step
@@ -401,8 +368,3 @@ def _move(step: EntryStep) -> Statement:
 
 
 _MOVES: dict[EntryStep, Statement] = {step: _move(step) for step in EntryStep if step is not EntryStep.CLAIM}
-_DELAY = Statement(
-    update(inbox_messages)
-    .where(_i.id == bindparam("entry_id"), _is_unread)
-    .values(held_by=Hold.DELAY.value, due_at=bindparam("new_due_at"))
-)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import BindParameter, bindparam, delete, exists, insert, select, update
+from sqlalchemy import BindParameter, bindparam, delete, insert, or_, select, update
 
 from swarm.clock import SECOND
 from swarm.domain.leases import LEASE_SECONDS, LeaseEnd, LeaseKind
@@ -66,25 +66,27 @@ _END = Statement(
     .values(ended_at=bindparam("now"), ended_as=bindparam("how"))
 )
 _EXPIRED = Statement(
-    select(leases.c.token)
-    .where(_active, leases.c.expires_at <= bindparam("now"))
-    .order_by(leases.c.expires_at)
+    select(leases)
+    .where(
+        _active,
+        leases.c.expires_at <= bindparam("now"),
+        leases.c.expires_at >= bindparam("last_expires_at"),
+        or_(leases.c.expires_at > bindparam("last_expires_at"), leases.c.token > bindparam("last_token")),
+    )
+    .order_by(leases.c.expires_at, leases.c.token)
     .limit(AT_MOST_N)
 )
-_OF_AGENT = Statement(
-    select(leases).where(leases.c.agent_id == bindparam("agent_id"), _active).with_for_update(key_share=True)
-)
-_THREAD_LOCKED = Statement(
-    select(
-        exists().where(
-            leases.c.thread_id == bindparam("thread_id"),
-            leases.c.agent_id == bindparam("agent_id"),
-            leases.c.kind == LeaseKind.WORK.value,
-            _active,
+_OF_AGENT = Statement(select(leases).where(leases.c.agent_id == bindparam("agent_id"), _active))
+_FORGET = Statement(
+    delete(leases).where(
+        leases.c.token.in_(
+            select(leases.c.token)
+            .where(leases.c.ended_at < bindparam("before"))
+            .order_by(leases.c.ended_at)
+            .limit(AT_MOST_N)
         )
     )
 )
-_FORGET = Statement(delete(leases).where(leases.c.ended_at < bindparam("before")))
 
 
 def grant(
@@ -168,25 +170,21 @@ def end(tx: Transaction, token: str, how: LeaseEnd) -> bool:
     return bool(_END.run(tx, held_token=token, now=tx.now, how=how))
 
 
-def expired(tx: Transaction, limit: int) -> list[str]:
-    """The tokens of leases whose time is over."""
-    return [row["token"] for row in _EXPIRED.all(tx, now=tx.now, n=limit)]
+def expired(tx: Transaction, after: Lease | None, limit: int) -> list[Lease]:
+    """Leases whose time is over, the oldest first, those behind ``after``; not locked."""
+    last_expires_at, last_token = (after.expires_at, after.token) if after else (0, "")
+    rows = _EXPIRED.all(tx, now=tx.now, last_expires_at=last_expires_at, last_token=last_token, n=limit)
+    return [_lease(row) for row in rows]
 
 
 def of_agent(tx: Transaction, agent_id: str) -> list[Lease]:
-    """All active leases of an agent, locked."""
+    """All active leases of an agent, not locked."""
     return [_lease(row) for row in _OF_AGENT.all(tx, agent_id=agent_id)]
 
 
-def thread_is_locked(tx: Transaction, thread_id: str, agent_id: str) -> bool:
-    """Whether a run of the agent works in the thread."""
-    row = _THREAD_LOCKED.first(tx, thread_id=thread_id, agent_id=agent_id)
-    return bool(row and next(iter(row.values())))
-
-
-def forget(tx: Transaction, before: int) -> int:
-    """Drop leases that ended before then, with their members."""
-    return _FORGET.run(tx, before=before)
+def forget(tx: Transaction, before: int, limit: int) -> int:
+    """Drop so many leases that ended before then, with their members; how many there were."""
+    return _FORGET.run(tx, before=before, n=limit)
 
 
 def _lease(row: Row) -> Lease:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import bindparam, delete, select, update
 
+from swarm.store.conditions import AT_MOST_N
 from swarm.store.statements import Statement
 from swarm.store.tables import receipts
 from swarm.store.transaction import Transaction
@@ -17,7 +18,16 @@ _ADD = Statement(
     )
 )
 _COMPLETE = Statement(update(receipts).where(receipts.c.key == bindparam("of_key")).values(result=bindparam("result")))
-_FORGET = Statement(delete(receipts).where(receipts.c.created_at < bindparam("before")))
+_FORGET = Statement(
+    delete(receipts).where(
+        receipts.c.key.in_(
+            select(receipts.c.key)
+            .where(receipts.c.created_at < bindparam("before"))
+            .order_by(receipts.c.created_at)
+            .limit(AT_MOST_N)
+        )
+    )
+)
 
 
 def result(tx: Transaction, key: str) -> str | None:
@@ -36,6 +46,6 @@ def complete(tx: Transaction, key: str, result: str) -> None:
     _COMPLETE.run(tx, of_key=key, result=result)
 
 
-def forget(tx: Transaction, before: int) -> int:
-    """Drop receipts older than ``before``: Slack repeats nothing after an hour."""
-    return _FORGET.run(tx, before=before)
+def forget(tx: Transaction, before: int, limit: int) -> int:
+    """Drop so many receipts older than ``before``; how many there were. Slack repeats nothing after an hour."""
+    return _FORGET.run(tx, before=before, n=limit)

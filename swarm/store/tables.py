@@ -325,3 +325,11 @@ history = Table(
 )
 Index("ix_history_subject", history.c.subject, history.c.seq)
 Index("ix_history_thread", history.c.thread_id, history.c.seq)
+_threadless = history.c.thread_id.is_(None)
+Index(
+    "ix_history_threadless",
+    history.c.thread_id,  # or SQLite would rather use the index above, and read them all
+    history.c.at,
+    sqlite_where=_threadless,
+    postgresql_where=_threadless,
+)

@@ -65,11 +65,12 @@ _ANSWERED = Statement(
     .where(threads.c.id == bindparam("thread_id"))
     .values(told_queued_at=None, active_at=bindparam("now"))
 )
-_DISOWN_IDLE = Statement(
-    update(threads)
+# A thread that somebody has locked is not idle; and who passes over what is locked needs no order.
+_OWNED_IDLE = Statement(
+    select(threads.c.id)
     .where(threads.c.owner_id.is_not(None), threads.c.active_at < bindparam("before"))
-    .values(owner_id=None, epoch=threads.c.epoch + 1)
-    .returning(threads.c.id)
+    .limit(AT_MOST_N)
+    .with_for_update(key_share=True, skip_locked=True)
 )
 _OWNED = Statement(
     select(func.count().label("n")).select_from(threads).where(threads.c.owner_id == bindparam("agent_id"))
@@ -102,7 +103,9 @@ _CONTEXT_MOVES = {
             else_=bindparam("now", type_=BigInteger) + bindparam("delay_us", type_=BigInteger) * _failures,
         ),
     ),
+    ContextStep.DOUBT: _to(ContextStep.DOUBT),
 }
+_LEAVE_ALONE = _to(ContextStep.GIVE_UP, context_failures=_failures, context_due_at=None)
 _READ_AGAIN = Statement(
     update(threads)
     .where(
@@ -187,10 +190,11 @@ def count_owned(tx: Transaction, agent_id: str) -> int:
     return int(row["n"]) if row else 0
 
 
-def disown_idle(tx: Transaction, before: int) -> int:
-    """End the ownership of threads in which nothing was said since ``before``; how many."""
-    rows = _DISOWN_IDLE.all(tx, before=before)
+def disown_idle(tx: Transaction, before: int, limit: int) -> int:
+    """End the ownership of so many threads in which nothing was said since ``before``; how many there were."""
+    rows = _OWNED_IDLE.all(tx, before=before, n=limit)
     for row in rows:
+        _OWN.run(tx, thread_id=row["id"], new_owner_id=None)
         history.record(tx, "thread.owner", row["id"], thread_id=row["id"], reason="nothing was said for a long time")
     return len(rows)
 
@@ -218,6 +222,16 @@ def read_failed(tx: Transaction, thread_id: str, retry_in_seconds: float) -> Non
     """Note that the thread could not be read; it is tried again, later each time, and a few times only."""
     delay_us = int(retry_in_seconds * SECOND)
     _CONTEXT_MOVES[ContextStep.GIVE_UP].run(tx, thread_id=thread_id, now=tx.now, delay_us=delay_us)
+
+
+def read_refused(tx: Transaction, thread_id: str) -> None:
+    """Note that Slack does not let us read the thread: it is left alone until something new is said in it."""
+    _LEAVE_ALONE.run(tx, thread_id=thread_id)
+
+
+def doubt(tx: Transaction, thread_id: str) -> None:
+    """Note that a thread is no longer known as a whole; it is read again when something new is said in it."""
+    _CONTEXT_MOVES[ContextStep.DOUBT].run(tx, thread_id=thread_id)
 
 
 def _thread(row: Row) -> Thread:

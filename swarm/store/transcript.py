@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 import orjson
-from sqlalchemy import BindParameter, bindparam, exists, func, or_, select, update
+from sqlalchemy import BindParameter, bindparam, exists, func, or_, select
 from sqlalchemy.dialects import postgresql
 
 from swarm.domain.transcript import AuthorKind, File, Said, SlackMessage
@@ -113,11 +113,6 @@ _BOT_TURNS = Statement(
         ),
     )
 )
-_NAME = Statement(
-    update(thread_messages)
-    .where(_t.author_id == bindparam("named_id"), _t.author_name.is_(None), _t.team == bindparam("of_team"))
-    .values(author_name=bindparam("new_name"))
-)
 _LAST_OWN = Statement(
     select(_t.text)
     .where(
@@ -178,11 +173,6 @@ def previous_answer(tx: Transaction, team: str, channel: str, thread_ts: str) ->
     """What an agent of ours last said in a thread, also after the message that is being read."""
     row = _LAST_OWN.first(tx, team=team, channel=channel, thread_ts=thread_ts)
     return row["text"] if row else None
-
-
-def name_author(tx: Transaction, team: str, author_id: str, name: str) -> None:
-    """Fill in a display name that was looked up."""
-    _NAME.run(tx, of_team=team, named_id=author_id, new_name=name)
 
 
 def said(row: Row) -> Said:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
 
 from swarm.domain.errors import NotFound, Unavailable
-from swarm.domain.transcript import AuthorKind, File
-from swarm.store import threads
+from swarm.domain.transcript import AuthorKind, File, SlackMessage
+from swarm.store import threads, transcript
+from swarm.store.transaction import Transaction
 from tests.support.world import BOT, World, delete, edit, said
 
 pytestmark = pytest.mark.req("LOOP-02", "LOOP-03")
@@ -217,3 +219,64 @@ async def test_an_entry_can_be_read_whole_by_its_agent_and_by_nobody_else(world:
     with pytest.raises(NotFound) as unknown:
         await world.services.inbox.read(lead, "no-such-id")
     assert foreign.value.message.replace(entry.id, "") == unknown.value.message.replace("no-such-id", "")
+
+
+async def test_a_thread_that_slack_does_not_let_us_read_holds_nothing_up_and_is_left_alone(world: World) -> None:
+    lead = await world.lead()
+    root_ts = "1600000000.000100"
+    world.slack.reads_fail.extend(NotFound("missing_scope") for _ in range(2))
+    await world.hears(said(f"{BOT} why?", thread_ts=root_ts))
+    assert await world.backfill.read_due() == 1
+    trigger = await world.only(lead)
+    assert trigger.context_incomplete
+    await world.later(3600)
+    assert await world.backfill.read_due() == 0
+    await world.hears(said(f"{BOT} hello?", thread_ts=root_ts))
+    assert await world.backfill.read_due() == 1
+    reasons = await world.rows("SELECT DISTINCT reason FROM history WHERE change = 'thread.refused'")
+    assert reasons == [{"reason": "missing_scope"}]
+
+
+async def test_a_thread_that_cannot_be_stored_keeps_no_other_from_being_read(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.lead()
+    good, bad = (said("the build is red", by="U2") for _ in range(2))
+    keep = transcript.keep
+
+    def stumbles(tx: Transaction, team: str, messages: list[SlackMessage]) -> None:
+        if bad in messages:
+            raise RuntimeError("broken")
+        keep(tx, team, messages)
+
+    monkeypatch.setattr(transcript, "keep", stumbles)
+    for root in (bad, good):
+        world.slack.threads["C1", root.ts] = [root]
+        await world.hears(said(f"{BOT} why?", thread_ts=root.ts))
+    assert await world.backfill.read_due() == 2
+    states = await world.rows("SELECT thread_ts, context, context_failures FROM threads ORDER BY thread_ts")
+    assert [(row["context"], row["context_failures"]) for row in states] == [("complete", 0), ("unknown", 1)]
+    await world.later(5)
+    assert await world.backfill.read_due() == 1
+
+
+async def test_reading_goes_on_after_an_error_and_ends_at_the_shutdown(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def breaks(*args: object) -> None:
+        loop.call_soon_threadsafe(tried.set)
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(threads, "begin_reads", breaks)
+    reading = asyncio.ensure_future(world.backfill.run())
+    async with asyncio.timeout(10):
+        for _ in range(2):
+            await tried.wait()
+            tried.clear()
+            world.database.wakeups.bump([threads.CONTEXTS])
+        assert not reading.done()
+        world.database.wakeups.close()
+        await reading

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
 from swarm.domain.agents import Agent
+from swarm.domain.conduct import Reactions
+from swarm.domain.deliveries import DeliveryKind
 from swarm.domain.errors import Unavailable
 from swarm.domain.transcript import SlackMessage
 from swarm.domain.triggers import Trigger
 from swarm.services import deliver
-from swarm.services.deliver import ATTEMPTS, Sender
+from swarm.services.deliver import ATTEMPTS, GIVE_UP_SECONDS, Sender, Terms
+from swarm.slack.web_api import RefusedBySlack
 from swarm.store import deliveries
 from swarm.store.statements import Row
 from tests.support.slack import (
@@ -24,13 +29,14 @@ from tests.support.slack import (
     takes_and_kills_the_process,
     takes_but_the_answer_is_lost,
 )
-from tests.support.world import BOT, HTTP_TIMEOUT_SECONDS, ME, World, delete
+from tests.support.world import BOT, HTTP_TIMEOUT_SECONDS, ME, World, delete, said
 
 pytestmark = pytest.mark.req("OPS-10")
 
 PATIENCE_SECONDS = 10.0
 SURELY_OVER_SECONDS = 2 * HTTP_TIMEOUT_SECONDS + 1
 """After this time a call that was under way must have ended one way or the other."""
+TERMS = Terms(team=ME.team, in_flight_seconds=SURELY_OVER_SECONDS, reactions=Reactions())
 
 
 async def conversation(world: World, *answers: str) -> tuple[Agent, SlackMessage, Trigger]:
@@ -144,7 +150,7 @@ async def test_a_process_that_dies_during_a_post_leaves_one_post_in_slack(world:
 async def test_a_process_that_dies_between_taking_and_calling_leaves_one_post_in_slack(world: World) -> None:
     await conversation(world, "answer")
     (post,) = await posts(world)
-    await world.database.write(deliver.take, post["id"], SURELY_OVER_SECONDS)
+    await world.database.write(deliver.take, post["id"], TERMS)
     await world.send()
     assert world.slack.posts == []
     world.clock.advance(SURELY_OVER_SECONDS)
@@ -155,18 +161,18 @@ async def test_a_process_that_dies_between_taking_and_calling_leaves_one_post_in
 async def test_a_sender_that_comes_back_late_changes_nothing_about_a_later_attempt(world: World) -> None:
     await conversation(world, "answer")
     (post,) = await posts(world)
-    late = await world.database.write(deliver.take, post["id"], SURELY_OVER_SECONDS)
+    late = await world.database.write(deliver.take, post["id"], TERMS)
     assert late is not None
     world.clock.advance(SURELY_OVER_SECONDS)
     doubted = await world.database.read(deliveries.get, post["id"])
     assert doubted is not None
     await world.database.write(deliver.doubt, doubted, "silent", 0.0)
     await world.database.write(deliver.resend, doubted)
-    current = await world.database.write(deliver.take, post["id"], SURELY_OVER_SECONDS)
+    current = await world.database.write(deliver.take, post["id"], TERMS)
     assert current is not None
     for answer in (is_busy(1), is_never_reached, refuses("fatal")):
         outcome = answer(FakeSlack(), deliveries.delivery(late))
-        await world.database.write(deliver.settle, late, outcome, ME.team, SURELY_OVER_SECONDS)
+        await world.database.write(deliver.settle, late, outcome, TERMS)
     assert [status for status, _ in await statuses(world)] == ["sending"]
 
 
@@ -195,7 +201,7 @@ async def test_a_post_that_waits_costs_no_work(world: World) -> None:
     await conversation(world, "one", "two", "three")
     world.slack.script.append(is_busy(30))
     await world.send()
-    assert await world.database.read(deliveries.lanes_due, 10) == []
+    assert await world.database.read(deliver.lanes_due, 10, 10) == []
 
 
 async def test_other_threads_do_not_wait_for_a_busy_one(world: World) -> None:
@@ -208,15 +214,206 @@ async def test_other_threads_do_not_wait_for_a_busy_one(world: World) -> None:
     assert world.slack.posts == ["other"]
 
 
-async def test_a_post_that_can_never_be_sent_fails_in_the_end(world: World) -> None:
-    await conversation(world, "one", "two")
-    world.slack.script.extend([is_never_reached, *(is_busy(1) for _ in range(ATTEMPTS - 1))])
-    for _ in range(ATTEMPTS + 1):
+async def test_a_post_that_is_lost_again_and_again_fails_in_the_end(world: World) -> None:
+    _, message, _ = await conversation(world, "one", "two")
+    world.slack.script.extend([is_busy(1), *(is_never_reached for _ in range(ATTEMPTS))])
+    for _ in range(ATTEMPTS + 2):
         await world.send()
         world.clock.advance(SURELY_OVER_SECONDS)
     (first, error), second = await statuses(world)
     assert (first, second) == ("failed", ("sent", None))
-    assert error == f"rate limited, {ATTEMPTS} times"
+    assert error == f"the connection broke, {ATTEMPTS} times"
+    assert (message.ts, "x") in world.slack.reactions
+
+
+async def test_an_outage_of_hours_loses_no_post(world: World) -> None:
+    await conversation(world, "answer")
+    world.slack.script.extend(is_busy(1) for _ in range(3 * ATTEMPTS))
+    for _ in range(3 * ATTEMPTS):
+        await world.send()
+        world.clock.advance(60)
+    assert [status for status, _ in await statuses(world)] == ["queued"]
+    await world.send()
+    assert world.slack.posts == ["answer"]
+
+
+async def test_after_an_outage_a_post_in_doubt_has_all_its_attempts(world: World) -> None:
+    await conversation(world, "answer")
+    world.slack.script.extend([*(is_busy(1) for _ in range(2 * ATTEMPTS)), takes_but_the_answer_is_lost])
+    world.slack.lookups_fail.append(Unavailable("Slack is down"))
+    for _ in range(2 * ATTEMPTS + 4):
+        await world.send()
+        world.clock.advance(SURELY_OVER_SECONDS)
+    assert world.slack.posts == ["answer"]
+    assert [status for status, _ in await statuses(world)] == ["sent"]
+
+
+async def test_the_longer_an_outage_the_more_rarely_slack_is_tried(world: World) -> None:
+    await conversation(world, "answer")
+    world.slack.script.extend(is_busy(1) for _ in range(10_000))
+    world.clock.advance(3600)
+    await world.send()
+    world.clock.advance(59)
+    calls = len(world.slack.calls)
+    await world.send()
+    assert len(world.slack.calls) == calls
+    world.clock.advance(1)
+    await world.send()
+    assert len(world.slack.calls) == calls + 1
+
+
+@pytest.mark.req("LOOP-14", "OPS-10")
+async def test_an_answer_that_slack_did_not_take_for_a_day_is_given_up_for_all_to_see(world: World) -> None:
+    _, message, _ = await conversation(world, "answer")
+    world.slack.script.extend([is_busy(1), is_busy(1)])
+    await world.send()
+    world.clock.advance(GIVE_UP_SECONDS)
+    world.slack.reaction_script.append(is_busy(3600))
+    await world.send()
+    assert await statuses(world) == [("failed", "rate limited, for 24 hours")]
+    world.clock.advance(3600)
+    await world.send()
+    assert world.slack.reactions[-1] == (message.ts, "x"), "it is shown as soon as Slack takes it"
+
+
+async def test_a_post_that_had_to_wait_for_us_for_days_is_sent(world: World) -> None:
+    await conversation(world, "answer")
+    world.clock.advance(3 * GIVE_UP_SECONDS)
+    await world.send()
+    assert world.slack.posts == ["answer"]
+
+
+@pytest.mark.req("LOOP-14", "OPS-10")
+async def test_refused_answers_show_on_their_message_once(world: World) -> None:
+    _, message, _ = await conversation(world, "one", "two")
+    world.slack.script.extend([refuses("msg_too_long"), refuses("msg_too_long")])
+    await world.send()
+    await world.send()
+    assert world.slack.reactions.count((message.ts, "x")) == 1
+
+
+@pytest.mark.req("LOOP-14")
+async def test_a_refused_answer_shows_with_the_operators_emoji(world: World) -> None:
+    _, message, _ = await conversation(world, "answer")
+    world.slack.script.append(refuses("msg_too_long"))
+    reactions = Reactions(failed="boom")
+    sender = Sender(
+        world.database, world.slack, ME.team, http_timeout_seconds=HTTP_TIMEOUT_SECONDS, reactions=reactions
+    )
+    await sender.send_due()
+    assert (message.ts, "boom") in world.slack.reactions
+
+
+@pytest.mark.parametrize("error", ["thread_not_found", "channel_not_found"])
+async def test_where_the_place_is_gone_nothing_is_shown(world: World, error: str) -> None:
+    _, message, _ = await conversation(world, "answer")
+    world.slack.script.append(refuses(error))
+    await world.send()
+    assert await statuses(world) == [("failed", error)]
+    assert (message.ts, "x") not in world.slack.reactions
+
+
+async def test_a_post_that_can_never_be_looked_up_fails_in_the_end(world: World) -> None:
+    """Slack is asked ever more rarely, then no more."""
+    _, message, _ = await conversation(world, "one", "two")
+    world.slack.script.append(takes_but_the_answer_is_lost)
+    world.slack.lookups_fail.extend(Unavailable("Slack is down") for _ in range(1000))
+    await world.send()
+    world.clock.advance(SURELY_OVER_SECONDS)
+    for _ in range(600):
+        await world.send()
+        world.clock.advance(1)
+    assert len(world.slack.looked_up) == 5 + (600 - 48) // 60 + 1, "after 1, 2, 5, 10, 30 seconds, then each minute"
+    for _ in range(ATTEMPTS):
+        await world.send()
+        world.clock.advance(60)
+    assert len(world.slack.looked_up) == ATTEMPTS - 1, "the post itself was the first attempt"
+    (first, error), second = await statuses(world)
+    assert (first, second) == ("failed", ("sent", None))
+    assert error == "in doubt, and could not be looked up: Slack is down"
+    assert (message.ts, "x") in world.slack.reactions
+
+
+@pytest.mark.parametrize("code", ["missing_scope", "not_in_channel"])
+async def test_a_post_that_may_not_be_looked_up_fails_at_once(world: World, code: str) -> None:
+    await conversation(world, "one", "two")
+    world.slack.script.append(takes_but_the_answer_is_lost)
+    world.slack.lookups_fail.append(RefusedBySlack(code))
+    await world.send()
+    world.clock.advance(SURELY_OVER_SECONDS)
+    await world.send()
+    (first, error), second = await statuses(world)
+    assert (first, second) == ("failed", ("sent", None))
+    assert error == f"in doubt, and may not be looked up: Slack answers {code}."
+
+
+@asynccontextmanager
+async def sending(world: World) -> AsyncIterator[None]:
+    """The sender runs, within the test's patience."""
+    running = asyncio.ensure_future(world.sender.run())
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            yield
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def all_wait(world: World, count: int) -> None:
+    while len(world.slack.turns) < count:
+        await asyncio.sleep(0)
+
+
+async def test_reactions_that_wait_hold_up_no_post(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deliver, "POST_LANES", 2)
+    monkeypatch.setattr(deliver, "REACTION_LANES", 2)
+    world.slack.held_up.add(DeliveryKind.REACTION)
+    lead = await world.lead()
+    for number in range(5):
+        await world.says(f"{BOT} {number}")
+    async with sending(world):
+        await all_wait(world, 2)
+        await world.answers(lead, (await world.poll(lead))[-1], "answer")
+        while world.slack.posts != ["answer"]:
+            await asyncio.sleep(0)
+    assert len(world.slack.turns) == 3, "no more reactions wait than may"
+
+
+async def test_a_slow_channel_holds_up_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deliver, "POST_LANES", 4)
+    world.slack.held_up |= {DeliveryKind.REACTION, "C1"}
+    lead = await world.lead()
+    for number in range(3):
+        await world.says(f"{BOT} {number}")
+    await world.hears(said(f"{BOT} elsewhere", channel="C2"))
+    *slow, fast = await world.poll(lead)
+    for trigger in slow:
+        await world.answers(lead, trigger, "slow")
+    async with sending(world):
+        await all_wait(world, 4 + 3)
+        await world.answers(lead, fast, "fast")
+        while world.slack.posts != ["fast"]:
+            await asyncio.sleep(0)
+
+
+@pytest.mark.req("OPS-12")
+async def test_at_a_shutdown_the_sender_does_not_run_flat_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+
+    async def look(sender: Sender) -> int:
+        nonlocal looks
+        looks += 1
+        await asyncio.sleep(0)
+        return 0
+
+    monkeypatch.setattr(Sender, "_open_lanes", look)
+    world.database.wakeups.close()
+    async with sending(world):
+        while looks == 0:
+            await asyncio.sleep(0)
+        for _ in range(100):
+            await asyncio.sleep(0)
+    assert looks == 1
 
 
 @pytest.mark.req("LOOP-14", "OPS-10")

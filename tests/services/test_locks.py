@@ -13,9 +13,10 @@ import pytest
 from swarm.domain.inbox import EntryStatus
 from swarm.domain.triggers import TriggerKind
 from swarm.services.claim import take
+from swarm.services.leases import renew
 from swarm.store import inbox
 from swarm.store.transaction import Transaction
-from tests.support.world import BOT, ME, World, delete, edit, texts
+from tests.support.world import BOT, ME, World, delete, edit, look, texts
 
 PATIENCE_SECONDS = 10.0
 
@@ -116,3 +117,36 @@ async def test_a_message_that_comes_while_its_thread_is_claimed_is_in_the_queue(
         await coming
     queue = await world.rows("SELECT thread_id FROM inbox_heads")
     assert len(queue) == 1
+
+
+@pytest.mark.req("LOOP-06")
+async def test_two_renewals_of_the_same_leases_in_opposite_orders_do_not_wait_in_a_circle(world: World) -> None:
+    lead = await world.lead()
+    for text in ("one", "two"):
+        await world.says(f"{BOT} {text}")
+    tokens = sorted(trigger.lease_token for trigger in await world.poll(lead))
+    async with under_way(world, renew, lead, tokens[:1]) as go_on:
+        backwards = asyncio.ensure_future(world.database.write(renew, lead, [*reversed(tokens), tokens[0]]))
+        await somebody_waits(world)
+        free = "SELECT count(*) AS n FROM (SELECT 1 FROM leases WHERE token = %(token)s FOR UPDATE SKIP LOCKED) AS f"
+        assert await world.database.write(look, free, {"token": tokens[1]}) == [{"n": 1}], (
+            "it holds nothing that the other may want"
+        )
+        go_on.set()
+        renewed = await backwards
+    assert [token for token, _ in renewed.expiries] == list(reversed(tokens))
+
+
+@pytest.mark.req("LOOP-10")
+async def test_what_an_owner_has_not_read_is_locked_as_a_whole_before_it_is_given_away(world: World) -> None:
+    """Messages before heads: whoever holds a message may wait for the head, so the other way round is a circle."""
+    lead, _ = await world.lead(), await world.lead("second")
+    root = await world.says(f"{BOT} one")
+    last = await world.says("two", thread=root)
+    async with under_way(world, inbox.of_message_locked, ME.team, last.channel, last.ts) as go_on:
+        moving = asyncio.ensure_future(world.says("swarm#second take this", thread=root))
+        await somebody_waits(world)
+        free = "SELECT agent_id FROM inbox_heads FOR UPDATE SKIP LOCKED"
+        assert await world.database.write(look, free, {}) == [{"agent_id": lead.id}]
+        go_on.set()
+        await moving

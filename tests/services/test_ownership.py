@@ -8,7 +8,6 @@ from swarm.domain.agents import Agent
 from swarm.domain.inbox import EntryStatus, MatchedBy
 from swarm.domain.threads import OWNED_FOR_IDLE_DAYS
 from swarm.domain.transcript import SlackMessage
-from swarm.services.sweep import tidy
 from tests.support.world import BOT, World, texts
 
 pytestmark = pytest.mark.req("LOOP-10")
@@ -117,10 +116,10 @@ async def test_ownership_ends_after_a_week_without_a_word(world: World) -> None:
     root = await world.says("swarm#second hello")
     week = OWNED_FOR_IDLE_DAYS * 24 * 3600
     world.clock.advance(week)
-    await world.database.write(tidy)
+    await world.sweeper.tidy()
     assert await owner(world, root) == ("second", 1)
     world.clock.advance(1)
-    await world.database.write(tidy)
+    await world.sweeper.tidy()
     assert await owner(world, root) == (None, 2)
     message = await world.says("nobody hears this", thread=root)
     assert await world.entries(message) == []

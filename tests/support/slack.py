@@ -41,6 +41,7 @@ class FakeSlack:
     under_way: asyncio.Event = field(default_factory=asyncio.Event)  # a call has begun
     wait_seconds: float = 0  # so long a call would wait for Slack's limits
     turns: list[Delivery] = field(default_factory=list)  # what has waited for its turn
+    held_up: set[str] = field(default_factory=set)  # kinds and channels whose turn never comes
     go_on: asyncio.Event | None = None  # calls wait for it before they are answered
 
     @property
@@ -56,6 +57,8 @@ class FakeSlack:
 
     async def ready(self, delivery: Delivery) -> None:
         self.turns.append(delivery)
+        if self.held_up & {delivery.kind, delivery.channel}:
+            await asyncio.Event().wait()
         await asyncio.sleep(0)
 
     async def deliver(self, delivery: Delivery) -> Answer:

@@ -13,9 +13,9 @@ from swarm.domain.routing import Me
 from swarm.domain.transcript import Author, AuthorKind, ChannelType, MessageDeleted, MessageEdited, SlackMessage
 from swarm.domain.triggers import Trigger
 from swarm.services.backfill import Backfill
-from swarm.services.claim import note_seen
 from swarm.services.deliver import Sender
 from swarm.services.ingest import Ingest
+from swarm.services.presence import note_seen
 from swarm.services.reply import Caller
 from swarm.services.roster import Rosters
 from swarm.services.sweep import Sweeper
@@ -124,7 +124,7 @@ class World:
 
     async def is_here(self, agent: Agent) -> None:
         """The agent shows a sign of life."""
-        await self.database.write(note_seen, agent.id)
+        await self.database.write(note_seen, agent.id, self.conduct)
 
     async def poll(self, agent: Agent, *, limit: int = 20, hold: bool = False) -> list[Trigger]:
         return await self.services.polls.poll(agent, wait_seconds=0, limit=limit, hold=hold)

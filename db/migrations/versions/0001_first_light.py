@@ -357,3 +357,4 @@ def _create_history() -> None:
     )
     op.create_index("ix_history_subject", "history", ["subject", "seq"])
     op.create_index("ix_history_thread", "history", ["thread_id", "seq"])
+    op.create_index("ix_history_threadless", "history", ["thread_id", "at"], **_where("thread_id IS NULL"))

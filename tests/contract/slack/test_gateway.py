@@ -411,13 +411,40 @@ async def test_any_retry_after_is_survived(
 
 
 @OPS_10
-async def test_a_reply_that_lands_outside_its_thread_is_taken_back(scripted: Gateway, script: ScriptedSlack) -> None:
+async def test_a_reply_that_lands_outside_its_thread_is_taken_back(
+    scripted: Gateway, script: ScriptedSlack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns: list[str] = []
+
+    async def turn(pacing: Pacing, method: str, channel: str | None = None) -> None:
+        turns.append(method)
+
+    monkeypatch.setattr(Pacing, "turn", turn)
     ts = "1700000009.000100"
     script.answers["chat.postMessage"] = {"ok": True, "ts": ts, "message": {"ts": ts, "text": "done"}}
     script.answers["chat.delete"] = {"ok": True}
     answer = await scripted.deliver(delivery(thread_ts="1700000000.000100"))
     assert answer == Refused(error="thread_not_found")
     assert script.calls[-1] == ("chat.delete", {"channel": "C0GENERAL", "ts": ts})
+    assert turns == ["chat.delete"]
+
+
+@OPS_10
+@pytest.mark.parametrize("code", ["thread_not_found", "message_not_found"])
+async def test_a_post_whose_thread_is_gone_is_looked_for_in_the_channel(
+    scripted: Gateway, script: ScriptedSlack, code: str
+) -> None:
+    script.answers["conversations.replies"] = {"ok": False, "error": code}
+    script.answers["conversations.history"] = {"ok": True, "messages": []}
+    assert await scripted.find(delivery(thread_ts="1700000000.000100")) is None
+    assert script.calls[-1][0] == "conversations.history"
+
+
+@OPS_10
+async def test_a_thread_that_may_not_be_searched_says_why(scripted: Gateway, script: ScriptedSlack) -> None:
+    script.answers["conversations.replies"] = {"ok": False, "error": "missing_scope"}
+    with pytest.raises(RefusedBySlack, match="missing_scope"):
+        await scripted.find(delivery(thread_ts="1700000000.000100"))
 
 
 @OPS_10

@@ -1,0 +1,143 @@
+"""The sweep: one bad row ends neither the round nor the process, and is tried once in a round."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from swarm.domain.inbox import EntryStatus
+from swarm.domain.leases import LEASE_SECONDS, LeaseEnd
+from swarm.services import agents, sweep
+from swarm.services.leases import lose
+from swarm.store import heads, holds, leases
+from swarm.store.leases import Lease
+from swarm.store.transaction import Transaction
+from tests.support.world import BOT, World, texts
+
+PATIENCE_SECONDS = 10.0
+
+
+@pytest.mark.req("LOOP-06")
+async def test_a_lease_that_cannot_be_ended_keeps_no_other_from_ending(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lead = await world.lead()
+    for text in ("bad", "good", "fine"):
+        await world.says(f"{BOT} {text}")
+    bad, *_ = await world.poll(lead)
+    tried: Counter[str] = Counter()
+
+    def stumbles(tx: Transaction, lease: Lease, *args: Any) -> None:
+        tried[lease.token] += 1
+        if lease.token == bad.lease_token:
+            raise RuntimeError("broken")
+        lose(tx, lease, *args)
+
+    monkeypatch.setattr(sweep, "BATCH", 1)
+    monkeypatch.setattr(sweep, "lose", stumbles)
+    await world.later(LEASE_SECONDS)
+    assert sorted(texts(await world.poll(lead))) == [["@UBOT fine"], ["@UBOT good"]]
+    assert set(tried.values()) == {1}
+    monkeypatch.setattr(sweep, "lose", lose)
+    await world.sweep()
+    assert texts(await world.poll(lead)) == [["@UBOT bad"]]
+
+
+@pytest.mark.req("LOOP-13")
+async def test_a_part_that_fails_keeps_no_other_from_its_work(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    lead = await world.lead()
+    await world.says(f"{BOT} hello")
+    await world.services.work.release(lead, [(await world.only(lead)).lease_token], delay_seconds=5)
+
+    def breaks(*args: object) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(leases, "expired", breaks)
+    monkeypatch.setattr(sweep, "look_after_offline", breaks)
+    await world.later(5)
+    assert texts(await world.poll(lead)) == [["@UBOT hello"]]
+
+
+@pytest.mark.req("LOOP-13")
+async def test_a_thread_whose_hold_cannot_be_ended_keeps_no_other_waiting(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lead = await world.lead()
+    for text in ("bad", "good"):
+        await world.says(f"{BOT} {text}")
+    bad, good = await world.poll(lead)
+    await world.services.work.release(lead, [bad.lease_token, good.lease_token], delay_seconds=5)
+    (of_bad,) = await world.rows(f"SELECT thread_id FROM leases WHERE token = '{bad.lease_token}'")
+    make_due = holds.make_due
+
+    def stumbles(tx: Transaction, thread_id: str) -> None:
+        if thread_id == of_bad["thread_id"]:
+            raise RuntimeError("broken")
+        make_due(tx, thread_id)
+
+    monkeypatch.setattr(holds, "make_due", stumbles)
+    await world.later(5)
+    assert texts(await world.poll(lead)) == [["@UBOT good"]]
+
+
+@pytest.mark.req("LOOP-13")
+async def test_the_sweep_goes_on_after_an_error(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds = 0
+    again = asyncio.Event()
+
+    def breaks(*args: object) -> None:
+        nonlocal rounds
+        rounds += 1
+        if rounds == 2:
+            loop.call_soon_threadsafe(again.set)
+        raise RuntimeError("broken")
+
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(sweep, "SWEEP_SECONDS", 0)
+    monkeypatch.setattr(sweep, "look_after_offline", breaks)
+    monkeypatch.setattr(heads, "repair", breaks)
+    sweeping = asyncio.ensure_future(world.sweeper.run())
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await again.wait()
+    assert not sweeping.done()
+    sweeping.cancel()
+
+
+@pytest.mark.req("LOOP-13")
+async def test_thousands_that_wait_for_a_lead_are_given_to_it_in_batches(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep, "BATCH", 2)
+    for number in range(5):
+        await world.says(f"{BOT} {number}")
+    lead = await world.lead()
+    assert len(await world.poll(lead)) == 2
+    for _ in range(2):
+        await world.sweep()
+    assert len(await world.poll(lead)) == 3
+
+
+@pytest.mark.req("LOOP-06")
+async def test_each_lease_of_a_removed_agent_ends_in_a_transaction_of_its_own(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.lead()
+    second = await world.lead("second")
+    messages = [await world.says(f"swarm#second {number}") for number in range(3)]
+    assert len(await world.poll(second)) == 3
+    transactions = []
+
+    def noted(tx: Transaction, *args: Any) -> None:
+        transactions.append(tx)
+        lose(tx, *args)
+
+    monkeypatch.setattr(agents, "lose", noted)
+    await world.services.agents.revoke("second")
+    assert len(set(map(id, transactions))) == 3
+    lead = await world.services.agents.get("lead")
+    entries = [await world.entry(message) for message in messages]
+    assert [(entry.agent_id, entry.status) for entry in entries] == [(lead.id, EntryStatus.UNREAD)] * 3
+    assert await world.rows("SELECT DISTINCT ended_as FROM leases") == [{"ended_as": LeaseEnd.REVOKED}]
