@@ -125,9 +125,9 @@ class Sender:
 
     async def _open_lanes(self) -> int:
         """Serve the lanes in which something is due; how many are open."""
-        due = await self._database.read(lanes_due, POST_LANES, REACTION_LANES)
         overloaded = asyncio.get_running_loop().time() < self._no_reactions_before
         room = {False: POST_LANES, True: 0 if overloaded else REACTION_LANES}
+        due = await self._database.read(lanes_due, room[False], room[True])
         for lane in self._lanes:
             room[lane.reactions] -= 1
         for lane in due:
@@ -219,9 +219,9 @@ class Sender:
 
 
 def lanes_due(tx: Transaction, posts: int, reactions: int) -> list[Lane]:
-    """Lanes in which something is due, at most so many of each kind. Those that are open already are among them."""
-    posts_due = deliveries.lanes_due(tx, posts, reactions=False)
-    return posts_due + deliveries.lanes_due(tx, reactions, reactions=True)
+    """So many lanes of each kind in which something is due."""
+    found = deliveries.lanes_due(tx, posts, reactions=False)
+    return found + deliveries.lanes_due(tx, reactions, reactions=True) if reactions else found
 
 
 def due_in_lane(tx: Transaction, lane: Lane) -> Row | None:
