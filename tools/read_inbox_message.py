@@ -6,7 +6,16 @@ from typing import Annotated
 
 from pydantic import Field
 
-from swarm.domain.shapes import EntryShape, MessageShape, ThreadShape, entry_shape, message_shapes, thread_shape
+from swarm.domain.shapes import (
+    EntryShape,
+    MessageShape,
+    TaskShape,
+    ThreadShape,
+    entry_shape,
+    message_shapes,
+    task_shape,
+    thread_shape,
+)
 from tools.tool import Arguments, Call, Tool
 
 
@@ -23,7 +32,7 @@ class WholeInboxMessage(EntryShape):
     context_incomplete: bool
     previous_reply: str | None
     routing_reason: str
-    task: None
+    task: TaskShape | None
 
 
 async def read_inbox_message(call: Call, said: ReadInboxMessage) -> WholeInboxMessage:
@@ -40,7 +49,7 @@ async def read_inbox_message(call: Call, said: ReadInboxMessage) -> WholeInboxMe
         "context_incomplete": whole.context_incomplete,
         "previous_reply": whole.previous_reply,
         "routing_reason": whole.entry.routing_reason,
-        "task": None,
+        "task": task_shape(whole.task) if whole.task else None,
     }
 
 

@@ -48,6 +48,18 @@ class WritingArguments(Arguments):
     ] = None
 
 
+TaskId = Annotated[str, Field(description="The task's id.")]
+Priority = Annotated[
+    int, Field(ge=0, le=100, description="0 to 100; higher comes earlier, 50 is the rank of a message from Slack.")
+]
+DependsOn = Annotated[
+    tuple[str, ...],
+    Field(
+        strict=False, max_length=20, description="Ids of tasks that must be completed before this one is handed out."
+    ),
+]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Call:
     """Who calls, under which lease if the connection names one, and the use cases at hand."""

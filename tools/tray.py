@@ -11,10 +11,11 @@ class Nothing(Arguments):
 
 
 async def tray(call: Call, said: Nothing) -> TrayShape:
-    """See what waits for you: how many inbox messages are unread, with the beginning of each, your tasks by status, and
-    how many threads you own. Previews are cut short; read a whole message with read-inbox-message.
+    """See what waits for you: how many inbox messages are unread, with the beginning of each; how many messages of
+    other agents are meant for you and unread, with the beginning of each; your open tasks by status; and how many
+    threads you own. Previews are cut short: read the whole with read-inbox-message or read-messages.
     """
-    return tray_shape(await call.services.inbox.tray(call.agent))
+    return tray_shape(await call.services.trays.of(call.agent))
 
 
 TOOL = Tool(name="tray", arguments=Nothing, result=TrayShape, run=tray)

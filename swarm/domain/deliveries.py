@@ -89,6 +89,8 @@ class Delivery:
     broadcast: bool
     agent_name: str | None
     attempts: int
+    inbox_message_id: str | None = None  # what it answers
+    stops_task_id: str | None = None  # of a post or an update: the task that its button stops
 
 
 # What Slack's answer to one call means for the delivery: a closed set, matched exhaustively.

@@ -31,6 +31,7 @@ class LeaseEnd(StrEnum):
     RELEASED = "released"  # given back; no attempt counted
     EXPIRED = "expired"  # not renewed in time; one attempt counted
     REVOKED = "revoked"  # the agent was removed
+    CANCELLED = "cancelled"  # its task was cancelled, or given to somebody else
 
 
 class Outcome(StrEnum):

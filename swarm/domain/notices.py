@@ -16,6 +16,13 @@ class NoticeKind(StrEnum):
 
     MESSAGE_CHANGED = "message_changed"
     MESSAGE_DELETED = "message_deleted"
+    TASK_FOLLOW_UP = "task_follow_up"  # somebody wrote in the thread of the agent's running task
+    TASK_OFFERED = "task_offered"
+    TASK_DECLINED = "task_declined"
+    TASK_FINISHED = "task_finished"  # completed, failed or dead: its result or its error
+    TASK_CANCELLED = "task_cancelled"
+    TASK_RETURNED = "task_returned"  # its worker is gone, so it needs another one
+    AGENT_MESSAGE = "agent_message"
 
 
 class NoticeStatus(StrEnum):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterable, AsyncIterator
 from typing import Protocol
 
 from swarm.domain.deliveries import Accepted, Answer, Delivery
+from swarm.domain.files import FileInfo, Share
 from swarm.domain.transcript import AuthorKind, SlackMessage
 
 
@@ -45,4 +47,49 @@ class SlackReader(Protocol):
 
     async def read_thread(self, channel: str, thread_ts: str) -> list[SlackMessage]:
         """All messages of a thread, all pages, oldest first; raises Unavailable or NotFound."""
+        ...
+
+
+class OpenFile(Protocol):
+    """The content of a file on its way from Slack: read it once, and close it in any case."""
+
+    @property
+    def size_bytes(self) -> int | None:
+        """How much there is, where Slack says so in advance."""
+        ...
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The content, piece by piece; raises TooLarge past the cap, Unavailable if Slack breaks off."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of the connection."""
+        ...
+
+
+class SlackFiles(Protocol):
+    """Moves files to and from Slack, streamed. Everything raises Unavailable when Slack cannot be asked."""
+
+    async def info(self, file_id: str) -> FileInfo:
+        """What a file is; raises NotFound."""
+        ...
+
+    async def open(self, file: FileInfo, cap_bytes: int) -> OpenFile:
+        """Its content; raises TooLarge, NotFound if it is not in Slack, Forbidden if Slack does not give it to us."""
+        ...
+
+    async def place(self, name: str, size_bytes: int, chunks: AsyncIterable[bytes]) -> str:
+        """Bring content to Slack, seen by nobody yet; the file's id. Raises Conflict with Slack's reason to refuse."""
+        ...
+
+    async def ready_to_share(self) -> None:
+        """Wait until Slack's limits leave room for :meth:`share`."""
+        ...
+
+    async def share(self, share: Share) -> Answer:
+        """Show a placed file in a thread: one call, never repeated by itself."""
+        ...
+
+    async def shared_as(self, file_id: str, channel: str, thread_ts: str) -> str | None:
+        """The timestamp of the message that shows a file in a thread; None if Slack knows of none now."""
         ...

@@ -10,7 +10,11 @@ from collections.abc import Sequence
 from typing_extensions import TypedDict
 
 from swarm.clock import to_iso
+from swarm.domain.agent_messages import AgentMessage
 from swarm.domain.agents import Agent
+from swarm.domain.files import Shared
+from swarm.domain.mrkdwn import preview
+from swarm.domain.task_views import TaskView
 from swarm.domain.transcript import File, Said
 from swarm.domain.tray import Tray
 from swarm.domain.triggers import EntryView, NoticeView, Place, Trigger
@@ -23,6 +27,15 @@ class FileShape(TypedDict):
     name: str
     mimetype: str | None
     size_bytes: int | None
+
+
+class SharedFileShape(TypedDict):
+    """A file that we put into a thread; ``ts`` is its message, null if Slack has not said which."""
+
+    file_id: str
+    name: str
+    size_bytes: int
+    ts: str | None
 
 
 class MessageShape(TypedDict):
@@ -80,8 +93,48 @@ class NoticeShape(TypedDict):
 
     kind: str
     inbox_message_id: str | None
+    task_id: str | None
+    agent_message_id: str | None
+    channel: str | None
     actor: UserShape | None
     text: str | None
+
+
+class DependencyShape(TypedDict):
+    """A task that another one waits for, and what came of it."""
+
+    id: str
+    title: str
+    status: str
+    result: str | None
+    error: str | None
+
+
+class TaskShape(TypedDict):
+    """Work given to an agent. Agents go by their names."""
+
+    id: str
+    title: str
+    description: str
+    status: str
+    priority: int
+    agent: str | None
+    agent_id: str | None
+    created_by: str | None
+    requester: str | None
+    parent_id: str | None
+    depends_on: list[str]
+    dependencies: list[DependencyShape]
+    thread_id: str | None
+    inbox_message_id: str | None
+    attempts: int
+    progress: str | None
+    percent: int | None
+    result: str | None
+    error: str | None
+    created_at: str
+    started_at: str | None
+    ended_at: str | None
 
 
 class TriggerShape(TypedDict):
@@ -98,12 +151,18 @@ class TriggerShape(TypedDict):
     thread_context: list[MessageShape]
     context_incomplete: bool
     inbox_messages: list[EntryShape]
-    task: None
+    task: TaskShape | None
     notice: NoticeShape | None
 
 
 TrayPreviewShape = TypedDict("TrayPreviewShape", {"inbox_message_id": str, "from": str, "channel": str, "preview": str})
 """The beginning of an unread message. Written as a call, since ``from`` is a word of Python's."""
+
+
+TrayMessageShape = TypedDict(
+    "TrayMessageShape", {"message_id": str, "from": str, "channel": str | None, "preview": str, "sent_at": str}
+)
+"""The beginning of an unread message of another agent; without a channel, it is a direct one."""
 
 
 class TrayShape(TypedDict):
@@ -112,6 +171,7 @@ class TrayShape(TypedDict):
     unread: int
     previews: list[TrayPreviewShape]
     mentions: int
+    messages: list[TrayMessageShape]
     tasks: dict[str, int]
     threads_owned: int
 
@@ -141,7 +201,7 @@ def trigger_shape(trigger: Trigger) -> TriggerShape:
         "thread_context": message_shapes(trigger.thread_context),
         "context_incomplete": trigger.context_incomplete,
         "inbox_messages": [entry_shape(entry) for entry in trigger.inbox_messages],
-        "task": None,
+        "task": task_shape(trigger.task) if trigger.task else None,
         "notice": _notice(trigger.notice) if trigger.notice else None,
     }
 
@@ -162,7 +222,44 @@ def entry_shape(entry: EntryView) -> EntryShape:
         "received_at": to_iso(entry.received_at),
         "matched_by": entry.matched_by.value,
         "files": _files(entry.files),
-        "task_id": None,
+        "task_id": entry.task_id,
+    }
+
+
+def task_shape(task: TaskView) -> TaskShape:
+    """A task, as agents and operators see it."""
+    return {
+        "id": task.id,
+        "title": task.title,
+        "description": task.description,
+        "status": task.status.value,
+        "priority": task.priority,
+        "agent": task.agent,
+        "agent_id": task.agent_id,
+        "created_by": task.created_by,
+        "requester": task.requester,
+        "parent_id": task.parent_id,
+        "depends_on": [other.id for other in task.depends_on],
+        "dependencies": [
+            {
+                "id": other.id,
+                "title": other.title,
+                "status": other.status.value,
+                "result": other.result,
+                "error": other.error,
+            }
+            for other in task.depends_on
+        ],
+        "thread_id": task.thread_id,
+        "inbox_message_id": task.inbox_message_id,
+        "attempts": task.attempts,
+        "progress": task.progress,
+        "percent": task.percent,
+        "result": task.result,
+        "error": task.error,
+        "created_at": to_iso(task.created_at),
+        "started_at": _moment(task.started_at),
+        "ended_at": _moment(task.ended_at),
     }
 
 
@@ -193,6 +290,11 @@ def message_shapes(said: Sequence[Said]) -> list[MessageShape]:
     ]
 
 
+def shared_file_shape(shared: Shared) -> SharedFileShape:
+    """A file that we put into a thread."""
+    return {"file_id": shared.file_id, "name": shared.name, "size_bytes": shared.size_bytes, "ts": shared.ts}
+
+
 def agent_shape(agent: Agent, *, online: bool) -> AgentShape:
     """An agent as its team sees it."""
     return {
@@ -206,7 +308,7 @@ def agent_shape(agent: Agent, *, online: bool) -> AgentShape:
 
 
 def tray_shape(tray: Tray) -> TrayShape:
-    """A tray. Mentions in internal channels and tasks are counted as soon as there are any."""
+    """A tray."""
     return {
         "unread": tray.unread,
         "previews": [
@@ -218,9 +320,20 @@ def tray_shape(tray: Tray) -> TrayShape:
             }
             for unread in tray.previews
         ],
-        "mentions": 0,
-        "tasks": {},
+        "mentions": tray.mentions,
+        "messages": [_tray_message(message) for message in tray.messages],
+        "tasks": dict(tray.tasks),
         "threads_owned": tray.threads_owned,
+    }
+
+
+def _tray_message(message: AgentMessage) -> TrayMessageShape:
+    return {
+        "message_id": message.id,
+        "from": message.sender,
+        "channel": f"#{message.channel}" if message.channel else None,
+        "preview": preview(message.text),
+        "sent_at": to_iso(message.created_at),
     }
 
 
@@ -231,6 +344,9 @@ def _notice(notice: NoticeView) -> NoticeShape:
     return {
         "kind": notice.kind.value,
         "inbox_message_id": notice.inbox_message_id,
+        "task_id": notice.task_id,
+        "agent_message_id": notice.agent_message_id,
+        "channel": notice.channel,
         "actor": actor,
         "text": notice.text,
     }
@@ -240,3 +356,7 @@ def _files(files: Sequence[File]) -> list[FileShape]:
     return [
         {"id": file.id, "name": file.name, "mimetype": file.mimetype, "size_bytes": file.size_bytes} for file in files
     ]
+
+
+def _moment(at: int | None) -> str | None:
+    return None if at is None else to_iso(at)

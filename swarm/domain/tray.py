@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from swarm.domain.agent_messages import AgentMessage
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,4 +24,7 @@ class Tray:
 
     unread: int
     previews: tuple[Preview, ...]
+    mentions: int  # unread messages of other agents: direct ones, and those that mention it in a channel
+    messages: tuple[AgentMessage, ...]  # the first of them
+    tasks: Mapping[str, int]  # its open tasks by status
     threads_owned: int

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from swarm.domain.inbox import EntryStatus, MatchedBy
 from swarm.domain.notices import NoticeKind
+from swarm.domain.task_views import TaskView
 from swarm.domain.transcript import ChannelType, File, Said
 
 
@@ -14,8 +15,16 @@ class TriggerKind(StrEnum):
     """Work, and the kinds of notices."""
 
     SLACK_INBOX_MESSAGE = "slack_inbox_message"
+    TASK_ASSIGNED = "task_assigned"
     MESSAGE_CHANGED = NoticeKind.MESSAGE_CHANGED.value
     MESSAGE_DELETED = NoticeKind.MESSAGE_DELETED.value
+    TASK_FOLLOW_UP = NoticeKind.TASK_FOLLOW_UP.value
+    TASK_OFFERED = NoticeKind.TASK_OFFERED.value
+    TASK_DECLINED = NoticeKind.TASK_DECLINED.value
+    TASK_FINISHED = NoticeKind.TASK_FINISHED.value
+    TASK_CANCELLED = NoticeKind.TASK_CANCELLED.value
+    TASK_RETURNED = NoticeKind.TASK_RETURNED.value
+    AGENT_MESSAGE = NoticeKind.AGENT_MESSAGE.value
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,17 +55,21 @@ class EntryView:
     routing_reason: str
     status: EntryStatus
     files: tuple[File, ...]
+    task_id: str | None = None  # what it was delegated as, or what it is a follow-up to
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NoticeView:
-    """News for an agent: what happened, who did it, which inbox message is concerned."""
+    """News for an agent: what happened, who did it, which inbox message, task or agent's message is concerned."""
 
     kind: NoticeKind
     inbox_message_id: str | None
+    task_id: str | None
+    agent_message_id: str | None
+    channel: str | None  # of a message between agents: the internal channel; None: it was sent directly
     actor_id: str | None
     actor_name: str | None
-    text: str | None  # what the message reads now, where it was changed
+    text: str | None  # what a changed message reads now, what an agent says, why a task was declined or cancelled
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,3 +89,4 @@ class Trigger:
     context_incomplete: bool
     inbox_messages: tuple[EntryView, ...]
     notice: NoticeView | None
+    task: TaskView | None = None

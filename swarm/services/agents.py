@@ -14,7 +14,8 @@ from swarm.domain.errors import NotFound, Unauthorized
 from swarm.domain.leases import LeaseEnd
 from swarm.services.leases import lose
 from swarm.services.roster import AGENTS
-from swarm.services.sweep import look_after_offline
+from swarm.services.stand_in import look_after_offline
+from swarm.services.task_care import tend_tasks
 from swarm.store import agents, history, leases
 from swarm.store.database import Database
 from swarm.store.leases import Lease
@@ -54,8 +55,9 @@ class Agents:
         """Add an agent. Raises Invalid for a name it cannot have, Conflict for one that is taken."""
         token = new_agent_token()
         agent = await self._database.write(
-            _register, check_name(name), role, description, tuple(capabilities), token_hash(token), self._conduct
+            _register, check_name(name), role, description, tuple(capabilities), token_hash(token)
         )
+        await look_after_offline(self._database, self._conduct)  # what waited for a lead has one now
         return Registered(agent=agent, token=token)
 
     async def identify(self, token: str) -> Agent:
@@ -113,8 +115,9 @@ class Agents:
         """
         agent, held = await self._database.write(_revoke, id_or_name)
         for lease in held:
-            await self._database.write(lose, lease, LeaseEnd.REVOKED, "its agent was removed", self._conduct.reactions)
-        await self._database.write(look_after_offline, self._conduct)
+            await self._database.write(lose, lease.token, LeaseEnd.REVOKED, "its agent was removed", self._conduct)
+        await tend_tasks(self._database, self._conduct)
+        await look_after_offline(self._database, self._conduct)
         return agent
 
 
@@ -125,7 +128,6 @@ def _register(
     description: str,
     capabilities: tuple[str, ...],
     hashed: str,
-    conduct: Conduct,
 ) -> Agent:
     agent = Agent(
         id=new_id(),
@@ -138,7 +140,6 @@ def _register(
     )
     agents.add(tx, agent, hashed)
     history.record(tx, "agent.register", agent.id, agent_id=agent.id, reason=f"{role} {name}")
-    look_after_offline(tx, conduct)  # what waited for a lead has one now
     tx.wake(AGENTS)
     return agent
 

@@ -9,46 +9,40 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import structlog
 
 from swarm.domain.agents import Agent
-from swarm.domain.conduct import Reactions
-from swarm.domain.inbox import BUNDLE_LIMIT, bundle, order_key
+from swarm.domain.conduct import Conduct
+from swarm.domain.inbox import BUNDLE_LIMIT, EntryStatus, bundle, order_key
 from swarm.domain.leases import LeaseEnd, LeaseKind, new_token
-from swarm.domain.notices import NoticeStep
+from swarm.domain.notices import NoticeKind, NoticeStep
+from swarm.domain.tasks import TaskStatus
 from swarm.domain.triggers import Trigger
+from swarm.services.claimed import Claimed, Whole, read_whole
+from swarm.services.follow_ups import follow_up
 from swarm.services.leases import give_back, lose
 from swarm.services.presence import Presence
 from swarm.services.triggers import Triggers
-from swarm.store import heads, history, inbox, leases, notices
+from swarm.store import heads, history, inbox, leases, notices, tasks
 from swarm.store.database import Database
+from swarm.store.heads import Head
 from swarm.store.inbox import Entry
-from swarm.store.leases import Lease
 from swarm.store.notices import Notice
+from swarm.store.tasks import Task
 from swarm.store.transaction import Transaction
 
 _log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Claimed:
-    """What a claim leased: inbox messages of one thread, or a notice."""
-
-    lease: Lease
-    entries: tuple[Entry, ...] = ()
-    notice: Notice | None = None
-
-
 class Polls:
     """Serves polling agents."""
 
-    def __init__(self, database: Database, triggers: Triggers, presence: Presence, reactions: Reactions) -> None:
+    def __init__(self, database: Database, triggers: Triggers, presence: Presence, conduct: Conduct) -> None:
         self._database = database
         self._triggers = triggers
         self._presence = presence
-        self._reactions = reactions
+        self._conduct = conduct
 
     async def poll(self, agent: Agent, *, wait_seconds: float, limit: int, hold: bool = False) -> list[Trigger]:
         """Up to ``limit`` triggers under fresh leases; an empty list when nothing came in ``wait_seconds``.
@@ -66,7 +60,7 @@ class Polls:
                 return await self.describe(agent, claimed)
             await self._database.wakeups.wait(agent.id, seen, remaining)
 
-    async def _claim(self, agent: Agent, limit: int, hold: bool) -> list[Claimed]:
+    async def _claim(self, agent: Agent, limit: int, hold: bool) -> list[Whole]:
         """Claim, and see to it that a caller who goes away meanwhile leaves nothing claimed."""
         claim = asyncio.ensure_future(self._database.write(take, agent.id, limit, hold))
         try:
@@ -75,11 +69,11 @@ class Polls:
             await asyncio.shield(self._undo(claim))  # to its end, also if the caller is cancelled once more
             raise
 
-    async def _undo(self, claim: asyncio.Future[list[Claimed]]) -> None:
+    async def _undo(self, claim: asyncio.Future[list[Whole]]) -> None:
         with contextlib.suppress(Exception):  # what could not be claimed need not be given back
             await self.give_back(_tokens(await claim))
 
-    async def describe(self, agent: Agent, claimed: list[Claimed]) -> list[Trigger]:
+    async def describe(self, agent: Agent, claimed: list[Whole]) -> list[Trigger]:
         """The triggers of what was just claimed; it is given back if they cannot be described, or on cancellation."""
         if not claimed:
             return []
@@ -93,11 +87,12 @@ class Polls:
                 await self._fail(claim, trigger)
         return [trigger for trigger in described if isinstance(trigger, Trigger)]
 
-    async def _fail(self, claim: Claimed, error: BaseException) -> None:
+    async def _fail(self, whole: Whole, error: BaseException) -> None:
         """What cannot be described counts an attempt, so that it ends visibly instead of coming for ever."""
-        _log.error("a trigger cannot be described", action="describe", trigger=claim.lease.trigger_id, exc_info=error)
+        lease = whole.claimed.lease
+        _log.error("a trigger cannot be described", action="describe", trigger=lease.trigger_id, exc_info=error)
         reason = "the coordinator could not describe it"
-        await self._database.write(lose, claim.lease, LeaseEnd.FAILED, reason, self._reactions)
+        await self._database.write(lose, lease.token, LeaseEnd.FAILED, reason, self._conduct)
 
     async def give_back(self, tokens: Sequence[str]) -> None:
         """Return what was claimed and reached nobody; no attempt is counted."""
@@ -105,30 +100,39 @@ class Polls:
             await asyncio.shield(self._database.write(give_back, tokens))
 
 
-def take(tx: Transaction, agent_id: str, limit: int, hold: bool) -> list[Claimed]:
+def take(tx: Transaction, agent_id: str, limit: int, hold: bool) -> list[Whole]:
+    """Lease up to ``limit`` due triggers and read what they are about: a second transaction would cost as much."""
+    claimed = lease_due(tx, agent_id, limit, hold)
+    return [read_whole(tx, claim) for claim in claimed]
+
+
+def lease_due(tx: Transaction, agent_id: str, limit: int, hold: bool) -> list[Claimed]:
     """Lease up to ``limit`` due triggers, in their order, each under a lease of its own."""
     news = [(order_key(notice.created_at), notice) for notice in notices.unread(tx, agent_id, limit)]
-    work = [(head.order_key, head.thread_id) for head in heads.first(tx, agent_id, limit)]
-    due: list[tuple[int, Notice | str]] = sorted([*news, *work], key=lambda pair: pair[0])
+    work = [(head.order_key, head) for head in heads.first(tx, agent_id, limit)]
+    due: list[tuple[int, Notice | Head]] = sorted([*news, *work], key=lambda pair: pair[0])
     claimed = [
-        take_notice(tx, what) if isinstance(what, Notice) else _take_thread(tx, agent_id, what, hold)
+        take_notice(tx, what) if isinstance(what, Notice) else _take_lane(tx, agent_id, what, hold)
         for _, what in due[:limit]
     ]
     got = [claim for claim in claimed if claim]
     if len(got) < len(due):  # meanwhile our locks kept others from the rest, so they should look again
         tx.wake(agent_id)
-    return got
+    return _told(tx, got)
 
 
-def take_notices(tx: Transaction, agent_id: str, limit: int) -> list[Claimed]:
+def take_notices(tx: Transaction, agent_id: str, limit: int) -> list[Whole]:
     """Lease up to ``limit`` notices, oldest first."""
     claimed = [take_notice(tx, notice) for notice in notices.unread(tx, agent_id, limit)]
-    return [claim for claim in claimed if claim]
+    return [read_whole(tx, claim) for claim in _told(tx, [claim for claim in claimed if claim])]
 
 
 def take_notice(tx: Transaction, notice: Notice) -> Claimed | None:
-    """Lease one notice; it locks nothing."""
+    """Lease one notice; it locks nothing. News that is no news any more is dropped."""
     if not notices.move(tx, NoticeStep.CLAIM, notice.id):
+        return None
+    if _is_over(tx, notice):
+        notices.move(tx, NoticeStep.FINISH, notice.id)
         return None
     lease = leases.grant(
         tx, new_token(), LeaseKind.NOTICE, notice.agent_id, notice.thread_id, notice.id, notice.attempts + 1
@@ -136,16 +140,35 @@ def take_notice(tx: Transaction, notice: Notice) -> Claimed | None:
     return Claimed(lease=lease, notice=notice) if lease else None
 
 
-def _take_thread(tx: Transaction, agent_id: str, thread_id: str, hold: bool) -> Claimed | None:
-    """Lease the thread, then its messages; its head is locked, so that no other claimer is at it.
+def _is_over(tx: Transaction, notice: Notice) -> bool:
+    """Whether a follow-up was answered before its agent was told of it, or an offer has ended."""
+    if notice.kind is NoticeKind.TASK_FOLLOW_UP and notice.inbox_message_id:
+        entry = inbox.get(tx, notice.inbox_message_id)
+        return entry is None or entry.agent_id != notice.agent_id or entry.status is not EntryStatus.UNREAD
+    if notice.kind is NoticeKind.TASK_OFFERED and notice.task_id:
+        task = tasks.get(tx, notice.task_id)
+        return task is None or task.status is not TaskStatus.OFFERED
+    return False
 
-    The lease comes first: the partial unique index on it is the lock. A lease that got no message is taken back.
+
+def _take_lane(tx: Transaction, agent_id: str, head: Head, hold: bool) -> Claimed | None:
+    """Lease what comes first in a lane, a task or the due messages; its head is locked, so no other claimer is at it.
+
+    The lease comes first: the partial unique index on it is the lock. A lease that got nothing is taken back.
     """
-    due = inbox.due_of_thread(tx, agent_id, thread_id)
-    wanted = due[: bundle([entry.attempts for entry in due])]
-    if not wanted:
-        heads.refresh(tx, agent_id, thread_id)
+    due = inbox.due_of_thread(tx, agent_id, head.lane_id)
+    task = tasks.first_due(tx, agent_id, head.lane_id) if head.has_tasks else None
+    if task and not (due and order_key(due[0].created_at) < task.order_key):
+        return _take_task(tx, task, due, hold)
+    if not due:
+        heads.refresh(tx, agent_id, head.lane_id)
         return None
+    return _take_messages(tx, agent_id, head, due, hold)
+
+
+def _take_messages(tx: Transaction, agent_id: str, head: Head, due: list[Entry], hold: bool) -> Claimed | None:
+    thread_id = head.lane_id
+    wanted = due[: bundle([entry.attempts for entry in due])]
     first = wanted[0]
     lease = leases.grant(tx, new_token(), LeaseKind.WORK, agent_id, thread_id, first.id, first.attempts + 1, hold=hold)
     if lease is None:
@@ -164,5 +187,38 @@ def _take_thread(tx: Transaction, agent_id: str, thread_id: str, hold: bool) -> 
     return Claimed(lease=lease, entries=got)
 
 
-def _tokens(claimed: Sequence[Claimed]) -> list[str]:
-    return [claim.lease.token for claim in claimed]
+def _take_task(tx: Transaction, task: Task, follow_ups: list[Entry], hold: bool) -> Claimed | None:
+    """What people have said meanwhile does not wait for the task's end: its agent gets it as news."""
+    assert task.agent_id is not None  # it was found as due for an agent
+    lease = leases.grant(
+        tx,
+        new_token(),
+        LeaseKind.WORK,
+        task.agent_id,
+        task.thread_id,
+        task.id,
+        task.attempts + 1,
+        hold=hold,
+        task_id=task.id,
+    )
+    if lease is None:
+        return None
+    claimed = tasks.claim(tx, task, lease.token)
+    if claimed is None:
+        leases.take_back(tx, lease.token)
+        return None
+    for entry in follow_ups:
+        follow_up(tx, claimed, entry)
+    heads.refresh(tx, task.agent_id, task.lane_id)
+    return Claimed(lease=lease, task=claimed)
+
+
+def _told(tx: Transaction, claimed: list[Claimed]) -> list[Claimed]:
+    """What was claimed; whoever watches is told of it."""
+    for claim in claimed:
+        tx.note(claim.told(tx.now))
+    return claimed
+
+
+def _tokens(claimed: Sequence[Whole]) -> list[str]:
+    return [whole.claimed.lease.token for whole in claimed]

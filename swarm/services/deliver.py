@@ -4,12 +4,18 @@ A delivery is marked ``sending`` before the call and settled after it. Whoever f
 its time (the process died, the connection broke) doubts it: a post is looked up by its key before it is sent again,
 everything else is repeated, since twice is the same as once.
 
+Only the elected process sends (`swarm.services.elections`), for the sake of Slack's limits. Two that send at once, when
+one was suspended and does not know yet that its term is over, keep the order and double nothing: a delivery is taken by
+one of them, and one that comes to itself too late after taking it puts it back instead of calling Slack. Between that
+look at the clock and the socket lie a few instructions that nothing can guard.
+
 A post that fails for good leaves ❌ on the message that it was meant to answer.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, assert_never
@@ -31,6 +37,7 @@ from swarm.domain.deliveries import (
 from swarm.domain.errors import NotFound, SwarmError, Unavailable
 from swarm.domain.ports import SlackSender
 from swarm.domain.transcript import Author, AuthorKind, SlackMessage
+from swarm.services.elections import awake_or_not
 from swarm.store import deliveries, inbox, threads, transcript
 from swarm.store.database import Database
 from swarm.store.deliveries import DELIVERIES, Lane
@@ -54,6 +61,7 @@ _GONE: Final = frozenset(
 )
 """Refusals where there is no place left for a reaction either."""
 
+_STALE_SECONDS: Final = 1.0  # a call that begins so long after its delivery was taken may meet the doubt about it
 _LONGEST_SLEEP_SECONDS: Final = 1.0
 _SHORTEST_SLEEP_SECONDS: Final = 0.005  # what comes at once is looked at together
 _OVERLOADED_SECONDS: Final = 1.0
@@ -61,6 +69,10 @@ _BACKOFF_SECONDS: Final = (1, 2, 5, 10, 30, 60)
 _AS_SHOWN_BY_DEFAULT: Final = Reactions()
 
 _log = structlog.get_logger(__name__)
+
+
+def _always() -> bool:
+    return True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,16 +99,20 @@ class Sender:
         *,
         http_timeout_seconds: float,
         reactions: Reactions = _AS_SHOWN_BY_DEFAULT,
+        clock: Callable[[], float] = awake_or_not,
     ) -> None:
         self._database = database
         self._slack = slack
-        self._terms = Terms(team=team, in_flight_seconds=2 * http_timeout_seconds + 1, reactions=reactions)
+        self._terms = Terms(team=team, in_flight_seconds=2 * http_timeout_seconds + _STALE_SECONDS, reactions=reactions)
+        self._clock = clock
+        self._may_send: Callable[[], bool] = _always
         self._lanes: dict[Lane, asyncio.Task[None]] = {}
         self._expire_at = 0.0
         self._no_reactions_before = 0.0  # on the loop's clock; while Slack's limit for them is used up
 
-    async def run(self) -> None:
-        """Send until cancelled; a call that is under way then is allowed to end."""
+    async def run(self, may_send: Callable[[], bool] = _always) -> None:
+        """Send until cancelled; a call that is under way then is allowed to end. None begins unless ``may_send()``."""
+        self._may_send = may_send
         try:
             while True:
                 seen = self._database.wakeups.generation(DELIVERIES)
@@ -158,7 +174,7 @@ class Sender:
 
     async def _serve(self, lane: Lane) -> None:
         """Send what is due in one lane, one after another."""
-        while row := await self._database.read(due_in_lane, lane):
+        while self._may_send() and (row := await self._database.read(due_in_lane, lane)):
             await self._step(row)
 
     async def _step(self, row: Row) -> None:
@@ -189,9 +205,16 @@ class Sender:
             raise
 
     async def _call(self, delivery_id: str) -> None:
+        if not self._may_send():
+            return
+        taken_at = self._clock()
         row = await self._database.write(take, delivery_id, self._terms)
-        if row:
+        if row is None:
+            return
+        if self._may_send() and self._clock() - taken_at < _STALE_SECONDS:
             await self._settle(row, await self._slack.deliver(deliveries.delivery(row)))
+        else:
+            await self._database.write(put_back, row)
 
     async def _look_up(self, row: Row) -> None:
         delivery = deliveries.delivery(row)
@@ -240,6 +263,9 @@ def take(tx: Transaction, delivery_id: str, terms: Terms) -> Row | None:
     if _root_is_gone(tx, row):
         deliveries.move(tx, DeliveryStep.FAIL, row, error="the thread's first message was deleted")
         return None
+    if row["updates_id"] and not _aim(tx, row):
+        deliveries.move(tx, DeliveryStep.FAIL, row, error="the message that it changes was never posted")
+        return None
     if row["attempts"] >= ATTEMPTS:
         give_up(tx, row, f"{row['error']}, {ATTEMPTS} times", terms)
         return None
@@ -259,7 +285,7 @@ def settle(tx: Transaction, row: Row, answer: Answer, terms: Terms) -> None:
     """Write what came of a call."""
     match answer:
         case Accepted():
-            if deliveries.move(tx, DeliveryStep.CONFIRM, row, sent_ts=answer.ts) and row["kind"] == DeliveryKind.POST:
+            if deliveries.move(tx, DeliveryStep.CONFIRM, row, sent_ts=answer.ts):
                 _remember(tx, row, answer, terms.team)
         case Refused():
             give_up(tx, row, answer.error, terms)
@@ -294,6 +320,12 @@ def postpone(tx: Transaction, row: Row, answer: NotSent, terms: Terms) -> None:
     deliveries.move(tx, DeliveryStep.POSTPONE, row, due_in_seconds=wait, error=answer.reason)
 
 
+def put_back(tx: Transaction, row: Row) -> None:
+    """It was taken and certainly not sent, and whoever may send it should do so."""
+    deliveries.move(tx, DeliveryStep.POSTPONE, row, error="its sender came to itself too late")
+    tx.wake(DELIVERIES)
+
+
 def look_failed(tx: Transaction, row: Row, reason: str, terms: Terms) -> None:
     """Slack could not be asked whether it has a post: ask again later, but not for ever."""
     if row["attempts"] + 1 >= ATTEMPTS:
@@ -314,13 +346,22 @@ def resend(tx: Transaction, row: Row) -> None:
 
 def _remember(tx: Transaction, row: Row, answer: Accepted, team: str) -> None:
     """Own posts enter the transcript when they are sent: Slack does not tell us of them."""
-    if answer.ts is None:
+    if row["kind"] == DeliveryKind.UPDATE and row["updates_id"]:
+        transcript.own_change(tx, team, row["channel"], row["target_ts"], row["text"])
+    if row["kind"] != DeliveryKind.POST or answer.ts is None:
         return
     author = Author(id=row["agent_id"] or "swarm", kind=AuthorKind.AGENT, name=row["agent_name"] or "swarm")
     message = SlackMessage(
         channel=row["channel"], ts=answer.ts, thread_ts=row["thread_ts"], author=author, text=row["text"]
     )
     transcript.own_post(tx, team, message)
+
+
+def _aim(tx: Transaction, row: Row) -> bool:
+    """Point an update at the message that it changes, known only since that was posted; False if it never was."""
+    posted = deliveries.get(tx, row["updates_id"])
+    sent_ts = posted["sent_ts"] if posted else None
+    return sent_ts is not None and deliveries.aim(tx, row["id"], sent_ts)
 
 
 def _root_is_gone(tx: Transaction, row: Row) -> bool:

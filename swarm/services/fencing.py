@@ -1,24 +1,30 @@
-"""Fencing: whether a run may still act on an inbox message.
+"""Fencing: whether a run may still act on an inbox message or a task.
 
-A run proves itself with the token of its lease. A run that names none may act only if the entry was leased once in its
+A run proves itself with the token of its lease. A run that names none may act only if the work was leased once in its
 whole life: otherwise a run that comes back late could act under the lease of its successor.
+
+Two kinds of runs act without having claimed the message itself. A run of a task answers follow-ups to the task, which
+are drawn under its lease. A run that was told of something by a notice may say something about it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from swarm.domain.agents import Agent
 from swarm.domain.errors import Conflict, LeaseLost, NotFound, Withdrawn
 from swarm.domain.inbox import EntryStatus
-from swarm.domain.leases import LeaseEnd
+from swarm.domain.leases import LeaseEnd, LeaseKind
+from swarm.domain.tasks import TaskStatus
 from swarm.domain.threads import Thread
-from swarm.store import inbox, leases, threads
+from swarm.store import inbox, leases, notices, tasks, threads
 from swarm.store.inbox import Entry
 from swarm.store.leases import Lease
+from swarm.store.tasks import Task
 from swarm.store.transaction import Transaction
 
 _POLL_FIRST = "Take it with GET /poll first; the answer carries the lease token."
+_ENDED_BY_OTHERS = frozenset({TaskStatus.CANCELLED, TaskStatus.DECLINED, TaskStatus.DEAD})
 _NAME_LEASE = "Pass the lease token of your own run as lease_token or in the header X-Swarm-Lease."
 
 
@@ -28,6 +34,15 @@ class Grip:
 
     entry: Entry
     thread: Thread
+    lease: Lease
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskGrip:
+    """A run's hold on a task: everything locked, everything checked."""
+
+    task: Task
+    thread: Thread | None
     lease: Lease
 
 
@@ -44,19 +59,98 @@ def grip(tx: Transaction, agent: Agent, entry_id: str, token: str | None) -> Gri
     if found is None or found.agent_id != agent.id:
         raise NotFound(f"You have no inbox message '{entry_id}'.", hint="Use an id from your own poll or tray.")
     thread = threads.locked(tx, found.thread_id)
-    claimed_under = (found.lease_token or "") if token is None else token
-    lease = leases.get(tx, claimed_under, agent.id)  # before the entry: finish locks in this order
-    entry = inbox.locked(tx, entry_id)
+    lease = _of_task_run(tx, agent, found, token) or _named(tx, agent, found.lease_token, token)
+    entry = inbox.locked(tx, entry_id)  # after the lease: finish locks in this order
     assert entry is not None  # entries are never removed
     if entry.status is EntryStatus.WITHDRAWN:
         raise Withdrawn(hint="Say nothing; finish the lease.")
+    if lease and entry.status is EntryStatus.DELEGATED and _told_of(tx, lease, entry):
+        return Grip(entry=entry, thread=thread, lease=lease)
+    if lease and lease.task_id and entry.status is EntryStatus.UNREAD:
+        entry = _draw_in(tx, entry, lease)
     return Grip(entry=entry, thread=thread, lease=_checked(tx, entry, token, lease))
+
+
+def grip_task(tx: Transaction, agent: Agent, task_id: str, token: str | None) -> TaskGrip:
+    """The task, for a run that may act on it.
+
+    Raises NotFound for an unknown task and for another agent's alike, LeaseLost if the run's lease does not hold, and
+    Conflict with the reason if the task is over.
+    """
+    found = tasks.get(tx, task_id)
+    if found and found.agent_id != agent.id and _had_task(tx, agent, found, token):
+        raise LeaseLost(hint="The task has gone to another agent: stop working on it.")
+    if found is None or found.agent_id != agent.id:
+        raise NotFound(f"You have no task '{task_id}'.", hint="Use an id from your own poll, tray or list-tasks.")
+    thread = threads.locked(tx, found.thread_id) if found.thread_id else None
+    lease = _named(tx, agent, found.lease_token, token)
+    task = tasks.locked(tx, task_id)
+    assert task is not None  # tasks are never removed
+    return TaskGrip(task=task, thread=thread, lease=_checked_task(tx, task, token, lease))
+
+
+def may_speak_of(tx: Transaction, agent: Agent, task: Task, token: str | None) -> bool:
+    """Whether a run may say something about a task that it created: it was told of the task's end, just now."""
+    if task.created_by != agent.id:
+        return False
+    if token is not None:
+        lease = leases.get(tx, token, agent.id)
+        return lease is not None and leases.holds(lease, tx.now) and _tells_of_task(tx, lease, task)
+    return any(_tells_of_task(tx, lease, task) for lease in leases.of_agent(tx, agent.id))
+
+
+def _named(tx: Transaction, agent: Agent, own_token: str | None, token: str | None) -> Lease | None:
+    """The lease that a run names, else the last one of the work; locked."""
+    return leases.get(tx, (own_token or "") if token is None else token, agent.id)
+
+
+def _of_task_run(tx: Transaction, agent: Agent, entry: Entry, token: str | None) -> Lease | None:
+    """The lease of the running task to which an unread entry is a follow-up, if the caller is that run."""
+    task = tasks.get(tx, entry.task_id) if entry.task_id and entry.status is EntryStatus.UNREAD else None
+    if task is None or task.agent_id != agent.id or task.status is not TaskStatus.IN_PROGRESS or not task.lease_token:
+        return None
+    if token is None and task.claims > 1:
+        return None
+    if token not in (None, task.lease_token):
+        named = leases.get(tx, token, agent.id)  # it may name the notice by which it was told, but only while it runs
+        if named is None or not leases.holds(named, tx.now) or not _told_of(tx, named, entry):
+            return None
+    lease = leases.get(tx, task.lease_token, agent.id)
+    return lease if leases.holds(lease, tx.now) else None
+
+
+def _draw_in(tx: Transaction, entry: Entry, lease: Lease) -> Entry:
+    """Put a follow-up under the lease of the task's run: it is answered by it, or returned with it."""
+    claimed = inbox.claim(tx, entry, lease.token)
+    if claimed is None:
+        return entry
+    leases.join(tx, lease.token, [entry.id])
+    inbox.refresh_head(tx, entry)
+    return replace(claimed, claims=1)  # the claims of the task have been counted in its place
+
+
+def _told_of(tx: Transaction, lease: Lease, entry: Entry) -> bool:
+    """Whether a lease is of a notice about the entry, or about the task that it was delegated as."""
+    notice = notices.get(tx, lease.trigger_id) if lease.kind is LeaseKind.NOTICE else None
+    if notice is None or not leases.holds(lease, tx.now):
+        return False
+    return notice.inbox_message_id == entry.id or (notice.task_id is not None and notice.task_id == entry.task_id)
+
+
+def _tells_of_task(tx: Transaction, lease: Lease, task: Task) -> bool:
+    notice = notices.get(tx, lease.trigger_id) if lease.kind is LeaseKind.NOTICE else None
+    return notice is not None and notice.task_id == task.id
 
 
 def _had(tx: Transaction, agent: Agent, entry: Entry, token: str | None) -> bool:
     """Whether the token is of a lease that the agent had on the entry."""
     lease = leases.get(tx, token or "", agent.id)
     return lease is not None and entry.id in (member.id for member in inbox.members(tx, lease.token))
+
+
+def _had_task(tx: Transaction, agent: Agent, task: Task, token: str | None) -> bool:
+    lease = leases.get(tx, token or "", agent.id)
+    return lease is not None and lease.task_id == task.id
 
 
 def _checked(tx: Transaction, entry: Entry, token: str | None, lease: Lease | None) -> Lease:
@@ -68,6 +162,19 @@ def _checked(tx: Transaction, entry: Entry, token: str | None, lease: Lease | No
             "This inbox message was handed out more than once, so your run must name its lease.", hint=_NAME_LEASE
         )
     if lease is None or lease.token != entry.lease_token or not _lets_act(lease, tx.now):
+        raise LeaseLost(hint="Stop working on it; what is still to be done comes by the next poll.")
+    return lease
+
+
+def _checked_task(tx: Transaction, task: Task, token: str | None, lease: Lease | None) -> Lease:
+    if task.status in _ENDED_BY_OTHERS:
+        why = f": {task.error}" if task.error else ""
+        raise Conflict(f"This task is {task.status}{why}.", hint="Stop working on it.")
+    if task.claims == 0:
+        raise Conflict(f"This task is {task.status} and not leased to you yet.", hint=_POLL_FIRST)
+    if token is None and task.claims > 1:
+        raise LeaseLost("This task was handed out more than once, so your run must name its lease.", hint=_NAME_LEASE)
+    if lease is None or lease.token != task.lease_token or not _lets_act(lease, tx.now):
         raise LeaseLost(hint="Stop working on it; what is still to be done comes by the next poll.")
     return lease
 

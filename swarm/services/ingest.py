@@ -20,9 +20,11 @@ from swarm.domain.transcript import (
     SlackEvent,
     SlackMessage,
 )
+from swarm.services.follow_ups import concerned, stored
+from swarm.services.handover import hand_over
 from swarm.services.roster import Rosters
 from swarm.services.speak import show_stored, tell_queued
-from swarm.store import history, inbox, notices, threads, transcript
+from swarm.store import history, inbox, notices, task_queries, threads, transcript
 from swarm.store.database import Database
 from swarm.store.transaction import Transaction
 
@@ -85,15 +87,17 @@ class Ingest:
     def _tell_of_edit(self, tx: Transaction, message: SlackMessage, entries: list[inbox.Entry]) -> None:
         """Runs that have the old text are told at once; what is unread is read from the transcript anyway."""
         for entry in entries:
-            if entry.agent_id and entry.status in (EntryStatus.CLAIMED, EntryStatus.WAITING):
+            agent_id, task_id = concerned(tx, entry)
+            if agent_id:
                 notices.add(
                     tx,
                     NoticeKind.MESSAGE_CHANGED,
-                    entry.agent_id,
+                    agent_id,
                     thread_id=entry.thread_id,
                     inbox_message_id=entry.id,
                     actor=message.author.id,
                     text=message.text,
+                    task_id=task_id,
                 )
 
     def _route_edit(
@@ -112,14 +116,16 @@ class Ingest:
         if not transcript.bury(tx, team, event.channel, event.ts, event.thread_ts):
             return
         for entry in inbox.of_message_locked(tx, team, event.channel, event.ts):
-            known = entry.status is not EntryStatus.UNREAD
-            if inbox.move(tx, EntryStep.WITHDRAW, entry, reason="deleted in Slack") and known and entry.agent_id:
+            agent_id, task_id = concerned(tx, entry)
+            withdrawn = inbox.move(tx, EntryStep.WITHDRAW, entry, reason="deleted in Slack")
+            if agent_id and (withdrawn or entry.status is EntryStatus.DELEGATED):
                 notices.add(
                     tx,
                     NoticeKind.MESSAGE_DELETED,
-                    entry.agent_id,
+                    agent_id,
                     thread_id=entry.thread_id,
                     inbox_message_id=entry.id,
+                    task_id=task_id,
                 )
 
     def _situation(
@@ -155,21 +161,21 @@ class Ingest:
         self._note(tx, message, decision, thread)
         in_order = sorted(decision.targets, key=lambda target: target.agent_id or "")  # in which heads are locked
         if decision.new_owner_id:  # first, since messages are locked before heads
-            _hand_over(tx, thread, decision.new_owner_id, decision.reason)
-        stored = [self._address(tx, message, thread, target, decision.reason) for target in in_order]
-        if not any(stored):
+            hand_over(tx, thread, decision.new_owner_id, decision.reason)
+        made = [self._address(tx, message, thread, target, decision.reason) for target in in_order]
+        if not any(made):
             return
         show_stored(tx, thread, message.ts, self._conduct.reactions)
         if not any(_online(target, roster) for target in decision.targets):
             tell_queued(tx, thread)
 
-    def _address(
-        self, tx: Transaction, message: SlackMessage, thread: Thread, target: Target, reason: str
-    ) -> str | None:
+    def _address(self, tx: Transaction, message: SlackMessage, thread: Thread, target: Target, reason: str) -> bool:
+        """Whether it is new to the target. It belongs to the task that the target has in this thread, if any."""
+        task = task_queries.active_in_thread(tx, target.agent_id, thread.id) if target.agent_id else None
         whole = thread.context is ContextState.COMPLETE
         if not whole:
             threads.want_whole(tx, thread)
-        return inbox.add(
+        entry_id = inbox.add(
             tx,
             thread_id=thread.id,
             agent_id=target.agent_id,
@@ -179,7 +185,11 @@ class Ingest:
             matched_by=target.matched_by,
             reason=reason,
             wait_for_context_seconds=None if whole else CONTEXT_WAIT_SECONDS,
+            task_id=task.id if task else None,
         )
+        if entry_id and target.agent_id:
+            stored(tx, thread, target.agent_id, entry_id, task, message)
+        return entry_id is not None
 
     def _note(self, tx: Transaction, message: SlackMessage, decision: Decision, thread: Thread | None) -> None:
         """Record why, for ``explain``; of a message that does not concern us, nothing else is kept."""
@@ -191,14 +201,6 @@ class Ingest:
                 thread_id=thread.id if thread else None,
                 reason=decision.reason,
             )
-
-
-def _hand_over(tx: Transaction, thread: Thread, owner_id: str, reason: str) -> None:
-    """A new owner gets what the old one has not read yet as well."""
-    threads.hand_over(tx, thread, owner_id, reason)
-    if thread.owner_id and thread.owner_id != owner_id:
-        for entry in inbox.unread_in_thread(tx, thread.owner_id, thread.id):
-            inbox.readdress(tx, entry, owner_id, reason)
 
 
 def _online(target: Target, roster: Roster) -> bool:

@@ -6,16 +6,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from swarm.domain.agents import Agent
-from swarm.domain.conduct import Reactions
+from swarm.domain.conduct import Conduct, Reactions
 from swarm.domain.errors import Invalid, Unresolved
+from swarm.domain.facts import LeaseRefused
 from swarm.domain.inbox import MAX_ATTEMPTS, EntryStatus, EntryStep
 from swarm.domain.leases import LeaseEnd, LeaseKind, Outcome
-from swarm.domain.notices import NOTICE_ATTEMPTS, NoticeStep
+from swarm.domain.notices import NoticeStep
+from swarm.domain.tasks import MAX_ATTEMPTS as MAX_TASK_ATTEMPTS
+from swarm.domain.tasks import TaskStatus, TaskStep
 from swarm.domain.threads import Thread
+from swarm.services import task_ends
+from swarm.services.news import lose_notice
 from swarm.services.speak import show_answered, show_failed
-from swarm.store import heads, history, holds, inbox, leases, notices, threads
+from swarm.store import heads, holds, inbox, leases, notices, tasks, threads
 from swarm.store.inbox import Entry
 from swarm.store.leases import Lease
+from swarm.store.tasks import Task
 from swarm.store.transaction import Transaction
 
 
@@ -59,39 +65,70 @@ def give_back(tx: Transaction, tokens: Sequence[str]) -> None:
         lease = leases.by_token(tx, token)
         if lease and leases.holds(lease, tx.now):
             _give_back(tx, lease, 0)
+            if lease.task_id:
+                tasks.uncount_claim(tx, lease.task_id)
             for entry in inbox.members(tx, token):
                 inbox.uncount_claim(tx, entry.id)
 
 
 def finish(
-    tx: Transaction, agent: Agent, tokens: Sequence[str], outcome: Outcome, reason: str, reactions: Reactions
+    tx: Transaction, agent: Agent, tokens: Sequence[str], outcome: Outcome, reason: str, conduct: Conduct
 ) -> Ended:
-    """End work. Raises Unresolved if it is called done and messages have no answer; then nothing is changed."""
+    """End work. Raises Unresolved if it is called done and something has no answer; then nothing is changed."""
     if outcome is Outcome.DISMISSED and not reason.strip():
         raise Invalid(
             "Say why these messages need no answer.", fields={"reason": "a sentence, since the outcome is dismissed"}
         )
+    if outcome is Outcome.FAILED:
+        _lock_threads(tx, tokens)
     held = _held(tx, agent, tokens)
-    if outcome is Outcome.DONE:
-        _check_resolved(tx, held.values())
+    if outcome is not Outcome.FAILED:
+        _check_resolved(tx, held.values(), outcome)
     for lease in held.values():
-        _finish(tx, lease, outcome, reason, reactions)
+        _finish(tx, lease, outcome, reason, conduct)
     return _ended(tokens, held)
 
 
-def lose(tx: Transaction, lease: Lease, how: LeaseEnd, reason: str, reactions: Reactions) -> None:
+def lose(tx: Transaction, token: str, how: LeaseEnd, reason: str, conduct: Conduct) -> None:
     """End a lease whose run failed or fell silent: its work is due again with one attempt more, or dead."""
+    _lock_threads(tx, [token])
+    lease = leases.by_token(tx, token)
+    if lease:
+        _lose(tx, lease, how, reason, conduct)
+
+
+def expire(tx: Transaction, token: str, conduct: Conduct) -> None:
+    """End a lease that was not renewed in time, unless that has changed meanwhile."""
+    _lock_threads(tx, [token])
+    lease = leases.by_token(tx, token)
+    if lease and lease.expires_at <= tx.now:
+        _lose(tx, lease, LeaseEnd.EXPIRED, "the agent fell silent", conduct)
+
+
+def _lose(tx: Transaction, lease: Lease, how: LeaseEnd, reason: str, conduct: Conduct) -> None:
     if not leases.end(tx, lease.token, how):
         return
     if lease.kind is LeaseKind.NOTICE:
-        _lose_notice(tx, lease, reason)
+        lose_notice(tx, lease, reason, conduct)
         return
+    if lease.task_id:
+        _lose_task(tx, lease, lease.task_id, reason, conduct)
     for entry in _to_return(tx, lease):
         if entry.attempts + 1 >= MAX_ATTEMPTS:
-            bury(tx, entry, f"{reason}, {MAX_ATTEMPTS} times", reactions)
+            bury(tx, entry, f"{reason}, {MAX_ATTEMPTS} times", conduct.reactions)
         else:
             inbox.move(tx, EntryStep.LOSE, entry, reason=reason)
     _unlock(tx, lease)
+
+
+def _lose_task(tx: Transaction, lease: Lease, task_id: str, reason: str, conduct: Conduct) -> None:
+    task = tasks.locked(tx, task_id)
+    if task is None or not _runs(task, lease):
+        return
+    if task.attempts + 1 >= MAX_TASK_ATTEMPTS:
+        task_ends.bury(tx, task, f"{reason}, {MAX_TASK_ATTEMPTS} times", conduct)
+    else:
+        tasks.move(tx, TaskStep.LOSE, task, reason=reason)
 
 
 def bury(tx: Transaction, entry: Entry, reason: str, reactions: Reactions) -> None:
@@ -101,8 +138,11 @@ def bury(tx: Transaction, entry: Entry, reason: str, reactions: Reactions) -> No
 
 
 def end_if_resolved(tx: Transaction, lease: Lease) -> None:
-    """A tool that resolves the last message of a trigger ends its lease, unless the poll asked to hold it."""
-    if not lease.hold and lease.ended_as is None and not claimed_members(tx, lease):
+    """A tool that resolves the last of a trigger ends its lease, unless the poll asked to hold it."""
+    if lease.hold or lease.ended_as is not None or lease.kind is LeaseKind.NOTICE:
+        return
+    task_runs = lease.task_id is not None and _still_runs(tx, lease, lease.task_id)
+    if not task_runs and not claimed_members(tx, lease):
         leases.end(tx, lease.token, LeaseEnd.RESOLVED)
         _unlock(tx, lease)
 
@@ -121,15 +161,15 @@ def _claimed(lease: Lease, entries: Iterable[Entry]) -> list[Entry]:
     return [entry for entry in entries if entry.status is EntryStatus.CLAIMED and entry.lease_token == lease.token]
 
 
-def _finish(tx: Transaction, lease: Lease, outcome: Outcome, reason: str, reactions: Reactions) -> None:
+def _finish(tx: Transaction, lease: Lease, outcome: Outcome, reason: str, conduct: Conduct) -> None:
     if outcome is Outcome.FAILED:
-        lose(tx, lease, LeaseEnd.FAILED, reason.strip() or "the agent reported a failure", reactions)
+        _lose(tx, lease, LeaseEnd.FAILED, reason.strip() or "the agent reported a failure", conduct)
         return
     if lease.kind is LeaseKind.NOTICE:
         notices.move(tx, NoticeStep.FINISH, lease.trigger_id)
     for entry in claimed_members(tx, lease):  # none unless dismissed
         inbox.move(tx, EntryStep.DISMISS, entry, reason=reason)
-        show_answered(tx, _thread(tx, entry), entry.ts, reactions)
+        show_answered(tx, _thread(tx, entry), entry.ts, conduct.reactions)
     leases.end(tx, lease.token, LeaseEnd.FINISHED)
     _unlock(tx, lease)
 
@@ -140,6 +180,9 @@ def _give_back(tx: Transaction, lease: Lease, delay_seconds: float) -> None:
         notices.move(tx, NoticeStep.RELEASE, lease.trigger_id)
         tx.wake(lease.agent_id)
         return
+    task = tasks.locked(tx, lease.task_id) if lease.task_id else None
+    if task and _runs(task, lease) and tasks.move(tx, TaskStep.RELEASE, task) and delay_seconds > 0:
+        tasks.delay(tx, task, delay_seconds)
     for entry in _to_return(tx, lease):
         inbox.move(tx, EntryStep.RELEASE, entry)
         if delay_seconds > 0:
@@ -147,29 +190,47 @@ def _give_back(tx: Transaction, lease: Lease, delay_seconds: float) -> None:
     _unlock(tx, lease)
 
 
-def _lose_notice(tx: Transaction, lease: Lease, reason: str) -> None:
-    if lease.attempt >= NOTICE_ATTEMPTS:
-        notices.move(tx, NoticeStep.DROP, lease.trigger_id)
-        history.record(
-            tx, "notice.drop", lease.trigger_id, thread_id=lease.thread_id, agent_id=lease.agent_id, reason=reason
+def _check_resolved(tx: Transaction, held: Iterable[Lease], outcome: Outcome) -> None:
+    """A task ends by its own tools only; messages may be dismissed."""
+    working = list(held)
+    running = [lease.task_id for lease in working if lease.task_id and _still_runs(tx, lease, lease.task_id)]
+    if running:
+        raise Unresolved(
+            f"These tasks have no result yet: {', '.join(running)}.",
+            hint="End them with task-complete or task-fail, or finish with outcome 'failed'.",
         )
-    elif notices.move(tx, NoticeStep.LOSE, lease.trigger_id):
-        tx.wake(lease.agent_id)
-
-
-def _check_resolved(tx: Transaction, held: Iterable[Lease]) -> None:
-    open_ids = [entry.id for lease in held for entry in claimed_members(tx, lease)]
-    if open_ids:
+    open_ids = [entry.id for lease in working for entry in claimed_members(tx, lease)]
+    if open_ids and outcome is Outcome.DONE:
         raise Unresolved(
             f"These inbox messages have no answer yet: {', '.join(open_ids)}.",
             hint="Answer with slack-reply, or finish with outcome 'dismissed' and a reason, or with 'failed'.",
         )
 
 
+def _still_runs(tx: Transaction, lease: Lease, task_id: str) -> bool:
+    task = tasks.get(tx, task_id)
+    return task is not None and _runs(task, lease)
+
+
+def _runs(task: Task, lease: Lease) -> bool:
+    """Whether a task is in the hands of the run that has this lease."""
+    return task.status is TaskStatus.IN_PROGRESS and task.lease_token == lease.token
+
+
+def _lock_threads(tx: Transaction, tokens: Iterable[str]) -> None:
+    """Lock the threads of some leases, before these: everybody does so who may have to change more than the lease."""
+    found = (leases.peek(tx, token) for token in set(tokens))
+    for thread_id in sorted({lease.thread_id for lease in found if lease and lease.thread_id}):
+        threads.locked(tx, thread_id)
+
+
 def _held(tx: Transaction, agent: Agent, tokens: Sequence[str]) -> dict[str, Lease]:
     """The leases among ``tokens`` that are in force, locked, in a fixed order so that two callers cannot deadlock."""
     found = {token: leases.get(tx, token, agent.id) for token in sorted(set(tokens))}
-    return {token: lease for token, lease in found.items() if lease and leases.holds(lease, tx.now)}
+    held = {token: lease for token, lease in found.items() if lease and leases.holds(lease, tx.now)}
+    for _ in found.keys() - held.keys():
+        tx.note(LeaseRefused())
+    return held
 
 
 def _thread(tx: Transaction, entry: Entry) -> Thread:
@@ -181,8 +242,9 @@ def _thread(tx: Transaction, entry: Entry) -> Thread:
 
 def _unlock(tx: Transaction, lease: Lease) -> None:
     """The thread is free: if more is due in it, its agent should know."""
-    if lease.thread_id:
-        heads.announce(tx, lease.agent_id, lease.thread_id)
+    lane_id = lease.thread_id or lease.task_id
+    if lane_id:
+        heads.announce(tx, lease.agent_id, lane_id)
 
 
 def _ended(tokens: Sequence[str], held: dict[str, Lease]) -> Ended:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from swarm.clock import SECOND
 from swarm.domain.deliveries import DeliveryStatus
 from swarm.domain.errors import NotFound
 from swarm.domain.threads import Thread
 from swarm.services.explain import Step, steps
-from swarm.store import agents, deliveries, history, inbox, threads
+from swarm.store import agents, deliveries, figures, history, threads
 from swarm.store.database import Database
 from swarm.store.statements import Row
 from swarm.store.transaction import Transaction
@@ -29,6 +30,8 @@ class Backlog:
     """How much waits."""
 
     inbox_unread: int
+    oldest_unread_seconds: int  # 0 while there is none
+    tasks_open: int
     deliveries_open: int  # not sent yet, or sent with an outcome that is not known
 
 
@@ -65,7 +68,13 @@ def _timeline(tx: Transaction, thread_id: str) -> Timeline:
 
 
 def _backlog(tx: Transaction) -> Backlog:
-    return Backlog(inbox_unread=inbox.count_all_unread(tx), deliveries_open=deliveries.count_open(tx))
+    unread, oldest = figures.unread(tx)
+    return Backlog(
+        inbox_unread=unread,
+        oldest_unread_seconds=max(tx.now - oldest, 0) // SECOND if oldest is not None else 0,
+        tasks_open=figures.tasks_open(tx),
+        deliveries_open=deliveries.count_open(tx),
+    )
 
 
 def _names(tx: Transaction) -> dict[str, str]:

@@ -9,6 +9,7 @@ from swarm.domain.deliveries import DeliveryKind
 from swarm.domain.mrkdwn import safe, split
 from swarm.domain.threads import Thread
 from swarm.store import deliveries, threads
+from swarm.store.tasks import Task
 from swarm.store.transaction import Transaction
 
 PART_CHARACTERS: Final = 3_900
@@ -21,6 +22,8 @@ FAILED_TEXT: Final = (
     "This message could not be answered: {reason}. It is set aside; an operator can hand it out again (redrive)."
 )
 
+_SIGNS: Final = {"done": "✅", "failed": "❌", "cancelled": "🛑"}
+
 
 def say(
     tx: Transaction,
@@ -29,6 +32,7 @@ def say(
     *,
     agent_id: str | None = None,
     inbox_message_id: str | None = None,
+    task_id: str | None = None,
     broadcast: bool = False,
     mentionable: frozenset[str] = frozenset(),
 ) -> list[str]:
@@ -42,6 +46,7 @@ def say(
             text=part,
             agent_id=agent_id,
             inbox_message_id=inbox_message_id,
+            task_id=task_id,
             broadcast=broadcast,
         )
         for part in parts
@@ -65,7 +70,44 @@ def show_answered(tx: Transaction, thread: Thread, ts: str, reactions: Reactions
     deliveries.react(tx, thread, ts, reactions.answered)
 
 
+def react_failed(tx: Transaction, thread: Thread, ts: str, reactions: Reactions) -> None:
+    """❌"""
+    deliveries.react(tx, thread, ts, reactions.failed)
+
+
 def show_failed(tx: Transaction, thread: Thread, ts: str, reason: str, reactions: Reactions) -> None:
     """❌, and why."""
-    deliveries.react(tx, thread, ts, reactions.failed)
+    react_failed(tx, thread, ts, reactions)
     say(tx, thread, FAILED_TEXT.format(reason=reason))
+
+
+def show_progress(tx: Transaction, thread: Thread, task: Task, text: str, percent: int | None) -> None:
+    """How far a task is: one message with a button to stop it, posted once and changed from then on."""
+    share = f" ({percent} %)" if percent is not None else ""
+    words = _first_part(f"⏳ **{task.title}**{share}: {text}")
+    key = _progress_key(task)
+    if not deliveries.change(tx, thread, key, words, stops_task_id=task.id, agent_id=task.agent_id):
+        deliveries.add(
+            tx,
+            DeliveryKind.POST,
+            thread,
+            text=words,
+            agent_id=task.agent_id,
+            once_key=key,
+            task_id=task.id,
+            stops_task_id=task.id,
+        )
+
+
+def close_progress(tx: Transaction, thread: Thread, task: Task, how: str) -> None:
+    """A task is over: the message that showed its progress says so and loses its button, if there is one."""
+    words = _first_part(f"{_SIGNS[how]} **{task.title}**: {how}")
+    deliveries.change(tx, thread, _progress_key(task), words, stops_task_id=None, agent_id=task.agent_id)
+
+
+def _progress_key(task: Task) -> str:
+    return f"progress:{task.id}"
+
+
+def _first_part(text: str) -> str:
+    return split(safe(text, frozenset()), PART_CHARACTERS)[0]

@@ -10,7 +10,7 @@ import structlog
 from swarm.clock import SECOND
 from swarm.domain.threads import OWNED_FOR_IDLE_DAYS
 from swarm.services.attempt import attempt
-from swarm.store import heads, history, leases, receipts, retention, threads
+from swarm.store import agent_messages, heads, history, leases, receipts, retention, threads
 from swarm.store.database import Database
 from swarm.store.transaction import Transaction
 
@@ -26,6 +26,7 @@ _KEEP_ENDED_LEASES = _DAY
 _KEEP_RECEIPTS = 3 * _DAY
 _KEEP_UNCONCERNED = 7 * _DAY  # why a message concerned nobody
 _KEEP_IDLE_THREADS = 90 * _DAY
+_KEEP_AGENT_MESSAGES = 90 * _DAY
 
 _log = structlog.get_logger(__name__)
 
@@ -39,7 +40,7 @@ class Tidier:
 
     async def tidy(self) -> None:
         """One round."""
-        for part in (forget_leases, forget_receipts, forget_unconcerned, disown_idle):
+        for part in (forget_leases, forget_receipts, forget_unconcerned, forget_agent_messages, disown_idle):
             await attempt(self._in_steps(part), "tidy", part=part.__name__)
         await attempt(self._forget_threads(), "tidy", part="forget_threads")
         await attempt(self._database.write(repair_heads), "tidy", part="repair_heads")
@@ -75,6 +76,11 @@ def forget_receipts(tx: Transaction) -> bool:
 def forget_unconcerned(tx: Transaction) -> bool:
     """Drop what is known of messages that concerned nobody a week ago; whether there may be more."""
     return history.forget_unconcerned(tx, tx.now - _KEEP_UNCONCERNED, AT_ONCE) >= AT_ONCE
+
+
+def forget_agent_messages(tx: Transaction) -> bool:
+    """Drop messages between agents that are ninety days old; whether there may be more."""
+    return agent_messages.forget(tx, tx.now - _KEEP_AGENT_MESSAGES, AT_ONCE) >= AT_ONCE
 
 
 def disown_idle(tx: Transaction) -> bool:

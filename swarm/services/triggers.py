@@ -5,59 +5,34 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import replace
 
 from swarm.domain.agents import Agent
 from swarm.domain.mrkdwn import preview
 from swarm.domain.ports import Directory
-from swarm.domain.prompts import NewMessage, PromptInput, PromptMessage, render
+from swarm.domain.prompt_input import NewMessage, PromptDependency, PromptInput, PromptMessage, PromptTask
+from swarm.domain.prompts import render
 from swarm.domain.readable import mentioned_ids, readable
 from swarm.domain.routing import Me
+from swarm.domain.task_views import TaskView
 from swarm.domain.threads import Thread
 from swarm.domain.transcript import AuthorKind, ChannelType, ContextState, Said
-from swarm.domain.triggers import EntryView, NoticeView, Place, Trigger, TriggerKind
-from swarm.store import inbox, threads, transcript
-from swarm.store.database import Database
+from swarm.domain.triggers import EntryView, NoticeView, Place, Trigger
+from swarm.services.claimed import Conversation, Whole
 from swarm.store.inbox import Entry
-from swarm.store.leases import Lease
 from swarm.store.notices import Notice
-from swarm.store.transaction import Transaction
-
-
-class Claim(Protocol):
-    """What is to be described."""
-
-    @property
-    def lease(self) -> Lease: ...
-    @property
-    def entries(self) -> tuple[Entry, ...]: ...
-    @property
-    def notice(self) -> Notice | None: ...
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Conversation:
-    """What the database knows of a thread up to a message, in Slack's own text."""
-
-    thread: Thread
-    said: tuple[Said, ...]
-    entries: tuple[Entry, ...]
-    previous_answer: str | None
 
 
 class Triggers:
     """Turns what was claimed, or what is read by id, into what an agent sees."""
 
-    def __init__(self, database: Database, directory: Directory, me: Me) -> None:
-        self._database = database
+    def __init__(self, directory: Directory, me: Me) -> None:
         self._directory = directory
         self._me = me
 
-    async def describe(self, agent: Agent, claims: Sequence[Claim]) -> list[Trigger | BaseException]:
+    async def describe(self, agent: Agent, claims: Sequence[Whole]) -> list[Trigger | BaseException]:
         """The triggers of what an agent has just claimed; in place of one that cannot be described, the reason."""
-        conversations = await self._database.read(_conversations, claims)
-        described = (self._trigger(agent, claim, raw) for claim, raw in zip(claims, conversations, strict=True))
+        described = (self._trigger(agent, claim) for claim in claims)
         return list(await asyncio.gather(*described, return_exceptions=True))
 
     async def conversation(self, conversation: Conversation) -> tuple[Place, Conversation]:
@@ -69,17 +44,16 @@ class Triggers:
         place = self._place(conversation.thread, channel_name)
         return place, replace(conversation, said=said, previous_answer=readable(answer, names) if answer else None)
 
-    async def _trigger(self, agent: Agent, claim: Claim, raw: Conversation | None) -> Trigger:
-        place, conversation = await self.conversation(raw) if raw else (None, None)
+    async def _trigger(self, agent: Agent, whole: Whole) -> Trigger:
+        claim = whole.claimed
+        place, conversation = await self.conversation(whole.conversation) if whole.conversation else (None, None)
         views = entry_views(conversation) if conversation else ()
-        notice = await self._notice(claim.notice) if claim.notice else None
-        kind = TriggerKind(claim.notice.kind.value) if claim.notice else TriggerKind.SLACK_INBOX_MESSAGE
+        notice = await self._notice(claim.notice, whole) if claim.notice else None
         incomplete = bool(conversation and conversation.thread.context is not ContextState.COMPLETE)
-        created_at = claim.notice.created_at if claim.notice else claim.entries[0].created_at
         prompt = PromptInput(
             role=agent.role,
             agent_name=agent.name,
-            kind=kind.value,
+            kind=claim.kind.value,
             lease_token=claim.lease.token,
             attempt=claim.lease.attempt,
             channel_name=place.channel_name if place else "",
@@ -89,12 +63,15 @@ class Triggers:
             context_incomplete=incomplete,
             previous_reply=conversation.previous_answer if conversation else None,
             notice_text=notice.text if notice else None,
+            notice_author=notice.actor_name if notice else None,
+            notice_channel=notice.channel if notice else None,
+            task=await self._prompt_task(whole.task) if whole.task else None,
         )
         return Trigger(
             id=claim.lease.trigger_id,
-            kind=kind,
-            created_at=created_at,
-            due_at=created_at,
+            kind=claim.kind,
+            created_at=claim.created_at,
+            due_at=claim.created_at,
             attempt=claim.lease.attempt,
             lease_token=claim.lease.token,
             lease_expires_at=claim.lease.expires_at,
@@ -104,16 +81,45 @@ class Triggers:
             context_incomplete=incomplete,
             inbox_messages=views,
             notice=notice,
+            task=whole.task,
         )
 
-    async def _notice(self, notice: Notice) -> NoticeView:
-        names = await self._look_up({notice.actor} if notice.actor else set(), notice.text or "")
+    async def _notice(self, notice: Notice, whole: Whole) -> NoticeView:
+        person = notice.actor if notice.actor and whole.actor is None else None
+        names = await self._look_up({person} if person else set(), notice.text or "")
         return NoticeView(
             kind=notice.kind,
             inbox_message_id=notice.inbox_message_id,
+            task_id=notice.task_id,
+            agent_message_id=notice.agent_message_id,
+            channel=whole.channel,
             actor_id=notice.actor,
-            actor_name=names.get(notice.actor) if notice.actor else None,
+            actor_name=whole.actor or (names.get(person) if person else None),
             text=readable(notice.text, names) if notice.text is not None else None,
+        )
+
+    async def _prompt_task(self, task: TaskView) -> PromptTask:
+        requester = await self._look_up({task.requester} if task.requester else set(), "")
+        return PromptTask(
+            id=task.id,
+            title=task.title,
+            description=task.description,
+            status=task.status.value,
+            priority=task.priority,
+            agent_name=task.agent,
+            created_by=task.created_by,
+            requester=requester.get(task.requester) if task.requester else None,
+            parent_id=task.parent_id,
+            depends_on=tuple(
+                PromptDependency(
+                    id=other.id, title=other.title, status=other.status.value, result=other.result, error=other.error
+                )
+                for other in task.depends_on
+            ),
+            progress=task.progress,
+            result=task.result,
+            error=task.error,
+            inbox_message_id=task.inbox_message_id,
         )
 
     async def _names(self, said: Iterable[Said]) -> Mapping[str, str]:
@@ -145,32 +151,10 @@ class Triggers:
         )
 
 
-def read_conversation(tx: Transaction, entries: Sequence[Entry]) -> Conversation | None:
-    """The thread of some entries up to the last of them."""
-    if not entries:
-        return None
-    first, last = entries[0], max(entries, key=lambda entry: entry.ts)
-    thread = threads.get(tx, first.thread_id)
-    if thread is None:
-        return None
-    said = transcript.of_thread(tx, thread.team, thread.channel, thread.thread_ts, last.ts)
-    answer = transcript.previous_answer(tx, thread.team, thread.channel, thread.thread_ts)
-    return Conversation(thread=thread, said=tuple(said), entries=tuple(entries), previous_answer=answer)
-
-
 def entry_views(conversation: Conversation) -> tuple[EntryView, ...]:
     """The entries of a readable conversation, each with its message whole. A deleted message has no text."""
     messages = {message.ts: message for message in conversation.said}
     return tuple(_view(entry, messages.get(entry.ts)) for entry in conversation.entries)
-
-
-def _conversations(tx: Transaction, claims: Sequence[Claim]) -> list[Conversation | None]:
-    return [read_conversation(tx, claim.entries or _concerned(tx, claim.notice)) for claim in claims]
-
-
-def _concerned(tx: Transaction, notice: Notice | None) -> tuple[Entry, ...]:
-    entry = inbox.get(tx, notice.inbox_message_id) if notice and notice.inbox_message_id else None
-    return (entry,) if entry else ()
 
 
 def _view(entry: Entry, message: Said | None) -> EntryView:
@@ -187,6 +171,7 @@ def _view(entry: Entry, message: Said | None) -> EntryView:
         routing_reason=entry.reason,
         status=entry.status,
         files=message.files if message else (),
+        task_id=entry.task_id,
     )
 
 

@@ -6,16 +6,26 @@ from dataclasses import dataclass
 from typing import Self
 
 from swarm.domain.conduct import Conduct
-from swarm.domain.ports import Directory
+from swarm.domain.files import DEFAULT_CAP_BYTES
+from swarm.domain.ports import Directory, SlackFiles
 from swarm.domain.routing import Me
 from swarm.services.agents import Agents
 from swarm.services.claim import Polls
+from swarm.services.conversations import Conversations
+from swarm.services.delegate import Delegations
 from swarm.services.explain import Explanations
+from swarm.services.files import Files
 from swarm.services.inbox import Inbox
+from swarm.services.messages import Messages
 from swarm.services.overview import Overview
 from swarm.services.presence import Presence
 from swarm.services.reply import Replies
+from swarm.services.task_work import TaskWork
+from swarm.services.tasks import Tasks
+from swarm.services.team import Team
+from swarm.services.trays import Trays
 from swarm.services.triggers import Triggers
+from swarm.services.uploads import Uploads
 from swarm.services.work import Work
 from swarm.store.database import Database
 
@@ -28,22 +38,49 @@ class Services:
     polls: Polls
     work: Work
     replies: Replies
+    delegations: Delegations
+    tasks: Tasks
+    task_work: TaskWork
     inbox: Inbox
+    conversations: Conversations
+    files: Files
+    uploads: Uploads
+    trays: Trays
+    team: Team
+    messages: Messages
     explanations: Explanations
     overview: Overview
 
     @classmethod
-    def over(cls, database: Database, directory: Directory, me: Me, conduct: Conduct) -> Self:
+    def over(
+        cls,
+        database: Database,
+        directory: Directory,
+        me: Me,
+        conduct: Conduct,
+        slack_files: SlackFiles,
+        *,
+        file_cap_bytes: int = DEFAULT_CAP_BYTES,
+    ) -> Self:
         """Everything over one database, for the bot that we are in Slack."""
-        triggers = Triggers(database, directory, me)
+        triggers = Triggers(directory, me)
         presence = Presence(database, conduct)
-        polls = Polls(database, triggers, presence, conduct.reactions)
+        polls = Polls(database, triggers, presence, conduct)
         return cls(
             agents=Agents(database, conduct),
             polls=polls,
-            work=Work(database, polls, presence, conduct.reactions),
+            work=Work(database, polls, presence, conduct),
             replies=Replies(database, conduct.reactions),
+            delegations=Delegations(database, conduct),
+            tasks=Tasks(database, conduct),
+            task_work=TaskWork(database, conduct),
             inbox=Inbox(database, triggers),
+            conversations=Conversations(database, triggers),
+            files=Files(database, slack_files, cap_bytes=file_cap_bytes),
+            uploads=Uploads(database, slack_files, cap_bytes=file_cap_bytes),
+            trays=Trays(database, triggers),
+            team=Team(database, conduct),
+            messages=Messages(database, conduct),
             explanations=Explanations(database, me.team),
             overview=Overview(database),
         )

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from swarm.domain.agents import Agent
-from swarm.domain.conduct import Reactions
+from swarm.domain.conduct import Conduct
 from swarm.domain.leases import Outcome
 from swarm.domain.triggers import Trigger
 from swarm.services import leases
-from swarm.services.claim import Claimed, Polls, take_notices
+from swarm.services.claim import Polls, take_notices
+from swarm.services.claimed import Whole
 from swarm.services.leases import Ended, Renewed
 from swarm.services.presence import Presence
 from swarm.store.database import Database
@@ -36,11 +37,11 @@ class Heartbeat:
 class Work:
     """Leases in the hands of agents."""
 
-    def __init__(self, database: Database, polls: Polls, presence: Presence, reactions: Reactions) -> None:
+    def __init__(self, database: Database, polls: Polls, presence: Presence, conduct: Conduct) -> None:
         self._database = database
         self._polls = polls
         self._presence = presence
-        self._reactions = reactions
+        self._conduct = conduct
 
     async def renew(self, agent: Agent, tokens: Sequence[str]) -> Heartbeat:
         """Prolong leases by their full time. Without any token it is a mere sign of life."""
@@ -54,8 +55,8 @@ class Work:
 
     async def finish(self, agent: Agent, tokens: Sequence[str], outcome: Outcome, reason: str = "") -> Ended:
         """End work. Raises Unresolved if it is called done and messages have no answer; then nothing is changed."""
-        return await self._database.write(leases.finish, agent, tokens, outcome, reason, self._reactions)
+        return await self._database.write(leases.finish, agent, tokens, outcome, reason, self._conduct)
 
 
-def _renew(tx: Transaction, agent: Agent, tokens: Sequence[str]) -> tuple[Renewed, list[Claimed]]:
+def _renew(tx: Transaction, agent: Agent, tokens: Sequence[str]) -> tuple[Renewed, list[Whole]]:
     return leases.renew(tx, agent, tokens), take_notices(tx, agent.id, NEWS_LIMIT)

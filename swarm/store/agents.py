@@ -42,6 +42,7 @@ _BY_TOKEN = Statement(
 _BY_ID = Statement(select(agents).where(agents.c.id == bindparam("id"), _present))
 _BY_NAME = Statement(select(agents).where(agents.c.name == bindparam("name"), _present))
 _ALL = Statement(select(agents).where(_present).order_by(agents.c.created_at, agents.c.id))
+_NAMES = Statement(select(agents.c.id, agents.c.name))
 _SEEN = Statement(update(agents).where(agents.c.id == bindparam("agent_id")).values(last_seen_at=bindparam("now")))
 _DESCRIBE = Statement(
     update(agents)
@@ -95,6 +96,11 @@ def by_name(tx: Transaction, name: str) -> Agent | None:
 def everyone(tx: Transaction) -> list[Agent]:
     """All agents that are not revoked, oldest first."""
     return [_agent(row) for row in _ALL.all(tx)]
+
+
+def names(tx: Transaction) -> dict[str, str]:
+    """The names of all agents by id, also of those that are gone."""
+    return {row["id"]: row["name"] for row in _NAMES.all(tx)}
 
 
 def seen(tx: Transaction, agent_id: str) -> None:

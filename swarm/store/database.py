@@ -15,6 +15,7 @@ import structlog
 
 from swarm.clock import Clock
 from swarm.domain.errors import Unavailable
+from swarm.domain.watchers import NOBODY, Watcher
 from swarm.store.engine import Call, Engine
 from swarm.store.postgres import PostgresEngine
 from swarm.store.sqlite import SqliteEngine
@@ -44,7 +45,9 @@ class Database:
         wakeups: Wakeups | None = None,
         busy_timeout_seconds: float = 5.0,
         tick_seconds: float = 1.0,
+        watcher: Watcher = NOBODY,
     ) -> None:
+        self._watcher = watcher
         self.wakeups = wakeups or Wakeups()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_open = False
@@ -90,13 +93,15 @@ class Database:
 
         A write in ``fn`` fails. Raises `Unavailable` when the database could not.
         """
-        return await self._through(self._engine.read, lambda tx: fn(tx, *args, **kwargs))
+        return await self._through(self._engine.read, lambda tx: fn(tx, *args, **kwargs), False)
 
-    async def _through(self, enter: Callable[[Call[T]], None], work: Callable[[Transaction], T]) -> T:
+    async def _through(
+        self, enter: Callable[[Call[T]], None], work: Callable[[Transaction], T], writes: bool = True
+    ) -> T:
         if not self._is_open or self._loop is None:
             raise Unavailable("The database is closed.")
         future: asyncio.Future[T] = self._loop.create_future()
-        enter(Call(work, future))
+        enter(Call(work, future, writes=writes))
         return await future
 
     def _deliver(self, calls: Sequence[Call[Any]]) -> None:
@@ -106,6 +111,13 @@ class Database:
         for call in calls:
             self.wakeups.bump(call.topics)
             call.settle()
+        self._tell(calls)
+
+    def _tell(self, calls: Sequence[Call[Any]]) -> None:
+        if calls and calls[0].writes:
+            self._watcher.committed_together(len(calls))
+        for call in calls:
+            self._watcher.database_called(call.seen())
 
     def _bump_all(self) -> None:
         self._on_loop(self.wakeups.bump_all)

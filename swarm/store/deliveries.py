@@ -16,6 +16,7 @@ from swarm.domain.deliveries import (
     DeliveryStatus,
     DeliveryStep,
 )
+from swarm.domain.facts import DeliveryStepped, ReactionsExpired
 from swarm.domain.threads import Thread
 from swarm.store import history
 from swarm.store.conditions import AT_MOST_N, arrive, may
@@ -31,7 +32,7 @@ _VALUES: dict[str, BindParameter[object]] = {
     name: bindparam(name)
     for name in (
         "id", "kind", "thread_id", "agent_id", "inbox_message_id", "channel", "thread_ts", "target_ts", "text",
-        "broadcast", "once_key", "expires_at",
+        "broadcast", "once_key", "expires_at", "task_id", "updates_id", "stops_task_id",
     )
 }  # fmt: skip
 _ADD = Statement(
@@ -99,6 +100,24 @@ _EXPIRE_LATE = Statement(
         **arrive(DELIVERY_TRANSITIONS[DeliveryStep.EXPIRE]), due_at=None, ended_at=bindparam("now"), error="it is late"
     )
 )
+_BY_ONCE_KEY = Statement(select(deliveries).where(_d.once_key == bindparam("once_key")))
+# What has not left yet is reworded instead of being followed by another change.
+_REWORD = Statement(
+    update(deliveries)
+    .where(
+        or_(_d.id == bindparam("first_id"), _d.updates_id == bindparam("first_id")),
+        _d.status == DeliveryStatus.QUEUED.value,
+    )
+    .values(text=bindparam("new_text"), stops_task_id=bindparam("new_stops_task_id"))
+)
+_AIM = Statement(
+    update(deliveries).where(_d.id == bindparam("delivery_id")).values(target_ts=bindparam("new_target_ts"))
+)
+_POSTED_FOR_TASK = Statement(
+    select(_d.id)
+    .where(_d.task_id == bindparam("task_id"), _d.kind == DeliveryKind.POST.value, _d.once_key.is_(None))
+    .limit(1)
+)
 _LOOK_LATER = Statement(
     update(deliveries)
     .where(
@@ -154,6 +173,9 @@ def add(
     broadcast: bool = False,
     once_key: str | None = None,
     lasting: bool = False,
+    task_id: str | None = None,
+    updates_id: str | None = None,
+    stops_task_id: str | None = None,
 ) -> str | None:
     """Want an effect in Slack; its id, or None if ``once_key`` says that it was wanted before.
 
@@ -174,10 +196,45 @@ def add(
         broadcast=broadcast,
         once_key=once_key,
         expires_at=tx.now + EPHEMERAL_SECONDS * SECOND if kind is DeliveryKind.REACTION and not lasting else None,
+        task_id=task_id,
+        updates_id=updates_id,
+        stops_task_id=stops_task_id,
         now=tx.now,
     )
     tx.wake(DELIVERIES)
     return delivery_id if added else None
+
+
+def change(
+    tx: Transaction, thread: Thread, once_key: str, text: str, *, stops_task_id: str | None, agent_id: str | None
+) -> bool:
+    """Want another text in the message that was posted under ``once_key``; False if none was."""
+    first = _BY_ONCE_KEY.first(tx, once_key=once_key)
+    if first is None:
+        return False
+    if _REWORD.run(tx, first_id=first["id"], new_text=text, new_stops_task_id=stops_task_id):
+        return True
+    add(
+        tx,
+        DeliveryKind.UPDATE,
+        thread,
+        text=text,
+        agent_id=agent_id,
+        task_id=first["task_id"],
+        updates_id=first["id"],
+        stops_task_id=stops_task_id,
+    )
+    return True
+
+
+def aim(tx: Transaction, delivery_id: str, target_ts: str) -> bool:
+    """Note which message in Slack a delivery is about."""
+    return bool(_AIM.run(tx, delivery_id=delivery_id, new_target_ts=target_ts))
+
+
+def posted_for_task(tx: Transaction, task_id: str) -> bool:
+    """Whether anything was posted of a task, but for its progress."""
+    return _POSTED_FOR_TASK.first(tx, task_id=task_id) is not None
 
 
 def react(tx: Transaction, thread: Thread, ts: str, emoji: str | None, *, lasting: bool = False) -> None:
@@ -210,7 +267,10 @@ def lanes_due(tx: Transaction, limit: int, *, reactions: bool) -> list[Lane]:
 
 def expire_late(tx: Transaction) -> int:
     """Give up everything that waits and is late; how many. The timelines are spared this."""
-    return _EXPIRE_LATE.run(tx, now=tx.now)
+    count = _EXPIRE_LATE.run(tx, now=tx.now)
+    if count:
+        tx.note(ReactionsExpired(count=count))
+    return count
 
 
 def first_of_lane(tx: Transaction, lane: Lane) -> Row | None:
@@ -236,6 +296,9 @@ def move(
     else:
         params |= {"new_error": error, "seen_attempts": row["attempts"]}
     moved = bool(_MOVES[step].run(tx, **params))
+    if moved:
+        age_us = tx.now - row["created_at"]
+        tx.note(DeliveryStepped(kind=DeliveryKind(row["kind"]), step=step, age_us=age_us))
     if moved and over:
         history.record(
             tx, f"delivery.{step}", row["id"], thread_id=row["thread_id"], agent_id=row["agent_id"], reason=error
@@ -281,6 +344,8 @@ def delivery(row: Mapping[str, object]) -> Delivery:
         broadcast=bool(row["broadcast"]),
         agent_name=_text(row["agent_name"]),
         attempts=int(str(row["attempts"])),
+        inbox_message_id=_text(row["inbox_message_id"]),
+        stops_task_id=_text(row["stops_task_id"]),
     )
 
 

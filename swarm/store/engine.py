@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
+from swarm.domain.facts import Fact
+from swarm.domain.watchers import DatabaseCall
 from swarm.store.transaction import Dialect, Transaction
 
 T = TypeVar("T")
@@ -18,14 +21,17 @@ class Call(Generic[T]):
     whether it was committed is its own matter.
     """
 
-    __slots__ = ("_error", "_future", "_topics", "_value", "_work")
+    __slots__ = ("_begun", "_error", "_facts", "_future", "_topics", "_value", "_work", "writes")
 
-    def __init__(self, work: Callable[[Transaction], T], future: asyncio.Future[T]) -> None:
+    def __init__(self, work: Callable[[Transaction], T], future: asyncio.Future[T], *, writes: bool = True) -> None:
         self._work = work
         self._future = future
         self._value: T | None = None
         self._error: BaseException | None = None
         self._topics: Iterable[str] = ()
+        self._facts: Sequence[Fact] = ()
+        self._begun = time.perf_counter()
+        self.writes = writes
 
     @property
     def abandoned(self) -> bool:
@@ -47,15 +53,20 @@ class Call(Generic[T]):
             self._value = self._work(tx)
             if tx.failure is not None:
                 raise tx.failure
-            self._topics = tx.topics
+            self._topics, self._facts = tx.topics, tx.facts
         finally:
             tx.end()
 
     def fail(self, error: BaseException, *, maybe_done: bool = False) -> None:
         """Give the caller ``error`` instead of a result, and wake nobody unless the change may have happened."""
-        self._error = error
+        self._error, self._facts = error, ()
         if not maybe_done:
             self._topics = ()
+
+    def seen(self) -> DatabaseCall:
+        """What a watcher is told of it, once it has ended."""
+        seconds = time.perf_counter() - self._begun
+        return DatabaseCall(writes=self.writes, seconds=seconds, error=self._error, facts=self._facts)
 
     def settle(self) -> None:
         """Tell the caller; on the event loop's thread."""

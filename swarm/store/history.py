@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import bindparam, delete, insert, select
 
+from swarm.domain.facts import Changed
 from swarm.store.conditions import AT_MOST_N
 from swarm.store.statements import Row, Statement
 from swarm.store.tables import history
@@ -49,6 +50,7 @@ def record(
     reason: str | None = None,
 ) -> None:
     """Append one change, for example ``inbox.claim`` of an inbox message, to the timeline of its thread."""
+    tx.note(Changed(change=change, subject=subject, thread_id=thread_id, agent_id=agent_id))
     _RECORD.run(tx, at=tx.now, subject=subject, thread_id=thread_id, change=change, agent_id=agent_id, reason=reason)
 
 

@@ -40,6 +40,7 @@ class Entry:
     claims: int
     lease_token: str | None
     created_at: int
+    task_id: str | None  # what it was delegated as, or what it is a follow-up to
 
 
 _i = inbox_messages.c
@@ -67,6 +68,7 @@ _ADD = Statement(
             lease_token=None,
             created_at=bindparam("now"),
             resolved_at=None,
+            task_id=bindparam("task_id"),
         )
         .on_conflict_do_nothing()
     )
@@ -125,6 +127,12 @@ _UNREAD_OF = Statement(
 _UNADDRESSED = Statement(
     select(inbox_messages).where(_i.agent_id.is_(None), _is_unread).order_by(_i.ts).limit(AT_MOST_N)
 )
+_UNADDRESSED_IN_THREAD = Statement(
+    select(inbox_messages)
+    .where(_i.thread_id == bindparam("thread_id"), _i.agent_id.is_(None), _is_unread)
+    .order_by(_i.ts)
+    .with_for_update(key_share=True)
+)
 _ADDRESS = Statement(
     update(inbox_messages)
     .where(
@@ -136,8 +144,23 @@ _ADDRESS = Statement(
         agent_id=bindparam("new_agent_id"),
         matched_by=bindparam("new_matched_by"),
         reason=bindparam("new_reason"),
+        task_id=bindparam("new_task_id"),
         attempts=0,
     )
+)
+_TIE = Statement(update(inbox_messages).where(_i.id == bindparam("entry_id")).values(task_id=bindparam("new_task_id")))
+_OF_TASK = Statement(
+    select(inbox_messages).where(_i.task_id == bindparam("task_id"), _i.status == bindparam("status")).order_by(_i.ts)
+)
+_WAITING_IN_THREAD = Statement(
+    select(inbox_messages)
+    .where(
+        _i.agent_id == bindparam("agent_id"),
+        _i.thread_id == bindparam("thread_id"),
+        _i.status == EntryStatus.WAITING.value,
+    )
+    .order_by(_i.ts)
+    .with_for_update(key_share=True)
 )
 _AWAITS_LEAD = Statement(
     select(_i.id).where(_i.thread_id == bindparam("thread_id"), _i.agent_id.is_(None), _is_unread).limit(1)
@@ -161,6 +184,7 @@ def add(
     matched_by: MatchedBy,
     reason: str,
     wait_for_context_seconds: float | None = None,
+    task_id: str | None = None,
 ) -> str | None:
     """A new unread entry; its id, or None if this agent has the message already."""
     entry_id = new_id()
@@ -178,6 +202,7 @@ def add(
         order_key=order_key(tx.now),
         held_by=Hold.CONTEXT if held else None,
         due_at=tx.now + int((wait_for_context_seconds or 0) * SECOND) if held else None,
+        task_id=task_id,
         now=tx.now,
     )
     if not added:
@@ -228,6 +253,12 @@ def claim(tx: Transaction, entry_: Entry, token: str) -> Entry | None:
     if not _CLAIM.run(tx, entry_id=entry_.id, token=token):
         return None
     return replace(entry_, status=EntryStatus.CLAIMED, claims=entry_.claims + 1, lease_token=token)
+
+
+def refresh_head(tx: Transaction, entry_: Entry) -> None:
+    """Set the head of an entry's thread anew, after it was claimed out of turn."""
+    if entry_.agent_id:
+        heads.refresh(tx, entry_.agent_id, entry_.thread_id)
 
 
 def uncount_claim(tx: Transaction, entry_id: str) -> None:
@@ -281,9 +312,21 @@ def move(
     return bool(moved)
 
 
+def withdraw_unread(tx: Transaction, entry_id: str, reason: str) -> None:
+    """Withdraw an entry that has just become unread again."""
+    found = get(tx, entry_id)
+    if found:
+        move(tx, EntryStep.WITHDRAW, found, reason=reason)
+
+
 def unaddressed(tx: Transaction, limit: int) -> list[Entry]:
     """Entries that wait until a lead is registered, oldest first."""
     return [entry(row) for row in _UNADDRESSED.all(tx, n=limit)]
+
+
+def unaddressed_in_thread(tx: Transaction, thread_id: str) -> list[Entry]:
+    """The same in one thread, in order, locked."""
+    return [entry(row) for row in _UNADDRESSED_IN_THREAD.all(tx, thread_id=thread_id)]
 
 
 def awaits_lead(tx: Transaction, thread_id: str) -> bool:
@@ -296,10 +339,26 @@ def unread_in_thread(tx: Transaction, agent_id: str, thread_id: str) -> list[Ent
     return [entry(row) for row in _UNREAD_IN_THREAD.all(tx, agent_id=agent_id, thread_id=thread_id)]
 
 
-def readdress(tx: Transaction, entry_: Entry, agent_id: str, reason: str) -> None:
+def waiting_in_thread(tx: Transaction, agent_id: str, thread_id: str) -> list[Entry]:
+    """What an agent has asked people about in a thread, in order, locked."""
+    return [entry(row) for row in _WAITING_IN_THREAD.all(tx, agent_id=agent_id, thread_id=thread_id)]
+
+
+def of_task(tx: Transaction, task_id: str, status: EntryStatus) -> list[Entry]:
+    """The entries that belong to a task and are so: those delegated as it, or the follow-ups to it that wait."""
+    return [entry(row) for row in _OF_TASK.all(tx, task_id=task_id, status=status)]
+
+
+def tie(tx: Transaction, entry_id: str, task_id: str) -> None:
+    """Note the task that an entry belongs to."""
+    _TIE.run(tx, entry_id=entry_id, new_task_id=task_id)
+
+
+def readdress(tx: Transaction, entry_: Entry, agent_id: str, reason: str, *, task_id: str | None = None) -> None:
     """Give an unread entry to another agent; where that one has the message already, the old entry is withdrawn.
 
-    Nothing happens to an entry that has been claimed or given away meanwhile.
+    It is a follow-up to the new agent's ``task_id``, and no longer to any of the old one's. Nothing happens to an entry
+    that has been claimed or given away meanwhile.
     """
     others = of_message(tx, entry_.team, entry_.channel, entry_.ts)
     if any(other.agent_id == agent_id and other.id != entry_.id for other in others):
@@ -312,6 +371,7 @@ def readdress(tx: Transaction, entry_: Entry, agent_id: str, reason: str) -> Non
         new_agent_id=agent_id,
         new_matched_by=MatchedBy.READDRESSED,
         new_reason=reason,
+        new_task_id=task_id,
     )
     if not given:
         return
@@ -337,6 +397,7 @@ def entry(row: Row) -> Entry:
         claims=row["claims"],
         lease_token=row["lease_token"],
         created_at=row["created_at"],
+        task_id=row["task_id"],
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import BindParameter, bindparam, delete, insert, or_, select, update
 
 from swarm.clock import SECOND
+from swarm.domain.facts import LeaseEnded, LeaseRefused
 from swarm.domain.leases import LEASE_SECONDS, LeaseEnd, LeaseKind
 from swarm.store.conditions import AT_MOST_N
 from swarm.store.statements import Row, Statement
@@ -29,13 +30,14 @@ class Lease:
     hold: bool
     expires_at: int
     ended_as: LeaseEnd | None
+    task_id: str | None = None  # the task that it covers; else it covers messages, or a notice
 
 
 _VALUES: dict[str, BindParameter[object]] = {
     name: bindparam(name)
     for name in (
         "token", "kind", "agent_id", "thread_id", "trigger_id", "attempt", "hold", "created_at", "expires_at",
-        "ended_at", "ended_as",
+        "ended_at", "ended_as", "task_id",
     )
 }  # fmt: skip
 # For work, the conflict is with the partial unique index: another run of this agent is in this thread.
@@ -50,6 +52,7 @@ _GET = Statement(
     .with_for_update(key_share=True)
 )
 _BY_TOKEN = Statement(select(leases).where(leases.c.token == bindparam("token")).with_for_update(key_share=True))
+_PEEK = Statement(select(leases).where(leases.c.token == bindparam("token")))
 _RENEW = Statement(
     update(leases)
     .where(
@@ -99,6 +102,7 @@ def grant(
     attempt: int,
     *,
     hold: bool = False,
+    task_id: str | None = None,
 ) -> Lease | None:
     """A new lease of 60 seconds; None if another run of this agent works in the thread."""
     expires_at = tx.now + LEASE_SECONDS * SECOND
@@ -115,6 +119,7 @@ def grant(
         expires_at=expires_at,
         ended_at=None,
         ended_as=None,
+        task_id=task_id,
     )
     if not granted:
         return None
@@ -128,6 +133,7 @@ def grant(
         hold=hold,
         expires_at=expires_at,
         ended_as=None,
+        task_id=task_id,
     )
 
 
@@ -153,6 +159,12 @@ def by_token(tx: Transaction, token: str) -> Lease | None:
     return _lease(row) if row else None
 
 
+def peek(tx: Transaction, token: str) -> Lease | None:
+    """Anybody's lease, not locked: to lock its thread before it."""
+    row = _PEEK.first(tx, token=token)
+    return _lease(row) if row else None
+
+
 def holds(lease: Lease | None, now: int) -> bool:
     """Whether a lease is in force."""
     return lease is not None and lease.ended_as is None and lease.expires_at > now
@@ -162,12 +174,17 @@ def renew(tx: Transaction, token: str, agent_id: str) -> int | None:
     """Prolong a lease; its new expiry, or None if it no longer holds."""
     expires_at = tx.now + LEASE_SECONDS * SECOND
     renewed = _RENEW.run(tx, held_token=token, holder_id=agent_id, now=tx.now, new_expires_at=expires_at)
+    if not renewed:
+        tx.note(LeaseRefused())
     return expires_at if renewed else None
 
 
 def end(tx: Transaction, token: str, how: LeaseEnd) -> bool:
     """End a lease; False if it had ended."""
-    return bool(_END.run(tx, held_token=token, now=tx.now, how=how))
+    ended = bool(_END.run(tx, held_token=token, now=tx.now, how=how))
+    if ended:
+        tx.note(LeaseEnded(how=how))
+    return ended
 
 
 def expired(tx: Transaction, after: Lease | None, limit: int) -> list[Lease]:
@@ -198,4 +215,5 @@ def _lease(row: Row) -> Lease:
         hold=bool(row["hold"]),
         expires_at=row["expires_at"],
         ended_as=LeaseEnd(row["ended_as"]) if row["ended_as"] else None,
+        task_id=row["task_id"],
     )

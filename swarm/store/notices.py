@@ -28,6 +28,8 @@ class Notice:
     text: str | None
     attempts: int
     created_at: int
+    task_id: str | None = None
+    agent_message_id: str | None = None
 
 
 _n = notices.c
@@ -43,6 +45,8 @@ _ADD = Statement(
         status=NoticeStatus.UNREAD.value,
         attempts=0,
         created_at=bindparam("now"),
+        task_id=bindparam("task_id"),
+        agent_message_id=bindparam("agent_message_id"),
     )
 )
 _UNREAD = Statement(
@@ -51,6 +55,15 @@ _UNREAD = Statement(
     .order_by(_n.created_at, _n.id)
     .limit(AT_MOST_N)
     .with_for_update(skip_locked=True)
+)
+_WAITS = Statement(
+    select(_n.id)
+    .where(
+        _n.inbox_message_id == bindparam("inbox_message_id"),
+        _n.kind == bindparam("kind"),
+        _n.status == literally(NoticeStatus.UNREAD),
+    )
+    .limit(1)
 )
 _GET = Statement(select(notices).where(_n.id == bindparam("notice_id")))
 
@@ -75,6 +88,8 @@ def add(
     inbox_message_id: str | None = None,
     actor: str | None = None,
     text: str | None = None,
+    task_id: str | None = None,
+    agent_message_id: str | None = None,
 ) -> None:
     """Tell an agent something, at once if it is listening."""
     notice_id = new_id()
@@ -87,6 +102,8 @@ def add(
         inbox_message_id=inbox_message_id,
         actor=actor,
         text=text,
+        task_id=task_id,
+        agent_message_id=agent_message_id,
         now=tx.now,
     )
     history.record(tx, f"notice.{kind}", notice_id, thread_id=thread_id, agent_id=agent_id)
@@ -96,6 +113,11 @@ def add(
 def unread(tx: Transaction, agent_id: str, limit: int) -> list[Notice]:
     """What an agent has not been told yet, oldest first, locked."""
     return [_notice(row) for row in _UNREAD.all(tx, agent_id=agent_id, n=limit)]
+
+
+def waits(tx: Transaction, kind: NoticeKind, inbox_message_id: str) -> bool:
+    """Whether there is such news about an inbox message that nobody was told yet."""
+    return _WAITS.first(tx, kind=kind, inbox_message_id=inbox_message_id) is not None
 
 
 def get(tx: Transaction, notice_id: str) -> Notice | None:
@@ -119,4 +141,6 @@ def _notice(row: Row) -> Notice:
         text=row["text"],
         attempts=row["attempts"],
         created_at=row["created_at"],
+        task_id=row["task_id"],
+        agent_message_id=row["agent_message_id"],
     )

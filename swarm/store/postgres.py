@@ -22,12 +22,13 @@ from typing import Any
 
 import psycopg
 import structlog
-from psycopg import errors, sql
+from psycopg import errors
 
 from swarm.clock import Clock, new_id
 from swarm.domain.errors import OutcomeUnknown, Unavailable
 from swarm.store.engine import Call, Deliver
-from swarm.store.postgres_listener import CHANNEL, Listener, PostgresConnection
+from swarm.store.postgres_listener import Listener, PostgresConnection
+from swarm.store.postgres_session import Session
 from swarm.store.transaction import ConstraintViolated, Dialect, Transaction, caused_by
 from swarm.store.urls import PostgresUrl
 
@@ -36,10 +37,11 @@ MAX_RUNS = 5
 RERUN_SECONDS = 0.02
 CONNECT_TIMEOUT_SECONDS = 5
 
-BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
-BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+UNHEARD_SECONDS = 10
+"""A server that acknowledges nothing for so long, not even on the level of TCP, is given up."""
 
-_NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+SUSPENDED_SECONDS = 10
+"""A process that is suspended in the middle of a transaction keeps its locks for so long; others wait for them."""
 
 _Queue = SimpleQueue[tuple[Call[Any], bool] | None]  # a call, and whether it only reads; None ends it
 
@@ -47,12 +49,17 @@ _log = structlog.get_logger(__name__)
 
 
 class PostgresTransaction(Transaction):
+    """A transaction that has begun on ``session``, at ``begun_at`` by the server's clock."""
+
     dialect = "postgresql"
     driver_error = psycopg.Error
 
+    def __init__(self, session: Session, clock: Clock | None, *, read_only: bool, begun_at: int) -> None:
+        super().__init__(session, clock, read_only=read_only)
+        self._begun_at = begun_at
+
     def _database_now(self) -> int:
-        _, rows = self.fetch(_NOW, {})
-        return int(rows[0][0])
+        return self._begun_at
 
 
 class PostgresEngine:
@@ -116,10 +123,14 @@ class PostgresEngine:
                 keepalives_idle=30,
                 keepalives_interval=10,
                 keepalives_count=3,
+                tcp_user_timeout=UNHEARD_SECONDS * 1000,
                 application_name="swarm",
             )
             connection.prepared_max = 500  # more than there are statements
-            connection.execute(f"SET lock_timeout = {int(self._lock_timeout_seconds * 1000)}")
+            connection.execute(
+                f"SET lock_timeout = {int(self._lock_timeout_seconds * 1000)}; "
+                f"SET idle_in_transaction_session_timeout = {SUSPENDED_SECONDS * 1000}"
+            )
         except psycopg.Error as error:
             raise Unavailable(f"PostgreSQL at {self._url} cannot be reached: {_first_line(error)}") from error
         return connection
@@ -141,7 +152,7 @@ class Worker:
         self._deliver = deliver
         self._origin = origin
         self._clock = clock
-        self._connection: PostgresConnection | None = None
+        self._session: Session | None = None
 
     def serve(self) -> None:
         """Answer calls until the queue ends, then disconnect."""
@@ -164,79 +175,75 @@ class Worker:
         runs, broken_connections = 0, 0
         while True:
             runs += 1
-            connection = self._connected()
-            tx = PostgresTransaction(connection, self._clock, read_only=read_only)
+            session = self._connected()
+            failure: BaseException | None = None
             try:
-                connection.execute(BEGIN_READ if read_only else BEGIN_WRITE)
-                call.run(tx)
+                begun_at = session.begin(read_only)
+                tx = PostgresTransaction(session, self._clock, read_only=read_only, begun_at=begun_at)
+                try:
+                    call.run(tx)
+                finally:
+                    failure = tx.failure
             except BaseException as error:
-                cause = tx.failure or error
-                if _is_broken(connection, cause):
+                cause = failure or error
+                if _is_broken(session, cause):
                     broken_connections += 1
                     again = broken_connections == 1
                 else:
                     again = runs < MAX_RUNS and _is_conflict(cause)
-                self._roll_back(connection)
+                self._roll_back(session)
                 if not again:
                     raise
                 _pause(runs)
             else:
                 break
         if read_only:
-            self._roll_back(connection)
+            self._roll_back(session)
         else:
-            self._commit(connection, call, tx.topics)
+            self._commit(session, call, tx.topics)
 
-    def _commit(self, connection: PostgresConnection, call: Call[Any], topics: Iterable[str]) -> None:
+    def _commit(self, session: Session, call: Call[Any], topics: Iterable[str]) -> None:
         try:
-            connection.execute(self._commit_text(topics))
+            session.commit(f"{self._origin} {topic}" for topic in topics)
         except psycopg.Error as error:
-            unknown = _is_broken(connection, error)
-            self._roll_back(connection)
+            unknown = _is_broken(session, error) and not isinstance(error, errors.IdleInTransactionSessionTimeout)
+            self._roll_back(session)
             if not unknown:
                 raise
             call.fail(caused_by(OutcomeUnknown(), error), maybe_done=True)
 
-    def _commit_text(self, topics: Iterable[str]) -> sql.Composed:
-        """COMMIT, and before it in the same message to the server one notification per topic."""
-        notify = sql.SQL("SELECT pg_notify({}, {}); ")
-        payloads = [sql.Literal(f"{self._origin} {topic}") for topic in topics]
-        return sql.Composed(
-            [*(notify.format(sql.Literal(CHANNEL), payload) for payload in payloads), sql.SQL("COMMIT")]
-        )
-
-    def _roll_back(self, connection: PostgresConnection) -> None:
+    def _roll_back(self, session: Session) -> None:
         try:
-            if not connection.closed:
-                connection.execute("ROLLBACK")
+            if not session.closed:
+                session.roll_back()
         except psycopg.Error as error:
             _log.warning("The connection is given up.", action="rollback_failed", error=str(error))
             self._disconnect()
-        if connection.closed:
+        if session.closed:
             self._disconnect()
 
-    def _connected(self) -> PostgresConnection:
-        if self._connection is None:
-            self._connection = self._connect()
-        return self._connection
+    def _connected(self) -> Session:
+        if self._session is None:
+            self._session = Session(self._connect())
+        return self._session
 
     def _disconnect(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        if self._session is not None:
+            self._session.close()
+            self._session = None
 
 
 def explain(error: BaseException) -> BaseException:
     """What a caller gets for ``error``: its own exceptions as they are, the driver's in this system's words."""
     if isinstance(error, psycopg.IntegrityError):
         return caused_by(ConstraintViolated(_first_line(error)), error)
-    if isinstance(error, psycopg.OperationalError):
+    if isinstance(error, psycopg.OperationalError | errors.IdleInTransactionSessionTimeout):
         return caused_by(Unavailable(f"The database cannot do this at the moment: {_first_line(error)}"), error)
     return error
 
 
-def _is_broken(connection: PostgresConnection, error: BaseException) -> bool:
-    return connection.closed and isinstance(error, psycopg.Error)
+def _is_broken(session: Session, error: BaseException) -> bool:
+    return session.closed and isinstance(error, psycopg.Error)
 
 
 def _is_conflict(error: BaseException) -> bool:

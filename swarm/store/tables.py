@@ -31,6 +31,7 @@ from swarm.domain.deliveries import DeliveryKind, DeliveryStatus
 from swarm.domain.inbox import EntryStatus, Hold, MatchedBy
 from swarm.domain.leases import LeaseEnd, LeaseKind
 from swarm.domain.notices import NoticeKind, NoticeStatus
+from swarm.domain.tasks import TaskHold, TaskStatus
 from swarm.domain.transcript import AuthorKind, ChannelType, ContextState
 
 metadata: Final = MetaData(
@@ -138,6 +139,69 @@ Index(
     thread_messages.c.ts,
 )
 
+tasks = Table(
+    "tasks",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("thread_id", Text, ForeignKey("threads.id")),
+    Column("lane_id", Text, nullable=False),  # what it queues up in: its thread; without one, the task itself
+    Column("title", Text, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("priority", Integer, nullable=False),
+    Column("agent_id", Text, ForeignKey("agents.id")),  # null: not assigned
+    Column("created_by", Text, ForeignKey("agents.id")),  # who hears of its end; null: an operator
+    Column("requester", Text),  # the Slack user who asked for it
+    Column("parent_id", Text, ForeignKey("tasks.id")),
+    Column("depth", Integer, nullable=False),  # 1 without a parent
+    Column("inbox_message_id", Text),  # the delegated message; no reference, for that one refers to its task
+    Column("epoch", Integer),  # of its thread, since it was handed over with the task; null: it was not
+    Column("attempts", Integer, nullable=False),  # leases that were lost
+    Column("claims", Integer, nullable=False),  # leases ever taken
+    Column("order_key", BigInteger, nullable=False),
+    Column("held_by", Text),  # why it is not due yet
+    Column("due_at", BigInteger),  # of a held task: when it becomes due
+    Column("offer_ends_at", BigInteger),  # of an offered task: when it counts as declined
+    Column("lease_token", Text),  # the last lease that was taken on it
+    Column("progress", Text),
+    Column("percent", Integer),
+    Column("result", Text),
+    Column("error", Text),
+    Column("created_at", BigInteger, nullable=False),
+    Column("started_at", BigInteger),
+    Column("ended_at", BigInteger),
+    _one_of("status", TaskStatus),
+    _one_of("held_by", TaskHold),
+    CheckConstraint("priority BETWEEN 0 AND 100", name="priority"),
+    CheckConstraint("percent BETWEEN 0 AND 100", name="percent"),
+    CheckConstraint("lane_id = coalesce(thread_id, id)", name="lane"),
+    CheckConstraint("(held_by IS NULL) = (due_at IS NULL)", name="held_until"),
+    CheckConstraint("(status = 'offered') = (offer_ends_at IS NOT NULL)", name="offer_ends"),
+    CheckConstraint(
+        "status NOT IN ('offered', 'pending', 'in_progress', 'waiting') OR agent_id IS NOT NULL", name="somebody_has_it"
+    ),
+)
+_open_task = tasks.c.ended_at.is_(None)
+Index("ix_tasks_lane", tasks.c.agent_id, tasks.c.lane_id, sqlite_where=_open_task, postgresql_where=_open_task)
+Index("ix_tasks_thread", tasks.c.thread_id)
+Index("ix_tasks_status", tasks.c.status, tasks.c.created_at)
+Index("ix_tasks_parent", tasks.c.parent_id)
+Index("ix_tasks_creator", tasks.c.created_by, sqlite_where=_open_task, postgresql_where=_open_task)
+_held_task = tasks.c.due_at.is_not(None)
+Index("ix_tasks_held", tasks.c.due_at, sqlite_where=_held_task, postgresql_where=_held_task)
+_offered = tasks.c.offer_ends_at.is_not(None)
+Index("ix_tasks_offered", tasks.c.offer_ends_at, sqlite_where=_offered, postgresql_where=_offered)
+
+task_dependencies = Table(
+    "task_dependencies",
+    metadata,
+    Column("task_id", Text, ForeignKey("tasks.id"), nullable=False),
+    Column("depends_on_id", Text, ForeignKey("tasks.id"), nullable=False),
+    PrimaryKeyConstraint("task_id", "depends_on_id"),
+    CheckConstraint("task_id <> depends_on_id", name="not_itself"),
+)
+Index("ix_task_dependencies_on", task_dependencies.c.depends_on_id)
+
 inbox_messages = Table(
     "inbox_messages",
     metadata,
@@ -158,6 +222,7 @@ inbox_messages = Table(
     Column("lease_token", Text),  # the last lease that was taken on it
     Column("created_at", BigInteger, nullable=False),
     Column("resolved_at", BigInteger),
+    Column("task_id", Text, ForeignKey("tasks.id")),  # what it was delegated as, or what it is a follow-up to
     _one_of("status", EntryStatus),
     _one_of("matched_by", MatchedBy),
     _one_of("held_by", Hold),
@@ -183,15 +248,16 @@ Index(
 _held = inbox_messages.c.due_at.is_not(None)
 Index("ix_inbox_messages_held", inbox_messages.c.due_at, sqlite_where=_held, postgresql_where=_held)
 Index("ix_inbox_messages_thread", inbox_messages.c.thread_id, inbox_messages.c.ts)
+Index("ix_inbox_messages_task", inbox_messages.c.task_id)
 
-# The head of each thread's queue, per agent: a claim reads these few rows instead of the whole backlog.
+# The head of each lane of each agent's queue: a claim reads these few rows instead of the whole backlog.
 inbox_heads = Table(
     "inbox_heads",
     metadata,
     Column("agent_id", Text, ForeignKey("agents.id"), nullable=False),
-    Column("thread_id", Text, ForeignKey("threads.id"), nullable=False),
-    Column("order_key", BigInteger, nullable=False),  # the lowest among the thread's due messages
-    PrimaryKeyConstraint("agent_id", "thread_id"),
+    Column("lane_id", Text, nullable=False),  # a thread, or a task without one
+    Column("order_key", BigInteger, nullable=False),  # the lowest among the lane's due messages and tasks
+    PrimaryKeyConstraint("agent_id", "lane_id"),
 )
 Index("ix_inbox_heads_order", inbox_heads.c.agent_id, inbox_heads.c.order_key)
 
@@ -209,10 +275,11 @@ leases = Table(
     Column("expires_at", BigInteger, nullable=False),
     Column("ended_at", BigInteger),
     Column("ended_as", Text),
+    Column("task_id", Text, ForeignKey("tasks.id")),  # the task that it covers; else it covers messages
     _one_of("kind", LeaseKind),
     _one_of("ended_as", LeaseEnd),
     CheckConstraint("(ended_at IS NULL) = (ended_as IS NULL)", name="ended"),
-    CheckConstraint("kind <> 'work' OR thread_id IS NOT NULL", name="work_has_thread"),
+    CheckConstraint("kind <> 'work' OR coalesce(thread_id, task_id) IS NOT NULL", name="work_is_about"),
 )
 _active = leases.c.ended_at.is_(None)
 _active_work = _active & (leases.c.kind == text("'work'"))
@@ -242,6 +309,39 @@ lease_members = Table(
 )
 Index("ix_lease_members_message", lease_members.c.inbox_message_id)
 
+# What agents say to each other: to one of them, or in a channel of their own.
+agent_messages = Table(
+    "agent_messages",
+    metadata,
+    Column("id", Text, primary_key=True),  # in the order of time
+    Column("channel", Text),
+    Column("recipient_id", Text, ForeignKey("agents.id")),
+    Column("sender_id", Text, ForeignKey("agents.id"), nullable=False),
+    Column("text", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    CheckConstraint("(channel IS NULL) <> (recipient_id IS NULL)", name="somewhere"),
+)
+Index("ix_agent_messages_channel", agent_messages.c.channel, agent_messages.c.id)
+Index("ix_agent_messages_recipient", agent_messages.c.recipient_id, agent_messages.c.id)
+Index("ix_agent_messages_sender", agent_messages.c.sender_id, agent_messages.c.id)
+
+# Whom a message between agents is meant for: its recipient, or whom it mentions in a channel.
+agent_message_addressees = Table(
+    "agent_message_addressees",
+    metadata,
+    Column("message_id", Text, ForeignKey("agent_messages.id", ondelete="CASCADE"), nullable=False),
+    Column("agent_id", Text, ForeignKey("agents.id"), nullable=False),
+    Column("read_at", BigInteger),
+    PrimaryKeyConstraint("message_id", "agent_id"),
+)
+_unread_message = agent_message_addressees.c.read_at.is_(None)
+Index(
+    "ix_agent_message_addressees_unread",
+    agent_message_addressees.c.agent_id,
+    sqlite_where=_unread_message,
+    postgresql_where=_unread_message,
+)
+
 notices = Table(
     "notices",
     metadata,
@@ -255,6 +355,8 @@ notices = Table(
     Column("status", Text, nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("created_at", BigInteger, nullable=False),
+    Column("task_id", Text, ForeignKey("tasks.id")),
+    Column("agent_message_id", Text, ForeignKey("agent_messages.id")),
     _one_of("kind", NoticeKind),
     _one_of("status", NoticeStatus),
 )
@@ -301,6 +403,9 @@ deliveries = Table(
     Column("error", Text),
     Column("created_at", BigInteger, nullable=False),
     Column("ended_at", BigInteger),
+    Column("task_id", Text, ForeignKey("tasks.id")),  # what it says something of
+    Column("updates_id", Text),  # of an update: the delivery whose message it changes
+    Column("stops_task_id", Text),  # the task that its button stops
     _one_of("kind", DeliveryKind),
     _one_of("status", DeliveryStatus),
     CheckConstraint("(due_at IS NULL) = (status IN ('sent', 'failed', 'expired'))", name="due_until_over"),
@@ -310,6 +415,26 @@ _open = deliveries.c.due_at.is_not(None)
 Index("ix_deliveries_open", deliveries.c.thread_id, deliveries.c.seq, sqlite_where=_open, postgresql_where=_open)
 Index("ix_deliveries_due", deliveries.c.due_at, sqlite_where=_open, postgresql_where=_open)
 Index("ix_deliveries_message", deliveries.c.inbox_message_id)
+Index("ix_deliveries_task", deliveries.c.task_id)
+
+# Who may do what only one process may do: a lease on a role, with a term that grows with each change of holder.
+elections = Table(
+    "elections",
+    metadata,
+    Column("role", Text, primary_key=True),
+    Column("holder", Text),  # null: given up
+    Column("term", BigInteger, nullable=False),
+    Column("since", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+)
+
+# Behind the notifications of PostgreSQL: how often each topic was bumped.
+generations = Table(
+    "generations",
+    metadata,
+    Column("topic", Text, primary_key=True),
+    Column("generation", BigInteger, nullable=False),
+)
 
 history = Table(
     "history",

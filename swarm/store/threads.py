@@ -162,11 +162,16 @@ def get(tx: Transaction, thread_id: str) -> Thread | None:
     return _thread(row) if row else None
 
 
-def hand_over(tx: Transaction, thread: Thread, owner_id: str | None, reason: str) -> None:
-    """Make an agent the owner, or nobody, with a new epoch. The thread must be locked."""
-    if thread.owner_id != owner_id:
-        _OWN.run(tx, thread_id=thread.id, new_owner_id=owner_id)
-        history.record(tx, "thread.owner", thread.id, thread_id=thread.id, agent_id=owner_id, reason=reason)
+def hand_over(tx: Transaction, thread: Thread, owner_id: str | None, reason: str, *, anew: bool = False) -> int:
+    """Make an agent the owner, or nobody, with a new epoch, which is returned. The thread must be locked.
+
+    Where the owner stays the same, the epoch grows only if the ownership begins ``anew``, with another task.
+    """
+    if thread.owner_id == owner_id and not anew:
+        return thread.epoch
+    _OWN.run(tx, thread_id=thread.id, new_owner_id=owner_id)
+    history.record(tx, "thread.owner", thread.id, thread_id=thread.id, agent_id=owner_id, reason=reason)
+    return thread.epoch + 1
 
 
 def active(tx: Transaction, thread_id: str) -> None:

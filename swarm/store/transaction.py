@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 from swarm.clock import Clock
 from swarm.domain.errors import SwarmError
+from swarm.domain.facts import Fact
 
 Dialect = Literal["sqlite", "postgresql"]
 
@@ -54,6 +55,7 @@ class Transaction(ABC):
         self._now: int | None = None
         self.failure: Exception | None = None  # the first database error, even if the function swallowed it
         self.topics: dict[str, None] = {}  # an ordered set
+        self.facts: list[Fact] = []
 
     @property
     def now(self) -> int:
@@ -67,6 +69,10 @@ class Transaction(ABC):
         if self._read_only:
             raise RuntimeError(f"A reading transaction cannot wake {topic!r}.")
         self.topics[topic] = None
+
+    def note(self, fact: Fact) -> None:
+        """Tell whoever watches, after the commit and only then."""
+        self.facts.append(fact)
 
     def fetch(self, sql: str, params: Mapping[str, object]) -> tuple[Cursor, list[Any]]:
         """Run one statement of the driver's own SQL; its cursor, and all its rows as tuples."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final
 
 import orjson
-from sqlalchemy import BindParameter, bindparam, exists, func, or_, select
+from sqlalchemy import BindParameter, bindparam, exists, func, or_, select, update
 from sqlalchemy.dialects import postgresql
 
 from swarm.domain.transcript import AuthorKind, File, Said, SlackMessage
@@ -75,6 +75,7 @@ _OWN = Statement(
         )
     )
 )
+_OWN_CHANGE = Statement(update(thread_messages).where(_message).values(text=bindparam("new_text")))
 _BURY = Statement(
     lambda insert: (
         insert(thread_messages)
@@ -144,6 +145,11 @@ def own_post(tx: Transaction, team: str, message: SlackMessage) -> None:
     _OWN.run(tx, **_values(tx, team, message), routed_at=tx.now)
 
 
+def own_change(tx: Transaction, team: str, channel: str, ts: str, text: str) -> None:
+    """Store what a post of ours reads now."""
+    _OWN_CHANGE.run(tx, team=team, channel=channel, ts=ts, new_text=text)
+
+
 def bury(tx: Transaction, team: str, channel: str, ts: str, thread_ts: str | None) -> bool:
     """Leave a tombstone, also where the message itself has not come yet; False if there was one already."""
     grave = {
@@ -156,6 +162,12 @@ def bury(tx: Transaction, team: str, channel: str, ts: str, thread_ts: str | Non
 def find(tx: Transaction, team: str, channel: str, ts: str) -> Row | None:
     """One message, tombstones included: ``text``, ``thread_ts``, ``deleted_at``, ``routed_at``, ``edited_ts`` …"""
     return _FIND.first(tx, team=team, channel=channel, ts=ts)
+
+
+def is_deleted(tx: Transaction, team: str, channel: str, ts: str) -> bool:
+    """Whether a message was deleted in Slack, as far as we know."""
+    found = find(tx, team, channel, ts)
+    return found is not None and found["deleted_at"] is not None
 
 
 def of_thread(tx: Transaction, team: str, channel: str, thread_ts: str, up_to: str) -> list[Said]:

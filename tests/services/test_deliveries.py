@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
+from swarm.clock import SECOND, ManualClock
 from swarm.domain.agents import Agent
 from swarm.domain.conduct import Reactions
 from swarm.domain.deliveries import DeliveryKind
@@ -18,6 +20,8 @@ from swarm.services import deliver
 from swarm.services.deliver import ATTEMPTS, GIVE_UP_SECONDS, Sender, Terms
 from swarm.slack.web_api import RefusedBySlack
 from swarm.store import deliveries
+from swarm.store.database import Database
+from swarm.store.deliveries import DELIVERIES
 from swarm.store.statements import Row
 from tests.support.slack import (
     FakeSlack,
@@ -496,3 +500,91 @@ async def test_an_own_post_enters_the_transcript_when_it_was_sent(world: World) 
     assert await world.rows(said) == []
     await world.send()
     assert await world.rows(said) == [{"author_name": "lead", "text": "answer"}]
+
+
+class Suspended(Database):
+    """A process that is stopped right after it has taken a delivery, and goes on when the test says so."""
+
+    def __init__(self, url: str, clock: ManualClock) -> None:
+        super().__init__(url, clock=clock)
+        self.stopped, self.goes_on = asyncio.Event(), asyncio.Event()
+
+    async def write(self, fn: Any, *args: Any, **kwargs: Any) -> Any:
+        result = await super().write(fn, *args, **kwargs)
+        if fn is deliver.take:
+            self.stopped.set()
+            await self.goes_on.wait()
+        return result
+
+
+@pytest.mark.req("OPS-03")
+async def test_a_process_that_was_suspended_after_taking_a_delivery_does_not_send_it_beside_its_successor(
+    world: World, database_url: str
+) -> None:
+    await conversation(world, "answer")
+    async with Suspended(database_url, world.clock) as database, asyncio.timeout(PATIENCE_SECONDS):
+        sender = Sender(
+            database,
+            world.slack,
+            ME.team,
+            http_timeout_seconds=HTTP_TIMEOUT_SECONDS,
+            clock=lambda: world.clock.now_us() / SECOND,
+        )
+        sending_ = asyncio.create_task(sender.send_due())
+        await database.stopped.wait()
+        world.clock.advance(SURELY_OVER_SECONDS)
+        await world.send()
+        assert world.slack.posts == ["answer"]
+        database.goes_on.set()
+        await sending_
+    assert world.slack.posts == ["answer"]
+    assert [status for status, _ in await statuses(world)] == ["sent"]
+
+
+@pytest.mark.req("OPS-03")
+async def test_a_delivery_whose_sender_came_to_itself_too_late_is_sent_at_once_by_whoever_may(
+    world: World, database_url: str
+) -> None:
+    await conversation(world, "answer")
+    async with Suspended(database_url, world.clock) as database, asyncio.timeout(PATIENCE_SECONDS):
+        in_office = [True]
+        sender = Sender(database, world.slack, ME.team, http_timeout_seconds=HTTP_TIMEOUT_SECONDS)
+        running = asyncio.create_task(sender.run(lambda: in_office[-1]))
+        await database.stopped.wait()
+        in_office.append(False)
+        database.goes_on.set()
+        while await statuses(world) != [("queued", "its sender came to itself too late")]:
+            await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert world.slack.posts == []
+    await world.send()
+    assert world.slack.posts == ["answer"]
+
+
+@pytest.mark.req("OPS-03")
+async def test_out_of_office_nothing_is_taken(world: World) -> None:
+    await conversation(world, "answer")
+    asked = 0
+
+    def out_of_office() -> bool:
+        nonlocal asked
+        asked += 1
+        return False
+
+    running = asyncio.create_task(world.sender.run(out_of_office))
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while asked < 3:
+            await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert [status for status, _ in await statuses(world)] == ["queued"]
+
+
+@pytest.mark.req("OPS-03")
+async def test_a_sender_hears_at_once_of_what_another_process_stored(world: World, database_url: str) -> None:
+    lead, _, trigger = await conversation(world)
+    async with Database(database_url) as elsewhere, asyncio.timeout(PATIENCE_SECONDS):
+        seen = elsewhere.wakeups.generation(DELIVERIES)
+        await world.answers(lead, trigger, "answer")
+        assert await elsewhere.wakeups.wait(DELIVERIES, seen, PATIENCE_SECONDS)

@@ -115,7 +115,7 @@ async def test_a_message_that_comes_while_its_thread_is_claimed_is_in_the_queue(
         await somebody_waits(world)  # for the head, which the claim is about to drop
         go_on.set()
         await coming
-    queue = await world.rows("SELECT thread_id FROM inbox_heads")
+    queue = await world.rows("SELECT lane_id FROM inbox_heads")
     assert len(queue) == 1
 
 

@@ -9,7 +9,7 @@ import pytest
 from swarm.domain.conduct import Conduct
 from swarm.domain.inbox import EntryStatus, MatchedBy
 from swarm.services.speak import QUEUED_TEXT
-from swarm.services.sweep import give_to
+from swarm.services.stand_in import Waiting, look_after
 from tests.support.world import BOT, World, texts
 
 pytestmark = pytest.mark.req("LOOP-13")
@@ -55,10 +55,10 @@ async def test_what_came_while_a_lead_registered_is_found_by_the_sweep(world: Wo
 
 async def test_two_processes_that_give_the_same_message_away_give_it_once(world: World) -> None:
     root = await world.says(f"{BOT} hello")
-    seen_by_both = await world.entry(root)
+    found = Waiting((await world.entry(root)).thread_id, None)
     lead = await world.lead(online=False)
     for _ in range(2):
-        await world.database.write(give_to, seen_by_both, lead.id, "a lead is registered now")
+        await world.database.write(look_after, found, world.conduct)
     entry = await world.entry(root)
     assert (entry.agent_id, entry.status) == (lead.id, EntryStatus.UNREAD)
 

@@ -232,7 +232,7 @@ async def test_other_threads_are_not_held_up_by_thousands_of_messages_behind_a_l
     (thread,) = await world.rows("SELECT id FROM threads")
     await world.database.write(fill, thread["id"], lead.id, 5_000)
     await world.says(f"{BOT} other")
-    queue = await world.rows("SELECT thread_id FROM inbox_heads ORDER BY order_key")
+    queue = await world.rows("SELECT lane_id FROM inbox_heads ORDER BY order_key")
     assert len(queue) == 2, "a claim looks at one row for each thread, whatever waits behind it"
     (trigger,) = await world.poll(lead, limit=1)
     assert texts([trigger]) == [["@UBOT other"]]

@@ -23,7 +23,7 @@ WORKERS = 8
 
 
 def all_heads(tx: Transaction) -> dict[tuple[str, str], int]:
-    _, rows = tx.fetch("SELECT agent_id, thread_id, order_key FROM inbox_heads", {})
+    _, rows = tx.fetch("SELECT agent_id, lane_id AS thread_id, order_key FROM inbox_heads", {})
     return {(agent, thread): key for agent, thread, key in rows}
 
 

@@ -116,12 +116,41 @@ def test_a_migrated_database_lacks_nothing(empty_database_url: str) -> None:
     assert migrations.upgrade(empty_database_url) == []
 
 
-def test_migrations_can_be_taken_back(empty_database_url: str) -> None:
+def test_the_first_migration_can_be_taken_back_and_later_ones_say_that_they_cannot(empty_database_url: str) -> None:
+    migrations.upgrade(empty_database_url)
+    with migrations._locked(empty_database_url) as connection, pytest.raises(NotImplementedError, match="backup"):
+        command.downgrade(migrations._config(connection), "base")
+
+
+def test_the_team_migration_keeps_what_is_there_and_finds_the_heads_of_the_queues(empty_database_url: str) -> None:
+    with migrations._locked(empty_database_url) as connection:
+        command.upgrade(migrations._config(connection), "0001")
+        for statement in BEFORE_THE_TEAM:
+            connection.exec_driver_sql(statement)
     migrations.upgrade(empty_database_url)
     with migrations._locked(empty_database_url) as connection:
-        command.downgrade(migrations._config(connection), "base")
-        assert schema(connection) == {}
-    assert migrations.upgrade(empty_database_url)
+        assert connection.exec_driver_sql("SELECT agent_id, lane_id, order_key FROM inbox_heads").all() == [
+            ("a1", "t1", 7)
+        ]
+        for table in ("inbox_messages", "leases", "lease_members", "notices", "deliveries"):
+            assert connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar() == 1, table
+        kept = connection.exec_driver_sql("SELECT seq, text, thread_ts, task_id FROM deliveries").one()
+        assert tuple(kept) == (5, "hello", "1.1", None)
+        if connection.dialect.name == "sqlite":
+            assert connection.exec_driver_sql("PRAGMA foreign_key_check").all() == []
+
+
+BEFORE_THE_TEAM = (
+    "INSERT INTO agents VALUES ('a1', 'lead', 'lead', '', '[]', 1, NULL, NULL)",
+    "INSERT INTO threads VALUES ('t1', 'T1', 'C1', '1.1', 'channel', 'a1', 1, 'complete', NULL, 0, NULL, 1, 1)",
+    "INSERT INTO inbox_messages VALUES ('i1', 't1', 'a1', 'T1', 'C1', '1.1', 'unread', 'mention', '', 0, 0, 7, NULL,"
+    " NULL, NULL, 1, NULL)",
+    "INSERT INTO leases VALUES ('l1', 'work', 'a1', 't1', 'i1', 1, false, 1, 2, NULL, NULL)",
+    "INSERT INTO lease_members VALUES ('l1', 'i1')",
+    "INSERT INTO notices VALUES ('n1', 'message_changed', 'a1', 't1', 'i1', NULL, NULL, 'unread', 0, 1)",
+    "INSERT INTO deliveries (seq, id, kind, status, thread_id, channel, thread_ts, text, broadcast, attempts, due_at,"
+    " created_at) VALUES (5, 'd1', 'post', 'queued', 't1', 'C1', '1.1', 'hello', false, 0, 1, 1)",
+)
 
 
 def test_asking_what_is_pending_does_not_make_a_file(tmp_path: Path) -> None:

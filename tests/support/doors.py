@@ -100,11 +100,11 @@ class Visitor:
         ):
             yield client
 
-    async def tool(self, name: str, lease: str | None = None, **arguments: object) -> CallToolResult:
+    async def tool(self, name: str, /, lease: str | None = None, **arguments: object) -> CallToolResult:
         async with self.mcp(lease=lease) as client:
             return await client.call_tool(name, arguments)
 
-    async def uses(self, name: str, lease: str | None = None, **arguments: object) -> dict[str, Any]:
+    async def uses(self, name: str, /, lease: str | None = None, **arguments: object) -> dict[str, Any]:
         """A tool call that must succeed."""
         result = await self.tool(name, lease, **arguments)
         assert not result.is_error, result.content

@@ -25,6 +25,7 @@ from swarm.store.database import Database
 from swarm.store.inbox import Entry
 from swarm.store.statements import Row
 from swarm.store.transaction import Transaction
+from tests.support.files import FakeFiles
 from tests.support.slack import PEOPLE, FakeSlack, next_ts
 
 ME = Me(team="T1", user_id="UBOT", bot_id="BBOT", url="https://team.slack.example/")
@@ -84,10 +85,11 @@ class World:
     clock: ManualClock
     slack: FakeSlack = field(default_factory=FakeSlack)
     conduct: Conduct = field(default_factory=Conduct)
+    files: FakeFiles = field(default_factory=FakeFiles)
 
     def __post_init__(self) -> None:
         rosters = Rosters(self.database, self.conduct, kept_seconds=0)
-        self.services = Services.over(self.database, self.slack, ME, self.conduct)
+        self.services = Services.over(self.database, self.slack, ME, self.conduct, self.files)
         self.ingest = Ingest(self.database, rosters, ME, self.conduct)
         self.sweeper = Sweeper(self.database, self.conduct)
         self.backfill = Backfill(self.database, self.slack, ME)

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from swarm.slack import gateway, manifest, pacing, web_api
+from swarm.slack import files, gateway, manifest, pacing, web_api
 
 pytestmark = pytest.mark.req("OPS-02")
 
@@ -25,7 +25,7 @@ def methods_in(module: ModuleType) -> set[str]:
 
 
 def test_the_tables_name_exactly_the_methods_that_the_gateway_calls() -> None:
-    called = methods_in(gateway) | methods_in(web_api)
+    called = (methods_in(gateway) | methods_in(files) | methods_in(web_api)) - {files.FILE_HOST}
     assert called == set(manifest.METHOD_SCOPES)
     assert called == set(pacing.METHOD_LIMITS)
 
@@ -36,6 +36,8 @@ def test_the_scopes_are_those_of_the_methods_and_events() -> None:
         "channels:history",
         "channels:read",
         "chat:write",
+        "files:read",
+        "files:write",
         "groups:history",
         "groups:read",
         "im:history",

@@ -224,3 +224,64 @@ def test_a_tier_is_a_burst_and_a_rate_that_fit_into_a_minute(calls: int) -> None
 
 def test_the_tiers_of_the_methods_are_slacks() -> None:
     assert METHOD_LIMITS["reactions.add"] == METHOD_LIMITS["conversations.replies"] == TIER_3
+
+
+@pytest.mark.req("OPS-03")
+async def test_whoever_takes_over_begins_with_a_pause_and_without_a_burst(
+    pacing: Pacing, callers: Callers, time: FakeTime
+) -> None:
+    await pacing.turn(POST, "C1")
+    pacing.take_over()
+    for number in range(3):
+        callers.start(f"known {number}", POST, "C1")
+    callers.start("new", POST, "C2")
+    await time.advance(10)
+    assert callers.turns == [("known 0", 1), ("new", 1), ("known 1", 2), ("known 2", 3)]
+
+
+@pytest.mark.req("OPS-03")
+async def test_a_channel_that_is_used_first_a_while_after_taking_over_need_not_wait(
+    pacing: Pacing, callers: Callers, time: FakeTime
+) -> None:
+    pacing.take_over()
+    await time.advance(2)
+    for number in range(3):
+        callers.start(str(number), POST, "C1")
+    await time.advance(10)
+    assert callers.turns == [("0", 0), ("1", 0), ("2", 1)]
+
+
+@pytest.mark.req("OPS-03")
+async def test_no_minute_sees_more_calls_than_the_tier_allows_when_another_process_takes_over(time: FakeTime) -> None:
+    predecessor, successor = [Pacing(monotonic=time.monotonic, sleep=time.sleep) for _ in range(2)]
+    await time.advance(60)
+    before, after = Callers(predecessor, time), Callers(successor, time)
+    for number in range(100):
+        before.start(str(number), "reactions.add")
+    await time.advance(20)
+    for task in before.tasks:
+        task.cancel()
+    successor.take_over()
+    for number in range(100):
+        after.start(str(number), "reactions.add")
+    await time.advance(40)
+    assert 45 <= len(before.turns) + len(after.turns) <= 50
+    for task in after.tasks:
+        task.cancel()
+
+
+@pytest.mark.req("OPS-03")
+async def test_what_every_process_asks_of_slack_does_not_wait_for_a_change_of_office(
+    pacing: Pacing, callers: Callers
+) -> None:
+    pacing.take_over()
+    callers.start("a name", "users.info")
+    await settle()
+    assert callers.turns == [("a name", 0)]
+
+
+@pytest.mark.req("OPS-03")
+async def test_without_limits_there_is_nothing_to_wait_for_after_taking_over(time: FakeTime) -> None:
+    pacing = Pacing(enforced=False, monotonic=time.monotonic, sleep=time.sleep)
+    pacing.take_over()
+    assert pacing.expected_wait_seconds(POST, "C1") == 0

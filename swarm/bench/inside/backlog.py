@@ -10,7 +10,7 @@ from swarm.bench.figures import Figure
 from swarm.bench.inside import seed
 from swarm.bench.plan import Plan, Say
 from swarm.bench.scratch import scratch
-from swarm.services.claim import take
+from swarm.services.claim import lease_due
 from swarm.store.database import Database
 from swarm.store.transaction import Transaction
 
@@ -49,7 +49,7 @@ async def _claim_times(plan: Plan, rows: int, say: Say) -> tuple[float, float]:
 
 def _timed_claim(tx: Transaction, agent_id: str) -> float:
     begun = time.perf_counter()
-    claimed = take(tx, agent_id, 1, False)
+    claimed = lease_due(tx, agent_id, 1, False)
     elapsed = time.perf_counter() - begun
     assert claimed  # as many are due as are claimed
     return elapsed

@@ -93,7 +93,7 @@ def _claim(connection: sqlite3.Connection, agent: str) -> Held | None:
     """Lease the message that is the agent's next."""
     found = connection.execute(
         "SELECT m.id, m.thread_id, m.channel, m.ts FROM inbox_heads h "
-        "JOIN inbox_messages m ON m.agent_id = h.agent_id AND m.thread_id = h.thread_id "
+        "JOIN inbox_messages m ON m.agent_id = h.agent_id AND m.thread_id = h.lane_id "
         "WHERE h.agent_id = ? AND m.status = 'unread' AND m.held_by IS NULL ORDER BY h.order_key LIMIT 1",
         (agent,),
     ).fetchone()
@@ -113,7 +113,7 @@ def _claim(connection: sqlite3.Connection, agent: str) -> Held | None:
     )
     connection.execute("INSERT INTO lease_members (token, inbox_message_id) VALUES (?, ?)", (token, entry_id))
     _record(connection, now, entry_id, thread_id, "inbox.claim", agent, None)
-    connection.execute("DELETE FROM inbox_heads WHERE agent_id = ? AND thread_id = ?", (agent, thread_id))
+    connection.execute("DELETE FROM inbox_heads WHERE agent_id = ? AND lane_id = ?", (agent, thread_id))
     return Held(token=token, entry_id=entry_id, thread_id=thread_id, agent_id=agent, channel=channel, ts=ts)
 
 

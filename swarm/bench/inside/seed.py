@@ -43,7 +43,7 @@ def due(tx: Transaction, first: int, count: int, agents: int) -> None:
     _messages(tx, "unread", first, count, agents)
     columns = {
         "agent_id": _AGENT.format(agents=agents),
-        "thread_id": f"'thread-' || ({_BASE} + i)",
+        "lane_id": f"'thread-' || ({_BASE} + i)",
         "order_key": f"{_MOMENT} + i",
     }
     _insert(tx, "inbox_heads", columns, first, count)

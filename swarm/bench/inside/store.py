@@ -11,9 +11,9 @@ from swarm.bench.inside import plain, seed
 from swarm.bench.plan import Plan, Say
 from swarm.bench.scratch import scratch
 from swarm.domain.agents import Agent, Role
-from swarm.domain.conduct import Reactions
+from swarm.domain.conduct import Conduct
 from swarm.domain.leases import Outcome
-from swarm.services.claim import take
+from swarm.services.claim import lease_due
 from swarm.services.leases import finish
 from swarm.store.database import Database
 
@@ -63,9 +63,9 @@ async def _caller(database: Database, number: int) -> int:
     """Claim and finish, one at a time, until nothing is left; how many."""
     agent = _agent(number)
     done = 0
-    while claimed := await database.write(take, agent.id, 1, False):
+    while claimed := await database.write(lease_due, agent.id, 1, False):
         tokens = [claim.lease.token for claim in claimed]
-        await database.write(finish, agent, tokens, Outcome.DISMISSED, "measured", Reactions())
+        await database.write(finish, agent, tokens, Outcome.DISMISSED, "measured", Conduct())
         done += len(tokens)
     return done
 

@@ -1,0 +1,200 @@
+"""Files: which names and sizes may pass, what a file in Slack is, and the life of an upload.
+
+An upload has one effect, the moment in which the file is shared with its thread; everything before is invisible to
+people. So only that moment is kept (as the result of the call's receipt)::
+
+    nothing → sharing            claim: from now on the file may be in the thread
+    sharing → sharing            look again, after the call that was in doubt can no longer land
+    sharing → shared             settle: Slack has it
+    sharing → nothing            drop: Slack certainly does not have it
+"""
+
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from collections.abc import AsyncIterable, AsyncIterator
+from dataclasses import dataclass
+from typing import Final
+
+from swarm.domain.errors import BadRequest, Invalid, TooLarge
+from swarm.domain.mrkdwn import strip_invisible
+
+DEFAULT_CAP_BYTES: Final = 100 * 1024 * 1024
+NAME_BYTES: Final = 255
+"""What common file systems allow."""
+
+TEXT_BYTES: Final = 200_000
+"""Text files up to this size are shown as text; a larger one would crowd out everything else a model has in mind."""
+
+INLINE_BYTES: Final = 700_000
+"""So much content fits into a tool call, whose body may have 1 MiB: base64 makes four bytes of three."""
+
+TITLE_CHARACTERS: Final = 255
+COMMENT_CHARACTERS: Final = 3_000
+
+SHARE_DOUBT_SECONDS: Final = 90
+"""After so long a call to share a file has timed out (at most 60 s), and what Slack took has become visible."""
+
+_SEPARATORS: Final = frozenset("/\\")
+_CONTROL: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})  # Unicode's categories; Cs are halves of surrogate pairs
+_NEVER_TEXT: Final = ("image/", "audio/", "video/", "font/", "application/zip", "application/pdf")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileInfo:
+    """A file as Slack describes it."""
+
+    id: str
+    name: str
+    mimetype: str | None
+    size_bytes: int | None
+    url: str | None  # where its content is; None: not in Slack, only linked
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NewFile:
+    """A file that is to be shared, checked. ``sha256`` (hex) is None as long as its content has not been read."""
+
+    name: str
+    size_bytes: int
+    title: str | None = None
+    comment: str | None = None
+    sha256: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Share:
+    """What is asked of Slack: this file in that thread. ``comment`` is safe for Slack already."""
+
+    file_id: str
+    channel: str
+    thread_ts: str
+    title: str
+    comment: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sharing:
+    """The file may be in the thread, or get there until ``until`` (microseconds)."""
+
+    file_id: str
+    name: str
+    size_bytes: int
+    title: str
+    comment: str | None  # safe for Slack already
+    until: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shared:
+    """The file is in the thread. ``ts`` is its message, None if Slack has not said which."""
+
+    file_id: str
+    name: str
+    size_bytes: int
+    ts: str | None
+
+
+Stage = Sharing | Shared
+
+
+def new_file(
+    name: str, size_bytes: int, *, title: str | None = None, comment: str | None = None, cap_bytes: int
+) -> NewFile:
+    """A file that may be uploaded. Raises Invalid for its name, title or comment, TooLarge, and for an empty one."""
+    check_name(name)
+    check_size(size_bytes, cap_bytes)
+    if size_bytes == 0:
+        raise Invalid("The file is empty, which Slack does not take.", fields={"content": "at least one byte"})
+    return NewFile(
+        name=name,
+        size_bytes=size_bytes,
+        title=_short(title, TITLE_CHARACTERS, "title"),
+        comment=_short(comment, COMMENT_CHARACTERS, "comment"),
+    )
+
+
+def check_name(name: str) -> None:
+    """Raises Invalid for a name that could mean something to a file system, or look like another one."""
+    broken = _broken_rule(name)
+    if broken:
+        raise Invalid(
+            f"The file's name {broken}.",
+            hint="Use a plain name such as 'report.csv'.",
+            fields={"name": f"1 to {NAME_BYTES} bytes, no path separators or control characters, no leading dot"},
+        )
+
+
+def check_size(size_bytes: int, cap_bytes: int) -> None:
+    """Raises TooLarge."""
+    if size_bytes > cap_bytes:
+        raise TooLarge(
+            f"The file has {size_bytes} bytes; at most {cap_bytes} are moved.",
+            hint="The operator sets the limit (SWARM_FILE_CAP_BYTES).",
+        )
+
+
+def may_be_text(mimetype: str | None) -> bool:
+    """Whether it is worth looking at the content. An SVG is an image and text."""
+    return mimetype == "image/svg+xml" or not (mimetype or "").startswith(_NEVER_TEXT)
+
+
+def as_text(content: bytes) -> str | None:
+    """The content as text, or None if it is none: text is UTF-8 without NUL."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return None
+    return None if "\0" in text else text
+
+
+class Counted:
+    """Chunks on their way: counted, hashed, and refused when there are other than ``size_bytes`` of them."""
+
+    def __init__(self, chunks: AsyncIterable[bytes], size_bytes: int) -> None:
+        self._chunks = chunks
+        self._missing = size_bytes
+        self._hash = hashlib.sha256()
+
+    @property
+    def sha256(self) -> str:
+        """Of what has passed, in hex."""
+        return self._hash.hexdigest()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._chunks:
+            self._missing -= len(chunk)
+            if self._missing < 0:
+                raise BadRequest("The file has more bytes than announced.")
+            self._hash.update(chunk)
+            if chunk:
+                yield chunk
+        if self._missing:
+            raise BadRequest(f"The file ends {self._missing} bytes too early.")
+
+
+def _broken_rule(name: str) -> str | None:
+    if not name.strip():
+        return "is empty"
+    if _SEPARATORS & set(name):
+        return "has a path separator (slash or backslash)"
+    if name.startswith("."):
+        return "begins with a dot"
+    if any(unicodedata.category(character) in _CONTROL for character in name) or strip_invisible(name) != name:
+        return "has control characters or invisible ones"
+    if len(name.encode()) > NAME_BYTES:
+        return f"is longer than {NAME_BYTES} bytes"
+    return None
+
+
+def _short(text: str | None, most: int, field: str) -> str | None:
+    """A text without what no reader sees; None if nothing is left."""
+    cleaned = strip_invisible(text or "").strip()
+    if len(cleaned) > most:
+        raise Invalid(
+            f"The {field} has {len(cleaned)} characters.",
+            hint="Say the rest with slack-reply.",
+            fields={field: f"at most {most} characters"},
+        )
+    return cleaned or None

@@ -1,0 +1,92 @@
+"""Who may be given a task, and whether there is room for one more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from swarm.domain.agents import Agent, Role
+from swarm.domain.errors import Conflict, NotFound
+from swarm.domain.routing import Candidate, Roster
+from swarm.domain.tasks import (
+    MAX_OPEN_CHILDREN,
+    MAX_OPEN_CREATED,
+    MAX_OPEN_PER_THREAD,
+    UNSUCCESSFUL,
+    TaskStatus,
+    check_dependencies,
+    check_depth,
+    check_room,
+)
+from swarm.store import task_queries, tasks
+from swarm.store.tasks import Task
+from swarm.store.transaction import Transaction
+
+
+def worker(roster: Roster, wanted: str, caller: Agent | None) -> Candidate:
+    """The worker of that name or id, who is there; otherwise an error that names who is.
+
+    Raises NotFound for nobody of that name, Conflict for the caller itself, for a lead, and for one that is offline.
+    """
+    found = roster.by_name(wanted.strip().lower()) or roster.by_id(wanted.strip())
+    if found is None:
+        raise NotFound(f"There is no agent '{wanted}'.", hint=_possible(roster, caller))
+    if caller and found.id == caller.id:
+        raise Conflict(
+            "You cannot give a task to yourself.", hint=f"Do it, or choose another. {_possible(roster, caller)}"
+        )
+    if found.role is not Role.WORKER:
+        raise Conflict(f"{found.name} is a lead; tasks go to workers.", hint=_possible(roster, caller))
+    if not found.online:
+        raise Conflict(f"{found.name} is offline.", hint=_possible(roster, caller))
+    return found
+
+
+def _possible(roster: Roster, caller: Agent | None) -> str:
+    there = [
+        agent.name
+        for agent in roster.agents
+        if agent.role is Role.WORKER and agent.online and not (caller and agent.id == caller.id)
+    ]
+    return f"Workers that are online: {', '.join(there)}." if there else "No worker is online at the moment."
+
+
+def place_below(tx: Transaction, parent: Task | None, worker_id: str | None) -> tuple[int, list[Task]]:
+    """The depth of a new task below ``parent``, and its ancestors. Raises Conflict where it would be too deep, where
+    the parent has too many, or where it would return to somebody who waits for it: a cycle.
+    """
+    ancestors = task_queries.ancestors(tx, parent.id if parent else None)
+    if parent and parent.ended_at is not None:
+        raise Conflict(f"The parent task is {parent.status}, so nothing more belongs to it.")
+    for above in ancestors:
+        if worker_id and above.agent_id == worker_id and above.ended_at is None:
+            raise Conflict(
+                f"That agent waits for this task itself, with task {above.id} (“{above.title}”): a cycle.",
+                hint="Choose another worker, or complete your own task with what is known.",
+            )
+    if parent:
+        check_room(task_queries.count_open_children(tx, parent.id), MAX_OPEN_CHILDREN, "below this parent")
+    return check_depth(parent.depth if parent else None), ancestors
+
+
+def check_space(tx: Transaction, thread_id: str | None, creator_id: str | None) -> None:
+    """Raises Conflict where there are too many open tasks already."""
+    if thread_id:
+        check_room(task_queries.count_open_in_thread(tx, thread_id), MAX_OPEN_PER_THREAD, "in this thread")
+    elif creator_id:
+        check_room(task_queries.count_open_created(tx, creator_id), MAX_OPEN_CREATED, "of yours")
+
+
+def must_wait(tx: Transaction, depends_on: tuple[str, ...], ancestors: Iterable[Task]) -> bool:
+    """Whether a task that depends on those has to wait. Raises what `check_dependencies` raises, NotFound for one that
+    does not exist, and Conflict for one that will never be done.
+    """
+    check_dependencies(depends_on, [above.id for above in ancestors])
+    waits = False
+    for task_id in depends_on:
+        other = tasks.get(tx, task_id)
+        if other is None:
+            raise NotFound(f"There is no task '{task_id}' to depend on.", hint="list-tasks shows those there are.")
+        if other.status in UNSUCCESSFUL:
+            raise Conflict(f"Task {task_id} (“{other.title}”) is {other.status}, so it will never be done.")
+        waits = waits or other.status is not TaskStatus.COMPLETED
+    return waits

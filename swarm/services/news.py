@@ -1,0 +1,40 @@
+"""Notices that reach nobody: tried five times, then dropped, and what they asked for is settled without their agent."""
+
+from __future__ import annotations
+
+from swarm.domain.conduct import Conduct
+from swarm.domain.notices import NOTICE_ATTEMPTS, NoticeKind, NoticeStep
+from swarm.domain.tasks import TaskStatus
+from swarm.services import task_ends
+from swarm.services.speak import say
+from swarm.store import deliveries, history, notices, tasks, threads
+from swarm.store.leases import Lease
+from swarm.store.notices import Notice
+from swarm.store.transaction import Transaction
+
+
+def lose_notice(tx: Transaction, lease: Lease, reason: str, conduct: Conduct) -> None:
+    """A run had a notice and fell silent or failed: it comes again, or is dropped and recorded."""
+    if lease.attempt < NOTICE_ATTEMPTS:
+        if notices.move(tx, NoticeStep.LOSE, lease.trigger_id):
+            tx.wake(lease.agent_id)
+        return
+    notice = notices.get(tx, lease.trigger_id)
+    if notice and notices.move(tx, NoticeStep.DROP, notice.id):
+        history.record(tx, "notice.drop", notice.id, thread_id=lease.thread_id, agent_id=lease.agent_id, reason=reason)
+        _settle(tx, notice, conduct)
+
+
+def _settle(tx: Transaction, notice: Notice, conduct: Conduct) -> None:
+    """Nobody acted on what a notice asked for, and people must not wait for ever."""
+    task = tasks.locked(tx, notice.task_id) if notice.task_id else None
+    if task is None:
+        return
+    if notice.kind is NoticeKind.TASK_OFFERED:
+        task_ends.decline(tx, task, "the offer was not answered")
+    elif notice.kind is NoticeKind.TASK_RETURNED and task.status is TaskStatus.UNASSIGNED:
+        task_ends.cancel(tx, task, "its worker is gone, and nobody took it over", conduct)
+    elif notice.kind is NoticeKind.TASK_FINISHED and task.status is TaskStatus.COMPLETED:
+        thread = threads.get(tx, task.thread_id) if task.thread_id else None
+        if thread and task.result and not deliveries.posted_for_task(tx, task.id):
+            say(tx, thread, task.result, agent_id=task.agent_id, task_id=task.id)

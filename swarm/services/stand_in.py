@@ -1,0 +1,98 @@
+"""What waits for an agent that is not there goes to a lead that is; where none is, the thread is told that it waits.
+
+Thread by thread, each in a transaction of its own, so that two who do this cannot wait for each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from swarm.clock import SECOND
+from swarm.domain.conduct import Conduct
+from swarm.domain.routing import Roster
+from swarm.domain.threads import Thread
+from swarm.services.attempt import attempt
+from swarm.services.roster import read_roster
+from swarm.services.speak import tell_queued
+from swarm.store import heads, inbox, threads
+from swarm.store.database import Database
+from swarm.store.transaction import Transaction
+
+BATCH: Final = 200
+"""So many threads are looked after in one round; the next one does the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A thread in which something waits for an agent; None: for any lead."""
+
+    thread_id: str
+    agent_id: str | None
+
+
+async def look_after_offline(database: Database, conduct: Conduct) -> None:
+    """Give what waits for an offline or missing agent to a lead that is there; else tell its thread."""
+    for found in await database.read(waiting, conduct):
+        work = database.write(look_after, found, conduct)
+        await attempt(work, "look_after_offline", thread=found.thread_id, agent=found.agent_id)
+        await asyncio.sleep(0)
+
+
+def waiting(tx: Transaction, conduct: Conduct) -> list[Waiting]:
+    """Where something waits for somebody who is not there, and something can be done."""
+    lead = read_roster(tx, conduct).default_lead
+    offline_since = tx.now - int(conduct.offline_after_seconds * SECOND)
+    found = heads.waiting(
+        tx,
+        offline_since,
+        lead_exists=lead is not None,
+        lead_is_online=lead is not None and lead.online,
+        limit=BATCH,
+    )
+    unaddressed = {entry.thread_id for entry in inbox.unaddressed(tx, BATCH)} if lead else set()
+    return [Waiting(thread_id, None) for thread_id in sorted(unaddressed)] + [
+        Waiting(thread_id, agent_id) for thread_id, agent_id in sorted(found)
+    ]
+
+
+def look_after(tx: Transaction, found: Waiting, conduct: Conduct) -> None:
+    """Do what can be done in one thread, if it is still as it was found."""
+    thread = threads.locked(tx, found.thread_id)
+    roster = read_roster(tx, conduct)
+    if found.agent_id is None:
+        _address(tx, thread, roster)
+        return
+    agent = roster.by_id(found.agent_id)
+    if agent is None or not agent.online:
+        _move_on(tx, thread, roster, found.agent_id)
+
+
+def _address(tx: Transaction, thread: Thread, roster: Roster) -> None:
+    """What waited until a lead is registered goes to the default lead."""
+    lead = roster.default_lead
+    if lead:
+        for entry in inbox.unaddressed_in_thread(tx, thread.id):
+            _give(tx, thread, entry, lead.id, "a lead is registered now")
+
+
+def _move_on(tx: Transaction, thread: Thread, roster: Roster, agent_id: str) -> None:
+    """Its agent is not there: the default lead gets the thread's unread messages, if that one is there."""
+    lead = roster.default_lead
+    gone = roster.by_id(agent_id)
+    if lead is None or lead.id == agent_id or not (lead.online or gone is None):
+        tell_queued(tx, thread)
+        return
+    reason = f"{gone.name} is offline" if gone else "its agent was removed"
+    for entry in inbox.unread_in_thread(tx, agent_id, thread.id):
+        _give(tx, thread, entry, lead.id, f"{reason}, so the default lead gets it")
+    if not lead.online:
+        tell_queued(tx, thread)
+
+
+def _give(tx: Transaction, thread: Thread, entry: inbox.Entry, agent_id: str, reason: str) -> None:
+    """Address an unread entry to an agent, which owns the thread if nobody else does."""
+    inbox.readdress(tx, entry, agent_id, reason)
+    if thread.owner_id in (None, entry.agent_id):
+        threads.hand_over(tx, threads.locked(tx, thread.id), agent_id, reason)

@@ -1,0 +1,105 @@
+"""An office: one holder at a time by the database's clock, and a term that grows with each change."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from swarm.clock import ManualClock
+from swarm.store import elections
+from swarm.store.database import Database
+from swarm.store.elections import ELECTIONS, Standing
+
+pytestmark = pytest.mark.req("OPS-03")
+
+ROLE, LEASE_SECONDS = "upkeep", 10.0
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def db(database_url: str, clock: ManualClock) -> AsyncIterator[Database]:
+    async with Database(database_url, clock=clock) as opened:
+        yield opened
+
+
+async def stand(db: Database, holder: str, *, at_once: bool = False) -> Standing:
+    return await db.write(elections.stand, ROLE, holder, LEASE_SECONDS, at_once=at_once)
+
+
+async def renew(db: Database, holder: str, term: int) -> bool:
+    return await db.write(elections.renew, ROLE, holder, term, LEASE_SECONDS)
+
+
+async def test_the_first_to_stand_is_elected_and_others_hear_how_long_to_wait(db: Database, clock: ManualClock) -> None:
+    assert await stand(db, "ann") == Standing(term=1, wait_seconds=0)
+    clock.advance(4)
+    assert await stand(db, "bob") == Standing(term=None, wait_seconds=6)
+    assert await db.read(elections.holder_of, ROLE) == "ann"
+
+
+async def test_a_lease_that_ran_out_is_anybodys_and_the_term_grows(db: Database, clock: ManualClock) -> None:
+    await stand(db, "ann")
+    clock.advance(LEASE_SECONDS)
+    assert await db.read(elections.holder_of, ROLE) is None
+    assert await stand(db, "bob") == Standing(term=2, wait_seconds=0)
+    assert not await renew(db, "ann", 1)
+    assert await db.read(elections.holder_of, ROLE) == "bob"
+
+
+async def test_a_renewed_lease_lasts_from_the_renewal(db: Database, clock: ManualClock) -> None:
+    await stand(db, "ann")
+    clock.advance(9)
+    assert await renew(db, "ann", 1)
+    clock.advance(9)
+    assert await stand(db, "bob") == Standing(term=None, wait_seconds=1)
+
+
+async def test_a_term_that_ran_out_does_not_come_back_to_life(db: Database, clock: ManualClock) -> None:
+    await stand(db, "ann")
+    clock.advance(LEASE_SECONDS)
+    assert not await renew(db, "ann", 1)
+
+
+async def test_who_stands_anew_gets_a_new_term_and_its_old_one_is_over(db: Database) -> None:
+    await stand(db, "ann")
+    assert (await stand(db, "ann")).term == 2
+    assert not await renew(db, "ann", 1)
+    assert await renew(db, "ann", 2)
+
+
+async def test_whoever_resigns_frees_the_office_at_once_and_tells_of_it(db: Database) -> None:
+    await stand(db, "ann")
+    assert await db.write(elections.resign, ROLE, "ann")
+    assert db.wakeups.generation(ELECTIONS) == 1
+    assert (await stand(db, "bob")).term == 2
+
+
+async def test_who_holds_no_office_cannot_resign(db: Database) -> None:
+    await stand(db, "ann")
+    assert not await db.write(elections.resign, ROLE, "bob")
+    assert db.wakeups.generation(ELECTIONS) == 0
+    assert await db.read(elections.holder_of, ROLE) == "ann"
+
+
+async def test_one_who_knows_that_the_holder_is_gone_need_not_wait(db: Database) -> None:
+    await stand(db, "ann")
+    assert (await stand(db, "bob", at_once=True)).term == 2
+    assert not await renew(db, "ann", 1)
+
+
+async def test_offices_do_not_know_each_other(db: Database) -> None:
+    await stand(db, "ann")
+    assert (await db.write(elections.stand, "another", "bob", LEASE_SECONDS)).term == 1
+
+
+async def test_of_many_who_stand_together_one_is_elected(db: Database, clock: ManualClock) -> None:
+    for term in range(1, 6):
+        standings = await asyncio.gather(*(stand(db, f"candidate {number}") for number in range(8)))
+        assert [standing.term for standing in standings if standing.term] == [term]
+        clock.advance(LEASE_SECONDS)

@@ -1,0 +1,18 @@
+"""accept-task: take a task that was offered."""
+
+from __future__ import annotations
+
+from swarm.domain.shapes import TaskShape, task_shape
+from tools.tool import Call, TaskId, Tool, WritingArguments
+
+
+class AcceptTask(WritingArguments):
+    task_id: TaskId
+
+
+async def accept_task(call: Call, said: AcceptTask) -> TaskShape:
+    """Take a task that was offered to you. It comes to you as task_assigned, with the thread, which is yours then."""
+    return task_shape(await call.services.delegations.accept(call.caller(said), said.task_id))
+
+
+TOOL = Tool(name="accept-task", arguments=AcceptTask, result=TaskShape, run=accept_task)

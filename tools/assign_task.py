@@ -1,0 +1,25 @@
+"""assign-task: give a task that nobody has to a worker."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from swarm.domain.shapes import TaskShape, task_shape
+from tools.tool import Call, TaskId, Tool, WritingArguments
+
+
+class AssignTask(WritingArguments):
+    task_id: TaskId
+    agent: Annotated[str, Field(description="The worker, by name or id; list-agents shows who is online.")]
+
+
+async def assign_task(call: Call, said: AssignTask) -> TaskShape:
+    """Give an unassigned task to a worker: one that was created without an agent, or one that came back because its
+    worker is gone (task_returned). A task that was delegated brings its thread along.
+    """
+    return task_shape(await call.services.tasks.assign(call.caller(said), said.task_id, said.agent))
+
+
+TOOL = Tool(name="assign-task", arguments=AssignTask, result=TaskShape, run=assign_task)

@@ -1,0 +1,35 @@
+"""create-task: give work to a worker, or put it on the list."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from swarm.domain.shapes import TaskShape, task_shape
+from swarm.services.task_texts import brief
+from tools.tool import Call, DependsOn, Priority, Tool, WritingArguments
+
+
+class CreateTask(WritingArguments):
+    title: Annotated[str, Field(description="A line for lists.")]
+    description: Annotated[str, Field(description="What is to be done, so that it can be done from this text alone.")]
+    agent: Annotated[
+        str | None, Field(description="The worker, by name or id; without one, assign-task gives it to somebody later.")
+    ] = None
+    priority: Priority = 50
+    depends_on: DependsOn = ()
+    parent_id: Annotated[str | None, Field(description="The task that it is a part of; cancelled with it.")] = None
+
+
+async def create_task(call: Call, said: CreateTask) -> TaskShape:
+    """Create a task for a worker. It belongs to the thread of your lease, but the thread stays with its owner; to hand
+    a message over together with its thread, use inbox-delegate. You get a task_finished notice with the result. A
+    worker may create parts of its own task: pass its id as parent_id.
+    """
+    wording = brief(said.description, said.title, said.priority, said.depends_on)
+    task = await call.services.tasks.create(call.caller(said), wording, agent=said.agent, parent_id=said.parent_id)
+    return task_shape(task)
+
+
+TOOL = Tool(name="create-task", arguments=CreateTask, result=TaskShape, run=create_task)

@@ -1,0 +1,23 @@
+"""decline-task: return a task that was offered."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from swarm.domain.shapes import TaskShape, task_shape
+from tools.tool import Call, TaskId, Tool, WritingArguments
+
+
+class DeclineTask(WritingArguments):
+    task_id: TaskId
+    reason: Annotated[str, Field(max_length=2000, description="Why, in a sentence, for who offered it.")]
+
+
+async def decline_task(call: Call, said: DeclineTask) -> TaskShape:
+    """Return a task that was offered to you. Its message goes back to who offered it, with your reason."""
+    return task_shape(await call.services.delegations.decline(call.caller(said), said.task_id, said.reason))
+
+
+TOOL = Tool(name="decline-task", arguments=DeclineTask, result=TaskShape, run=decline_task)

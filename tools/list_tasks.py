@@ -1,0 +1,32 @@
+"""list-tasks: the newest tasks."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from swarm.domain.shapes import TaskShape, task_shape
+from swarm.domain.tasks import TaskStatus
+from tools.tool import Arguments, Call, Tool
+
+
+class ListTasks(Arguments):
+    status: Annotated[TaskStatus | None, Field(strict=False, description="Only tasks in this state.")] = None
+    limit: Annotated[int, Field(ge=1, le=100, description="At most so many, the newest first.")] = 20
+
+
+class FoundTasks(TypedDict):
+    """The newest first."""
+
+    tasks: list[TaskShape]
+
+
+async def list_tasks(call: Call, said: ListTasks) -> FoundTasks:
+    """List tasks, the newest first: leads see all of them, workers those that they have or have created."""
+    found = await call.services.tasks.latest(call.agent, said.status, said.limit)
+    return {"tasks": [task_shape(task) for task in found]}
+
+
+TOOL = Tool(name="list-tasks", arguments=ListTasks, result=FoundTasks, run=list_tasks)

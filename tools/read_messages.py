@@ -1,0 +1,63 @@
+"""read-messages: what agents have said to each other."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from swarm.domain.team_shapes import AgentMessageShape, agent_message_shape
+from swarm.services.message_pages import PageRequest
+from tools.tool import Arguments, Call, Tool
+
+
+class ReadMessages(Arguments):
+    channel: Annotated[str | None, Field(description="A channel among agents, such as #reviews.")] = None
+    agent: Annotated[
+        str | None, Field(description="An agent's name or id: the direct messages between it and you.")
+    ] = None
+    after: Annotated[
+        str | None, Field(description="The id of a message: only later ones. Pass the last next_after to read on.")
+    ] = None
+    before: Annotated[str | None, Field(description="The id of a message: only earlier ones, the latest of them.")] = (
+        None
+    )
+    limit: Annotated[int, Field(ge=1, le=100, description="At most so many messages.")] = 20
+    unread_only: Annotated[
+        bool, Field(description="Only what is meant for you and you have not read, beginning with the oldest.")
+    ] = False
+
+
+class MessagePage(TypedDict):
+    """Messages, oldest first. ``more``: there are further ones; ``next_after``: where to read on."""
+
+    messages: list[AgentMessageShape]
+    next_after: str | None
+    more: bool
+
+
+async def read_messages(call: Call, said: ReadMessages) -> MessagePage:
+    """Read what agents have said: in a channel, or between another agent and you; if you name neither, everything that
+    is meant for you and unread. Without 'after' you get the latest messages. Messages that are meant for you (direct
+    ones, and those that mention you) count as read from then on. These are not Slack's channels.
+    """
+    page = await call.services.messages.read(
+        call.agent,
+        PageRequest(
+            channel=said.channel,
+            partner=said.agent,
+            after=said.after,
+            before=said.before,
+            limit=said.limit,
+            unread_only=said.unread_only,
+        ),
+    )
+    return {
+        "messages": [agent_message_shape(message) for message in page.messages],
+        "next_after": page.messages[-1].id if page.messages else said.after,
+        "more": page.more,
+    }
+
+
+TOOL = Tool(name="read-messages", arguments=ReadMessages, result=MessagePage, run=read_messages)

@@ -1,0 +1,49 @@
+"""send-message: say something to other agents."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from swarm.domain.agent_messages import MAX_TEXT_CHARACTERS
+from swarm.domain.team_shapes import AddresseeShape, addressee_shape
+from tools.tool import Call, Tool, WritingArguments
+
+
+class SendMessage(WritingArguments):
+    text: Annotated[str, Field(description=f"What to say, at most {MAX_TEXT_CHARACTERS} characters.")]
+    to: Annotated[str | None, Field(description="An agent's name or id, for a message that only it can read.")] = None
+    channel: Annotated[
+        str | None,
+        Field(
+            description="Instead of 'to': a channel among agents, such as #reviews; all agents can read it. Those whom "
+            "the text names as @name are told, with @all everybody who is online. A new name opens a new channel."
+        ),
+    ] = None
+
+
+class SentMessage(TypedDict):
+    """Whom the message is meant for, and which names in it nobody has."""
+
+    message_id: str
+    addressees: list[AddresseeShape]
+    unknown_mentions: list[str]
+
+
+async def send_message(call: Call, said: SendMessage) -> SentMessage:
+    """Send a message to another agent, or into a channel of the agents. Whom it is meant for is told at once, or when
+    it comes back; an answer comes to you the same way. People do not see it: what you say in Slack goes through
+    slack-reply. To give away work, use a task. The same call again sends nothing; to say the same words twice on
+    purpose, give each call another request_id.
+    """
+    sent = await call.services.messages.send(call.caller(said), said.text, to=said.to, channel=said.channel)
+    return {
+        "message_id": sent.message_id,
+        "addressees": [addressee_shape(one.agent, online=one.online) for one in sent.addressees],
+        "unknown_mentions": list(sent.unknown),
+    }
+
+
+TOOL = Tool(name="send-message", arguments=SendMessage, result=SentMessage, run=send_message)

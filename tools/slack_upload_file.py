@@ -1,0 +1,56 @@
+"""slack-upload-file: put a file into a thread."""
+
+from __future__ import annotations
+
+import base64
+from typing import Annotated
+
+from pydantic import Field
+
+from swarm.domain.errors import Invalid
+from swarm.domain.shapes import SharedFileShape, shared_file_shape
+from swarm.services.whereabouts import About
+from tools.tool import Call, Tool, WritingArguments
+
+
+class SlackUploadFile(WritingArguments):
+    inbox_message_id: Annotated[
+        str | None, Field(description="The inbox message whose thread gets the file. Give this or task_id.")
+    ] = None
+    task_id: Annotated[str | None, Field(description="The task whose thread gets the file.")] = None
+    name: Annotated[str, Field(max_length=1000, description="What the file is called, such as 'report.csv'; no path.")]
+    text: Annotated[str | None, Field(description="The content of a text file. Give this or content_base64.")] = None
+    content_base64: Annotated[str | None, Field(description="The content of any other file, in base64.")] = None
+    title: Annotated[str | None, Field(max_length=1000, description="A title to show instead of the name.")] = None
+    comment: Annotated[str | None, Field(max_length=10_000, description="A sentence to say with the file.")] = None
+
+
+async def slack_upload_file(call: Call, said: SlackUploadFile) -> SharedFileShape:
+    """Put a file of up to 700 kB into the Slack thread of an inbox message or a task. The message is not answered by
+    that: still say something with slack-reply. Upload first, since the last answer may end your lease. The same call
+    again puts nothing new there. A larger file goes to POST /files as the body of the request.
+    """
+    shared = await call.services.uploads.upload_content(
+        call.caller(said),
+        About(inbox_message_id=said.inbox_message_id, task_id=said.task_id),
+        said.name,
+        _content(said),
+        title=said.title,
+        comment=said.comment,
+    )
+    return shared_file_shape(shared)
+
+
+def _content(said: SlackUploadFile) -> bytes:
+    if (said.text is None) == (said.content_base64 is None):
+        expected = "exactly one of text and content_base64"
+        raise Invalid("The file's content is not clear.", fields={"text": expected, "content_base64": expected})
+    if said.text is not None:
+        return said.text.encode()
+    try:
+        return base64.b64decode(said.content_base64 or "", validate=True)
+    except ValueError as error:  # binascii.Error is one
+        raise Invalid("Not valid: content_base64.", fields={"content_base64": "standard base64"}) from error
+
+
+TOOL = Tool(name="slack-upload-file", arguments=SlackUploadFile, result=SharedFileShape, run=slack_upload_file)

@@ -1,0 +1,28 @@
+"""task-fail: end a task that cannot be done."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from swarm.domain.shapes import TaskShape, task_shape
+from tools.tool import Call, TaskId, Tool, WritingArguments
+
+
+class TaskFail(WritingArguments):
+    task_id: TaskId
+    error: Annotated[str, Field(description="What stood in the way, for the agent that gave you the task.")]
+    reply: Annotated[
+        str | None, Field(description="What to say to the people in the thread; without it they are told the error.")
+    ] = None
+
+
+async def task_fail(call: Call, said: TaskFail) -> TaskShape:
+    """End your task: it cannot be done, or should not be. A clear failure early is worth more than a guess late. Tasks
+    that depend on it fail as well.
+    """
+    return task_shape(await call.services.task_work.fail(call.caller(said), said.task_id, said.error, said.reply))
+
+
+TOOL = Tool(name="task-fail", arguments=TaskFail, result=TaskShape, run=task_fail)

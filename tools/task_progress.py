@@ -1,0 +1,27 @@
+"""task-progress: say how far a task is."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from swarm.domain.shapes import TaskShape, task_shape
+from tools.tool import Call, TaskId, Tool, WritingArguments
+
+
+class TaskProgress(WritingArguments):
+    task_id: TaskId
+    message: Annotated[str, Field(max_length=2000, description="What you are doing now, in a sentence.")]
+    percent: Annotated[int | None, Field(ge=0, le=100, description="How much is done, if that can be said.")] = None
+
+
+async def task_progress(call: Call, said: TaskProgress) -> TaskShape:
+    """Say how far your task is. The thread shows it as one message, which is changed by each further call and carries a
+    button to stop the task.
+    """
+    task = await call.services.task_work.progress(call.caller(said), said.task_id, said.message, said.percent)
+    return task_shape(task)
+
+
+TOOL = Tool(name="task-progress", arguments=TaskProgress, result=TaskShape, run=task_progress)
