@@ -13,19 +13,20 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from typing import Any, Final
 
 import structlog
 import uvicorn
-from fastapi import FastAPI
 from pydantic import SecretStr
+from starlette.types import ASGIApp
 
 from swarm import home
-from swarm.clock import SystemClock
+from swarm.clock import SystemClock, new_id
 from swarm.config import ChannelSettings, Settings, SlackMode
 from swarm.domain.access import ChannelPolicy
 from swarm.domain.conduct import Conduct, Reactions
@@ -34,23 +35,34 @@ from swarm.domain.routing import Me
 from swarm.entrypoints.http_api import create_app
 from swarm.entrypoints.identity import Identities
 from swarm.entrypoints.mcp_server import McpDoor
-from swarm.entrypoints.slack_events import SlackDoor
+from swarm.entrypoints.metrics import Measured, MetricsDoor
+from swarm.entrypoints.slack_events import Handle, Press, SlackDoor
 from swarm.services.backfill import Backfill
+from swarm.services.buttons import Buttons
 from swarm.services.deliver import Sender
+from swarm.services.elections import Election, Term
+from swarm.services.figures import FigureReader
 from swarm.services.ingest import Ingest
 from swarm.services.roster import Rosters
 from swarm.services.sweep import Sweeper
+from swarm.services.ticker import Ticker
 from swarm.services.use_cases import Services
 from swarm.slack.gateway import Gateway
 from swarm.slack.names import Names
 from swarm.slack.pacing import Pacing
 from swarm.store import migrations
 from swarm.store.database import Database
+from swarm.store.urls import PostgresUrl, parse_url
+from swarm.telemetry.everybody import Telemetry, watching
+from swarm.telemetry.slack import WatchedSender, watched_events
 
 SHUTDOWN_SECONDS: Final = 8.0
 """After so long, what still runs is cut off; a supervisor's patience usually ends at ten."""
 
 IDENTIFY_AGAIN_SECONDS: Final = 2.0
+
+UPKEEP: Final = "upkeep"
+"""The office of the one coordinator process that sends, sweeps and reads threads."""
 
 _log = structlog.get_logger(__name__)
 
@@ -66,55 +78,101 @@ async def serve(settings: Settings) -> None:
     """The coordinator's whole life."""
     stop = _stop_on_signals()
     home.prepare(settings)
-    with _listening(settings) as listener:
-        async with _slack(settings) as (gateway, names), _database(settings) as database:
-            me = await _identified(gateway, stop)
+    with _listening(settings) as listener, _telemetry(settings) as telemetry:
+        async with _slack(settings, telemetry) as slack, _database(settings, telemetry) as database:
+            me = await _identified(slack.gateway, stop)
             if me:
-                coordinator = build(settings, database, gateway, names, me)
+                coordinator = build(settings, database, slack, me, telemetry)
                 await _live(coordinator, database, listener, stop)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Slack:
+    """What calls Slack, and how often."""
+
+    gateway: Gateway
+    names: Names
+    pacing: Pacing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Coordinator:
     """Everything that lives while the coordinator does."""
 
-    app: FastAPI
+    app: ASGIApp
     slack_door: SlackDoor
+    election: Election
+    terms: dict[str, Term]  # of the offices that this process has held, by role
+    pacing: Pacing
     sender: Sender
     sweeper: Sweeper
     backfill: Backfill
 
 
-def build(settings: Settings, database: Database, gateway: Gateway, names: Names, me: Me) -> Coordinator:
+def build(settings: Settings, database: Database, slack: Slack, me: Me, telemetry: Telemetry) -> Coordinator:
     """Wire doors, use cases, database and Slack."""
     conduct = _conduct(settings)
     _warn_of_defaults(settings)
-    services = Services.over(database, names, me, conduct)
-    ingest = Ingest(database, Rosters(database, conduct), me, conduct)
-    slack_door = _slack_door(settings, gateway, ingest)
-    identities = Identities(services.agents, home.make_operator_token(settings), _secret(settings.enrolment_key))
-    mcp_door = McpDoor(services, identities)
-    app = create_app(
-        services,
-        identities,
-        lambda: {"slack": settings.slack.mode is SlackMode.HTTP or slack_door.connected},
-        routes=[*mcp_door.routes(), *slack_door.routes()],
-        running=[mcp_door.running],
-        version=version("swarm"),
+    services = Services.over(
+        database, slack.names, me, conduct, slack.gateway.files, file_cap_bytes=settings.files.cap_bytes
     )
+    ingest = Ingest(database, Rosters(database, conduct), me, conduct)
+    slack_door = _slack_door(
+        settings, slack.gateway, watched_events(ingest.handle, telemetry.watcher), Buttons(database, conduct).press
+    )
+    terms: dict[str, Term] = {}
+    figures = FigureReader(database, conduct)
     return Coordinator(
-        app=app,
+        app=_application(settings, services, slack_door, figures, telemetry, terms),
+        terms=terms,
         slack_door=slack_door,
+        election=Election(database, UPKEEP, _who_we_are(settings)),
+        pacing=slack.pacing,
         sender=Sender(
             database,
-            gateway,
+            WatchedSender(slack.gateway, telemetry.watcher),
             me.team,
             http_timeout_seconds=settings.slack.timeout_seconds,
             reactions=conduct.reactions,
         ),
         sweeper=Sweeper(database, conduct),
-        backfill=Backfill(database, gateway, me),
+        backfill=Backfill(database, slack.gateway, me),
     )
+
+
+def _application(
+    settings: Settings,
+    services: Services,
+    slack_door: SlackDoor,
+    figures: FigureReader,
+    telemetry: Telemetry,
+    terms: Mapping[str, Term],
+) -> Measured:
+    """Everything that is served over HTTP."""
+    identities = Identities(services.agents, home.make_operator_token(settings), _secret(settings.enrolment_key))
+    mcp_door = McpDoor(services, identities, watcher=telemetry.watcher)
+
+    def readiness() -> dict[str, bool]:
+        return {"slack": _slack_is_connected(settings, slack_door)}
+
+    metrics_door = MetricsDoor(
+        telemetry.metrics,
+        figures,
+        identities,
+        readiness,
+        offices=lambda: {UPKEEP: UPKEEP in terms and terms[UPKEEP].holds()},
+        token=_secret(settings.metrics.token),
+        open_to_all=settings.metrics.open,
+    )
+    app = create_app(
+        services,
+        identities,
+        readiness,
+        routes=[*mcp_door.routes(), *slack_door.routes(), *metrics_door.routes()],
+        running=[mcp_door.running],
+        version=version("swarm"),
+    )
+    return Measured(app, telemetry.metrics, plain_paths=app.plain_paths)
 
 
 async def _live(coordinator: Coordinator, database: Database, listener: socket.socket, stop: asyncio.Event) -> None:
@@ -124,12 +182,10 @@ async def _live(coordinator: Coordinator, database: Database, listener: socket.s
     )
     http = asyncio.create_task(server.serve(sockets=[listener]), name="http")
     slack = asyncio.create_task(coordinator.slack_door.start(), name="slack")
-    works = {
-        "sender": coordinator.sender.run(),
-        "sweeper": coordinator.sweeper.run(),
-        "backfill": coordinator.backfill.run(),
-    }
-    background = [asyncio.create_task(work, name=name) for name, work in works.items()]
+    upkeep = partial(_keep_up, coordinator)
+    background = [asyncio.create_task(coordinator.election.run(upkeep), name=UPKEEP)]
+    if database.dialect == "postgresql":
+        background.append(asyncio.create_task(Ticker(database).run(), name="ticker"))
     _settle_memory()
     _log.info("The coordinator is up.", action="start", address=_address(listener))
     try:
@@ -148,6 +204,16 @@ async def _live(coordinator: Coordinator, database: Database, listener: socket.s
                 await asyncio.gather(slack, *background, return_exceptions=True)
         except TimeoutError:
             _log.warning("Something would not end in time and is cut off.", action="stop", seconds=SHUTDOWN_SECONDS)
+
+
+async def _keep_up(coordinator: Coordinator, term: Term) -> None:
+    """What the elected process does."""
+    coordinator.terms[UPKEEP] = term
+    coordinator.pacing.take_over()
+    async with asyncio.TaskGroup() as works:
+        works.create_task(coordinator.sender.run(term.holds), name="sender")
+        works.create_task(coordinator.sweeper.run(), name="sweeper")
+        works.create_task(coordinator.backfill.run(), name="backfill")
 
 
 class _Server(uvicorn.Server):
@@ -197,40 +263,48 @@ async def _identified(gateway: Gateway, stop: asyncio.Event) -> Me | None:
     return None
 
 
+def _telemetry(settings: Settings) -> AbstractContextManager[Telemetry]:
+    kind = "postgresql" if isinstance(parse_url(settings.database_url), PostgresUrl) else "sqlite"
+    return watching(version=version("swarm"), database=kind, traces_endpoint=settings.traces.endpoint)
+
+
 @asynccontextmanager
-async def _database(settings: Settings) -> AsyncIterator[Database]:
+async def _database(settings: Settings, telemetry: Telemetry) -> AsyncIterator[Database]:
     """The database, migrated: the embedded one by us, a PostgreSQL by its operator."""
     await asyncio.to_thread(migrations.prepare, settings.database_url)
-    async with Database(settings.database_url) as database:
+    async with Database(settings.database_url, watcher=telemetry.watcher) as database:
         yield database
 
 
 @asynccontextmanager
-async def _slack(settings: Settings) -> AsyncIterator[tuple[Gateway, Names]]:
+async def _slack(settings: Settings, telemetry: Telemetry) -> AsyncIterator[Slack]:
     token = _secret(settings.slack.bot_token)
     if token is None:
         raise ConfigurationError(
             "SLACK_BOT_TOKEN and SLACK_APP_TOKEN are not set. `swarm slack manifest` helps to create the Slack app; "
             "`swarm demo` runs everything against a local twin of Slack."
         )
+    pacing = Pacing(enforced=settings.slack.pace)
     gateway = Gateway(
         token,
-        pacing=Pacing(enforced=settings.slack.pace),
+        pacing=pacing,
         base_url=settings.slack.api_base_url,
         timeout_seconds=settings.slack.timeout_seconds,
+        watcher=telemetry.watcher,
     )
     names = Names(gateway)
     try:
-        yield gateway, names
+        yield Slack(gateway=gateway, names=names, pacing=pacing)
     finally:
         await names.close()
         await gateway.close()
 
 
-def _slack_door(settings: Settings, gateway: Gateway, ingest: Ingest) -> SlackDoor:
+def _slack_door(settings: Settings, gateway: Gateway, handle: Handle, press: Press) -> SlackDoor:
     return SlackDoor(
         gateway,
-        ingest.handle,
+        handle,
+        press,
         app_token=_secret(settings.slack.app_token) if settings.slack.mode is SlackMode.SOCKET else None,
         signing_secret=_secret(settings.slack.signing_secret),
     )
@@ -293,6 +367,11 @@ def _secret(value: SecretStr | None) -> str | None:
 
 def _slack_is_connected(settings: Settings, door: SlackDoor) -> bool:
     return settings.slack.mode is SlackMode.HTTP or door.connected
+
+
+def _who_we_are(settings: Settings) -> str:
+    """A name for this process that an operator recognises and no other process has, nor had."""
+    return f"{socket.gethostname()}:{settings.http.port} {new_id()}"
 
 
 def _settle_memory() -> None:

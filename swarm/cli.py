@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 from swarm import home, log
-from swarm.client import NoServer, OperatorClient
-from swarm.config import LogFormat, SlackMode, load
+from swarm.client import Coordinator, NoServer, in_one_line
+from swarm.config import LogFormat, SlackMode, load, secrets
 from swarm.domain.agents import Role
 from swarm.domain.errors import SwarmError
+from swarm.domain.tasks import TaskStatus
 
 app = App(
     name="swarm",
@@ -24,12 +26,13 @@ app = App(
 )
 agents = App(name="agents", help="Register agents and see who is there.")
 db = App(name="db", help="The database's schema.")
+tasks = App(name="tasks", help="See and stop what the agents work on.")
 slack = App(name="slack", help="Set up the Slack app.")
 bench = App(name="bench", help="Measure this machine against the targets of the design.")
-for group in (agents, db, slack, bench):
+for group in (agents, tasks, db, slack, bench):
     app.command(group)
 
-_out = Console(highlight=False, markup=False)
+_out = Console(highlight=False)
 
 
 @app.command
@@ -38,7 +41,8 @@ def up() -> None:
     settings = load()
     from swarm import bootstrap  # heavy, so what is wrong with the settings is said before
 
-    log.configure(settings.log.level, as_json=settings.log.format is LogFormat.JSON)
+    as_json = None if settings.log.format is LogFormat.AUTO else settings.log.format is LogFormat.JSON
+    log.configure(settings.log.level, as_json=as_json, secrets=secrets(settings))
     bootstrap.run(settings)
 
 
@@ -141,7 +145,7 @@ def explain(message: str) -> None:
     Parameters
     ----------
     message
-        A message's link, CHANNEL:TS, or the id of an inbox message.
+        A message's link, CHANNEL:TS, or the id of an inbox message or of a task.
     """
     found = _operate("GET", "/explain", params={"message": message})
     owner = f", thread of {found['owner']}" if found["owner"] else ""
@@ -154,6 +158,94 @@ def explain(message: str) -> None:
         _print_steps(entry["timeline"])
         for delivery in entry["deliveries"]:
             _out.print(f"  {delivery}")
+    for task in found["tasks"]:
+        _out.print(f"\ntask {task['task_id']} “{task['title']}” of {task['agent'] or 'nobody'}: {task['status']}")
+        _print_steps(task["timeline"])
+        for delivery in task["deliveries"]:
+            _out.print(f"  {delivery}")
+
+
+@tasks.command(name="list")
+def list_tasks(*, status: TaskStatus | None = None, limit: int = 20) -> None:
+    """Show the newest tasks: who does what.
+
+    Parameters
+    ----------
+    status
+        Only tasks in this state.
+    limit
+        At most so many.
+    """
+    query = {"limit": limit} | ({"status": status.value} if status else {})
+    table = Table(Column("id", no_wrap=True), "title", "status", "worker", "from", "progress")
+    for task in _operate("GET", "/tasks", params=query)["tasks"]:
+        share = f" ({task['percent']} %)" if task["percent"] is not None else ""
+        table.add_row(
+            task["id"],
+            task["title"],
+            task["status"],
+            task["agent"] or "-",
+            task["created_by"] or "operator",
+            (task["progress"] or "") + share,
+        )
+    _out.print(table)
+
+
+@tasks.command(name="show")
+def show_task(task_id: str) -> None:
+    """Show one task: what is to be done, and what came of it."""
+    task = _operate("GET", f"/tasks/{task_id}")
+    _out.print(f"{task['title']}: {task['status']}", style="bold")
+    for name in (
+        "id", "agent", "created_by", "requester", "priority", "attempts", "parent_id", "created_at", "ended_at",
+    ):  # fmt: skip
+        if task[name] not in (None, ""):
+            _out.print(f"  {name}: {task[name]}")
+    for other in task["dependencies"]:
+        _out.print(f"  depends on {other['id']} “{other['title']}”: {other['status']}")
+    for name in ("description", "progress", "result", "error"):
+        if task[name]:
+            _out.print(f"\n{name}:\n{task[name]}", soft_wrap=True)
+
+
+@tasks.command(name="cancel")
+def cancel_task(task_id: str, *, reason: str = "") -> None:
+    """Stop a task that is not over; its agent and its thread are told."""
+    task = _operate("POST", f"/tasks/{task_id}/cancel", json={"reason": reason})
+    _out.print(f"“{task['title']}” is cancelled.")
+
+
+@tasks.command(name="redrive")
+def redrive_task(task_id: str) -> None:
+    """Hand a dead task out again, its attempts forgotten."""
+    task = _operate("POST", f"/tasks/{task_id}/redrive")
+    _out.print(f"“{task['title']}” is {task['status']} again.")
+
+
+@app.command
+def tray(
+    *,
+    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    quiet_when_empty: Annotated[bool, Parameter(negative=())] = False,
+    hook: Annotated[bool, Parameter(negative=())] = False,
+) -> int:
+    """Show what waits for an agent: unread messages, mentions, its tasks, its threads.
+
+    For a person at the agent's side, and for the hooks of coding CLIs. SWARM_AGENT_TOKEN says which agent, SWARM_URL
+    where the coordinator is (http://127.0.0.1:8080).
+
+    Parameters
+    ----------
+    as_json
+        Print the data of GET /tray.
+    quiet_when_empty
+        Print nothing if nothing waits.
+    hook
+        End with exit code 0 whatever happens, so that a coding CLI goes on; what is wrong is still said.
+    """
+    from swarm import tray_command
+
+    return tray_command.run(os.environ, _out, as_json=as_json, quiet_when_empty=quiet_when_empty, hook=hook)
 
 
 @app.command
@@ -242,13 +334,8 @@ def _operate(method: str, path: str, **options: Any) -> Any:
     """Ask the coordinator that runs here; commands never change a database behind its back."""
     settings = load()
     host = "127.0.0.1" if settings.http.host in ("0.0.0.0", "::") else settings.http.host  # noqa: S104
-    with OperatorClient(f"http://{host}:{settings.http.port}", home.operator_token(settings)) as client:
-        return client.call(method, path, **options)
-
-
-def _in_one_line(error: Exception) -> str:
-    """What an error says, and its hint; what a driver or a parser says may have several lines."""
-    return " ".join(f"{error} {getattr(error, 'hint', None) or ''}".split())
+    with Coordinator(f"http://{host}:{settings.http.port}", home.operator_token(settings)) as coordinator:
+        return coordinator.call(method, path, **options)
 
 
 def main() -> None:
@@ -256,7 +343,7 @@ def main() -> None:
     try:
         result = app(result_action="return_value")
     except (SwarmError, NoServer) as error:
-        print(f"swarm: {_in_one_line(error)}", file=sys.stderr)
+        print(f"swarm: {in_one_line(error)}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -21,7 +21,11 @@ READY_SECONDS: Final = 60
 DEATH_SECONDS: Final = 2
 """How long after a failed call the end of a part may still explain it."""
 
-AGENTS: Final = (("lead", "lead", "Answers by rules; a stand-in for a real agent."),)
+AGENTS: Final = (
+    ("lead", "lead", "Answers by rules, and hands work to the workers; a stand-in for a real agent."),
+    ("counter", "worker", "Counts lines of code in the folder where the demo was started."),
+    ("finder", "worker", "Finds words in the files of that folder."),
+)
 """Name, role and description of each demo agent."""
 
 
@@ -92,7 +96,10 @@ async def _run(demo: Plan, parts: Parts, stop: asyncio.Event) -> int:
         return 0
     await starting
     print(f"Open {demo.base_url if demo.slack else demo.twin_url}", flush=True)
-    print('Type "@swarm hello" in #general. Ctrl-C ends everything.', flush=True)
+    print(
+        'Type "@swarm how many lines of Python are in this repository?" in #general. Ctrl-C ends everything.',
+        flush=True,
+    )
     death = asyncio.create_task(parts.first_death())
     await asyncio.wait({death, stopped}, return_when=asyncio.FIRST_COMPLETED)
     if stop.is_set():
@@ -115,7 +122,12 @@ async def _start(demo: Plan, parts: Parts) -> None:
         for name, role, description in AGENTS:
             _say(f"starting the agent {name}")
             token = await _token(parts, http, name, role, description)
-            settings = {"SWARM_URL": demo.base_url, "SWARM_AGENT_TOKEN": token, "SWARM_AGENT_NAME": name}
+            settings = {
+                "SWARM_URL": demo.base_url,
+                "SWARM_AGENT_TOKEN": token,
+                "SWARM_AGENT_NAME": name,
+                "DEMO_ROOT": str(Path.cwd()),
+            }
             await parts.start(name, ["swarm.demo.agent"], settings)
         await _until_online(parts, http)
 

@@ -32,7 +32,7 @@ class TriggerClaimed:
     agent_id: str
     attempt: int
     waited_us: int  # since it was stored
-    also: tuple[str, ...] = ()  # the further messages that came with it
+    also: tuple[str, ...] = ()  # messages that came with it, or from which it was delegated
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

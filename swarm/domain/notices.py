@@ -19,10 +19,14 @@ class NoticeKind(StrEnum):
     TASK_FOLLOW_UP = "task_follow_up"  # somebody wrote in the thread of the agent's running task
     TASK_OFFERED = "task_offered"
     TASK_DECLINED = "task_declined"
-    TASK_FINISHED = "task_finished"  # completed, failed or dead: its result or its error
+    TASK_FINISHED = "task_finished"  # completed, failed, cancelled or dead: its result or its error
     TASK_CANCELLED = "task_cancelled"
     TASK_RETURNED = "task_returned"  # its worker is gone, so it needs another one
     AGENT_MESSAGE = "agent_message"
+
+
+FOR_CREATORS: Final = frozenset({NoticeKind.TASK_FINISHED, NoticeKind.TASK_RETURNED})
+"""What somebody must act on, or people hear nothing: whoever created the task, or a lead in its place."""
 
 
 class NoticeStatus(StrEnum):

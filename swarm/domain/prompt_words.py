@@ -15,6 +15,7 @@ from swarm.domain.tasks import TaskStatus
 _ENDS: Final[Mapping[str, str]] = {
     TaskStatus.COMPLETED: "It was completed.",
     TaskStatus.FAILED: "It failed.",
+    TaskStatus.CANCELLED: "It was cancelled.",
     TaskStatus.DEAD: "It was given up, since its runs were cut short too often. An operator can start it again.",
 }
 

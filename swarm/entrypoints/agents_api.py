@@ -60,7 +60,7 @@ class AgentRoutes:
 
     def __init__(self, services: Services, identities: Identities) -> None:
         self._agents = services.agents
-        self._inbox = services.inbox
+        self._trays = services.trays
         self._identities = identities
 
     async def me(self, request: Request) -> Response:
@@ -71,7 +71,7 @@ class AgentRoutes:
     async def tray(self, request: Request) -> Response:
         """What waits for me, in brief."""
         agent = await self._identities.agent(request.scope)
-        return Answer(tray_shape(await self._inbox.tray(agent)))
+        return Answer(tray_shape(await self._trays.of(agent)))
 
     async def everyone(self, request: Request) -> Response:
         """All agents, oldest first."""

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from http import HTTPStatus
 from typing import Final
 
+import structlog
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
@@ -24,16 +25,25 @@ Readiness = Callable[[], Mapping[str, bool]]
 
 _DATABASE_SECONDS: Final = 5.0
 
+_PROBLEMS: Final = {
+    "database": f"The database cannot be read, or does not answer within {_DATABASE_SECONDS:g} seconds.",
+    "slack": "There is no connection to Slack, so no events come in; it is tried again and again.",
+}
+_ELSE: Final = "It is not there."
+
+_log = structlog.get_logger(__name__)
+
 
 class Alive(TypedDict):
     status: str
 
 
 class Ready(TypedDict):
-    """Each need and whether it is met; how much waits (null while the database cannot say)."""
+    """Each need and whether it is met, what is wrong, and how much waits (null while the database cannot say)."""
 
     ready: bool
     checks: dict[str, bool]
+    problems: dict[str, str]
     backlog: dict[str, int] | None
 
 
@@ -52,6 +62,7 @@ class HealthRoutes:
     def __init__(self, overview: Overview, readiness: Readiness) -> None:
         self._overview = overview
         self._readiness = readiness
+        self._missing_before: list[str] = []
 
     async def healthz(self, request: Request) -> Response:
         """The process lives."""
@@ -62,9 +73,11 @@ class HealthRoutes:
         backlog = await self._backlog()
         checks = {"database": backlog is not None, **self._readiness()}
         missing = sorted(name for name, there in checks.items() if not there)
+        self._log_change(missing)
         shown: dict[str, object] = {
             "ready": not missing,
             "checks": checks,
+            "problems": {name: _PROBLEMS.get(name, _ELSE) for name in missing},
             "backlog": asdict(backlog) if backlog else None,
         }
         if not missing:
@@ -76,5 +89,14 @@ class HealthRoutes:
         try:
             async with asyncio.timeout(_DATABASE_SECONDS):
                 return await self._overview.backlog()
-        except (Unavailable, TimeoutError):
+        except (Unavailable, TimeoutError) as error:
+            _log.debug("The backlog cannot be read.", action="readyz", error=str(error))
             return None  # which is what the answer then says
+
+    def _log_change(self, missing: list[str]) -> None:
+        """Somebody asks every few seconds, so only a change is worth a line."""
+        if missing and missing != self._missing_before:
+            _log.warning("Not ready.", action="not_ready", missing=missing)
+        if self._missing_before and not missing:
+            _log.info("Ready again.", action="ready")
+        self._missing_before = missing

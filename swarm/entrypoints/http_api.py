@@ -8,16 +8,18 @@ from typing import Any
 
 from fastapi import FastAPI
 from starlette.middleware import Middleware
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from swarm.entrypoints import openapi
 from swarm.entrypoints.agents_api import agent_router
 from swarm.entrypoints.errors import Guard, translate
+from swarm.entrypoints.files_api import file_router
 from swarm.entrypoints.health import Readiness, health_router
 from swarm.entrypoints.identity import Identities
 from swarm.entrypoints.operator_api import operator_router
 from swarm.entrypoints.polling_api import HotRoutes
+from swarm.entrypoints.tasks_api import task_router
 from swarm.services.use_cases import Services
 
 Running = Callable[[], AbstractAsyncContextManager[None]]
@@ -37,6 +39,12 @@ class Api(FastAPI):
             await self._hot(scope, receive, send)
         else:
             await super().__call__(scope, receive, send)
+
+    @property
+    def plain_paths(self) -> frozenset[str]:
+        """The paths of all routes that have no parameter: each is its own template."""
+        paths = {route.path for route in self.routes if isinstance(route, Route)}
+        return self._hot_paths | {path for path in paths if "{" not in path}
 
     def openapi(self) -> dict[str, Any]:
         if self.openapi_schema is None:
@@ -70,7 +78,9 @@ def create_app(
     translate(app)
     app.router.routes.extend(routes)
     app.include_router(agent_router(services, identities))
+    app.include_router(file_router(services, identities))
     app.include_router(operator_router(services, identities))
+    app.include_router(task_router(services, identities))
     app.include_router(health_router(services.overview, readiness))
     return app
 

@@ -8,9 +8,12 @@ from typing import Final
 
 from starlette.types import Scope
 
-from swarm.domain.agents import Agent
+from swarm.domain.agents import Agent, Role
 from swarm.domain.errors import Forbidden, Unauthorized
 from swarm.services.agents import Agents
+
+LEASE_HEADER: Final = "x-swarm-lease"
+"""The header with which a run names its lease."""
 
 _MAX_TOKEN_BYTES: Final = 1024
 
@@ -44,6 +47,15 @@ class Identities:
         """Raises Unauthorized, and Forbidden for any valid token but the operator's."""
         if await self._who(scope) is not Office.OPERATOR:
             raise Forbidden("This route is for the operator.", hint="Use the operator token.")
+
+    async def operator_or_lead(self, scope: Scope) -> Agent | None:
+        """The lead that calls; None for the operator. Raises Unauthorized, and Forbidden for everybody else."""
+        who = await self._who(scope)
+        if who is Office.OPERATOR:
+            return None
+        if isinstance(who, Agent) and who.role is Role.LEAD:
+            return who
+        raise Forbidden("This route is for the operator and for leads.", hint="Workers have the MCP tools.")
 
     async def registrar(self, scope: Scope) -> Office:
         """The operator or the bearer of the enrolment key. Raises Unauthorized, and Forbidden for agents."""

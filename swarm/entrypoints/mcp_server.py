@@ -6,6 +6,7 @@ low-level server is used: errors, unknown arguments and wrong types all become r
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -23,14 +24,14 @@ from starlette.types import Message, Receive, Scope, Send
 
 from swarm.domain.agents import Agent
 from swarm.domain.errors import Invalid, SwarmError
+from swarm.domain.watchers import NOBODY, ToolCall, Watcher
 from swarm.entrypoints.body import MAX_BODY_BYTES, load_json, read_body, refuse_unstorable
 from swarm.entrypoints.errors import MethodNotAllowed, answer, describe, invalid, log_crash
-from swarm.entrypoints.identity import Identities
+from swarm.entrypoints.identity import LEASE_HEADER, Identities
 from swarm.services.use_cases import Services
 from tools.tool import Call, Tool, discover
 
 MCP_PATH: Final = "/mcp"
-LEASE_HEADER: Final = "x-swarm-lease"
 
 INSTRUCTIONS: Final = (
     "The tools of a team that works behind one Slack app. Your work comes by polling; what you say to people goes "
@@ -47,10 +48,17 @@ class McpDoor:
     request needs a bearer token, which no foreign page in a browser has, so by default all hosts are fine.
     """
 
-    def __init__(self, services: Services, identities: Identities, *, allowed_hosts: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        services: Services,
+        identities: Identities,
+        *,
+        allowed_hosts: Sequence[str] = (),
+        watcher: Watcher = NOBODY,
+    ) -> None:
         self._identities = identities
         self._manager = StreamableHTTPSessionManager(
-            app=create_server(services),
+            app=create_server(services, watcher=watcher),
             json_response=True,
             stateless=True,
             security_settings=_security(allowed_hosts),
@@ -77,7 +85,7 @@ class McpDoor:
         await self._manager.handle_request(scope, _replay(body, receive), send)
 
 
-def create_server(services: Services, version: str = "") -> Server[dict[str, Any]]:
+def create_server(services: Services, version: str = "", *, watcher: Watcher = NOBODY) -> Server[dict[str, Any]]:
     """A server with every tool of the folder."""
     known = discover()
     listing = types.ListToolsResult(tools=[_describe_tool(tool) for tool in known.values()])
@@ -96,7 +104,10 @@ def create_server(services: Services, version: str = "") -> Server[dict[str, Any
             lease_token=context.request.headers.get(LEASE_HEADER),
             services=services,
         )
-        return await run_tool(known, call, params.name, params.arguments or {})
+        begun = time.perf_counter()
+        result = await run_tool(known, call, params.name, params.arguments or {})
+        watcher.tool_called(_told(known, call, params, result, time.perf_counter() - begun))
+        return result
 
     return Server("swarm", version=version, instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool)
 
@@ -115,6 +126,26 @@ async def run_tool(
     except Exception as error:  # noqa: BLE001  this is the door that reports it
         log_crash(error, action="tool_call", tool=name, agent=call.agent.name)
         return _failure(SwarmError())
+
+
+def _told(
+    known: Mapping[str, Tool[Any, Any]],
+    call: Call,
+    params: types.CallToolRequestParams,
+    result: types.CallToolResult,
+    seconds: float,
+) -> ToolCall:
+    """What a watcher is told of a call; a name that is no tool's, which may be anything, is not repeated."""
+    arguments = params.arguments or {}
+    about = arguments.get("inbox_message_id") or arguments.get("task_id")
+    error = result.structured_content["error"] if result.is_error and result.structured_content else None
+    return ToolCall(
+        tool=params.name if params.name in known else "(unknown)",
+        agent=call.agent.name,
+        about=about if isinstance(about, str) else None,
+        result=str(error["code"]) if error else "ok",
+        seconds=seconds,
+    )
 
 
 def _describe_tool(tool: Tool[Any, Any]) -> types.Tool:

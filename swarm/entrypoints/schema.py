@@ -196,6 +196,17 @@ class ExplainedEntry(TypedDict):
     deliveries: list[str]
 
 
+class ExplainedTask(TypedDict):
+    """What became of a task that the message was made."""
+
+    task_id: str
+    title: str
+    agent: str | None
+    status: str
+    timeline: list[StepShape]
+    deliveries: list[str]
+
+
 class Explained(TypedDict):
     """Why a message went where it went."""
 
@@ -205,6 +216,7 @@ class Explained(TypedDict):
     owner: str | None
     routing: list[StepShape]
     entries: list[ExplainedEntry]
+    tasks: list[ExplainedTask]
 
 
 class Agents(TypedDict):
@@ -303,6 +315,17 @@ def explained_shape(explanation: Explanation) -> Explained:
         "owner": explanation.owner,
         "routing": [_step(step) for step in explanation.routing],
         "entries": [_explained_entry(entry) for entry in explanation.entries],
+        "tasks": [
+            {
+                "task_id": task.task_id,
+                "title": task.title,
+                "agent": task.agent,
+                "status": task.status,
+                "timeline": [_step(step) for step in task.steps],
+                "deliveries": list(task.deliveries),
+            }
+            for task in explanation.tasks
+        ],
     }
 
 

@@ -11,6 +11,7 @@ that it could not authorise, and it would hide from us that one of our own posts
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -36,15 +37,18 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from swarm.domain.errors import BadRequest, ConfigurationError, SwarmError, TooLarge
+from swarm.domain.presses import ButtonPressed
 from swarm.domain.transcript import AuthorKind, SlackEvent, SlackMessage
 from swarm.entrypoints.errors import describe
 from swarm.slack.gateway import Gateway
 from swarm.slack.payloads import slack_event
+from swarm.slack.presses import button_pressed
 from swarm.slack.signature import verify
 from swarm.slack.socket_mode import BACKOFF_SECONDS, SocketMode, until_reachable
 
 MAX_BODY_BYTES: Final = 1024 * 1024
 
+_WHISPER_SECONDS: Final = 1.5
 _DRAIN_SECONDS: Final = 1.5  # so long close() waits for events that are being handled
 
 _MALFORMED_FOR_BOLT: Final = (ValueError, TypeError, AttributeError, KeyError, IndexError, RecursionError)
@@ -53,6 +57,14 @@ _MALFORMED_FOR_BOLT: Final = (ValueError, TypeError, AttributeError, KeyError, I
 _log = structlog.get_logger(__name__)
 
 Handle = Callable[[SlackEvent], Awaitable[None]]
+
+Press = Callable[[ButtonPressed], Awaitable[str | None]]
+"""Takes a press of a button; what it returns is shown to that person alone."""
+
+
+async def ignore_press(press: ButtonPressed) -> str | None:
+    """For a door without buttons."""
+    return None
 
 
 class SlackDoor:
@@ -66,6 +78,7 @@ class SlackDoor:
         self,
         gateway: Gateway,
         handle: Handle,
+        press: Press = ignore_press,
         *,
         app_token: str | None = None,
         signing_secret: str | None = None,
@@ -80,7 +93,7 @@ class SlackDoor:
         self._socket: SocketMode | None = None
         self._closing = False
         self._running: set[asyncio.Task[object]] = set()
-        self.bolt = _bolt_app(gateway, handle)
+        self.bolt = _bolt_app(gateway, handle, press)
 
     @property
     def connected(self) -> bool:
@@ -141,7 +154,7 @@ class SlackDoor:
         return to_starlette_response(await self.bolt.async_dispatch(bolt_request))
 
 
-def _bolt_app(gateway: Gateway, handle: Handle) -> AsyncApp:
+def _bolt_app(gateway: Gateway, handle: Handle, press: Press) -> AsyncApp:
     app = AsyncApp(
         client=gateway.client,
         authorize=_OneWorkspace(gateway),
@@ -152,7 +165,7 @@ def _bolt_app(gateway: Gateway, handle: Handle) -> AsyncApp:
         attaching_function_token_enabled=False,
         attaching_conversation_kwargs_enabled=False,
     )
-    app.use(_Events(gateway, handle))
+    app.use(_Events(gateway, handle, press))
     return app
 
 
@@ -182,19 +195,23 @@ class _OneWorkspace(AsyncAuthorize):
 
 
 class _Events(AsyncMiddleware):
-    """Hands events about messages over and acknowledges everything.
+    """Hands events about messages and presses of buttons over, and acknowledges everything.
 
     It comes ahead of Bolt's listeners, which halves the cost of an event. They have nothing to do so far; a request
     without a listener Bolt would answer with 404, and Slack would send it again.
     """
 
-    def __init__(self, gateway: Gateway, handle: Handle) -> None:
+    def __init__(self, gateway: Gateway, handle: Handle, press: Press) -> None:
         self._gateway = gateway
         self._handle = handle
+        self._press = press
 
     async def async_process(
         self, *, req: AsyncBoltRequest, resp: BoltResponse, next: Callable[[], Awaitable[BoltResponse]]
     ) -> BoltResponse:
+        press = button_pressed(req.body)
+        if press:
+            return await self._pressed(press)
         try:
             event = slack_event(req.body, await self._gateway.identify())
         except BadRequest as error:
@@ -208,6 +225,19 @@ class _Events(AsyncMiddleware):
         except Exception:  # noqa: BLE001  whatever it was: the event is not stored, so Slack must send it again
             _log.exception("An event was not stored.", action="slack_event_failed", event_id=req.body.get("event_id"))
             return BoltResponse(status=500)
+        return BoltResponse(status=200)
+
+    async def _pressed(self, press: ButtonPressed) -> BoltResponse:
+        """Slack sends a press once only: without an acknowledgement it shows the person a warning."""
+        try:
+            words = await self._press(press)
+        except Exception:  # noqa: BLE001  whatever it was: the person should see that it did not work
+            _log.exception("A press of a button was not handled.", action="slack_press_failed", button=press.action_id)
+            return BoltResponse(status=500)
+        if words:
+            with contextlib.suppress(TimeoutError):  # the acknowledgement is worth more
+                async with asyncio.timeout(_WHISPER_SECONDS):
+                    await self._gateway.whisper(press.channel, press.user_id, words, press.thread_ts)
         return BoltResponse(status=200)
 
 

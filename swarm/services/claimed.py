@@ -51,8 +51,14 @@ class Claimed:
             agent_id=self.lease.agent_id,
             attempt=self.lease.attempt,
             waited_us=now - self.created_at,
-            also=tuple(entry.id for entry in self.entries[1:]),
+            also=self._also,
         )
+
+    @property
+    def _also(self) -> tuple[str, ...]:
+        """The messages that it is about as well: those that came with the first, or what a task was delegated from."""
+        delegated = (self.task.inbox_message_id,) if self.task and self.task.inbox_message_id else ()
+        return (*(entry.id for entry in self.entries[1:]), *delegated)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from swarm.domain.errors import Invalid, NotFound
-from swarm.store import agents, deliveries, history, inbox, threads, transcript
+from swarm.store import agents, deliveries, history, inbox, tasks, threads, transcript
 from swarm.store.database import Database
 from swarm.store.inbox import Entry
 from swarm.store.statements import Row
+from swarm.store.tasks import Task
 from swarm.store.transaction import Transaction
 
 _REFERENCE = re.compile(r"(?P<channel>[A-Z][A-Z0-9]+):(?P<ts>\d+\.\d+)")
@@ -40,6 +42,18 @@ class EntryExplained:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class TaskExplained:
+    """What became of a task that the message was made."""
+
+    task_id: str
+    title: str
+    agent: str | None
+    status: str
+    steps: tuple[Step, ...]
+    deliveries: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Explanation:
     """Everything that is known of one Slack message."""
 
@@ -49,6 +63,7 @@ class Explanation:
     routing: tuple[Step, ...]
     owner: str | None
     entries: tuple[EntryExplained, ...]
+    tasks: tuple[TaskExplained, ...]
 
 
 def parse_reference(reference: str) -> tuple[str, str]:
@@ -74,15 +89,21 @@ class Explanations:
         self._team = team
 
     async def explain(self, reference: str) -> Explanation:
-        """The timeline of one message, by ``CHANNEL:TS``, link, or inbox message id. Raises Invalid or NotFound."""
+        """The timeline of one message, by ``CHANNEL:TS``, link, or the id of an inbox message or a task of it.
+
+        Raises Invalid or NotFound.
+        """
         return await self._database.read(_explain, self._team, reference)
 
 
 def _explain(tx: Transaction, team: str, reference: str) -> Explanation:
-    entry = inbox.get(tx, reference.strip())
+    task = tasks.get(tx, reference.strip())
+    entry = inbox.get(tx, (task.inbox_message_id or "") if task else reference.strip())
+    if task and entry is None:
+        return _of_task_alone(tx, task)
     channel, ts = (entry.channel, entry.ts) if entry else parse_reference(reference)
     message = transcript.find(tx, team, channel, ts)
-    names = {agent.id: agent.name for agent in agents.everyone(tx)}
+    names = agents.names(tx)
     routing = steps(history.of_subject(tx, f"{channel}:{ts}"), names)
     entries = inbox.of_message(tx, team, channel, ts)
     if message is None and not routing:
@@ -98,6 +119,32 @@ def _explain(tx: Transaction, team: str, reference: str) -> Explanation:
         routing=routing,
         owner=names.get(thread.owner_id) if thread and thread.owner_id else None,
         entries=tuple(_entry(tx, found, names) for found in entries),
+        tasks=tuple(_tasks(tx, entries, names)),
+    )
+
+
+def _of_task_alone(tx: Transaction, task: Task) -> Explanation:
+    """A task that came from no message."""
+    explained = _task(tx, task, agents.names(tx))
+    return Explanation(channel="", ts="", stored=False, routing=(), owner=None, entries=(), tasks=(explained,))
+
+
+def _tasks(tx: Transaction, entries: list[Entry], names: dict[str, str]) -> Iterator[TaskExplained]:
+    """The tasks as which the message was delegated, or to which it was a follow-up."""
+    for task_id in dict.fromkeys(entry.task_id for entry in entries if entry.task_id):
+        task = tasks.get(tx, task_id)
+        if task:
+            yield _task(tx, task, names)
+
+
+def _task(tx: Transaction, task: Task, names: dict[str, str]) -> TaskExplained:
+    return TaskExplained(
+        task_id=task.id,
+        title=task.title,
+        agent=names.get(task.agent_id or ""),
+        status=task.status,
+        steps=steps(history.of_subject(tx, task.id), names),
+        deliveries=tuple(_delivery(row) for row in deliveries.of_task(tx, task.id)),
     )
 
 

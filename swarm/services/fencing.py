@@ -15,6 +15,7 @@ from swarm.domain.agents import Agent
 from swarm.domain.errors import Conflict, LeaseLost, NotFound, Withdrawn
 from swarm.domain.inbox import EntryStatus
 from swarm.domain.leases import LeaseEnd, LeaseKind
+from swarm.domain.notices import FOR_CREATORS
 from swarm.domain.tasks import TaskStatus
 from swarm.domain.threads import Thread
 from swarm.store import inbox, leases, notices, tasks, threads
@@ -25,7 +26,7 @@ from swarm.store.transaction import Transaction
 
 _POLL_FIRST = "Take it with GET /poll first; the answer carries the lease token."
 _ENDED_BY_OTHERS = frozenset({TaskStatus.CANCELLED, TaskStatus.DECLINED, TaskStatus.DEAD})
-_NAME_LEASE = "Pass the lease token of your own run as lease_token or in the header X-Swarm-Lease."
+NAME_LEASE = "Pass the lease token of your own run as lease_token or in the header X-Swarm-Lease."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,13 +91,34 @@ def grip_task(tx: Transaction, agent: Agent, task_id: str, token: str | None) ->
 
 
 def may_speak_of(tx: Transaction, agent: Agent, task: Task, token: str | None) -> bool:
-    """Whether a run may say something about a task that it created: it was told of the task's end, just now."""
-    if task.created_by != agent.id:
-        return False
+    """Whether a run may say something about a task that it created, or for whose creator it stands in: it was told of
+    the task's end, just now.
+    """
+    if task.thread_id:
+        threads.locked(tx, task.thread_id)  # before the lease
     if token is not None:
         lease = leases.get(tx, token, agent.id)
-        return lease is not None and leases.holds(lease, tx.now) and _tells_of_task(tx, lease, task)
-    return any(_tells_of_task(tx, lease, task) for lease in leases.of_agent(tx, agent.id))
+        return lease is not None and _tells_of_task(tx, lease, task)
+    told = (lease for lease in leases.of_agent(tx, agent.id) if lease.attempt == 1)
+    return any(_tells_of_task(tx, lease, task) for lease in told)
+
+
+def check_run(tx: Transaction, agent: Agent, token: str | None) -> None:
+    """Raises LeaseLost for a run that names a lease which is not its own any more, whatever it wants to do."""
+    lease = leases.peek(tx, token) if token is not None else None  # not locked: threads are locked before leases
+    own = lease is not None and lease.agent_id == agent.id and _lets_act(lease, tx.now)
+    if token is not None and not own:
+        raise LeaseLost(hint="Stop working; what is still to be done comes by the next poll.")
+
+
+def lock_task(tx: Transaction, task_id: str) -> Task | None:
+    """A task, locked after its thread and its lease: in the order in which everybody locks who may change them all."""
+    found = tasks.get(tx, task_id)
+    if found and found.thread_id:
+        threads.locked(tx, found.thread_id)
+    if found and found.lease_token:
+        leases.by_token(tx, found.lease_token)
+    return tasks.locked(tx, task_id)
 
 
 def _named(tx: Transaction, agent: Agent, own_token: str | None, token: str | None) -> Lease | None:
@@ -138,8 +160,12 @@ def _told_of(tx: Transaction, lease: Lease, entry: Entry) -> bool:
 
 
 def _tells_of_task(tx: Transaction, lease: Lease, task: Task) -> bool:
-    notice = notices.get(tx, lease.trigger_id) if lease.kind is LeaseKind.NOTICE else None
-    return notice is not None and notice.task_id == task.id
+    if lease.kind is not LeaseKind.NOTICE or not leases.holds(lease, tx.now):
+        return False
+    notice = notices.get(tx, lease.trigger_id)
+    if notice is None or notice.task_id != task.id:
+        return False
+    return task.created_by == lease.agent_id or notice.kind in FOR_CREATORS
 
 
 def _had(tx: Transaction, agent: Agent, entry: Entry, token: str | None) -> bool:
@@ -159,7 +185,7 @@ def _checked(tx: Transaction, entry: Entry, token: str | None, lease: Lease | No
         raise Conflict("This inbox message is not leased to you yet.", hint=_POLL_FIRST)
     if token is None and entry.claims > 1:
         raise LeaseLost(
-            "This inbox message was handed out more than once, so your run must name its lease.", hint=_NAME_LEASE
+            "This inbox message was handed out more than once, so your run must name its lease.", hint=NAME_LEASE
         )
     if lease is None or lease.token != entry.lease_token or not _lets_act(lease, tx.now):
         raise LeaseLost(hint="Stop working on it; what is still to be done comes by the next poll.")
@@ -173,7 +199,7 @@ def _checked_task(tx: Transaction, task: Task, token: str | None, lease: Lease |
     if task.claims == 0:
         raise Conflict(f"This task is {task.status} and not leased to you yet.", hint=_POLL_FIRST)
     if token is None and task.claims > 1:
-        raise LeaseLost("This task was handed out more than once, so your run must name its lease.", hint=_NAME_LEASE)
+        raise LeaseLost("This task was handed out more than once, so your run must name its lease.", hint=NAME_LEASE)
     if lease is None or lease.token != task.lease_token or not _lets_act(lease, tx.now):
         raise LeaseLost(hint="Stop working on it; what is still to be done comes by the next poll.")
     return lease

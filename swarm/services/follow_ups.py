@@ -11,7 +11,7 @@ from swarm.domain.notices import NoticeKind
 from swarm.domain.tasks import TaskStatus, TaskStep
 from swarm.domain.threads import Thread
 from swarm.domain.transcript import AuthorKind, SlackMessage
-from swarm.store import inbox, notices, tasks
+from swarm.store import inbox, notices, task_queries, tasks
 from swarm.store.inbox import Entry
 from swarm.store.tasks import Task
 from swarm.store.transaction import Transaction
@@ -30,18 +30,18 @@ def follow_up(tx: Transaction, task: Task, entry: Entry) -> None:
         )
 
 
-def stored(
-    tx: Transaction, thread: Thread, agent_id: str, entry_id: str, task: Task | None, message: SlackMessage
-) -> None:
+def stored(tx: Transaction, thread: Thread, entry_id: str, task: Task | None, message: SlackMessage) -> None:
     """A message has come for an agent, which has ``task`` in the thread: tell it if that runs, and go on with what
     waited for an answer. The thread must be locked.
     """
-    if task and task.status is TaskStatus.IN_PROGRESS:
+    # Read again: a claim may have begun to run it before the entry, and with it the head, was there to stop that.
+    current = tasks.get(tx, task.id) if task else None
+    if current and current.status is TaskStatus.IN_PROGRESS:
         entry = inbox.get(tx, entry_id)
         assert entry is not None  # it was stored a moment ago
-        follow_up(tx, task, entry)
+        follow_up(tx, current, entry)
     if message.author.kind is AuthorKind.USER:
-        answer(tx, thread, agent_id, task)
+        answer(tx, thread)
 
 
 def concerned(tx: Transaction, entry: Entry) -> tuple[str | None, str | None]:
@@ -56,9 +56,9 @@ def concerned(tx: Transaction, entry: Entry) -> tuple[str | None, str | None]:
     return None, None
 
 
-def answer(tx: Transaction, thread: Thread, agent_id: str, task: Task | None) -> None:
-    """A person has spoken: what the agent asked about in this thread is due again."""
-    if task and task.status is TaskStatus.WAITING:
+def answer(tx: Transaction, thread: Thread) -> None:
+    """A person has spoken: what anybody asked about in this thread is due again, whoever has the thread meanwhile."""
+    for task in task_queries.waiting_in_thread(tx, thread.id):
         tasks.move(tx, TaskStep.ANSWER, task, reason="somebody answered in the thread")
-    for entry in inbox.waiting_in_thread(tx, agent_id, thread.id):
+    for entry in inbox.waiting_in_thread(tx, thread.id):
         inbox.move(tx, EntryStep.ANSWER, entry, reason="somebody answered in the thread")

@@ -188,7 +188,7 @@ class Ingest:
             task_id=task.id if task else None,
         )
         if entry_id and target.agent_id:
-            stored(tx, thread, target.agent_id, entry_id, task, message)
+            stored(tx, thread, entry_id, task, message)
         return entry_id is not None
 
     def _note(self, tx: Transaction, message: SlackMessage, decision: Decision, thread: Thread | None) -> None:

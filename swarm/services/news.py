@@ -36,5 +36,5 @@ def _settle(tx: Transaction, notice: Notice, conduct: Conduct) -> None:
         task_ends.cancel(tx, task, "its worker is gone, and nobody took it over", conduct)
     elif notice.kind is NoticeKind.TASK_FINISHED and task.status is TaskStatus.COMPLETED:
         thread = threads.get(tx, task.thread_id) if task.thread_id else None
-        if thread and task.result and not deliveries.posted_for_task(tx, task.id):
+        if thread and task.result and not deliveries.posted_for_task(tx, task.id, task.ended_at or 0):
             say(tx, thread, task.result, agent_id=task.agent_id, task_id=task.id)

@@ -118,7 +118,8 @@ class Replies:
 
     def _answer(self, tx: Transaction, hold: Grip, words: Words) -> list[str]:
         sent = post(tx, hold.thread, words, agent_id=hold.lease.agent_id, inbox_message_id=hold.entry.id)
-        for entry in [hold.entry] if words.only else [hold.entry, *claimed_members(tx, hold.lease)]:
+        alone = words.only or hold.entry.status is EntryStatus.DELEGATED  # what is said of that one answers no other
+        for entry in [hold.entry] if alone else [hold.entry, *claimed_members(tx, hold.lease)]:
             if inbox.move(tx, EntryStep.ASK if words.wait else EntryStep.RESPOND, entry) and not words.wait:
                 show_answered(tx, hold.thread, entry.ts, self._reactions)
         threads.answered(tx, hold.thread.id)

@@ -16,8 +16,9 @@ from swarm.domain.threads import Thread
 from swarm.services.attempt import attempt
 from swarm.services.roster import read_roster
 from swarm.services.speak import tell_queued
-from swarm.store import heads, inbox, threads
+from swarm.store import heads, inbox, notices, threads
 from swarm.store.database import Database
+from swarm.store.notices import Notice
 from swarm.store.transaction import Transaction
 
 BATCH: Final = 200
@@ -33,11 +34,32 @@ class Waiting:
 
 
 async def look_after_offline(database: Database, conduct: Conduct) -> None:
-    """Give what waits for an offline or missing agent to a lead that is there; else tell its thread."""
+    """Give what waits for an offline or missing agent, and what it should be told, to a lead that is there; else tell
+    the thread.
+    """
     for found in await database.read(waiting, conduct):
         work = database.write(look_after, found, conduct)
         await attempt(work, "look_after_offline", thread=found.thread_id, agent=found.agent_id)
         await asyncio.sleep(0)
+    for notice in await database.read(stranded, conduct):
+        work = database.write(pass_on, notice, conduct)
+        await attempt(work, "pass_on", notice=notice.id, agent=notice.agent_id)
+
+
+def stranded(tx: Transaction, conduct: Conduct) -> list[Notice]:
+    """News of tasks for creators that are not there, where a lead could take it."""
+    lead = read_roster(tx, conduct).default_lead
+    offline_since = tx.now - int(conduct.offline_after_seconds * SECOND)
+    return notices.stranded(tx, offline_since, BATCH, lead_is_online=lead.online) if lead else []
+
+
+def pass_on(tx: Transaction, notice: Notice, conduct: Conduct) -> None:
+    """The default lead hears of a task in its creator's place, if it is still as it was found."""
+    roster = read_roster(tx, conduct)
+    agent, lead = roster.by_id(notice.agent_id), roster.default_lead
+    if lead is None or lead.id == notice.agent_id or (agent and (agent.online or not lead.online)):
+        return
+    notices.readdress(tx, notice, lead.id, f"{agent.name} is offline" if agent else "its agent was removed")
 
 
 def waiting(tx: Transaction, conduct: Conduct) -> list[Waiting]:

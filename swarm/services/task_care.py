@@ -14,6 +14,7 @@ from swarm.domain.conduct import Conduct
 from swarm.domain.tasks import UNSUCCESSFUL, TaskStatus, TaskStep
 from swarm.services import task_ends
 from swarm.services.attempt import attempt
+from swarm.services.fencing import lock_task
 from swarm.services.roster import read_roster
 from swarm.services.speak import tell_queued
 from swarm.store import task_queries, tasks, threads
@@ -45,11 +46,8 @@ def _to_do(tx: Transaction, conduct: Conduct) -> list[tuple[Care, list[str]]]:
 
 
 def _tend(tx: Transaction, task_id: str, care: Care, conduct: Conduct) -> None:
-    """Lock the thread, then the task, and look again whether it is as it was found."""
-    found = tasks.get(tx, task_id)
-    if found and found.thread_id:
-        threads.locked(tx, found.thread_id)
-    task = tasks.locked(tx, task_id)
+    """Lock what may change, and look again whether it is as it was found."""
+    task = lock_task(tx, task_id)
     if task:
         care(tx, task, conduct)
 

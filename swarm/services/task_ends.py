@@ -70,7 +70,7 @@ def cancel(tx: Transaction, task: Task, reason: str, conduct: Conduct, *, by: st
         threads.answered(tx, thread.id)
         close_progress(tx, thread, task, "cancelled")
     if task.created_by != by:
-        _report(tx, task, NoticeKind.TASK_CANCELLED, reason)
+        _report(tx, task, NoticeKind.TASK_FINISHED)
     return True
 
 

@@ -7,10 +7,11 @@ from dataclasses import asdict, replace
 
 from swarm.domain.agents import Agent, Role
 from swarm.domain.conduct import Conduct
-from swarm.domain.errors import Conflict, Forbidden, NotFound
+from swarm.domain.errors import Conflict, Forbidden, LeaseLost, NotFound
 from swarm.domain.tasks import ACTIVE_STATUSES, OPEN_STATUSES, TaskStatus, TaskStep
 from swarm.services import task_ends
 from swarm.services.assignees import check_space, must_wait, place_below, worker
+from swarm.services.fencing import NAME_LEASE, check_run, grip_task, lock_task
 from swarm.services.handover import hand_over_for
 from swarm.services.once import ToolCall, once
 from swarm.services.reply import Caller
@@ -66,6 +67,8 @@ class Tasks:
         said = {**asdict(brief), "agent": agent, "parent_id": parent_id}
 
         def act() -> dict[str, object]:
+            if caller:
+                check_run(tx, caller.agent, caller.lease_token)
             return {"task_id": self._make(tx, caller, brief, agent, parent_id).id}
 
         made = once(tx, _call(caller, "create-task", parent_id or "", said), act) if caller else act()
@@ -76,7 +79,7 @@ class Tasks:
     ) -> Task:
         by = caller.agent if caller else None
         parent = _visible(tx, by, parent_id) if parent_id else None
-        _check_part(by, parent)
+        _check_part(caller, parent)
         thread_id = (_thread_of_lease(tx, caller) if caller else None) or (parent.thread_id if parent else None)
         if thread_id:
             threads.locked(tx, thread_id)
@@ -133,7 +136,7 @@ class Tasks:
         why = f"by {who}" + (f", {reason.strip()}" if reason.strip() else "")
 
         def act() -> dict[str, object]:
-            task = _to_manage(tx, caller, task_id)
+            task = _own(tx, caller, task_id) or _to_manage(tx, caller, task_id)
             if not task_ends.cancel(tx, task, why, self._conduct, by=caller.agent.id if caller else None):
                 raise Conflict(f"This task is {task.status} already.")
             return {}
@@ -160,27 +163,36 @@ class Tasks:
     ) -> None:
         if caller is None:
             act()
-        else:
-            once(tx, _call(caller, tool, task_id, said), act)
+            return
+
+        def fenced() -> Mapping[str, object]:
+            check_run(tx, caller.agent, caller.lease_token)
+            return act()
+
+        once(tx, _call(caller, tool, task_id, said), fenced)
 
 
 def cancel_by_person(tx: Transaction, task_id: str, channel: str, person: str, conduct: Conduct) -> bool:
     """A person has pressed the button of a task in a channel; False if the task is over, or was never shown there."""
-    task = _locked(tx, task_id)
+    task = lock_task(tx, task_id)
     thread = threads.get(tx, task.thread_id) if task and task.thread_id else None
     if task is None or thread is None or thread.channel != channel:
         return False
     return task_ends.cancel(tx, task, f"by <@{person}>", conduct)
 
 
-def _check_part(by: Agent | None, parent: Task | None) -> None:
+def _check_part(caller: Caller | None, parent: Task | None) -> None:
     """A worker divides its own work and gives no other."""
-    if by is None or by.role is Role.LEAD:
+    if caller is None or caller.agent.role is Role.LEAD:
         return
-    if parent is None or parent.agent_id != by.id or parent.status not in ACTIVE_STATUSES:
+    if parent is None or parent.agent_id != caller.agent.id or parent.status not in ACTIVE_STATUSES:
         raise Forbidden(
             "A worker may only create parts of a task that it is working on.",
             hint="Pass your own task's id as parent_id, or say in your result what else is needed.",
+        )
+    if caller.lease_token is None and parent.claims > 1:
+        raise LeaseLost(
+            "The parent task was handed out more than once, so your run must name its lease.", hint=NAME_LEASE
         )
 
 
@@ -196,16 +208,17 @@ def _to_manage(tx: Transaction, caller: Caller | None, task_id: str) -> Task:
         raise Forbidden(
             "This task is not yours to give or to cancel.", hint="End your own task with task-complete or task-fail."
         )
-    task = _locked(tx, task_id)
+    task = lock_task(tx, task_id)
     assert task is not None  # it was seen a moment ago
     return task
 
 
-def _locked(tx: Transaction, task_id: str) -> Task | None:
+def _own(tx: Transaction, caller: Caller | None, task_id: str) -> Task | None:
+    """The caller's own running task, which it may give up because people wish so; fenced like its other reports."""
     found = tasks.get(tx, task_id)
-    if found and found.thread_id:
-        threads.locked(tx, found.thread_id)
-    return tasks.locked(tx, task_id)
+    if caller is None or found is None or found.agent_id != caller.agent.id or found.created_by == caller.agent.id:
+        return None
+    return grip_task(tx, caller.agent, task_id, caller.lease_token).task
 
 
 def _visible(tx: Transaction, agent: Agent | None, task_id: str) -> Task:

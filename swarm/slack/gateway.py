@@ -17,9 +17,12 @@ from slack_sdk.web.async_client import AsyncWebClient
 from swarm.clock import slack_ts_to_us
 from swarm.domain.deliveries import METADATA_EVENT_TYPE, Accepted, Answer, Delivery, DeliveryKind, InDoubt, Refused
 from swarm.domain.errors import ConfigurationError, Unavailable
+from swarm.domain.presses import STOP_TASK_ACTION
 from swarm.domain.routing import Me
 from swarm.domain.transcript import ChannelType, SlackMessage
+from swarm.domain.watchers import NOBODY, Watcher
 from swarm.slack.fields import JsonObject, object_at, objects_at, text_at, ts_at
+from swarm.slack.files import Files
 from swarm.slack.outcomes import Failure
 from swarm.slack.pacing import Pacing
 from swarm.slack.payloads import history_message
@@ -70,9 +73,11 @@ class Gateway:
         pacing: Pacing,
         base_url: str = SLACK_API_URL,
         timeout_seconds: float = 10.0,
+        watcher: Watcher = NOBODY,
     ) -> None:
-        self._api = WebApi(token, base_url=base_url, timeout_seconds=timeout_seconds, pacing=pacing)
+        self._api = WebApi(token, base_url=base_url, timeout_seconds=timeout_seconds, pacing=pacing, watcher=watcher)
         self._me: Me | None = None
+        self.files = Files(self._api, timeout_seconds=timeout_seconds)
 
     @property
     def client(self) -> AsyncWebClient:
@@ -81,6 +86,7 @@ class Gateway:
 
     async def close(self) -> None:
         """Close the connections. Calls after that raise RuntimeError."""
+        await self.files.close()
         await self._api.close()
 
     async def identify(self) -> Me:
@@ -137,6 +143,16 @@ class Gateway:
                 return await self._change(delivery, {"timestamp": delivery.target_ts, "name": delivery.text})
             case _:
                 assert_never(delivery.kind)
+
+    async def whisper(self, channel: str, user_id: str, text: str, thread_ts: str | None = None) -> None:
+        """Show one person something (``chat.postEphemeral``): at most once, and never worth an error."""
+        arguments: dict[str, object] = {"channel": channel, "user": user_id, "text": text}
+        if thread_ts:
+            arguments["thread_ts"] = thread_ts
+        try:
+            await self._api.read("chat.postEphemeral", arguments)
+        except (Unavailable, RefusedBySlack) as error:
+            _log.warning("a person could not be told", action="whisper", channel=channel, error=str(error))
 
     async def find(self, delivery: Delivery) -> Accepted | None:
         """Look for a post that may have been made (``conversations.replies``, ``conversations.history``), by our key.
@@ -270,7 +286,20 @@ def _identity(answer: JsonObject) -> Me:
 
 def _content(delivery: Delivery) -> dict[str, object]:
     """The text as a markdown block; the plain text is what notifications show."""
-    return {"text": delivery.text, "blocks": [{"type": "markdown", "text": delivery.text}]}
+    blocks: list[dict[str, object]] = [{"type": "markdown", "text": delivery.text}]
+    if delivery.stops_task_id:
+        blocks.append({"type": "actions", "elements": [_stop_button(delivery.stops_task_id)]})
+    return {"text": delivery.text, "blocks": blocks}
+
+
+def _stop_button(task_id: str) -> dict[str, object]:
+    return {
+        "type": "button",
+        "action_id": STOP_TASK_ACTION,
+        "text": {"type": "plain_text", "text": "Stop"},
+        "style": "danger",
+        "value": task_id,
+    }
 
 
 def _post_arguments(delivery: Delivery) -> dict[str, object]:

@@ -22,6 +22,9 @@ METHOD_SCOPES: Final[dict[str, tuple[str, ...]]] = {
     "conversations.history": _READ_HISTORY,
     "conversations.info": _READ_CONVERSATIONS,
     "conversations.replies": _READ_HISTORY,
+    "files.completeUploadExternal": ("files:write",),
+    "files.getUploadURLExternal": ("files:write",),
+    "files.info": ("files:read",),
     "reactions.add": ("reactions:write",),
     "users.info": ("users:read",),
 }
@@ -39,6 +42,8 @@ WHY: Final[dict[str, str]] = {
     "channels:history": "Hear messages in public channels, and read a thread met in the middle.",
     "channels:read": "Tell agents the name of the channel a message comes from.",
     "chat:write": "Post, correct and take back the agents' answers.",
+    "files:read": "Hand attachments of messages to the agents.",
+    "files:write": "Put the agents' files into threads.",
     "groups:history": "Hear messages in private channels that the bot was invited to.",
     "groups:read": "Tell agents the name of such a channel.",
     "im:history": "Hear direct messages to the bot.",

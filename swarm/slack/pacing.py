@@ -55,9 +55,26 @@ METHOD_LIMITS: Final = {
     "conversations.history": TIER_3,
     "conversations.info": TIER_3,
     "conversations.replies": TIER_3,
+    "files.completeUploadExternal": TIER_4,
+    "files.getUploadURLExternal": TIER_4,
+    "files.info": TIER_4,
     "reactions.add": TIER_3,
     "users.info": TIER_4,
 }
+
+_ON_ONES_OWN_ACCOUNT: Final = frozenset(
+    {
+        "apps.connections.open",
+        "auth.test",
+        "bots.info",
+        "conversations.info",
+        "files.completeUploadExternal",
+        "files.getUploadURLExternal",
+        "files.info",
+        "users.info",
+    }
+)
+"""What every coordinator process calls, elected or not; together they may meet a limit, and then wait as Slack says."""
 
 POSTS_PER_CHANNEL: Final = Limit(burst=3, per_second=1)
 _POSTS: Final = "chat.postMessage"
@@ -82,6 +99,17 @@ class Pacing:
         self._sleep = sleep
         self._queues: dict[tuple[str, str | None], _Queue] = {}
         self._look_for_idle_above = FORGET_ABOVE
+        self._spent_at: float | None = None
+
+    def take_over(self) -> None:
+        """Begin as if everything had just been used up: another process may have done so, a moment ago.
+
+        For calls that only one process makes at a time: a burst of ours must not follow upon one of our predecessor's.
+        """
+        self._spent_at = self._monotonic()
+        for (method, _), queue in self._queues.items():
+            if method not in _ON_ONES_OWN_ACCOUNT:
+                queue.spend(self._spent_at)
 
     async def turn(self, method: str, channel: str | None = None) -> None:
         """Wait until ``method`` may be called (for a post: in ``channel``), first come, first served."""
@@ -121,6 +149,8 @@ class Pacing:
         if key not in self._queues:
             self._forget_idle()
             self._queues[key] = _Queue(self._limit(method, channel), self._monotonic())
+            if self._spent_at is not None and method not in _ON_ONES_OWN_ACCOUNT:
+                self._queues[key].spend(self._spent_at)
         return self._queues[key]
 
     def _limit(self, method: str, channel: str | None) -> Limit:
@@ -166,6 +196,11 @@ class _Queue:
 
     def pause_until(self, moment: float) -> None:
         self.paused_until = max(self.paused_until, moment)
+
+    def spend(self, moment: float) -> None:
+        """Count everything as used up at a moment; since then it has been coming back."""
+        if self._limit != UNLIMITED:
+            self._tokens, self._counted_at = 0.0, moment
 
     def expected_wait(self, now: float) -> float:
         """How long one more caller would wait behind those who are here already."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import time
 import urllib.request
 from collections.abc import Mapping
 from typing import Final
@@ -14,6 +15,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from swarm.domain.deliveries import InDoubt, NotSent, Refused
 from swarm.domain.errors import NotFound, Unavailable
+from swarm.domain.watchers import NOBODY, SlackCall, Watcher
 from swarm.slack.fields import EMPTY, JsonObject, is_object
 from swarm.slack.outcomes import CALL_ERRORS, Failure, failure, is_rate_limit
 from swarm.slack.pacing import Pacing
@@ -24,7 +26,10 @@ READ_ATTEMPTS: Final = 5
 _TAKES_JSON: Final = frozenset(
     {"apps.connections.open", "auth.test", "chat.delete", "chat.postMessage", "chat.update", "reactions.add"}
 )
-"""Slack reads JSON only where something is written; the rest takes its arguments from the query."""
+"""Slack reads JSON only where something is written; most of the rest takes its arguments from the query."""
+
+_TAKES_FORM: Final = frozenset({"files.completeUploadExternal", "files.getUploadURLExternal"})
+"""What a query would be too short for."""
 
 
 class RefusedBySlack(NotFound):
@@ -38,7 +43,10 @@ class RefusedBySlack(NotFound):
 class WebApi:
     """Slack's Web API over slack_sdk's client, without its retries: they would repeat a post whose answer was lost."""
 
-    def __init__(self, token: str, *, base_url: str, timeout_seconds: float, pacing: Pacing) -> None:
+    def __init__(
+        self, token: str, *, base_url: str, timeout_seconds: float, pacing: Pacing, watcher: Watcher = NOBODY
+    ) -> None:
+        self._watcher = watcher
         self._pacing = pacing
         self._timeout_seconds = timeout_seconds
         self.client = AsyncWebClient(token, base_url=base_url, retry_handlers=[], logger=_logger())
@@ -66,6 +74,13 @@ class WebApi:
         An argument ``token`` stands in for the bot's.
         """
         self._open_session()
+        begun = time.perf_counter()
+        answer = await self._answer(method, arguments)
+        seconds = time.perf_counter() - begun
+        self._watcher.slack_called(SlackCall(method=method, result=_result(answer), seconds=seconds))
+        return answer
+
+    async def _answer(self, method: str, arguments: Mapping[str, object]) -> JsonObject | Failure:
         try:
             return await self._send(method, arguments)
         except CALL_ERRORS as error:
@@ -97,6 +112,8 @@ class WebApi:
     async def _send(self, method: str, arguments: Mapping[str, object]) -> JsonObject:
         if method in _TAKES_JSON:
             answer = await self.client.api_call(method, json=dict(arguments))  # a copy: slack_sdk takes the token out
+        elif method in _TAKES_FORM:
+            answer = await self.client.api_call(method, data=dict(arguments))
         else:
             answer = await self.client.api_call(method, http_verb="GET", params=dict(arguments))
         return answer.data if is_object(answer.data) else EMPTY
@@ -108,6 +125,19 @@ class WebApi:
         if self.client.session is None:
             timeout = aiohttp.ClientTimeout(total=self._timeout_seconds, connect=self._timeout_seconds / 2)
             self.client.session = aiohttp.ClientSession(timeout=timeout)
+
+
+def _result(answer: JsonObject | Failure) -> str:
+    """What became of a call, in a word for those who count."""
+    match answer:
+        case Refused():
+            return "refused"
+        case NotSent(reason=reason):
+            return "ratelimited" if reason == "ratelimited" else "not_sent"
+        case InDoubt():
+            return "in_doubt"
+        case _:
+            return "ok"
 
 
 def _reached_directly(url: str) -> bool:

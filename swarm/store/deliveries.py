@@ -84,6 +84,7 @@ _FIRST_POST = Statement(
 _COUNT_OPEN = Statement(select(func.count().label("n")).select_from(deliveries).where(_d.due_at.is_not(None)))
 _GET = Statement(_with_author.where(_d.id == bindparam("id")))
 _OF_MESSAGE = Statement(select(deliveries).where(_d.inbox_message_id == bindparam("entry_id")).order_by(_d.seq))
+_OF_TASK = Statement(select(deliveries).where(_d.task_id == bindparam("task_id")).order_by(_d.seq))
 _BY_STATUS = Statement(
     select(deliveries).where(_d.status == bindparam("status")).order_by(_d.seq.desc()).limit(AT_MOST_N)
 )
@@ -115,7 +116,12 @@ _AIM = Statement(
 )
 _POSTED_FOR_TASK = Statement(
     select(_d.id)
-    .where(_d.task_id == bindparam("task_id"), _d.kind == DeliveryKind.POST.value, _d.once_key.is_(None))
+    .where(
+        _d.task_id == bindparam("task_id"),
+        _d.kind == DeliveryKind.POST.value,
+        _d.once_key.is_(None),
+        _d.created_at >= bindparam("since"),
+    )
     .limit(1)
 )
 _LOOK_LATER = Statement(
@@ -232,9 +238,9 @@ def aim(tx: Transaction, delivery_id: str, target_ts: str) -> bool:
     return bool(_AIM.run(tx, delivery_id=delivery_id, new_target_ts=target_ts))
 
 
-def posted_for_task(tx: Transaction, task_id: str) -> bool:
-    """Whether anything was posted of a task, but for its progress."""
-    return _POSTED_FOR_TASK.first(tx, task_id=task_id) is not None
+def posted_for_task(tx: Transaction, task_id: str, since: int) -> bool:
+    """Whether anything was posted of a task from that moment on, but for its progress."""
+    return _POSTED_FOR_TASK.first(tx, task_id=task_id, since=since) is not None
 
 
 def react(tx: Transaction, thread: Thread, ts: str, emoji: str | None, *, lasting: bool = False) -> None:
@@ -325,6 +331,11 @@ def get(tx: Transaction, delivery_id: str) -> Row | None:
 def of_entry(tx: Transaction, entry_id: str) -> list[Row]:
     """Everything that was said in answer to an inbox message, in order."""
     return _OF_MESSAGE.all(tx, entry_id=entry_id)
+
+
+def of_task(tx: Transaction, task_id: str) -> list[Row]:
+    """Everything that was said of a task, in order."""
+    return _OF_TASK.all(tx, task_id=task_id)
 
 
 def latest(tx: Transaction, status: DeliveryStatus | None, limit: int) -> list[Row]:

@@ -154,12 +154,8 @@ _OF_TASK = Statement(
 )
 _WAITING_IN_THREAD = Statement(
     select(inbox_messages)
-    .where(
-        _i.agent_id == bindparam("agent_id"),
-        _i.thread_id == bindparam("thread_id"),
-        _i.status == EntryStatus.WAITING.value,
-    )
-    .order_by(_i.ts)
+    .where(_i.thread_id == bindparam("thread_id"), _i.status == EntryStatus.WAITING.value)
+    .order_by(_i.agent_id, _i.ts)
     .with_for_update(key_share=True)
 )
 _AWAITS_LEAD = Statement(
@@ -339,9 +335,9 @@ def unread_in_thread(tx: Transaction, agent_id: str, thread_id: str) -> list[Ent
     return [entry(row) for row in _UNREAD_IN_THREAD.all(tx, agent_id=agent_id, thread_id=thread_id)]
 
 
-def waiting_in_thread(tx: Transaction, agent_id: str, thread_id: str) -> list[Entry]:
-    """What an agent has asked people about in a thread, in order, locked."""
-    return [entry(row) for row in _WAITING_IN_THREAD.all(tx, agent_id=agent_id, thread_id=thread_id)]
+def waiting_in_thread(tx: Transaction, thread_id: str) -> list[Entry]:
+    """What people were asked about in a thread, agent by agent as heads are locked, and in order; locked."""
+    return [entry(row) for row in _WAITING_IN_THREAD.all(tx, thread_id=thread_id)]
 
 
 def of_task(tx: Transaction, task_id: str, status: EntryStatus) -> list[Entry]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy import BigInteger, Boolean, bindparam, func, insert, or_, select, update
 
 from swarm.clock import new_id
-from swarm.domain.notices import NOTICE_TRANSITIONS, NoticeKind, NoticeStatus, NoticeStep
+from swarm.domain.notices import FOR_CREATORS, NOTICE_TRANSITIONS, NoticeKind, NoticeStatus, NoticeStep
 from swarm.store import history
 from swarm.store.conditions import AT_MOST_N, arrive, literally, may
 from swarm.store.statements import Row, Statement
-from swarm.store.tables import notices
+from swarm.store.tables import agents, notices
 from swarm.store.transaction import Transaction
 
 
@@ -66,6 +66,31 @@ _WAITS = Statement(
     .limit(1)
 )
 _GET = Statement(select(notices).where(_n.id == bindparam("notice_id")))
+_gone = agents.c.revoked_at.is_not(None)
+_STRANDED = Statement(
+    select(notices)
+    .join(agents, agents.c.id == _n.agent_id)
+    .where(
+        _n.status == literally(NoticeStatus.UNREAD),
+        _n.kind.in_([literally(kind) for kind in sorted(FOR_CREATORS)]),
+        or_(
+            _gone,
+            bindparam("lead_is_online", type_=Boolean)
+            & (func.coalesce(agents.c.last_seen_at, 0) < bindparam("seen_before", type_=BigInteger)),
+        ),
+    )
+    .order_by(_n.created_at, _n.id)
+    .limit(AT_MOST_N)
+)
+_READDRESS = Statement(
+    update(notices)
+    .where(
+        _n.id == bindparam("notice_id"),
+        _n.agent_id == bindparam("old_agent_id"),
+        _n.status == literally(NoticeStatus.UNREAD),
+    )
+    .values(agent_id=bindparam("new_agent_id"), attempts=0)
+)
 
 
 def _move(step: NoticeStep) -> Statement:
@@ -118,6 +143,23 @@ def unread(tx: Transaction, agent_id: str, limit: int) -> list[Notice]:
 def waits(tx: Transaction, kind: NoticeKind, inbox_message_id: str) -> bool:
     """Whether there is such news about an inbox message that nobody was told yet."""
     return _WAITS.first(tx, kind=kind, inbox_message_id=inbox_message_id) is not None
+
+
+def stranded(tx: Transaction, seen_before: int, limit: int, *, lead_is_online: bool) -> list[Notice]:
+    """What somebody must act on and nobody will: its agent is gone or, where a lead is online that could, was not seen
+    since then. Oldest first, not locked.
+    """
+    rows = _STRANDED.all(tx, seen_before=seen_before, lead_is_online=lead_is_online, n=limit)
+    return [_notice(row) for row in rows]
+
+
+def readdress(tx: Transaction, notice: Notice, agent_id: str, reason: str) -> None:
+    """Tell another agent instead, unless the first one has been told meanwhile."""
+    if _READDRESS.run(tx, notice_id=notice.id, old_agent_id=notice.agent_id, new_agent_id=agent_id):
+        history.record(
+            tx, "notice.readdress", notice.id, thread_id=notice.thread_id, agent_id=agent_id, reason=reason
+        )
+        tx.wake(agent_id)
 
 
 def get(tx: Transaction, notice_id: str) -> Notice | None:

@@ -24,6 +24,11 @@ _ACTIVE_IN_THREAD = Statement(
     .order_by(_t.created_at.desc(), _t.id.desc())
     .limit(1)
 )
+_WAITING_IN_THREAD = Statement(
+    select(tasks)
+    .where(_t.thread_id == bindparam("thread_id"), _t.status == literally(TaskStatus.WAITING))
+    .order_by(_t.agent_id, _t.id)
+)
 
 
 def _count(*conditions: object) -> Statement:
@@ -66,7 +71,7 @@ _unfinished = exists().where(
 _hopeless = exists().where(
     _d.task_id == _t.id,
     _other.c.id == _d.depends_on_id,
-    _other.c.status.in_([status.value for status in sorted(UNSUCCESSFUL)]),
+    _other.c.status.in_([literally(status) for status in sorted(UNSUCCESSFUL)]),
 )
 _SETTLED = Statement(
     select(_t.id)
@@ -110,6 +115,11 @@ def active_in_thread(tx: Transaction, agent_id: str, thread_id: str) -> Task | N
     """The newest task that an agent has in a thread and that is not over."""
     row = _ACTIVE_IN_THREAD.first(tx, agent_id=agent_id, thread_id=thread_id)
     return task(row) if row else None
+
+
+def waiting_in_thread(tx: Transaction, thread_id: str) -> list[Task]:
+    """The tasks that have asked people something in a thread, agent by agent as heads are locked."""
+    return [task(row) for row in _WAITING_IN_THREAD.all(tx, thread_id=thread_id)]
 
 
 def count_open_in_thread(tx: Transaction, thread_id: str) -> int:

@@ -29,6 +29,11 @@ class Wakeups:
         """Whether the process is shutting down, so that nothing will be bumped any more."""
         return self._closed
 
+    @property
+    def awaited(self) -> set[str]:
+        """The topics that somebody waits for at this moment."""
+        return set(self._waiters)
+
     def generation(self, topic: str) -> int:
         """How often this topic was bumped; read it before looking into the database."""
         return self._for_all + self._generations.get(topic, 0)

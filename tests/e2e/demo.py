@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from tests.support.processes import SWARM, Process, Processes, free_port
+
+
+FOLDERS: Final = 12
+LINES_EACH: Final = 10
+DEMO_LINES: Final = FOLDERS * LINES_EACH
+"""What there is for the demo's workers to count."""
 
 
 class Demo:
@@ -29,8 +36,15 @@ class Demo:
     async def open(self) -> None:
         """Start it unless it runs, and wait until it says where to look."""
         if self._process is None or not self._process.alive:
+            self._write_code()
             self._process = self.processes.start("demo", SWARM, "demo", env={**self._ports, **self._settings})
         await self._process.says(rf"^Open {self.url}$")
+
+    def _write_code(self) -> None:
+        for number in range(FOLDERS):
+            folder = self.processes.folder / f"part{number:02}"
+            folder.mkdir(exist_ok=True)
+            (folder / "code.py").write_text("ingest = 1\n" * LINES_EACH)
 
     def logs_of(self, part: str) -> str:
         """What a part of it has written to its log."""

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from tests.e2e.demo import Demo
+from tests.e2e.demo import DEMO_LINES, Demo
 from tests.support.processes import SWARM, Processes, free_port
 from tests.support.twin_client import ANSWERED, STORED, Conversation, TwinClient
 from tests.support.waiting import wait_until
@@ -29,6 +29,36 @@ async def test_a_mention_is_answered_in_its_thread_and_a_follow_up_needs_no_ment
     seen = await twin.until(ts, lambda seen: len(seen.answers) == 2)
     assert seen.answers[1].startswith("You said: and what else?. The thread has 3 messages now")
     await twin.until(follow_up, lambda seen: set(seen.emoji) == {STORED, ANSWERED})
+
+
+@both_engines
+@pytest.mark.req("OPS-01", "LOOP-09", "LOOP-10", "LOOP-16")
+async def test_work_goes_to_a_worker_which_hears_follow_ups_and_gives_the_thread_back(twin: TwinClient) -> None:
+    ts = await twin.say("@swarm how many lines of Python are in this repository?")
+    await twin.until(ts, lambda seen: any("⏳" in answer for answer in seen.answers))
+    aside = await twin.say("how far are you?", thread=ts)
+    await twin.until(aside, lambda seen: set(seen.emoji) == {STORED, ANSWERED})
+    seen = await twin.until(ts, _is_answered, within_seconds=60)
+    assert any(answer.startswith("I am still at it") for answer in seen.answers)
+    (result,) = [answer for answer in seen.answers if "lines of Python" in answer]
+    assert result.startswith(f"**{DEMO_LINES} lines of Python**")
+    assert any(answer == "✅ **Count the lines of code**: done" for answer in seen.answers)
+
+    await twin.say("thank you", thread=ts)  # the thread is the lead's again
+    await twin.until(ts, lambda seen: any(answer.startswith("You said: thank you") for answer in seen.answers))
+
+
+@pytest.mark.req("OPS-01", "LOOP-16")
+async def test_stop_in_the_thread_and_the_button_under_the_progress_cancel_a_task(twin: TwinClient) -> None:
+    for how in ("word", "button"):
+        ts = await twin.say("@swarm find ingest")
+        seen = await twin.until(ts, lambda seen: any("⏳" in answer for answer in seen.answers))
+        if how == "word":
+            await twin.say("stop", thread=ts)
+        else:
+            await twin.press(ts, "⏳", "swarm_stop_task")
+        seen = await twin.until(ts, lambda seen: any("was cancelled" in answer for answer in seen.answers))
+        assert any(answer.startswith("🛑") for answer in seen.answers)
 
 
 @pytest.mark.req("LOOP-11")
@@ -73,7 +103,7 @@ async def test_it_ends_with_1_when_a_part_dies_and_shows_what_that_said_last(dem
 @pytest.mark.req("OPS-01", "OPS-12")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_it_ends_with_0_when_told_to_and_leaves_nobody_behind(demo: Demo, number: signal.Signals) -> None:
-    assert len(demo.processes.alive()) == 4  # itself, twin, coordinator, lead
+    assert len(demo.processes.alive()) == 6  # itself, twin, coordinator, lead, two workers
     demo.process.send(number)
     assert await demo.process.exit_code(10) == 0
     assert demo.processes.alive() == []

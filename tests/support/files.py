@@ -15,23 +15,29 @@ from tests.support.slack import next_ts
 
 @dataclass
 class FakeContent:
-    """A file's content, in pieces of ten bytes."""
+    """A file's content, in pieces of ten bytes or as many as a test says."""
 
     content: bytes
     cap_bytes: int
-    closed: bool = False
+    piece_bytes: int = 10
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def closed(self) -> bool:
+        return self.ended.is_set()
 
     @property
     def size_bytes(self) -> int | None:
         return len(self.content)
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        for at in range(0, len(self.content), 10):
-            check_size(at + len(self.content[at : at + 10]), self.cap_bytes)
-            yield self.content[at : at + 10]
+        for at in range(0, len(self.content), self.piece_bytes):
+            piece = self.content[at : at + self.piece_bytes]
+            check_size(at + len(piece), self.cap_bytes)
+            yield piece
 
     async def close(self) -> None:
-        self.closed = True
+        self.ended.set()
 
 
 @dataclass
@@ -48,6 +54,7 @@ class FakeFiles:
     timestamps: list[str] = field(default_factory=list)
     calls: list[Share] = field(default_factory=list)
     answers: deque[tuple[Answer, bool]] = field(default_factory=deque)  # and whether it lands all the same
+    piece_bytes: int = 10
     looks: int = 0
     looks_fail: deque[SwarmError] = field(default_factory=deque)
     hides: bool = False  # Slack does not show what was shared
@@ -71,7 +78,7 @@ class FakeFiles:
         return self.kept[file_id][0]
 
     async def open(self, file: FileInfo, cap_bytes: int) -> FakeContent:
-        opened = FakeContent(self.kept[file.id][1], cap_bytes)
+        opened = FakeContent(self.kept[file.id][1], cap_bytes, self.piece_bytes)
         self.opened.append(opened)
         return opened
 

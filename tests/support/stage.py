@@ -86,8 +86,12 @@ class Stage:
         self.coordinator.kill()
 
     def freeze_coordinator(self) -> None:
-        """Stop it in the middle of whatever it does; only `kill_coordinator` ends this."""
+        """Stop it in the middle of whatever it does; only `thaw_coordinator` and `kill_coordinator` end this."""
         self.coordinator.send(signal.SIGSTOP)
+
+    def thaw_coordinator(self) -> None:
+        """Let it go on as if nothing had happened."""
+        self.coordinator.send(signal.SIGCONT)
 
     async def restart_coordinator(self) -> None:
         self.kill_coordinator()

@@ -92,7 +92,7 @@ async def watched_doors(
         mcp = McpDoor(world.services, identities, watcher=watcher)
         door = MetricsDoor(
             metrics,
-            FigureReader(database, world.conduct, kept_seconds=0),
+            FigureReader(database, world.conduct, kept_seconds=0, dead_kept_seconds=0),
             identities,
             lambda: ready,
             offices=lambda: access.offices,

@@ -49,6 +49,13 @@ class TwinClient:
         said = {"user": user, "channel": channel, "text": text, "thread_ts": thread}
         return str((await self.ask("POST", "messages", json=said))["ts"])
 
+    async def press(self, ts: str, text: str, action_id: str, *, channel: str = "general", user: str = "alice") -> None:
+        """Press a button under the message of a thread that contains this text."""
+        messages = await self.messages(channel=channel, thread_ts=ts)
+        (under,) = [message["ts"] for message in messages if text in message["text"]]
+        pressed = {"user": user, "channel": channel, "ts": under, "action_id": action_id}
+        assert (await self.ask("POST", "actions", json=pressed))["ok"]
+
     async def messages(self, *, channel: str = "general", thread_ts: str | None = None, user: str | None = None) -> Any:
         """The messages of a channel or a thread, oldest first."""
         query = {"channel": channel, "thread_ts": thread_ts, "user": user}

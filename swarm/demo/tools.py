@@ -1,0 +1,42 @@
+"""The coordinator's MCP tools, as one run of an agent calls them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Self
+
+import httpx2
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+
+class Refused(Exception):
+    """A tool said no."""
+
+
+class Tools:
+    """The tools under the lease of one run: it travels in a header, so that no call can forget it."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    @classmethod
+    @asynccontextmanager
+    async def connected(cls, base_url: str, token: str, lease_token: str) -> AsyncIterator[Self]:
+        """Connect for the duration of the block."""
+        headers = {"Authorization": f"Bearer {token}", "X-Swarm-Lease": lease_token}
+        async with (
+            httpx2.AsyncClient(headers=headers, timeout=30, trust_env=False) as http,
+            Client(streamable_http_client(f"{base_url}/mcp", http_client=http)) as client,
+        ):
+            yield cls(client)
+
+    async def call(self, tool: str, **arguments: object) -> dict[str, Any]:
+        """The tool's result. Raises Refused with its own words."""
+        result = await self._client.call_tool(tool, arguments)
+        content = result.structured_content or {}
+        if result.is_error:
+            error = content.get("error", {})
+            raise Refused(f"{tool}: {error.get('code')}: {error.get('message')} {error.get('hint') or ''}")
+        return content
