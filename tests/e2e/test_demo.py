@@ -57,8 +57,8 @@ async def test_stop_in_the_thread_and_the_button_under_the_progress_cancel_a_tas
             await twin.say("stop", thread=ts)
         else:
             await twin.press(ts, "⏳", "swarm_stop_task")
-        seen = await twin.until(ts, lambda seen: any("was cancelled" in answer for answer in seen.answers))
-        assert any(answer.startswith("🛑") for answer in seen.answers)
+        await twin.until(ts, lambda seen: any("was cancelled" in answer for answer in seen.answers))
+        await twin.until(ts, lambda seen: any(answer.startswith("🛑") for answer in seen.answers))
 
 
 @pytest.mark.req("LOOP-11")
