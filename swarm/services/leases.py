@@ -18,7 +18,7 @@ from swarm.domain.threads import Thread
 from swarm.services import task_ends
 from swarm.services.news import lose_notice
 from swarm.services.speak import show_answered, show_failed
-from swarm.store import heads, holds, inbox, leases, notices, tasks, threads
+from swarm.store import agent_messages, heads, holds, inbox, leases, notices, tasks, threads
 from swarm.store.inbox import Entry
 from swarm.store.leases import Lease
 from swarm.store.tasks import Task
@@ -167,6 +167,7 @@ def _finish(tx: Transaction, lease: Lease, outcome: Outcome, reason: str, conduc
         return
     if lease.kind is LeaseKind.NOTICE:
         notices.move(tx, NoticeStep.FINISH, lease.trigger_id)
+        agent_messages.mark_heard(tx, lease.agent_id, lease.token)
     for entry in claimed_members(tx, lease):  # none unless dismissed
         inbox.move(tx, EntryStep.DISMISS, entry, reason=reason)
         show_answered(tx, _thread(tx, entry), entry.ts, conduct.reactions)

@@ -58,15 +58,18 @@ def bury(tx: Transaction, task: Task, reason: str, conduct: Conduct) -> None:
         _failed(tx, task, reason, SET_ASIDE_TEXT, conduct)
 
 
-def cancel(tx: Transaction, task: Task, reason: str, conduct: Conduct, *, by: str | None = None) -> bool:
-    """Cancel a task that is not over; False if it is. ``by`` is the agent that does so, if one does."""
+def cancel(
+    tx: Transaction, task: Task, reason: str, conduct: Conduct, *, by: str | None = None, person: str | None = None
+) -> bool:
+    """Cancel a task that is not over; False if it is. ``by`` is the agent that does so, ``person`` the Slack user."""
     if not tasks.move(tx, TaskStep.CANCEL, task, reason=reason, actor=by):
         return False
     _end_run(tx, task, by)
     _after(tx, task, conduct, "its task was cancelled")
     thread = _thread(tx, task)
     if thread:
-        say(tx, thread, CANCELLED_TEXT.format(title=task.title, reason=reason), task_id=task.id)
+        words = CANCELLED_TEXT.format(title=task.title, reason=reason)
+        say(tx, thread, words, task_id=task.id, mentionable=frozenset({person} if person else ()))
         threads.answered(tx, thread.id)
         close_progress(tx, thread, task, "cancelled")
     if task.created_by != by:

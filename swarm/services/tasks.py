@@ -178,7 +178,7 @@ def cancel_by_person(tx: Transaction, task_id: str, channel: str, person: str, c
     thread = threads.get(tx, task.thread_id) if task and task.thread_id else None
     if task is None or thread is None or thread.channel != channel:
         return False
-    return task_ends.cancel(tx, task, f"by <@{person}>", conduct)
+    return task_ends.cancel(tx, task, f"by <@{person}>", conduct, person=person)
 
 
 def _check_part(caller: Caller | None, parent: Task | None) -> None:

@@ -33,8 +33,6 @@ class Ticker:
             await attempt(self.tick(), "tick")
 
     async def tick(self) -> None:
-        """One look, unless nobody waits."""
-        wakeups = self._database.wakeups
-        if wakeups.awaited:
-            found = await self._database.read(due.agents_with_something)
-            wakeups.bump(found & wakeups.awaited)
+        """One look."""
+        found = await self._database.read(due.agents_with_something)
+        self._database.wakeups.bump(found & self._database.wakeups.awaited)

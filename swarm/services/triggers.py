@@ -6,9 +6,11 @@ import asyncio
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from swarm.domain.agents import Agent
 from swarm.domain.mrkdwn import preview
+from swarm.domain.notices import NoticeKind
 from swarm.domain.ports import Directory
 from swarm.domain.prompt_input import NewMessage, PromptDependency, PromptInput, PromptMessage, PromptTask
 from swarm.domain.prompts import render
@@ -21,6 +23,9 @@ from swarm.domain.triggers import EntryView, NoticeView, Place, Trigger
 from swarm.services.claimed import Conversation, Whole
 from swarm.store.inbox import Entry
 from swarm.store.notices import Notice
+
+_OF_SLACK: Final = frozenset({NoticeKind.MESSAGE_CHANGED})
+"""Notices whose text is Slack's own; the others' is what an agent wrote, and means what it says."""
 
 
 class Triggers:
@@ -95,7 +100,7 @@ class Triggers:
             channel=whole.channel,
             actor_id=notice.actor,
             actor_name=whole.actor or (names.get(person) if person else None),
-            text=readable(notice.text, names) if notice.text is not None else None,
+            text=readable(notice.text, names) if notice.text and notice.kind in _OF_SLACK else notice.text,
         )
 
     async def _prompt_task(self, task: TaskView) -> PromptTask:

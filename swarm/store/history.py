@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import bindparam, delete, insert, select
+from sqlalchemy import bindparam, delete, insert, or_, select
 
 from swarm.domain.facts import Changed
 from swarm.store.conditions import AT_MOST_N
@@ -30,7 +30,7 @@ _FORGET_UNCONCERNED = Statement(
             .where(
                 history.c.thread_id.is_(None),
                 history.c.at < bindparam("before"),
-                history.c.change.like("route.%"),
+                or_(history.c.change.like("route.%"), history.c.change.like("notice.%")),
             )
             .order_by(history.c.at)
             .limit(AT_MOST_N)
@@ -65,5 +65,5 @@ def of_subject(tx: Transaction, subject: str) -> list[Row]:
 
 
 def forget_unconcerned(tx: Transaction, before: int, limit: int) -> int:
-    """Drop so many lines from before then about messages that concerned nobody; how many there were."""
+    """Drop so many lines from before then about what has no thread: messages that concerned nobody, and news."""
     return _FORGET_UNCONCERNED.run(tx, before=before, n=limit)

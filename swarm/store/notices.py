@@ -156,9 +156,7 @@ def stranded(tx: Transaction, seen_before: int, limit: int, *, lead_is_online: b
 def readdress(tx: Transaction, notice: Notice, agent_id: str, reason: str) -> None:
     """Tell another agent instead, unless the first one has been told meanwhile."""
     if _READDRESS.run(tx, notice_id=notice.id, old_agent_id=notice.agent_id, new_agent_id=agent_id):
-        history.record(
-            tx, "notice.readdress", notice.id, thread_id=notice.thread_id, agent_id=agent_id, reason=reason
-        )
+        history.record(tx, "notice.readdress", notice.id, thread_id=notice.thread_id, agent_id=agent_id, reason=reason)
         tx.wake(agent_id)
 
 

@@ -49,14 +49,18 @@ _log = structlog.get_logger(__name__)
 
 
 class PostgresTransaction(Transaction):
-    """A transaction that has begun on ``session``, at ``begun_at`` by the server's clock."""
+    """A transaction on ``session``; its moment is that of its BEGIN, by the server's clock."""
 
     dialect = "postgresql"
     driver_error = psycopg.Error
 
-    def __init__(self, session: Session, clock: Clock | None, *, read_only: bool, begun_at: int) -> None:
+    def __init__(self, session: Session, clock: Clock | None, *, read_only: bool) -> None:
         super().__init__(session, clock, read_only=read_only)
-        self._begun_at = begun_at
+        self._session = session
+        self._begun_at = 0
+
+    def begin(self) -> None:
+        self._begun_at = self._session.begin(self._read_only)
 
     def _database_now(self) -> int:
         return self._begun_at
@@ -176,16 +180,12 @@ class Worker:
         while True:
             runs += 1
             session = self._connected()
-            failure: BaseException | None = None
+            tx = PostgresTransaction(session, self._clock, read_only=read_only)
             try:
-                begun_at = session.begin(read_only)
-                tx = PostgresTransaction(session, self._clock, read_only=read_only, begun_at=begun_at)
-                try:
-                    call.run(tx)
-                finally:
-                    failure = tx.failure
+                tx.begin()
+                call.run(tx)
             except BaseException as error:
-                cause = failure or error
+                cause = tx.failure or error
                 if _is_broken(session, cause):
                     broken_connections += 1
                     again = broken_connections == 1
@@ -206,7 +206,7 @@ class Worker:
         try:
             session.commit(f"{self._origin} {topic}" for topic in topics)
         except psycopg.Error as error:
-            unknown = _is_broken(session, error) and not isinstance(error, errors.IdleInTransactionSessionTimeout)
+            unknown = _is_broken(session, error)
             self._roll_back(session)
             if not unknown:
                 raise

@@ -49,8 +49,7 @@ class Session:
     def commit(self, notifications: Iterable[str]) -> None:
         """COMMIT, and before it in the same message to the server the notifications."""
         notify = [b"SELECT pg_notify(%b, %b)" % (_CHANNEL, self._quoted(text.encode())) for text in notifications]
-        # Through psycopg: libpq alone says that the connection broke, not whether the server had rolled back before.
-        self._cursor.execute(b"; ".join([*notify, COMMIT]), prepare=False)
+        self._send(b"; ".join([*notify, COMMIT]))
 
     def roll_back(self) -> None:
         self._send(ROLLBACK)

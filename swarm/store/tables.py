@@ -370,6 +370,14 @@ Index(
     postgresql_where=_waiting,
 )
 
+_of_agent_message = notices.c.agent_message_id.is_not(None)
+Index(
+    "ix_notices_agent_message",
+    notices.c.agent_message_id,
+    sqlite_where=_of_agent_message,
+    postgresql_where=_of_agent_message,
+)
+
 # What was done once and must not be done again: events without a timestamp of their own, and tool calls with results.
 receipts = Table(
     "receipts",

@@ -70,6 +70,16 @@ async def test_a_direct_message_reaches_the_recipient_as_a_notice(world: World) 
     assert await world.poll(lea) == []
 
 
+async def test_a_message_arrives_as_it_was_written_also_where_slack_would_read_something_else(world: World) -> None:
+    lea, wim = await world.lead("lea"), await world.worker("wim")
+    text = "use List<T> if a < b && c > d, not &lt; &amp;lt;, and ask <@U1>"
+    await send(world, lea, text, to="wim")
+    trigger = await world.only(wim)
+    assert trigger.notice
+    assert trigger.notice.text == text
+    assert await texts(world, wim) == [text]
+
+
 async def test_a_message_waits_for_a_recipient_who_is_offline(world: World) -> None:
     lea, wim = await world.lead("lea"), await world.worker("wim", online=False)
     (addressee,) = (await send(world, lea, "good morning", to="wim")).addressees
@@ -171,7 +181,8 @@ async def test_a_mention_in_a_direct_message_tells_nobody_else(world: World) -> 
     lea = await world.lead("lea")
     await world.worker("wim")
     await world.worker("ada")
-    await send(world, lea, "@ada must not know, @all", to="wim")
+    sent = await send(world, lea, "@ada must not know, @nobody, @all", to="wim")
+    assert (names(sent), sent.unknown) == (["wim"], ())
     assert set(await told(world)) == {"wim"}
 
 
@@ -270,7 +281,6 @@ async def test_a_finished_notice_marks_its_message_read_for_its_agent_alone(worl
     await send(world, lea, "and this", to="wim")
     first, _ = await world.poll(wim)
     await world.services.work.finish(wim, [first.lease_token], Outcome.DONE)
-    await world.database.write(agent_messages.mark_heard, wim.id, first.lease_token)
     assert await texts(world, wim) == ["and this"]
     assert await texts(world, ada) == ["@wim @ada look"]
 
