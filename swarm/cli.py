@@ -296,6 +296,7 @@ def bench_loop(
     only: str = "",
     seconds: float = 10,
     rows: int = 1_000_000,
+    processes: int = 1,
     repeat: int = 1,
     json_file: Annotated[Path | None, Parameter(name="--json")] = None,
 ) -> int:
@@ -311,16 +312,67 @@ def bench_loop(
         How long each timed part lasts.
     rows
         How many finished messages a claim must cope with.
+    processes
+        So many coordinators; more than one need a PostgreSQL, and only events, polls and pairs are measured.
     repeat
         Measure so often, and show the best: what else runs on the machine only makes figures worse.
     json_file
         Where to write the figures as JSON as well.
     """
-    from swarm.bench import loop
+    from swarm.bench import loop, run
     from swarm.bench.plan import Plan
 
     log.configure("warning")
-    return loop.main(Plan(database=database, seconds=seconds, rows=rows), only, repeat, json_file)
+    plan = Plan(database=database, processes=processes, seconds=seconds, rows=rows)
+    return run.main(lambda: loop.chosen(only, processes), plan, repeat, json_file)
+
+
+@bench.command(name="team")
+def bench_team(
+    *,
+    database: str = "sqlite",
+    processes: int = 1,
+    workers: int = 7,
+    seconds: float = 10,
+    per_second: int = 20,
+    in_flight: int = 32,
+    repeat: int = 1,
+    json_file: Annotated[Path | None, Parameter(name="--json")] = None,
+) -> int:
+    """Measure a team: a lead that delegates every message, workers that complete it, up to the result in Slack.
+
+    Parameters
+    ----------
+    database
+        sqlite, or the URL of a PostgreSQL server on which databases may be created (they are dropped afterwards).
+    processes
+        So many coordinators; more than one need a PostgreSQL.
+    workers
+        So many workers, beside the lead.
+    seconds
+        How long each timed part lasts.
+    per_second
+        So many messages a second while latencies are taken.
+    in_flight
+        So many messages without a result while it is measured how many a second get one.
+    repeat
+        Measure so often, and show the best: what else runs on the machine only makes figures worse.
+    json_file
+        Where to write the figures as JSON as well.
+    """
+    from swarm.bench import run, team
+    from swarm.bench.plan import Plan
+
+    log.configure("warning")
+    plan = Plan(
+        database=database,
+        processes=processes,
+        workers=workers,
+        seconds=seconds,
+        team_per_second=per_second,
+        team_in_flight=in_flight,
+    )
+    return run.main(lambda: {"team": team.measure}, plan, repeat, json_file)
 
 
 def _print_steps(steps: list[dict[str, Any]]) -> None:

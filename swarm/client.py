@@ -1,4 +1,4 @@
-"""The coordinator's HTTP API as a command on the same machine uses it."""
+"""The coordinator's HTTP API as a command uses it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Refused(SwarmError):
     code = "refused"
 
 
-class OperatorClient:
-    """Calls a running coordinator with the operator's token."""
+class Coordinator:
+    """A running coordinator, called with the operator's token or an agent's."""
 
-    def __init__(self, base_url: str, token: str) -> None:
+    def __init__(self, base_url: str, token: str, *, timeout_seconds: float = 10) -> None:
         self._http = httpx2.Client(
             base_url=base_url,
             headers={"Authorization": f"Bearer {token}"},
-            timeout=10,
+            timeout=timeout_seconds,
             trust_env=False,  # a proxy does not reach this machine
         )
 
@@ -47,7 +47,24 @@ class OperatorClient:
             raise NoServer(f"No coordinator answers at {self._http.base_url}.") from error
         except httpx2.HTTPError as error:
             raise Refused(f"The coordinator did not answer properly: {error}") from error
-        if answer.is_success:
-            return answer.json()
-        said = answer.json().get("error", {}) if answer.headers.get("content-type", "").endswith("json") else {}
-        raise Refused(said.get("message") or f"HTTP {answer.status_code}", hint=said.get("hint"))
+        content = _content(answer)
+        if answer.is_success and content is not None:
+            return content
+        match content:
+            case {"error": {"message": str(message), "hint": hint}}:
+                raise Refused(message, hint=hint)
+            case _:
+                raise Refused(f"What answers at {self._http.base_url} is no coordinator: HTTP {answer.status_code}.")
+
+
+def in_one_line(error: Exception) -> str:
+    """What an error says, and its hint; what a driver or a parser says may have several lines."""
+    return " ".join(f"{error} {getattr(error, 'hint', None) or ''}".split())
+
+
+def _content(answer: httpx2.Response) -> Any:
+    """The decoded JSON; None for what is not JSON."""
+    try:
+        return answer.json()
+    except ValueError:
+        return None

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
 
 import yaml
 from dotenv import dotenv_values
@@ -22,6 +23,7 @@ from pydantic.fields import FieldInfo
 from swarm.domain.access import Listen
 from swarm.domain.agents import OFFLINE_AFTER_SECONDS
 from swarm.domain.errors import ConfigurationError
+from swarm.domain.files import DEFAULT_CAP_BYTES
 from swarm.domain.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STORED
 
 CONFIG_FILE: Final = "swarm.yaml"
@@ -42,8 +44,12 @@ VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "SWARM_ENROLMENT_KEY": ("enrolment_key",),
     "SWARM_DEFAULT_AGENT": ("agents", "default"),
     "SWARM_OFFLINE_AFTER_SECONDS": ("agents", "offline_after_seconds"),
+    "SWARM_FILE_CAP_BYTES": ("files", "cap_bytes"),
     "SWARM_LOG_LEVEL": ("log", "level"),
     "SWARM_LOG_FORMAT": ("log", "format"),
+    "SWARM_METRICS_TOKEN": ("metrics", "token"),
+    "SWARM_METRICS_OPEN": ("metrics", "open"),
+    "SWARM_TRACES_ENDPOINT": ("traces", "endpoint"),
 }
 """Environment variable -> the setting it stands for."""
 
@@ -61,6 +67,7 @@ class SlackMode(StrEnum):
 class LogFormat(StrEnum):
     """How log lines look."""
 
+    AUTO = "auto"  # text on a terminal, else JSON
     TEXT = "text"
     JSON = "json"
 
@@ -140,11 +147,37 @@ class ChannelSettings(_Section):
     allowed_bots: frozenset[str] = Field(frozenset(), description="bot ids (B…) or bot users' ids (U…)")
 
 
+class FileSettings(_Section):
+    """Attachments on their way from and to Slack."""
+
+    cap_bytes: int = Field(DEFAULT_CAP_BYTES, gt=0, description="no larger file is moved")
+
+
 class LogSettings(_Section):
     """What the log says."""
 
     level: Annotated[str, Field(pattern="^(debug|info|warning|error)$")] = "info"
-    format: LogFormat = LogFormat.TEXT
+    format: LogFormat = Field(LogFormat.AUTO, description="text, json, or auto: JSON unless it goes to a terminal")
+
+
+class MetricsSettings(_Section):
+    """Who may read ``/metrics``, beside the operator."""
+
+    token: SecretStr | None = Field(None, description="a bearer token that is good for /metrics only")
+    open: bool = Field(False, description="let everybody read it who can reach it")
+
+
+class TracesSettings(_Section):
+    """OpenTelemetry. Off without an endpoint."""
+
+    endpoint: str | None = Field(None, description="an OTLP collector's HTTP address; needs the extra 'otel'")
+
+    @field_validator("endpoint")
+    @classmethod
+    def _is_url(cls, url: str | None) -> str | None:
+        if url and not url.startswith(("http://", "https://")):
+            raise ValueError("an http or https URL is expected, for example http://127.0.0.1:4318")
+        return url
 
 
 class Settings(_Section):
@@ -160,7 +193,10 @@ class Settings(_Section):
     reactions: ReactionSettings = ReactionSettings()
     channel_defaults: ChannelSettings = ChannelSettings()
     channels: Mapping[str, ChannelSettings] = Field(default_factory=dict, description="by channel id, C0123456789")
+    files: FileSettings = FileSettings()
     log: LogSettings = LogSettings()
+    metrics: MetricsSettings = MetricsSettings()
+    traces: TracesSettings = TracesSettings()
 
     @field_validator("channels")
     @classmethod
@@ -266,6 +302,26 @@ def _explain(error: ValidationError) -> str:
 
 def _is_secret(path: tuple[str, ...]) -> bool:
     return any(word in path[-1] for word in ("token", "secret", "key")) if path else False
+
+
+def secrets(settings: BaseModel) -> list[str]:
+    """Every value that nobody may see, to be hidden wherever it turns up."""
+    found: list[str] = []
+    for _, value in settings:
+        if isinstance(value, SecretStr):
+            found.append(value.get_secret_value())
+        elif isinstance(value, BaseModel):
+            found += secrets(value)
+        elif isinstance(value, str) and "://" in value and (password := _password(value)):
+            found.append(password)
+    return found
+
+
+def _password(url: str) -> str | None:
+    try:
+        return urlsplit(url).password
+    except ValueError:
+        return None
 
 
 def describe(settings: type[BaseModel] = Settings, prefix: str = "") -> list[tuple[str, FieldInfo]]:

@@ -1,32 +1,59 @@
-"""Logging: one line an event, with an ``action`` and its ids, and never a token."""
+"""Logging: one line an event, with an ``action`` and its ids, and never a secret (`swarm.redaction`).
+
+Everything goes to standard error in one format: our own lines, those of every library, and what nobody caught. A
+person at a terminal reads text; anything else gets a JSON object a line.
+"""
 
 from __future__ import annotations
 
 import logging
-import re
 import sys
-from collections.abc import MutableMapping
-from typing import Any, Final
+import threading
+from collections.abc import Callable, Iterable, MutableMapping
+from types import TracebackType
+from typing import Any, Final, TextIO
 
 import structlog
 
-_TOKENS: Final = re.compile(r"(xox[a-z]-|xapp-|swarm_|Bearer\s+)[A-Za-z0-9._~+/-]{4,}")
+from swarm.redaction import Redactor
+
 _QUIET: Final = (
     "alembic",
+    "aiohttp",
     "aiohttp.access",
+    "asyncio",
     "httpcore2",
     "httpx2",
     "mcp",
+    "opentelemetry",
     "slack_bolt",
     "slack_sdk",
+    "sqlalchemy",
+    "urllib3",
     "uvicorn",
     "uvicorn.access",
     "uvicorn.error",
 )
+"""Libraries that say at info what we say better, and at debug what people wrote."""
+
+Event = MutableMapping[str, Any]
+
+_log = structlog.get_logger(__name__)
 
 
-def configure(level: str = "info", *, as_json: bool = False) -> None:
-    """Send everything that anybody logs to standard error, in one format. Call it once, before anything logs."""
+def configure(
+    level: str = "info",
+    *,
+    as_json: bool | None = None,
+    secrets: Iterable[str] = (),
+    stream: TextIO | None = None,
+) -> None:
+    """Send everything that anybody logs to standard error, in one format. Call it before anything logs.
+
+    ``as_json`` says in which; by default JSON unless standard error is a terminal. ``secrets`` are values to hide
+    beside those that can be told by their look. ``stream`` takes the place of standard error.
+    """
+    stream = stream or sys.stderr
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -39,33 +66,69 @@ def configure(level: str = "info", *, as_json: bool = False) -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
-    # A traceback becomes text before it is redacted, and shows no local variables: those hold what people wrote.
-    plainly = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
-    formatter = structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=shared,
-        processors=[
-            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-            structlog.processors.format_exc_info,
-            _redact,
-            structlog.processors.JSONRenderer() if as_json else plainly,
-        ],
-    )
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(formatter)
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(_formatter(shared, Redactor(secrets), not stream.isatty() if as_json is None else as_json))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     for name in _QUIET:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
+    sys.excepthook = _on_crash
+    threading.excepthook = _on_thread_crash
 
 
-def redacted(text: str) -> str:
-    """A text with every token in it made unrecognisable."""
-    return _TOKENS.sub(lambda found: found.group(1) + "…", text)
+def _formatter(shared: list[Any], redactor: Redactor, as_json: bool) -> logging.Formatter:
+    # A traceback becomes text before it is redacted, and shows no local variables: those hold what people wrote.
+    plainly = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=shared,
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            structlog.processors.format_exc_info,
+            structlog.processors.StackInfoRenderer(),
+            _name_action,
+            _hide(redactor),
+            structlog.processors.JSONRenderer(ensure_ascii=False) if as_json else plainly,
+            _hide_in_line(redactor),
+        ],
+    )
 
 
-def _redact(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    for key, value in event.items():
-        if isinstance(value, str):
-            event[key] = redacted(value)
+def _hide(redactor: Redactor) -> Callable[[object, str, Event], Event]:
+    def hide(_logger: object, _method: str, event: Event) -> Event:
+        return {name: redactor.value(value, name) for name, value in event.items()}
+
+    return hide
+
+
+def _hide_in_line(redactor: Redactor) -> Callable[[object, str, Any], str]:
+    """Once more as a whole: names of fields, and what was split over fields before."""
+
+    def hide(_logger: object, _method: str, line: Any) -> str:
+        return redactor.line(str(line))
+
+    return hide
+
+
+def _name_action(_logger: object, _method: str, event: Event) -> Event:
+    """A line that a library wrote has its logger's name for an action."""
+    event.setdefault("action", event.get("logger", "unknown"))
     return event
+
+
+def _on_crash(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """What nobody caught ends the process; its traceback is redacted like everything else."""
+    if issubclass(kind, KeyboardInterrupt):
+        return
+    _log.critical("The process ends by an error that nobody caught.", action="crash", exc_info=(kind, error, trace))
+
+
+def _on_thread_crash(crash: threading.ExceptHookArgs) -> None:
+    if crash.exc_value is None or issubclass(crash.exc_type, SystemExit):
+        return
+    _log.critical(
+        "A thread ended by an error that nobody caught.",
+        action="crash",
+        thread=crash.thread.name if crash.thread else None,
+        exc_info=(crash.exc_type, crash.exc_value, crash.exc_traceback),
+    )

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
 import pytest
+import yaml
 
 from swarm.cli import app
 from swarm.config import VARIABLES, Settings, describe, load
 from swarm.domain import errors
 from swarm.domain.errors import SwarmError
+from swarm.entrypoints.metrics import Page
+from swarm.services.figures import Figures
+from swarm.telemetry.journal import GRAVE, NOTEWORTHY
+from swarm.telemetry.metrics import Metrics
 from tools.tool import discover
 
 ROOT = Path(__file__).parent.parent
@@ -85,3 +91,57 @@ def test_the_readme_is_short_and_names_both_commands() -> None:
     assert len(readme.splitlines()) < 150
     assert "make demo" in readme
     assert "make test" in readme
+
+
+OPERATIONS = "docs/operations.md"
+
+
+def metric_names() -> set[str]:
+    """All metrics of our own, as Prometheus shows them."""
+    figures = Figures(inbox_unread=0, oldest_unread_seconds=0, tasks={}, deliveries={}, agents={})
+    page = Page(Metrics(version="1", database="sqlite").registry, figures, {}, {})
+    suffix = {"counter": "_total", "info": "_info"}
+    families = [family for family in page.collect() if family.name.startswith("swarm_")]
+    return {family.name + suffix.get(family.type, "") for family in families}
+
+
+@pytest.mark.req("OPS-06")
+def test_the_operations_page_lists_every_metric_and_no_other() -> None:
+    page = text(OPERATIONS)
+    rows = re.findall(r"^\| `(swarm_[a-z_]+)` \|", page, re.MULTILINE)
+    assert rows == list(dict.fromkeys(rows))
+    assert set(rows) == metric_names()
+    in_queries = re.findall(r"\b(swarm_[a-z_]+?)(?:_bucket|_sum|_count)?\b(?=[\[{)`])", page)
+    assert set(in_queries) <= metric_names()
+    assert len(in_queries) > len(rows)
+
+
+def log_actions() -> set[str]:
+    """The actions of all lines that the coordinator writes, but for those of changes at debug."""
+    apart = {ROOT / "swarm" / name for name in ("twin", "demo", "bench")}
+    modules = [path for path in (ROOT / "swarm").rglob("*.py") if not apart & set(path.parents)]
+    calls = [
+        node
+        for path in modules
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call)
+    ]
+    named = [word.value for call in calls for word in call.keywords if word.arg == "action"]
+    tried = [call.args[1] for call in calls if isinstance(call.func, ast.Name) and call.func.id == "attempt"]
+    constants = {node.value for node in [*named, *tried] if isinstance(node, ast.Constant)}
+    return {str(value) for value in constants} | {*GRAVE, *NOTEWORTHY}
+
+
+@pytest.mark.req("OPS-06")
+def test_the_operations_page_explains_every_action_of_the_log_and_no_other() -> None:
+    _, _, table = text(OPERATIONS).partition("| action | what happened |")
+    rows = re.findall(r"^\| (`[^|]+`) \| [^|]+ \|[^|\n]*\|$", table.partition("\n## ")[0], re.MULTILINE)
+    explained = [action for row in rows for action in re.findall(r"`([a-z_.]+)`", row)]
+    assert explained == list(dict.fromkeys(explained))
+    assert set(explained) == log_actions()
+
+
+def test_the_example_of_a_scrape_is_yaml() -> None:
+    example = re.search(r"```yaml\n(.*?)```", text(OPERATIONS), re.DOTALL)
+    assert example is not None
+    assert yaml.safe_load(example.group(1))["scrape_configs"][0]["job_name"] == "swarm"

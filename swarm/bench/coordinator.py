@@ -1,4 +1,4 @@
-"""A real coordinator as a child process, with a home, a database and a port of its own, and what it costs."""
+"""A real coordinator as a child process, and what it costs."""
 
 from __future__ import annotations
 
@@ -9,32 +9,17 @@ import signal
 import socket
 import sys
 from asyncio.subprocess import DEVNULL, STDOUT, Process
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from swarm.bench.figures import BenchError
 from swarm.bench.http import Connection
-from swarm.bench.plan import Plan
-from swarm.bench.scratch import Scratch, scratch
-from swarm.bench.slack import BenchSlack
+from swarm.bench.scratch import Scratch
 
 STOP_SECONDS: Final = 12
 _LAST_CHARACTERS: Final = 1_500
-_READY_SECONDS: Final = 30
-_QUIET_SHARE: Final = 0.15
-_LOOK_SECONDS: Final = 0.5
-_REGISTERING: Final = 16
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BenchAgent:
-    """A registered agent with its token."""
-
-    name: str
-    token: str
+_READY_SECONDS: Final = 60
 
 
 class Coordinator:
@@ -46,42 +31,30 @@ class Coordinator:
         self._operator_token = operator_token
         self._log = log
 
+    @classmethod
+    async def start(cls, place: Scratch, name: str, operator_token: str, environment: Mapping[str, str]) -> Coordinator:
+        """Start one on a free port, with this environment beside the database's. It is not ready yet."""
+        port = _free_port()
+        ours = {"SWARM_HOME": str(place.folder / name), "SWARM_OPERATOR_TOKEN": operator_token, "PORT": str(port)}
+        log = place.folder / f"{name}.log"
+        with log.open("wb") as output:
+            # A session of its own keeps the terminal's Ctrl-C for us alone.
+            process = await asyncio.create_subprocess_exec(
+                *_command(), cwd=place.folder, env={**place.environment, **environment, **ours},
+                stdin=DEVNULL, stdout=output, stderr=STDOUT, start_new_session=True,
+            )  # fmt: skip
+        return cls(process, port, operator_token, log)
+
     async def operator(self) -> Connection:
         """A connection with the operator's token."""
         return await Connection.open(self.port, self._operator_token)
 
-    async def register(self, count: int) -> list[BenchAgent]:
-        """Register ``count`` leads, and let each poll once, so that it counts as online."""
-        names = iter([f"agent-{number}" for number in range(count)])
-        agents: list[BenchAgent] = []
-        await asyncio.gather(*(self._register(names, agents) for _ in range(_REGISTERING)))
-        return agents
-
-    async def _register(self, names: Any, agents: list[BenchAgent]) -> None:
-        operator = await self.operator()
-        for name in names:
-            made = (await operator.call("POST", "/agents", {"name": name, "role": "lead"})).json()
-            agent = BenchAgent(name=name, token=made["token"])
-            connection = await Connection.open(self.port, agent.token)
-            (await connection.call("GET", "/poll?wait_seconds=0&limit=1")).json()
-            connection.close()
-            agents.append(agent)
-        operator.close()
-
-    async def unread(self) -> int:
-        """How many inbox messages are stored and not claimed."""
+    async def backlog(self) -> Mapping[str, int]:
+        """How much there is to do, by kind."""
         operator = await self.operator()
         ready = (await operator.call("GET", "/readyz")).json()
         operator.close()
-        return int(ready["backlog"]["inbox_unread"])
-
-    async def quiet(self) -> None:
-        """Wait until it has done what it was given, at most half a minute."""
-        for _ in range(int(_READY_SECONDS / _LOOK_SECONDS)):
-            before = self.cpu_seconds()
-            await asyncio.sleep(_LOOK_SECONDS)
-            if self.cpu_seconds() - before < _QUIET_SHARE * _LOOK_SECONDS:
-                return
+        return {kind: int(count) for kind, count in ready["backlog"].items()}
 
     def memory_bytes(self) -> int:
         """What it holds in memory now (resident set size, from /proc)."""
@@ -130,37 +103,9 @@ class Coordinator:
                 await self._process.wait()
 
 
-@asynccontextmanager
-async def coordinator(plan: Plan, slack: BenchSlack) -> AsyncIterator[Coordinator]:
-    """A coordinator that is ready, connected to ``slack``, on a new database; gone afterwards."""
-    async with scratch(plan.database) as place:
-        started = await _start(place, slack)
-        try:
-            await started.until_ready()
-            await slack.connected()
-            yield started
-        finally:
-            await asyncio.shield(started.stop())
-
-
-async def _start(place: Scratch, slack: BenchSlack) -> Coordinator:
-    port, operator_token = _free_port(), secrets.token_urlsafe(16)
-    environment = {
-        **place.environment,
-        "SLACK_BOT_TOKEN": "xoxb-bench",
-        "SLACK_APP_TOKEN": "xapp-bench",
-        "SLACK_API_BASE_URL": f"{slack.base_url}/api/",
-        "SWARM_OPERATOR_TOKEN": operator_token,
-        "PORT": str(port),
-    }
-    log = place.folder / "coordinator.log"
-    with log.open("wb") as output:
-        # A session of its own keeps the terminal's Ctrl-C for us alone.
-        process = await asyncio.create_subprocess_exec(
-            *_command(), cwd=place.folder, env=environment, stdin=DEVNULL, stdout=output, stderr=STDOUT,
-            start_new_session=True,
-        )  # fmt: skip
-    return Coordinator(process, port, operator_token, log)
+def new_operator_token() -> str:
+    """One for all coordinators of a run."""
+    return secrets.token_urlsafe(16)
 
 
 def _command() -> Sequence[str]:

@@ -6,10 +6,10 @@ import asyncio
 import time
 from typing import Final
 
-from swarm.bench.coordinator import Coordinator, coordinator
+from swarm.bench.cluster import Cluster, connected
 from swarm.bench.figures import BenchError, Better, Figure, percentile
 from swarm.bench.plan import Plan, Say
-from swarm.bench.slack import BOT_USER, BenchSlack, bench_slack
+from swarm.bench.slack import BOT_USER, BenchSlack
 
 _P99_MS: Final = 20.0
 _SUSTAINED: Final = 1_500.0
@@ -19,16 +19,16 @@ _TEXT: Final = f"<@{BOT_USER}> please have a look at the build of last night"
 
 async def measure(plan: Plan, say: Say) -> list[Figure]:
     """The time to the acknowledgement at a steady rate, and how many events a second are acknowledged at most."""
-    async with bench_slack() as slack, coordinator(plan, slack) as process:
-        await process.register(1)
-        await process.quiet()
+    async with connected(plan) as (slack, processes):
+        await processes.register(1)
+        await processes.quiet()
         say(f"{plan.events_per_second} events/s for {plan.seconds:g} s")
         waits = await send_steadily(slack, [_TEXT] * int(plan.seconds * plan.events_per_second), plan.events_per_second)
         say(f"as many as are acknowledged, {plan.events_in_flight} in flight, for {plan.seconds:g} s")
-        before = process.cpu_seconds()
+        before = processes.cpu_seconds()
         count, rate = await _send_constantly(slack, plan)
-        cost = (process.cpu_seconds() - before) / count
-        await _check_stored(process, len(waits) + count)
+        cost = (processes.cpu_seconds() - before) / count
+        await _check_stored(processes, len(waits) + count)
     return [
         _latency(f"received → acked at {plan.events_per_second}/s, p50", percentile(waits, 0.5), None),
         _latency(f"received → acked at {plan.events_per_second}/s, p99", percentile(waits, 0.99), _P99_MS),
@@ -69,9 +69,9 @@ async def _send_constantly(slack: BenchSlack, plan: Plan) -> tuple[int, float]:
     return count, count / (time.perf_counter() - begun)
 
 
-async def _check_stored(process: Coordinator, acknowledged: int) -> None:
+async def _check_stored(processes: Cluster, acknowledged: int) -> None:
     """An acknowledgement of something that is not there would be worth nothing."""
-    stored = await process.unread()
+    stored = await processes.unread()
     if stored != acknowledged:
         raise BenchError(f"{acknowledged} events were acknowledged, but {stored} inbox messages are stored")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -41,6 +42,7 @@ class Connection(asyncio.Protocol):
         self._received = bytearray()
         self._waiting: asyncio.Future[Answer] | None = None
         self._transport: asyncio.Transport | None = None
+        self.closed = False  # by either side
 
     @classmethod
     async def open(cls, port: int, token: str) -> Connection:
@@ -51,13 +53,18 @@ class Connection(asyncio.Protocol):
             raise BenchError(f"no connection to the coordinator: {error}") from error
         return connection
 
-    async def call(self, method: str, path: str, body: object = None) -> Answer:
+    async def call(
+        self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None
+    ) -> Answer:
         """One request and its answer, whatever its status. Raises BenchError if there is none."""
         assert self._transport is not None
+        if self.closed:
+            raise BenchError("the coordinator has hung up")
         content = b"" if body is None else orjson.dumps(body)
         head = f"{method} {path} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {self._token}\r\n"
         if content:
             head += f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n"
+        head += "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
         self._waiting = asyncio.get_running_loop().create_future()
         self._transport.write(head.encode() + b"\r\n" + content)
         try:
@@ -68,6 +75,7 @@ class Connection(asyncio.Protocol):
 
     def close(self) -> None:
         """Hang up."""
+        self.closed = True
         if self._transport:
             self._transport.close()
 
@@ -88,6 +96,7 @@ class Connection(asyncio.Protocol):
         del self._received[:end]
 
     def connection_lost(self, error: Exception | None) -> None:
+        self.closed = True
         if self._waiting and not self._waiting.done():
             self._waiting.set_exception(BenchError(f"the coordinator hung up: {error or 'without an answer'}"))
 

@@ -6,11 +6,11 @@ import asyncio
 import time
 from typing import Final
 
-from swarm.bench.coordinator import BenchAgent, Coordinator, coordinator
+from swarm.bench.cluster import BenchAgent, connected
 from swarm.bench.figures import Better, Figure, percentile
 from swarm.bench.http import Connection
 from swarm.bench.plan import Plan, Say
-from swarm.bench.slack import BOT_USER, CHANNELS, BenchSlack, bench_slack
+from swarm.bench.slack import BOT_USER, CHANNELS, BenchSlack
 
 _TARGETS: Final = {"sqlite": 1_500.0, "postgresql": 800.0}
 _POLL: Final = "/poll?wait_seconds=0&limit=1"
@@ -19,20 +19,20 @@ _LEARN_SECONDS: Final = 30.0
 
 async def measure(plan: Plan, say: Say) -> list[Figure]:
     """Pairs per second of all agents together, each message in a thread of its own, history on."""
-    async with bench_slack() as slack, coordinator(plan, slack) as process:
-        agents = await process.register(plan.agents)
-        await _learn_names(slack, process, agents[0])
+    async with connected(plan) as (slack, processes):
+        agents = await processes.register(plan.agents)
+        await _learn_names(slack, agents[0])
         count = int(plan.seconds * plan.pairs_per_second)
         say(f"{count} messages are stored")
         texts = [f"<@{BOT_USER}> swarm#{agents[i % len(agents)].name} please look" for i in range(count)]
         await slack.send_many(texts, plan.events_in_flight)
-        await process.quiet()
+        await processes.quiet()
         say(f"{plan.agents} agents claim and finish for {plan.seconds:g} s")
-        begun, before = time.perf_counter(), process.cpu_seconds()
-        pairs = await asyncio.gather(*(_work(process, agent, begun + plan.seconds) for agent in agents))
+        begun, before = time.perf_counter(), processes.cpu_seconds()
+        pairs = await asyncio.gather(*(_work(agent, begun + plan.seconds) for agent in agents))
         waits = [wait for of_agent in pairs for wait in of_agent]
         rate = len(waits) / (time.perf_counter() - begun)
-        cost = (process.cpu_seconds() - before) / max(1, len(waits))
+        cost = (processes.cpu_seconds() - before) / max(1, len(waits))
     target = _TARGETS["sqlite" if plan.database == "sqlite" else "postgresql"]
     return [
         Figure(
@@ -49,15 +49,15 @@ async def measure(plan: Plan, say: Say) -> list[Figure]:
     ]
 
 
-async def _learn_names(slack: BenchSlack, process: Coordinator, agent: BenchAgent) -> None:
+async def _learn_names(slack: BenchSlack, agent: BenchAgent) -> None:
     """Let one agent work once in each channel: names are asked of Slack once, and then known."""
     await slack.send_many([f"<@{BOT_USER}> swarm#{agent.name} hello"] * len(CHANNELS), len(CHANNELS))
-    await _work(process, agent, time.perf_counter() + _LEARN_SECONDS)
+    await _work(agent, time.perf_counter() + _LEARN_SECONDS)
 
 
-async def _work(process: Coordinator, agent: BenchAgent, until: float) -> list[float]:
+async def _work(agent: BenchAgent, until: float) -> list[float]:
     """Seconds that each pair took; ends when nothing is left, so that the rate never counts idle time."""
-    connection = await Connection.open(process.port, agent.token)
+    connection = await Connection.open(agent.port, agent.token)
     waits: list[float] = []
     while (begun := time.perf_counter()) < until:
         triggers = (await connection.call("GET", _POLL)).json()["triggers"]

@@ -14,6 +14,7 @@ class Plan:
     """The sizes of one run."""
 
     database: str = "sqlite"  # or the URL of a PostgreSQL server, on which databases may be created
+    processes: int = 1  # coordinators; more than one need a PostgreSQL
     seconds: float = 10  # of each timed part
     events_per_second: int = 200
     events_in_flight: int = 64  # when as many are sent as are acknowledged
@@ -26,3 +27,7 @@ class Plan:
     rows: int = 1_000_000  # finished ones, against few_rows
     few_rows: int = 1_000
     claims: int = 500  # timed beside the finished rows
+    workers: int = 7  # of the team, beside its lead
+    hands: int = 2  # runs of each of the team's agents, which poll at the same time; its lead has one for each worker
+    team_per_second: int = 20
+    team_in_flight: int = 32  # when as many are sent as are answered

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from swarm.bench.coordinator import BenchAgent, Coordinator, coordinator
+from swarm.bench.cluster import BenchAgent, Cluster, connected
 from swarm.bench.events import send_steadily
 from swarm.bench.figures import BenchError, Figure, percentile
 from swarm.bench.http import Answer, Connection
 from swarm.bench.plan import Plan, Say
-from swarm.bench.slack import BOT_USER, CHANNELS, BenchSlack, bench_slack
+from swarm.bench.slack import BOT_USER, CHANNELS, BenchSlack
 
 _P50_MS: Final = 1.0
 _P99_MS: Final = 3.0
@@ -30,28 +30,28 @@ async def measure(plan: Plan, say: Say) -> list[Figure]:
 
     The many polls come first: from few to many, memory is not hidden by what earlier requests have left free.
     """
-    async with bench_slack() as slack, coordinator(plan, slack) as process:
+    async with connected(plan) as (slack, processes):
         say(f"registering {plan.polls} agents")
-        agents = await process.register(plan.polls)
-        await process.quiet()
-        alone = await _cpu_percent(process, plan.seconds / 2)
-        empty = process.memory_bytes()
-        async with Crowd(process.port) as crowd:
+        agents = await processes.register(plan.polls)
+        await processes.quiet()
+        alone = await _cpu_percent(processes, plan.seconds / 2)
+        empty = processes.memory_bytes()
+        async with Crowd() as crowd:
             say(f"{plan.polls} polls wait")
             await crowd.join(agents)
             await _learn_names(slack, crowd, agents[0])
-            await process.quiet()
-            few = process.memory_bytes()
-            costs = await _costs_of_many(plan, say, process, agents, few)
-            await process.quiet()
+            await processes.quiet()
+            few = processes.memory_bytes()
+            costs = await _costs_of_many(plan, say, processes, agents, few)
+            await processes.quiet()
             say(f"{plan.events_per_second} events/s for {plan.seconds:g} s while {plan.polls} polls wait")
             crowd.answers.clear()
             count = int(plan.seconds * plan.events_per_second)
             texts = [f"<@{BOT_USER}> swarm#{agents[i % len(agents)].name} please look" for i in range(count)]
-            before = process.cpu_seconds()
+            before = processes.cpu_seconds()
             await send_steadily(slack, texts, plan.events_per_second)
             claims = await crowd.claims(count)
-            cost = 1_000 * (process.cpu_seconds() - before) / count
+            cost = 1_000 * (processes.cpu_seconds() - before) / count
     return [
         *_delays(plan, claims),
         _figure("processor time of one event with its claim", cost, "ms"),
@@ -73,9 +73,8 @@ class Claim:
 class Crowd:
     """Agents that each hold a poll; one that is answered polls again."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self) -> None:
         self.answers: list[Answer] = []
-        self._port = port
         self._arrived = asyncio.Event()
         self._polling: list[asyncio.Task[None]] = []
         self._connections: list[Connection] = []
@@ -96,7 +95,7 @@ class Crowd:
     async def join(self, agents: Sequence[BenchAgent]) -> None:
         """Let these agents poll as well."""
         for agent in agents:
-            connection = await Connection.open(self._port, agent.token)
+            connection = await Connection.open(agent.port, agent.token)
             self._connections.append(connection)
             self._polling.append(asyncio.create_task(self._poll(connection)))
 
@@ -127,26 +126,26 @@ async def _learn_names(slack: BenchSlack, crowd: Crowd, agent: BenchAgent) -> No
 
 
 async def _costs_of_many(
-    plan: Plan, say: Say, process: Coordinator, agents: Sequence[BenchAgent], few: int
+    plan: Plan, say: Say, processes: Cluster, agents: Sequence[BenchAgent], few: int
 ) -> list[Figure]:
     """What it costs when so many more polls wait beside the first ones; then these go away again."""
     more = plan.more_polls - plan.polls
-    async with Crowd(process.port) as crowd:
+    async with Crowd() as crowd:
         say(f"{plan.more_polls} polls wait")
         await crowd.join([agents[number % len(agents)] for number in range(more)])
-        await process.quiet()
-        each = (process.memory_bytes() - few) / more / 1024
-        cpu = await _cpu_percent(process, plan.seconds)
+        await processes.quiet()
+        each = (processes.memory_bytes() - few) / more / 1024
+        cpu = await _cpu_percent(processes, plan.seconds)
     return [
         _figure(f"memory of each poll, from {plan.polls} to {plan.more_polls}", each, "KB", _KB_EACH),
         _figure(f"processor while {plan.more_polls} polls wait", cpu, "% of a core", _CPU_PERCENT),
     ]
 
 
-async def _cpu_percent(process: Coordinator, seconds: float) -> float:
-    before = process.cpu_seconds()
+async def _cpu_percent(processes: Cluster, seconds: float) -> float:
+    before = processes.cpu_seconds()
     await asyncio.sleep(seconds)
-    return 100 * (process.cpu_seconds() - before) / seconds
+    return 100 * (processes.cpu_seconds() - before) / seconds
 
 
 def _claims(answer: Answer) -> list[Claim]:

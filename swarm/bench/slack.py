@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -29,34 +29,49 @@ class BenchSlack:
 
     def __init__(self) -> None:
         self.base_url = ""
+        self.on_post: Callable[[str], None] | None = None  # told the text of each post when its call comes in
         self._numbers = itertools.count(1)
         self._unacknowledged: dict[str, asyncio.Future[None]] = {}
-        self._socket: web.WebSocketResponse | None = None
-        self._connected = asyncio.Event()
+        self._sockets: list[web.WebSocketResponse] = []
+        self._changed = asyncio.Condition()
 
-    async def connected(self) -> None:
-        """Wait until a coordinator listens. Raises BenchError after half a minute."""
+    @property
+    def environment(self) -> dict[str, str]:
+        """What leads a coordinator here."""
+        return {
+            "SLACK_BOT_TOKEN": "xoxb-bench",
+            "SLACK_APP_TOKEN": "xapp-bench",
+            "SLACK_API_BASE_URL": f"{self.base_url}/api/",
+        }
+
+    async def connected(self, count: int) -> None:
+        """Wait until so many coordinators listen. Raises BenchError after half a minute."""
         try:
-            await asyncio.wait_for(self._connected.wait(), _CONNECT_SECONDS)
+            async with asyncio.timeout(_CONNECT_SECONDS), self._changed:
+                await self._changed.wait_for(lambda: len(self._sockets) >= count)
         except TimeoutError as error:
-            raise BenchError("the coordinator did not connect over Socket Mode") from error
+            raise BenchError("a coordinator did not connect over Socket Mode") from error
 
     async def send(self, text: str) -> float:
         """Send a message as a person's, in a thread of its own; seconds until its acknowledgement."""
-        if self._socket is None or self._socket.closed:
-            raise BenchError("the coordinator has left Socket Mode")
         number = next(self._numbers)
         envelope_id = f"envelope-{number}"
         acknowledged = self._unacknowledged[envelope_id] = asyncio.get_running_loop().create_future()
         envelope = orjson.dumps(_envelope(envelope_id, number, text)).decode()
         begun = time.perf_counter()
-        await self._socket.send_str(envelope)
+        await self._next_socket(number).send_str(envelope)
         try:
             async with asyncio.timeout(_ACK_SECONDS):
                 await acknowledged
         except TimeoutError as error:
             raise BenchError(f"an event was not acknowledged within {_ACK_SECONDS:.0f} s") from error
         return time.perf_counter() - begun
+
+    def _next_socket(self, number: int) -> web.WebSocketResponse:
+        """An event goes to one of those that listen, to each in turn."""
+        if not self._sockets:
+            raise BenchError("the coordinator has left Socket Mode")
+        return self._sockets[number % len(self._sockets)]
 
     async def send_many(self, texts: list[str], in_flight: int) -> None:
         """Send messages with at most ``in_flight`` of them unacknowledged; returns when all are acknowledged."""
@@ -72,11 +87,15 @@ class BenchSlack:
         socket = web.WebSocketResponse(autoping=True)
         await socket.prepare(request)
         await socket.send_json({"type": "hello", "num_connections": 1, "connection_info": {"app_id": "A0BENCH"}})
-        self._socket = socket
-        self._connected.set()
-        async for message in socket:
-            if message.type is WSMsgType.TEXT:
-                self._acknowledge(message.data)
+        self._sockets.append(socket)
+        async with self._changed:
+            self._changed.notify_all()
+        try:
+            async for message in socket:
+                if message.type is WSMsgType.TEXT:
+                    self._acknowledge(message.data)
+        finally:
+            self._sockets.remove(socket)
         return socket
 
     def _acknowledge(self, said: str) -> None:
@@ -88,6 +107,8 @@ class BenchSlack:
 
     async def answer(self, request: web.Request) -> web.Response:
         method = request.match_info["method"]
+        if method == "chat.postMessage" and self.on_post:
+            self.on_post(str((await request.json(loads=orjson.loads)).get("text", "")))
         return web.json_response({"ok": True, **self._content(method)})
 
     def _content(self, method: str) -> dict[str, object]:

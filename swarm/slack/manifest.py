@@ -17,6 +17,7 @@ METHOD_SCOPES: Final[dict[str, tuple[str, ...]]] = {
     "auth.test": (),
     "bots.info": ("users:read",),
     "chat.delete": ("chat:write",),
+    "chat.postEphemeral": ("chat:write",),
     "chat.postMessage": ("chat:write",),
     "chat.update": ("chat:write",),
     "conversations.history": _READ_HISTORY,

@@ -50,6 +50,7 @@ METHOD_LIMITS: Final = {
     "auth.test": Limit.per_minute(300),  # Slack says hundreds
     "bots.info": TIER_3,
     "chat.delete": TIER_3,
+    "chat.postEphemeral": TIER_4,
     "chat.postMessage": Limit.per_minute(300),  # Slack says several hundred for the workspace
     "chat.update": TIER_3,
     "conversations.history": TIER_3,
@@ -67,8 +68,8 @@ _ON_ONES_OWN_ACCOUNT: Final = frozenset(
         "apps.connections.open",
         "auth.test",
         "bots.info",
+        "chat.postEphemeral",
         "conversations.info",
-        "files.completeUploadExternal",
         "files.getUploadURLExternal",
         "files.info",
         "users.info",

@@ -4,6 +4,7 @@ It knows nothing of the coordinator. `python -m swarm.twin` runs it; tests use `
 """
 
 from swarm.twin.server import create_app, environment, running, serve
+from swarm.twin.settings import Settings
 from swarm.twin.twin import Twin, build_twin
 
-__all__ = ["Twin", "build_twin", "create_app", "environment", "running", "serve"]
+__all__ = ["Settings", "Twin", "build_twin", "create_app", "environment", "running", "serve"]

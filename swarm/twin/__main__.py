@@ -2,29 +2,31 @@
 
 import argparse
 import asyncio
-import os
 import signal
 import sys
 
-from swarm.twin.server import serve
+from swarm.twin.server import run, serve
 
 
 def main() -> int:
-    """0 after Ctrl-C or SIGTERM, 1 when the address cannot be taken."""
+    """0 after Ctrl-C or SIGTERM, 1 when the address cannot be taken or a setting makes no sense."""
     parser = argparse.ArgumentParser(prog="swarm.twin", description="A local Slack workspace.")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8400)
     options = parser.parse_args()
     try:
-        asyncio.run(_until_signal(options.host, options.port))
+        run(_until_signal(options.host, options.port))
     except OSError as error:
         sys.stderr.write(f"Cannot listen on {options.host}:{options.port}: {error.strerror}\n")
+        return 1
+    except ValueError as error:
+        sys.stderr.write(f"{error}\n")
         return 1
     return 0
 
 
 async def _until_signal(host: str, port: int) -> None:
-    serving = asyncio.create_task(serve(host, port, rates=os.environ.get("TWIN_RATES", "on") != "off"))
+    serving = asyncio.create_task(serve(host, port))
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
     await asyncio.wait((serving,))

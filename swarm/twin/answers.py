@@ -16,6 +16,7 @@ _STATUS = {
     "thread_not_found": 404,
     "already_reacted": 409,
     "no_reaction": 409,
+    "nothing_to_stop": 409,
     "invalid_name": 422,
 }
 

@@ -19,6 +19,7 @@ class MessageChanged:
     message: Message
     previous: Message
     ts: str  # of the change itself
+    is_live: bool = False  # text that a stream adds: readers see it grow, apps hear of it when the stream ends
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +57,7 @@ class MemberJoined:
 
 @dataclass(frozen=True, kw_only=True)
 class EphemeralPosted:
-    """Seen by one person on the page, and kept nowhere."""
+    """Seen by one person. The same `ts` again means that it was replaced, or with `is_gone` taken away."""
 
     channel: Channel
     user: str
@@ -65,6 +66,7 @@ class EphemeralPosted:
     text: str
     blocks: tuple[Json, ...]
     thread_ts: str | None
+    is_gone: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +77,34 @@ class StatusChanged:
     thread_ts: str
     app_id: str
     text: str
+    loading_messages: tuple[str, ...] = ()  # shown in turns
+
+
+@dataclass(frozen=True, kw_only=True)
+class AssistantChanged:
+    """What an app shows beside a thread: its title, prompts to choose from, the state of its session."""
+
+    channel: Channel
+    thread_ts: str
+    app_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class AppTold:
+    """An event for one app alone, as Slack writes it; people do not see it."""
+
+    channel: Channel
+    app_id: str
+    body: Json
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewChanged:
+    """A modal was opened, changed or closed, or a home tab published: what a person sees now is in `surfaces`."""
+
+    channel: Channel  # the direct conversation of the person with the app
+    user: str
+    view_id: str
 
 
 Change = (
@@ -86,4 +116,7 @@ Change = (
     | MemberJoined
     | EphemeralPosted
     | StatusChanged
+    | AssistantChanged
+    | AppTold
+    | ViewChanged
 )

@@ -3,7 +3,7 @@
 import re
 
 from swarm.twin.messages import MessageLog
-from swarm.twin.people import App, Channel, ChannelKind, User
+from swarm.twin.people import App, Channel, ChannelKind, User, UserGroup
 
 TEAM_ID = "T0TWIN"
 TEAM_NAME = "Twin"
@@ -19,6 +19,7 @@ class Directory:
         self.users: dict[str, User] = {}
         self.apps: dict[str, App] = {}
         self.channels: dict[str, Channel] = {}
+        self.user_groups: dict[str, UserGroup] = {}  # by handle
         self._user_by_name: dict[str, User] = {}
         self._user_by_email: dict[str, User] = {}
         self._app_by_bot_token: dict[str, App] = {}
@@ -119,7 +120,8 @@ class Directory:
     def free_id(self, letter: str, name: str) -> str:
         """An id like Slack's that shows the name it stands for: `U000ALICE`."""
         stem = re.sub(r"[^A-Z0-9]", "", name.upper()) or "X"
-        taken = self.users.keys() | self.apps.keys() | self.channels.keys() | self._app_by_bot.keys()
+        groups = {group.id for group in self.user_groups.values()}
+        taken = self.users.keys() | self.apps.keys() | self.channels.keys() | self._app_by_bot.keys() | groups
         candidate, number = f"{letter}{stem:0>8}", 1
         while candidate in taken:
             number += 1

@@ -3,13 +3,14 @@
 https://docs.slack.dev/reference/events and https://docs.slack.dev/apis/events-api
 """
 
-import uuid
+import secrets
 from dataclasses import dataclass
 
 from swarm.twin import changes, shapes
 from swarm.twin.directory import TEAM_ID, Directory
 from swarm.twin.errors import Json
 from swarm.twin.messages import Message
+from swarm.twin.parcels import Envelope
 from swarm.twin.people import App, Channel, ChannelKind
 from swarm.twin.text import mentioned
 
@@ -24,9 +25,34 @@ class Event:
     payload: Json
 
     @property
+    def envelope(self) -> Envelope:
+        return Envelope.EVENTS_API
+
+    @property
+    def accepts_response(self) -> bool:
+        return False
+
+    @property
+    def id(self) -> str:
+        return self.event_id
+
+    @property
     def subtype(self) -> str | None:
-        subtype = self.body.get("subtype")
-        return subtype if isinstance(subtype, str) else None
+        return self._text("subtype")
+
+    @property
+    def channel(self) -> str | None:
+        return self._text("channel")
+
+    @property
+    def ts(self) -> str | None:
+        return self._text("ts")
+
+    def _text(self, name: str) -> str | None:
+        """A field of the event, or of the item that it is about."""
+        item = self.body.get("item")
+        value = (item if isinstance(item, dict) and name in item else self.body).get(name)
+        return value if isinstance(value, str) else None
 
 
 def events_for(app: App, change: changes.Change, directory: Directory, *, now: float) -> list[Event]:
@@ -34,6 +60,8 @@ def events_for(app: App, change: changes.Change, directory: Directory, *, now: f
 
     An app never gets an event for what it did itself.
     """
+    if isinstance(change, changes.AppTold):
+        return [_event(app, change.body, now)] if change.app_id == app.id else []
     if app.bot_user not in change.channel.members or _actor_app(change, directory) == app.id:
         return []
     return [_event(app, body, now) for body in _bodies(app, change, directory)]
@@ -49,8 +77,10 @@ def _actor_app(change: changes.Change, directory: Directory) -> str | None:
         case changes.ReactionAdded() | changes.ReactionRemoved() | changes.MemberJoined():
             app = directory.app_of_bot_user(change.user)
             return app.id if app else None
-        case changes.EphemeralPosted() | changes.StatusChanged():
+        case changes.EphemeralPosted() | changes.StatusChanged() | changes.AssistantChanged() | changes.AppTold():
             return change.app_id
+        case changes.ViewChanged():
+            return None
 
 
 def _bodies(app: App, change: changes.Change, directory: Directory) -> list[Json]:
@@ -58,7 +88,7 @@ def _bodies(app: App, change: changes.Change, directory: Directory) -> list[Json
         case changes.MessagePosted():
             return _posted(app, change, directory)
         case changes.MessageChanged():
-            return _if_readable(app, change.channel, _changed(change, directory))
+            return [] if change.is_live else _if_readable(app, change.channel, _changed(change, directory))
         case changes.MessageDeleted():
             return _if_readable(app, change.channel, _deleted(change, directory))
         case changes.ReactionAdded():
@@ -67,7 +97,9 @@ def _bodies(app: App, change: changes.Change, directory: Directory) -> list[Json
             return _reaction("reaction_removed", app, change)
         case changes.MemberJoined():
             return _joined(app, change)
-        case changes.EphemeralPosted() | changes.StatusChanged():
+        case changes.EphemeralPosted() | changes.StatusChanged() | changes.AssistantChanged() | changes.AppTold():
+            return []
+        case changes.ViewChanged():
             return []
 
 
@@ -80,7 +112,24 @@ def _posted(app: App, change: changes.MessagePosted, directory: Directory) -> li
     if not is_direct and app.bot_user in mentioned(said.text) and "app_mentions:read" in app.scopes:
         mention = {key: value for key, value in body.items() if key not in ("channel_type", "root", "metadata")}
         events.append(mention | {"type": "app_mention"})
-    return events + _if_readable(app, channel, body)
+    return events + _if_readable(app, channel, body) + _shared_files(app, change)
+
+
+def _shared_files(app: App, change: changes.MessagePosted) -> list[Json]:
+    """Each file of a message is announced beside it. https://docs.slack.dev/reference/events/file_shared"""
+    if "files:read" not in app.scopes:
+        return []
+    return [
+        {
+            "type": "file_shared",
+            "file_id": shared.id,
+            "user_id": change.message.user,
+            "file": {"id": shared.id},
+            "channel_id": change.channel.id,
+            "event_ts": change.message.ts,
+        }
+        for shared in change.message.files
+    ]
 
 
 def _message_body(change: changes.MessagePosted, directory: Directory) -> Json:
@@ -164,7 +213,7 @@ def _joined(app: App, change: changes.MemberJoined) -> list[Json]:
 
 
 def _event(app: App, body: Json, now: float) -> Event:
-    event_id = "Ev" + uuid.uuid4().hex[:16].upper()
+    event_id = "Ev" + secrets.token_hex(8).upper()
     payload: Json = {
         "token": "twin",
         "team_id": TEAM_ID,
@@ -180,3 +229,16 @@ def _event(app: App, body: Json, now: float) -> Event:
         "event_context": f"4-{event_id}",
     }
     return Event(event_id=event_id, type=str(body["type"]), body=body, payload=payload)
+
+
+def app_rate_limited(app: App, *, now: float) -> Event:
+    """Tells an app that events are kept back. https://docs.slack.dev/reference/events/app_rate_limited"""
+    event_id = "Ev" + secrets.token_hex(8).upper()
+    payload: Json = {
+        "token": "twin",
+        "type": "app_rate_limited",
+        "team_id": TEAM_ID,
+        "minute_rate_limited": int(now // 60 * 60),
+        "api_app_id": app.id,
+    }
+    return Event(event_id=event_id, type="app_rate_limited", body={}, payload=payload)

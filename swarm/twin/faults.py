@@ -20,14 +20,23 @@ class FaultKind(StrEnum):
     HTTP_429 = "http_429"  # refused with Retry-After; not performed
     HTTP_500 = "http_500"  # not performed
     ERROR = "error"  # answers the given error code; not performed
-    EXPIRE_STREAM = "expire_stream"
+    EXPIRE_STREAM = "expire_stream"  # the stream that the call is about has ended just before
     # For both.
     DELAY = "delay"  # the answer, or the event, comes `seconds` later on the twin's clock
 
 
 CALL_KINDS = frozenset(
-    {FaultKind.CUT_AFTER_ACCEPT, FaultKind.HTTP_429, FaultKind.HTTP_500, FaultKind.ERROR, FaultKind.DELAY}
+    {
+        FaultKind.CUT_AFTER_ACCEPT,
+        FaultKind.HTTP_429,
+        FaultKind.HTTP_500,
+        FaultKind.ERROR,
+        FaultKind.DELAY,
+        FaultKind.EXPIRE_STREAM,
+    }
 )
+# The calls that a stream can have ended before.
+STREAM_METHODS = frozenset({"chat.appendStream", "chat.stopStream"})
 EVENT_KINDS = frozenset(
     {
         FaultKind.DROP_ACK,
@@ -56,6 +65,8 @@ class Fault:
     left: int = 1
 
     def concerns_call(self, method: str, app_id: str | None) -> bool:
+        if self.kind is FaultKind.EXPIRE_STREAM and method not in STREAM_METHODS:
+            return False
         return self.kind in CALL_KINDS and self.event is None and self.method in (None, method) and self._is(app_id)
 
     def concerns_event(self, names: Iterable[str | None], app_id: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 from swarm.twin.errors import Json
 
 KEPT = 50_000
+KEPT_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(kw_only=True)
@@ -21,6 +22,11 @@ class Call:
     ok: bool
     error: str | None
     status: int  # HTTP; 0 when the connection was cut
+
+    @property
+    def weight(self) -> int:
+        """About how much memory it holds on to: its arguments can be large."""
+        return sum(len(value) if isinstance(value, str) else len(repr(value)) for value in self.args.values())
 
 
 @dataclass(kw_only=True)
@@ -39,20 +45,29 @@ class Attempt:
     error: str | None = None  # why there was no acknowledgement, once that is certain
     dropped: bool = False  # the last attempt failed, the app will not get the event
 
+    @property
+    def weight(self) -> int:
+        return 0
+
 
 Entry = TypeVar("Entry", Call, Attempt)
 
 
 class Journal(Generic[Entry]):
-    """The last 50,000 entries, numbered from 1."""
+    """The last entries, numbered from 1: 50,000, or fewer when together they hold more than 64 MiB of arguments."""
 
     def __init__(self) -> None:
-        self._entries: deque[Entry] = deque(maxlen=KEPT)
+        self._entries: deque[tuple[Entry, int]] = deque()
         self._count = 0
+        self._weight = 0
 
     def add(self, entry: Entry) -> Entry:
-        self._entries.append(entry)
+        weight = entry.weight
+        self._entries.append((entry, weight))
         self._count += 1
+        self._weight += weight
+        while len(self._entries) > KEPT or (self._weight > KEPT_BYTES and len(self._entries) > 1):
+            self._weight -= self._entries.popleft()[1]
         return entry
 
     def since(self, seq: int) -> list[Json]:
@@ -60,8 +75,9 @@ class Journal(Generic[Entry]):
         first = self._count - len(self._entries) + 1
         skipped = max(0, seq - first + 1)
         fresh = islice(self._entries, skipped, None)
-        return [{"seq": first + skipped + place, **vars(entry)} for place, entry in enumerate(fresh)]
+        return [{"seq": first + skipped + place, **vars(entry)} for place, (entry, _) in enumerate(fresh)]
 
     def clear(self) -> None:
         """Forget the entries; the numbers go on."""
         self._entries.clear()
+        self._weight = 0

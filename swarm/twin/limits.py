@@ -1,18 +1,20 @@
-"""Slack's rate limits: tiers per method and app, and one post per second and channel with short bursts.
+"""Slack's rate limits: tiers per method and app, one post per second and channel with short bursts, events per hour.
 
-https://docs.slack.dev/apis/web-api/rate-limits
+https://docs.slack.dev/apis/web-api/rate-limits and https://docs.slack.dev/apis/events-api#rate-limiting
 """
 
 import math
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, auto
 
 from swarm.twin.clock import Clock
 
 _WINDOW_SECONDS = 60.0
 _POSTS_PER_SECOND = 1.0
 _POST_BURST = 5.0
+_MOST_EVENTS = 30_000
+_EVENT_MINUTES = 60
 
 
 class Tier(Enum):
@@ -56,6 +58,34 @@ class _Bucket:
         return 0.0
 
 
+class Passage(Enum):
+    """Whether an event may go out to its app."""
+
+    FREE = auto()
+    FIRST_REFUSED = auto()  # in this minute: the app is told
+    REFUSED = auto()
+
+
+@dataclass
+class _EventWindow:
+    """How many events an app got in each minute of the last hour."""
+
+    counts: deque[tuple[int, int]] = field(default_factory=deque)  # minute since 1970, events
+    total: int = 0
+    told_in: int = -1  # the last minute in which the app was told that events are kept back
+
+    def take(self, minute: int) -> Passage:
+        while self.counts and self.counts[0][0] <= minute - _EVENT_MINUTES:
+            self.total -= self.counts.popleft()[1]
+        if self.total >= _MOST_EVENTS:
+            is_first, self.told_in = self.told_in != minute, minute
+            return Passage.FIRST_REFUSED if is_first else Passage.REFUSED
+        self.total += 1
+        in_minute = self.counts.pop()[1] if self.counts and self.counts[-1][0] == minute else 0
+        self.counts.append((minute, in_minute + 1))
+        return Passage.FREE
+
+
 class Limits:
     """Counts calls. Off, it allows everything: for load tests."""
 
@@ -67,6 +97,7 @@ class Limits:
     def clear(self) -> None:
         self._windows: defaultdict[tuple[str, str], _Window] = defaultdict(_Window)
         self._buckets: defaultdict[tuple[str, str], _Bucket] = defaultdict(_Bucket)
+        self._events: defaultdict[str, _EventWindow] = defaultdict(_EventWindow)
 
     def retry_after(self, app_id: str, method: str, tier: Tier) -> int | None:
         """Count a call; the whole seconds to wait if it is one too many."""
@@ -79,6 +110,12 @@ class Limits:
         if not self.enabled:
             return None
         return _whole(self._buckets[app_id, channel_id].wait(self._clock.now()))
+
+    def take_event(self, app_id: str) -> Passage:
+        """Count an event for an app: 30,000 an hour go out, the rest is lost."""
+        if not self.enabled:
+            return Passage.FREE
+        return self._events[app_id].take(int(self._clock.now() // 60))
 
 
 def _whole(seconds: float) -> int | None:

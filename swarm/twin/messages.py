@@ -6,19 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from swarm.twin.errors import Json
-
-
-@dataclass(frozen=True, kw_only=True)
-class File:
-    """A file shared with a message."""
-
-    id: str
-    name: str
-    user: str
-    content: bytes
-    mimetype: str
-    created: int  # seconds since 1970
-    url: str  # for downloads with a bot token
+from swarm.twin.files import File
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +42,7 @@ class Message:
     edited: Edit | None = None
     username: str | None = None  # the name an app chose for this post
     client_msg_id: str | None = None
+    streaming: bool = False  # an app is still writing it (chat.startStream)
 
     @property
     def in_history(self) -> bool:
@@ -96,6 +85,11 @@ class MessageLog:
             thread = self._threads.setdefault(message.thread_ts, Thread())
             thread.replies.append(message.ts)
             thread.authors[message.user] += 1
+
+    def keep(self, most: int) -> None:
+        """Forget the oldest messages beyond `most`; replies may outlive their root."""
+        while len(self._by_ts) > most:
+            self.remove(next(iter(self._by_ts.values())))
 
     def replace(self, message: Message) -> None:
         """Put a changed version of a message in its place; its timestamp and thread do not change."""

@@ -23,6 +23,15 @@ class User:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Command:
+    """A slash command of an app."""
+
+    name: str  # with the slash
+    description: str = ""
+    usage_hint: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class App:
     """An installed app with one bot user. Its tokens are what the Web API knows it by."""
 
@@ -35,6 +44,19 @@ class App:
     signing_secret: str
     scopes: frozenset[str]
     request_url: str | None = None  # signed HTTP delivery; without it the app uses Socket Mode
+    commands: tuple[Command, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class UserGroup:
+    """A name for several people, mentioned as `<!subteam^S…>`."""
+
+    id: str
+    handle: str  # what people type after the @
+    name: str
+    description: str
+    created: int  # seconds since 1970
+    members: tuple[str, ...]
 
 
 class ChannelKind(StrEnum):

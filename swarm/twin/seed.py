@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from swarm.twin.people import App, Channel, ChannelKind, User
+from swarm.twin.people import App, Channel, ChannelKind, Command, User, UserGroup
 from swarm.twin.workspace import Workspace
 
 SCOPES = (
@@ -49,6 +49,7 @@ class SeedApp:
     scopes: tuple[str, ...] = SCOPES
     request_url: str | None = None
     channels: tuple[str, ...] | None = None  # None: all public channels
+    commands: tuple[Command, ...] | None = None  # None: one that is called like the app
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,10 +61,19 @@ class SeedChannel:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SeedUserGroup:
+    handle: str
+    members: tuple[str, ...] = ()  # names of people
+    name: str = ""
+    description: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Seed:
     users: tuple[SeedUser, ...] = ()
     channels: tuple[SeedChannel, ...] = ()
     apps: tuple[SeedApp, ...] = ()
+    user_groups: tuple[SeedUserGroup, ...] = ()
 
 
 DEFAULT = Seed(
@@ -100,6 +110,8 @@ def plant(workspace: Workspace, seed: Seed) -> None:
         _plant_channel(workspace, channel)
     for app in seed.apps:
         _enter_channels(workspace, app)
+    for group in seed.user_groups:
+        _plant_user_group(workspace, group)
 
 
 def _plant_user(workspace: Workspace, seed: SeedUser) -> User:
@@ -135,8 +147,13 @@ def _plant_app(workspace: Workspace, seed: SeedApp) -> None:
             signing_secret=seed.signing_secret,
             scopes=frozenset(seed.scopes),
             request_url=seed.request_url,
+            commands=seed.commands if seed.commands is not None else (_command_of(seed),),
         )
     )
+
+
+def _command_of(seed: SeedApp) -> Command:
+    return Command(name=f"/{seed.name}", description=f"Talk to {seed.name}")
 
 
 def _plant_channel(workspace: Workspace, seed: SeedChannel) -> None:
@@ -154,6 +171,19 @@ def _plant_channel(workspace: Workspace, seed: SeedChannel) -> None:
         directory.put_channel(known)
     known.topic = seed.topic or known.topic
     known.members.update(dict.fromkeys(members))
+
+
+def _plant_user_group(workspace: Workspace, seed: SeedUserGroup) -> None:
+    directory = workspace.directory
+    known = directory.user_groups.get(seed.handle)
+    directory.user_groups[seed.handle] = UserGroup(
+        id=known.id if known else directory.free_id("S", seed.handle),
+        handle=seed.handle,
+        name=seed.name or seed.handle.capitalize(),
+        description=seed.description,
+        created=known.created if known else int(workspace.clock.now()),
+        members=tuple(_ids(workspace, seed.members)),
+    )
 
 
 def _everybody(workspace: Workspace, seed: SeedChannel) -> Sequence[str]:

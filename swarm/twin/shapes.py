@@ -2,10 +2,9 @@
 
 from swarm.twin.directory import TEAM_DOMAIN, TEAM_ID, TEAM_NAME, Directory
 from swarm.twin.errors import Json
-from swarm.twin.messages import File, Message, MessageLog, Reaction
-from swarm.twin.people import App, Channel, ChannelKind, User
-
-_REPLY_USERS_SHOWN = 5
+from swarm.twin.file_shapes import REPLY_USERS_SHOWN, file
+from swarm.twin.messages import Message, MessageLog, Reaction
+from swarm.twin.people import App, Channel, ChannelKind, User, UserGroup
 
 
 def team(base_url: str) -> Json:
@@ -53,6 +52,28 @@ def user(person: User, app: App | None = None) -> Json:
         "is_bot": person.is_bot,
         "is_app_user": False,
         "updated": 0,
+    }
+
+
+def user_group(group: UserGroup) -> Json:
+    return {
+        "id": group.id,
+        "team_id": TEAM_ID,
+        "is_usergroup": True,
+        "is_subteam": True,
+        "name": group.name,
+        "description": group.description,
+        "handle": group.handle,
+        "is_external": False,
+        "date_create": group.created,
+        "date_update": group.created,
+        "date_delete": 0,
+        "auto_provision": False,
+        "created_by": "USLACKBOT",
+        "updated_by": "USLACKBOT",
+        "prefs": {"channels": [], "groups": []},
+        "users": list(group.members),
+        "user_count": len(group.members),
     }
 
 
@@ -162,7 +183,7 @@ def _thread_of(said: Message, log: MessageLog) -> Json:
         "thread_ts": said.ts,
         "reply_count": len(thread.replies),
         "reply_users_count": len(thread.authors),
-        "reply_users": list(thread.authors)[:_REPLY_USERS_SHOWN],
+        "reply_users": list(thread.authors)[:REPLY_USERS_SHOWN],
         "latest_reply": thread.replies[-1],
         "is_locked": False,
         "subscribed": False,
@@ -171,24 +192,3 @@ def _thread_of(said: Message, log: MessageLog) -> Json:
 
 def reaction(given: Reaction) -> Json:
     return {"name": given.name, "users": list(given.users), "count": len(given.users)}
-
-
-def file(shared: File) -> Json:
-    """A file object, as far as the twin knows it."""
-    return {
-        "id": shared.id,
-        "created": shared.created,
-        "timestamp": shared.created,
-        "name": shared.name,
-        "title": shared.name,
-        "mimetype": shared.mimetype,
-        "filetype": shared.name.rpartition(".")[2],
-        "pretty_type": shared.mimetype,
-        "user": shared.user,
-        "mode": "hosted",
-        "size": len(shared.content),
-        "is_external": False,
-        "is_public": True,
-        "url_private": shared.url,
-        "url_private_download": shared.url,
-    }

@@ -5,17 +5,18 @@ Each event goes to one connection of the app, in turn. https://docs.slack.dev/ap
 
 import asyncio
 import secrets
-import uuid
 from collections import defaultdict
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
 import orjson
+import uuid_utils
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from swarm.twin.arguments import loads
 from swarm.twin.clock import Clock
 from swarm.twin.errors import Json
-from swarm.twin.events import Event
+from swarm.twin.parcels import Envelope, Parcel, Reply
 from swarm.twin.people import App
 
 ACK_SECONDS = 3.0
@@ -60,7 +61,7 @@ class Sockets:
         self._clock = clock
         self._tickets: dict[str, tuple[str, float]] = {}
         self._connections: defaultdict[str, list[Connection]] = defaultdict(list)
-        self._acks: dict[str, tuple[str, asyncio.Future[str | None]]] = {}
+        self._acks: dict[str, tuple[str, asyncio.Future[Reply]]] = {}
 
     def connection_count(self, app_id: str) -> int:
         return len(self._connections[app_id])
@@ -109,22 +110,22 @@ class Sockets:
             for connection in connections:
                 connection.silent_until = 0.0
 
-    async def send(self, app: App, event: Event, retry: Retry, *, ignore_ack: bool = False) -> str | None:
+    async def send(self, app: App, parcel: Parcel, retry: Retry, *, ignore_ack: bool = False) -> Reply:
         """Deliver to one connection and wait for the acknowledgement, three seconds on the twin's clock.
 
-        Returns None when acknowledged, else why not: `no_connection`, `timeout`, `socket_closed`.
+        The errors are `no_connection`, `timeout`, `socket_closed`.
         """
         connection = self._take_turn(app.id)
         if connection is None:
-            return "no_connection"
-        envelope_id = str(uuid.uuid4())
-        outcome: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
-        timer = self._clock.call_at(self._clock.now() + ACK_SECONDS, lambda: _settle(outcome, "timeout"))
+            return Reply(error="no_connection")
+        envelope_id = str(uuid_utils.uuid4())
+        outcome: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        timer = self._clock.call_at(self._clock.now() + ACK_SECONDS, lambda: _settle(outcome, Reply(error="timeout")))
         if not ignore_ack:
             self._acks[envelope_id] = (app.id, outcome)
             connection.pending.add(envelope_id)
         if connection.silent_until <= self._clock.now():
-            connection.tell(_envelope(envelope_id, event, retry))
+            connection.tell(_envelope(envelope_id, parcel, retry))
         try:
             return await outcome
         finally:
@@ -182,7 +183,7 @@ class Sockets:
         if connection in self._connections[connection.app_id]:
             self._connections[connection.app_id].remove(connection)
         for envelope_id in connection.pending:
-            _settle(self._acks[envelope_id][1], "socket_closed")
+            _settle(self._acks[envelope_id][1], Reply(error="socket_closed"))
 
     async def _read(self, websocket: WebSocket, connection: Connection) -> None:
         """Take acknowledgements until the other side goes away; what is none is passed over, as Slack does."""
@@ -197,12 +198,15 @@ class Sockets:
 
     def _acknowledge(self, text: str, app_id: str) -> None:
         try:
-            envelope_id = orjson.loads(text)["envelope_id"]
-        except (orjson.JSONDecodeError, KeyError, TypeError):
+            message = loads(text)
+        except ValueError:
             return
+        if not isinstance(message, dict):
+            return
+        envelope_id = message.get("envelope_id")
         owner, outcome = self._acks.get(envelope_id, (None, None)) if isinstance(envelope_id, str) else (None, None)
         if outcome is not None and owner == app_id:
-            _settle(outcome, None)
+            _settle(outcome, Reply(body=message.get("payload")))
 
 
 async def _write(websocket: WebSocket, connection: Connection) -> None:
@@ -215,17 +219,19 @@ async def _write(websocket: WebSocket, connection: Connection) -> None:
         return  # the other side went first; the reader sees it too
 
 
-def _settle(outcome: asyncio.Future[str | None], result: str | None) -> None:
+def _settle(outcome: asyncio.Future[Reply], result: Reply) -> None:
     if not outcome.done():
         outcome.set_result(result)
 
 
-def _envelope(envelope_id: str, event: Event, retry: Retry) -> Json:
-    return {
+def _envelope(envelope_id: str, parcel: Parcel, retry: Retry) -> Json:
+    """Only events are sent again, so only they say which attempt it is."""
+    envelope: Json = {
         "envelope_id": envelope_id,
-        "payload": event.payload,
-        "type": "events_api",
-        "accepts_response_payload": False,
-        "retry_attempt": retry.attempt,
-        "retry_reason": retry.reason,
+        "payload": parcel.payload,
+        "type": parcel.envelope.value,
+        "accepts_response_payload": parcel.accepts_response,
     }
+    if parcel.envelope is Envelope.EVENTS_API:
+        envelope |= {"retry_attempt": retry.attempt, "retry_reason": retry.reason}
+    return envelope

@@ -7,8 +7,11 @@ from swarm.twin.clock import Clock
 from swarm.twin.delivery import Delivery
 from swarm.twin.faults import Faults
 from swarm.twin.feed import Feed
+from swarm.twin.files import Files
+from swarm.twin.interactions import Interactions
 from swarm.twin.limits import Limits
 from swarm.twin.seed import Seed
+from swarm.twin.settings import Settings
 from swarm.twin.signed_http import SignedHttp
 from swarm.twin.socket_mode import Sockets
 from swarm.twin.web_api import WebApi
@@ -27,6 +30,7 @@ class Twin:
     delivery: Delivery
     web_api: WebApi
     feed: Feed
+    interactions: Interactions
     planted: list[Seed] = field(default_factory=list)  # what `reset` goes back to
 
     @property
@@ -61,20 +65,27 @@ class Twin:
         await self.http.close()
 
 
-def build_twin(*, seed: Seed = seeds.DEFAULT, rates: bool = True, clock: Clock | None = None) -> Twin:
-    """A workspace with `seed`; `rates` switches Slack's rate limits."""
-    workspace = Workspace(clock=clock or Clock())
+def build_twin(
+    *, seed: Seed = seeds.DEFAULT, rates: bool = True, clock: Clock | None = None, settings: Settings | None = None
+) -> Twin:
+    """A workspace with `seed`; `rates` switches Slack's rate limits, `settings` says how much is kept."""
+    settings = settings or Settings()
+    workspace = Workspace(
+        clock=clock or Clock(), files=Files(settings.file_cap_bytes), retention=settings.retention_messages
+    )
     sockets, http = Sockets(workspace.clock), SignedHttp(workspace.clock)
-    faults, limits = Faults(), Limits(workspace.clock, enabled=rates)
+    faults, limits = Faults(), Limits(workspace.clock, enabled=rates and settings.rates)
+    delivery = Delivery(workspace, sockets, http, faults, limits)
     twin = Twin(
         workspace=workspace,
         sockets=sockets,
         http=http,
         faults=faults,
         limits=limits,
-        delivery=Delivery(workspace, sockets, http, faults),
+        delivery=delivery,
         web_api=WebApi(workspace, sockets, faults, limits),
         feed=Feed(workspace),
+        interactions=Interactions(workspace, delivery),
     )
     twin.plant(seed)
     workspace.listeners += [twin.delivery.on_change, twin.feed.on_change]

@@ -1,10 +1,13 @@
 """The workspace as people see it: for the control API in plain text, for the page with what it needs to draw."""
 
-from swarm.twin import changes
+from collections.abc import Sequence
+
+from swarm.twin.assistants import Assistance
 from swarm.twin.blocks import plain_text
 from swarm.twin.errors import Json
+from swarm.twin.files import File
 from swarm.twin.messages import Message
-from swarm.twin.people import Channel, ChannelKind, User
+from swarm.twin.people import App, Channel, User
 from swarm.twin.text import for_reader
 from swarm.twin.workspace import Workspace
 
@@ -29,11 +32,21 @@ class View:
                 {"name": reaction.name, "users": [self._name(user) for user in reaction.users]}
                 for reaction in message.reactions
             ],
-            "files": [{"id": file.id, "name": file.name, "size": len(file.content)} for file in message.files],
-            "streaming": False,
+            "files": [self.file(file) for file in message.files],
+            "streaming": message.streaming,
             "edited": message.edited is not None,
             "subtype": message.subtype,
             "metadata": message.metadata,
+        }
+
+    def file(self, file: File) -> Json:
+        return {
+            "id": file.id,
+            "name": file.name,
+            "size": file.size,
+            "title": file.title,
+            "mimetype": file.mimetype,
+            "alt_txt": file.alt_txt,
         }
 
     def readable(self, text: str) -> str:
@@ -58,7 +71,8 @@ class View:
             "user": message.user,
             "raw": message.text,
             "reply_count": len(thread.replies) if thread else 0,
-            "reply_users": list(thread.authors)[:5] if thread else [],
+            "reply_users": list(thread.authors) if thread else [],
+            "attachments": list(message.attachments),
             "latest_reply": thread.replies[-1] if thread else None,
             "root_text": self._root_text(channel, message),
         }
@@ -73,7 +87,13 @@ class View:
         return self.readable(root.text)[:80] if root else None
 
     def user(self, user: User) -> Json:
-        return {"id": user.id, "name": user.name, "display_name": user.display_name, "is_bot": user.is_bot}
+        return {
+            "id": user.id,
+            "name": user.name,
+            "display_name": user.display_name,
+            "real_name": user.real_name,
+            "is_bot": user.is_bot,
+        }
 
     def channel(self, channel: Channel) -> Json:
         latest = channel.messages.shown()
@@ -86,88 +106,35 @@ class View:
             "latest": latest[-1] if latest else None,
         }
 
-    def state(self, viewer: User) -> Json:
-        """Everything the page needs to draw its frame for one person."""
-        channels = [self.channel(c) for c in self._directory.channels.values() if viewer.id in c.members]
+    def app(self, app: App) -> Json:
+        """What people can do with an app beside talking to it."""
+        commands = [
+            {"command": one.name, "description": one.description, "usage_hint": one.usage_hint} for one in app.commands
+        ]
+        return {"name": app.name, "user": app.bot_user, "commands": commands}
+
+    def status(self, channel: str, thread_ts: str, app_id: str, text: str, loading: Sequence[str] = ()) -> Json:
+        """What an app is doing in a thread; an empty text ends it."""
         return {
-            "me": viewer.id,
-            "users": [self.user(user) for user in self._directory.users.values()],
-            "channels": channels,
-            "statuses": [
-                {
-                    "channel": channel_id,
-                    "thread_ts": thread_ts,
-                    "app": self._app_name(status.app_id),
-                    "text": status.text,
-                }
-                for (channel_id, thread_ts), status in self._workspace.statuses.items()
-                if status.expires_at > self._workspace.clock.now()
-                and viewer.id in self._directory.channels[channel_id].members
-            ],
+            "channel": channel,
+            "thread_ts": thread_ts,
+            "app": self._app_name(app_id),
+            "text": text,
+            "loading_messages": list(loading),
         }
 
     def _app_name(self, app_id: str) -> str:
         app = self._directory.apps.get(app_id)
         return app.name if app else app_id
 
-    def update(self, change: changes.Change) -> Json:
-        """A change for the page. It names the message and, for a reply, what its root now looks like."""
-        channel = change.channel
-        match change:
-            case changes.MessagePosted():
-                return self._with_root(channel, change.message, "posted")
-            case changes.MessageChanged():
-                return self._with_root(channel, change.message, "changed")
-            case changes.MessageDeleted():
-                return self._deleted(change)
-            case changes.ReactionAdded() | changes.ReactionRemoved():
-                message = channel.messages.get(change.message.ts) or change.message
-                return self._with_root(channel, message, "changed")
-            case changes.MemberJoined():
-                return {"kind": "channels"}
-            case changes.EphemeralPosted():
-                return self._ephemeral(change)
-            case changes.StatusChanged():
-                return {
-                    "kind": "status",
-                    "channel": channel.id,
-                    "thread_ts": change.thread_ts,
-                    "app": self._app_name(change.app_id),
-                    "text": change.text,
-                }
-
-    def _with_root(self, channel: Channel, message: Message, kind: str) -> Json:
-        root = channel.messages.get(message.thread_ts) if message.thread_ts else None
+    def assistance(self, shown: Assistance) -> Json:
+        """What an app shows beside a thread: title, prompts, and the status of its session."""
         return {
-            "kind": kind,
-            "channel": channel.id,
-            "message": self.drawn(channel, message),
-            "root": self.drawn(channel, root) if root else None,
-            "is_direct": channel.kind is ChannelKind.DIRECT,
-        }
-
-    def _deleted(self, change: changes.MessageDeleted) -> Json:
-        if change.tombstone is not None:
-            return self._with_root(change.channel, change.tombstone, "changed")
-        gone = self._with_root(change.channel, change.previous, "deleted")
-        return gone | {"message": {"ts": change.previous.ts, "thread_ts": change.previous.thread_ts}}
-
-    def _ephemeral(self, change: changes.EphemeralPosted) -> Json:
-        app = self._directory.apps.get(change.app_id)
-        return {
-            "kind": "ephemeral",
-            "channel": change.channel.id,
-            "message": self.drawn(
-                change.channel,
-                Message(
-                    ts=change.ts,
-                    channel=change.channel.id,
-                    user=app.bot_user if app else change.app_id,
-                    text=change.text,
-                    app_id=change.app_id,
-                    thread_ts=change.thread_ts,
-                    blocks=change.blocks,
-                    subtype="ephemeral",
-                ),
-            ),
+            "channel": shown.channel,
+            "thread_ts": shown.thread_ts,
+            "app": self._app_name(shown.app_id),
+            "title": shown.title,
+            "prompts_title": shown.prompts_title,
+            "prompts": [{"title": prompt.title, "message": prompt.message} for prompt in shown.prompts],
+            "session": shown.session.value if shown.session else None,
         }

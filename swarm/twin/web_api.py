@@ -76,6 +76,7 @@ class WebApi:
             record.app = app.name
             fault = self._faults.for_call(name, app.id)
             _refuse_by(fault)
+            self._expire_stream(fault, args)
             body = {"ok": True} | self._perform(METHODS[name], app, args, request)
             record.ok = True
         except SlackError as refusal:
@@ -88,6 +89,13 @@ class WebApi:
             return Response()
         self.journal.add(record)
         return await self._respond(fault, record, body, headers)
+
+    def _expire_stream(self, fault: Fault | None, args: Arguments) -> None:
+        """End the stream that the call is about, as if its time were over."""
+        if fault is not None and fault.kind is FaultKind.EXPIRE_STREAM:
+            channel = self._workspace.directory.channels.get(args.optional("channel"))
+            if channel is not None:
+                self._workspace.streams.expire(channel, args.optional("ts"))
 
     def _caller(self, request: Request, args: Arguments, name: str) -> App:
         """The app that calls. Raises `unknown_method`, `not_authed`, `invalid_auth`, `not_allowed_token_type`."""

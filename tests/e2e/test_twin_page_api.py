@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
+import aiohttp
+import orjson
 import pytest
 
+from swarm.twin.feed import Subscriber
 from tests.contract.twin.world import World, new_world
 from tests.e2e.twin_page import ALICE, BOB, GENERAL, SWARM
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.req("TWIN-05")
 
@@ -119,3 +123,37 @@ async def test_the_state_tells_how_to_use_each_app(world: World) -> None:
     _, state = await ask(world, "GET", "state?user=alice")
     (app,) = state["apps"]
     assert (app["user"], [one["command"] for one in app["commands"]]) == (SWARM, ["/swarm"])
+
+
+async def test_updates_are_for_pages_of_this_origin_and_people_of_this_workspace(world: World) -> None:
+    address = f"{world.base}page/live?user=alice"
+    for url, headers in (
+        (address, {"Origin": "http://evil.example"}),
+        (address, {"Origin": "null"}),
+        (address.replace("alice", "zed"), {}),
+    ):
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            await world.http.ws_connect(url, headers=headers)
+        assert refused.value.status == 403
+    async with world.http.ws_connect(address, headers={"Origin": world.base.rstrip("/")}) as line:
+        assert orjson.loads((await line.receive(timeout=5)).data)["kind"] == "hello"
+        ts = await world.say("bob", "hello")
+        update = orjson.loads((await line.receive(timeout=5)).data)
+        assert (update["kind"], update["message"]["ts"]) == ("posted", ts)
+
+
+async def test_a_page_that_does_not_read_is_hung_up_on_and_one_that_left_is_forgotten(world: World) -> None:
+    reader = Subscriber("U")
+    for _ in range(1_000):
+        reader.tell(b"x")
+    reader.tell(b"too much")
+    received = [await reader.next() for _ in range(1_001)]
+    assert received == [b"x"] * 1_000 + [None]
+
+    async with world.http.ws_connect(f"{world.base}page/live?user=alice"):
+        await wait_until(lambda: pages(world), lambda count: count == 1)
+    await wait_until(lambda: pages(world), lambda count: count == 0)
+
+
+async def pages(world: World) -> int:
+    return world.twin.feed.open_pages

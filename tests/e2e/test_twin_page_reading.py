@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
-from playwright.async_api import Page, Route, expect
+from playwright.async_api import Page, WebSocketRoute, expect
 
 from tests.e2e.twin_page import GENERAL, RANDOM, picture, say, scene
 
+LINE = re.compile("/page/live")
 pytestmark = [pytest.mark.browser, pytest.mark.req("TWIN-05")]
 
 
@@ -109,16 +110,26 @@ async def test_a_conversation_with_somebody_new_is_begun_from_the_switcher() -> 
 
 async def test_a_lost_line_is_told_quietly_and_everything_missed_is_there_afterwards() -> None:
     async with scene() as stage:
-        page = await stage.window("alice")
+        is_cut = False
+
+        async def line(socket: WebSocketRoute) -> None:
+            if is_cut:
+                await socket.close()
+            else:
+                socket.connect_to_server()
+
+        page = await stage.context.new_page()
+        await page.route_web_socket(LINE, line)
+        await page.goto(f"{stage.world.base}?as=alice")
         await stage.world.say("bob", "before")
         await expect(page.locator("article")).to_have_count(1)
-        await page.route("**/page/stream*", lambda route: route.abort())
+        is_cut = True
         stage.world.twin.feed.hang_up()
         await expect(page.locator("#connection")).to_have_text("Connection lost. Trying again…")
         await stage.world.say("bob", "meanwhile")
         await stage.world.say("bob", "@alice meanwhile", channel="random")
         await expect(page.locator("article")).to_have_count(1)
-        await page.unroute("**/page/stream*")
+        is_cut = False
         await expect(page.locator("article")).to_have_count(2)
         await expect(page.locator(f"[data-channel={RANDOM}] .count")).to_have_text("1")
         await expect(page.locator("#connection")).to_contain_text("everything is up to date")
@@ -126,15 +137,23 @@ async def test_a_lost_line_is_told_quietly_and_everything_missed_is_there_afterw
         await expect(page.locator("article")).to_have_count(3)
 
 
+async def test_more_windows_than_a_browser_has_connections_all_hear() -> None:
+    async with scene() as stage:
+        pages = [await stage.window(person) for person in ("alice", "bob", "carol") * 3]
+        await stage.world.say("bob", "to all of you")
+        for page in pages:
+            await expect(page.locator("article")).to_have_count(1)
+
+
 async def test_what_happens_between_loading_and_listening_is_not_missed() -> None:
     async with scene() as stage:
         page = await stage.context.new_page()
 
-        async def late(route: Route) -> None:
+        async def late(socket: WebSocketRoute) -> None:
             await stage.world.say("bob", "in between")
-            await route.continue_()
+            socket.connect_to_server()
 
-        await page.route("**/page/stream*", late, times=1)
+        await page.route_web_socket(LINE, late)
         await page.goto(f"{stage.world.base}?as=alice")
         await expect(page.locator("article .content")).to_have_text("in between")
 

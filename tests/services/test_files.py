@@ -123,7 +123,7 @@ async def test_a_file_of_another_thread_is_not_found_though_slack_has_it(world: 
             await world.services.files.show(lead, about(trigger.id), file_id)
 
 
-async def test_the_file_of_a_deleted_message_is_gone(world: World) -> None:
+async def test_a_deleted_message_is_gone_and_its_file_with_it(world: World) -> None:
     lead = await world.lead()
     world.files.keep("F1", b"hello")
     message = await shares_a_file(world)
@@ -131,6 +131,7 @@ async def test_the_file_of_a_deleted_message_is_gone(world: World) -> None:
     await world.ingest.handle(delete(message))
     with pytest.raises(NotFound, match="no file"):
         await world.services.files.show(lead, about(trigger.id), "F1")
+    assert (await world.services.conversations.read(lead, about(trigger.id))).messages == ()
 
 
 async def test_an_agent_keeps_the_sight_of_a_thread_that_has_gone_to_another(world: World) -> None:

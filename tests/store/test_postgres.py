@@ -68,7 +68,8 @@ async def test_a_serialization_failure_is_run_again(db: Database) -> None:
     runs: list[int] = []
 
     def count_what_was_read(tx: Transaction, who: int) -> None:
-        tx.execute("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE", {})
+        tx.execute("ROLLBACK", {})
+        tx.execute("BEGIN ISOLATION LEVEL SERIALIZABLE", {})
         items.BY_ID.first(tx, id=1)
         runs.append(who)
         if runs.count(who) == 1:
@@ -173,6 +174,33 @@ async def test_a_row_locked_for_too_long_is_unavailable(db: Database, postgres_u
         other.execute("SELECT * FROM items FOR UPDATE")
         with pytest.raises(Unavailable, match="lock timeout"):
             await db.write(briefly)
+
+
+async def test_a_process_that_is_suspended_in_a_transaction_does_not_keep_its_locks_for_ever(
+    db: Database, postgres_url: str
+) -> None:
+    await db.write(items.add, 1)
+    is_locked, others_are_done = threading.Event(), threading.Event()
+    runs: list[int] = []
+
+    def suspended(tx: Transaction) -> None:
+        runs.append(1)
+        if len(runs) == 1:
+            tx.execute("SET LOCAL idle_in_transaction_session_timeout = 50", {})
+            items.COUNT_UP.run(tx, the_id=1)
+            is_locked.set()
+            others_are_done.wait(PATIENCE_SECONDS)
+        items.COUNT_UP.run(tx, the_id=1)
+
+    assert await db.read(lambda tx: look(tx, "SHOW idle_in_transaction_session_timeout")) == "10s"
+    coming_to_itself = asyncio.ensure_future(db.write(suspended))
+    assert await asyncio.to_thread(is_locked.wait, PATIENCE_SECONDS)
+    async with Database(postgres_url) as other:
+        await other.write(items.COUNT_UP.run, the_id=1)
+    others_are_done.set()
+    await coming_to_itself  # it is told that nothing of it was done, and runs again
+    assert len(runs) == 2
+    assert await db.read(items.count_of, 1) == 2
 
 
 async def test_each_call_is_read_committed_and_reads_are_read_only(db: Database) -> None:

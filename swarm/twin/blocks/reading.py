@@ -1,88 +1,89 @@
-"""Block Kit, first part: which blocks there are, how many and how long. Fields are checked by the full twin later.
-
-https://docs.slack.dev/reference/block-kit/blocks
-"""
+"""From what an app sends to blocks as they are stored: checked, and with an id for everything that can be acted on."""
 
 import secrets
+from collections.abc import Sequence
 
+from swarm.twin.blocks.layout import Where, check_blocks
+from swarm.twin.blocks.unique import all_blocks, check_unique, children_of
+from swarm.twin.elements import INTERACTIVE
 from swarm.twin.errors import Json, SlackError
 
-MAX_BLOCKS = 50
-MAX_SECTION_CHARACTERS = 3_000
+MAX_BLOCKS = Where.MESSAGE.most_blocks
+MAX_ATTACHMENTS = 100
 MAX_MARKDOWN_CHARACTERS = 12_000
-
-BLOCK_TYPES = frozenset(
-    {
-        "actions",
-        "context",
-        "context_actions",
-        "divider",
-        "file",
-        "header",
-        "image",
-        "input",
-        "markdown",
-        "plan",
-        "rich_text",
-        "section",
-        "table",
-        "task_card",
-        "video",
-    }
-)
+_TABLES = ("table", "data_table")
 
 
-def checked_blocks(value: object) -> tuple[Json, ...]:
-    """Blocks as they are stored, each with a `block_id`.
+def checked_blocks(value: object, pointer: str = "/blocks") -> tuple[Json, ...]:
+    """The blocks of a message, each with a `block_id`.
 
-    Raises `invalid_blocks_format`, `invalid_blocks`, `msg_blocks_too_long`.
+    Raises `invalid_blocks_format`, `invalid_blocks` with a message for each mistake, `msg_blocks_too_long`, and
+    `invalid_attachments` for a second table.
     """
     if value is None:
         return ()
     if not isinstance(value, list):
         raise SlackError("invalid_blocks_format")
-    if len(value) > MAX_BLOCKS:
-        raise _invalid(f"no more than {MAX_BLOCKS} items allowed [json-pointer:/blocks]")
-    blocks = tuple(_checked(block, place) for place, block in enumerate(value))
-    if sum(len(_text_of(block)) for block in blocks if block["type"] == "markdown") > MAX_MARKDOWN_CHARACTERS:
+    problems = block_problems(value, Where.MESSAGE, pointer)
+    if problems:
+        raise SlackError("invalid_blocks", errors=problems, messages=[f"[ERROR] {problem}" for problem in problems])
+    shown = [block for block, _ in all_blocks(value)]
+    if sum(block["type"] in _TABLES for block in shown) > 1:
+        raise SlackError("invalid_attachments", messages=["[ERROR] only_one_table_allowed"])
+    if sum(len(str(block["text"])) for block in shown if block["type"] == "markdown") > MAX_MARKDOWN_CHARACTERS:
         raise SlackError("msg_blocks_too_long")
-    return blocks
+    return all_stored(value)
 
 
-def _checked(block: object, place: int) -> Json:
-    if not isinstance(block, dict):
-        raise _invalid(f"must be an object [json-pointer:/blocks/{place}]")
-    if not (isinstance(block.get("type"), str) and block["type"] in BLOCK_TYPES):
-        raise _invalid(f"unsupported type: {block.get('type')} [json-pointer:/blocks/{place}/type]")
-    if block["type"] in ("section", "header", "markdown") and not (_text_of(block) or block.get("fields")):
-        raise _invalid(f"missing required field: text [json-pointer:/blocks/{place}]")
-    if block["type"] == "section" and len(_text_of(block)) > MAX_SECTION_CHARACTERS:
-        raise _invalid(f"must be less than 3001 characters [json-pointer:/blocks/{place}/text/text]")
-    return {"block_id": secrets.token_urlsafe(4), **block}
+def block_problems(value: object, where: Where, pointer: str) -> list[str]:
+    """What is wrong with a list of blocks, as Slack words it."""
+    problems = list(check_blocks(where)(value, pointer))
+    if problems or not isinstance(value, list):
+        return problems
+    return list(check_unique(value, pointer))
 
 
-def _text_of(block: Json) -> str:
-    """The text of a block, be it a string or a text object."""
-    text = block.get("text")
-    if isinstance(text, dict):
-        text = text.get("text")
-    return text if isinstance(text, str) else ""
+def checked_attachments(value: object) -> tuple[Json, ...]:
+    """Attachments, with their blocks checked like those of a message.
+
+    Raises `invalid_attachments`, `too_many_attachments` and what blocks can raise.
+    """
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(attachment, dict) for attachment in value):
+        raise SlackError("invalid_attachments")
+    if len(value) > MAX_ATTACHMENTS:
+        raise SlackError("too_many_attachments")
+    return tuple(_attachment(attachment, place) for place, attachment in enumerate(value))
 
 
-def plain_text(blocks: tuple[Json, ...]) -> str:
-    """What a reader of the blocks sees, a line each: for messages that have no text of their own."""
-    return "\n".join(line for line in (_visible(block) for block in blocks) if line)
+def _attachment(attachment: Json, place: int) -> Json:
+    if "blocks" not in attachment:
+        return attachment
+    blocks = checked_blocks(attachment["blocks"], f"/attachments/{place}/blocks")
+    return attachment | {"blocks": list(blocks)}
 
 
-def _visible(node: object) -> str:
-    if isinstance(node, list):
-        return " ".join(text for text in (_visible(part) for part in node) if text)
-    if not isinstance(node, dict):
-        return ""
-    if isinstance(node.get("text"), str):
-        return str(node["text"])
-    return _visible([node.get(key) for key in ("text", "fields", "elements", "title") if node.get(key)])
+def all_stored(blocks: Sequence[Json]) -> tuple[Json, ...]:
+    """Blocks with the ids that Slack makes up where the app gave none."""
+    return tuple(_stored(block) for block in blocks)
 
 
-def _invalid(message: str) -> SlackError:
-    return SlackError("invalid_blocks", errors=[message], messages=[f"[ERROR] {message}"])
+def _stored(block: Json) -> Json:
+    shape = _with_ids(block)
+    if not shape.get("block_id"):
+        shape["block_id"] = secrets.token_urlsafe(4)
+    return shape | {name: list(all_stored(children)) for name, children in children_of(shape).items()}
+
+
+def _with_ids(node: Json) -> Json:
+    shape = {name: _identified(value) for name, value in node.items() if value is not None}
+    if shape.get("type") in INTERACTIVE and not shape.get("action_id"):
+        shape["action_id"] = secrets.token_urlsafe(4)
+    return shape
+
+
+def _identified(value: object) -> object:
+    if isinstance(value, dict):
+        return _with_ids(value)
+    return [_identified(part) for part in value] if isinstance(value, list) else value

@@ -6,22 +6,31 @@ Its calls are in CONTRACTS.md, "Twin". Refusals are `{"error": {code, message, h
 from starlette.routing import Route
 
 from swarm.twin.answers import answering
+from swarm.twin.control.actions import Actions
 from swarm.twin.control.admin import Admin
 from swarm.twin.control.messages import Messages
+from swarm.twin.control.sessions import Sessions
 from swarm.twin.twin import Twin
 
 
 def control_routes(twin: Twin) -> list[Route]:
     """All routes below `/twin`."""
-    messages, admin = Messages(twin), Admin(twin)
+    messages, actions, sessions, admin = Messages(twin), Actions(twin), Sessions(twin), Admin(twin)
     calls = (
         ("GET", "messages", messages.read),
         ("POST", "messages", messages.post),
         ("PATCH", "messages", messages.edit),
         ("DELETE", "messages", messages.delete),
         ("POST", "reactions", messages.react),
-        ("POST", "actions", admin.not_yet),
-        ("POST", "commands", admin.not_yet),
+        ("POST", "actions", actions.act),
+        ("POST", "suggestions", actions.suggest),
+        ("POST", "commands", actions.command),
+        ("POST", "shortcuts", actions.shortcut),
+        ("POST", "homes", actions.home),
+        ("GET", "views", actions.views),
+        ("POST", "stop", sessions.stop),
+        ("GET", "assistant", sessions.read),
+        ("POST", "assistant", sessions.open),
         ("GET", "calls", admin.calls),
         ("GET", "deliveries", admin.deliveries),
         ("POST", "faults", admin.plan_fault),

@@ -5,10 +5,10 @@ from starlette.requests import Request
 from swarm.twin.control.body import Body, as_body, query_number, read_body
 from swarm.twin.control.lookup import find_app
 from swarm.twin.errors import ControlError, Json
-from swarm.twin.faults import CALL_KINDS, EVENT_KINDS, SOCKET_KINDS, FaultKind
+from swarm.twin.faults import CALL_KINDS, EVENT_KINDS, SOCKET_KINDS, STREAM_METHODS, Fault, FaultKind
 from swarm.twin.methods import METHODS
-from swarm.twin.people import App
-from swarm.twin.seed import SCOPES, Seed, SeedApp, SeedChannel, SeedUser
+from swarm.twin.people import App, Command
+from swarm.twin.seed import SCOPES, Seed, SeedApp, SeedChannel, SeedUser, SeedUserGroup
 from swarm.twin.twin import Twin
 
 _MOST_SECONDS = 10 * 365 * 86_400.0
@@ -34,7 +34,7 @@ class Admin:
         return {"now": self._twin.clock.advance(seconds or 0.0)}
 
     async def plan_fault(self, request: Request) -> Json:
-        """Plan a fault. Socket faults without an event act on the open connections at once."""
+        """Plan a fault. What concerns open connections or streams in general happens to those that are open now."""
         body = await read_body(request, known="method event app kind error seconds times")
         kind = _kind(body)
         app = find_app(self._twin.workspace, name) if (name := body.optional("app")) else None
@@ -49,19 +49,23 @@ class Admin:
             seconds=body.number("seconds", lowest=0, highest=_MOST_SECONDS),
             times=int(body.number("times", lowest=1, highest=_MOST_TIMES) or 1),
         )
-        if kind in SOCKET_KINDS and event is None:
+        if self._act_now(fault, app):
             self._twin.faults.cancel(fault)
-            self._act_now(kind, app, fault.error, fault.seconds)
         return {"id": fault.id}
 
-    def _act_now(self, kind: FaultKind, app: App | None, reason: str | None, seconds: float | None) -> None:
-        sockets = self._twin.sockets
+    def _act_now(self, fault: Fault, app: App | None) -> bool:
+        """Do at once what needs no call or event; False when the fault has to wait for one."""
+        if fault.kind is FaultKind.EXPIRE_STREAM and fault.method is None:
+            return self._twin.workspace.streams.expire_all(fault.app)
+        if fault.kind not in SOCKET_KINDS or fault.event is not None:
+            return False
         apps = [app.id] if app else list(self._twin.workspace.directory.apps)
-        if kind is FaultKind.CLOSE_SOCKET:
-            sockets.close(apps, reason=reason)
-            return
+        if fault.kind is FaultKind.CLOSE_SOCKET:
+            self._twin.sockets.close(apps, reason=fault.error)
+            return True
         for app_id in apps:
-            sockets.silence(app_id, seconds)
+            self._twin.sockets.silence(app_id, fault.seconds)
+        return True
 
     async def clear_faults(self, request: Request) -> Json:
         """Forget planned faults; connections that were silenced hear again."""
@@ -71,9 +75,12 @@ class Admin:
 
     async def seed(self, request: Request) -> Json:
         """Add people, channels and apps, or change those of the same name. A mere name will do for the first two."""
-        body = await read_body(request, known="users channels apps")
+        body = await read_body(request, known="users channels apps user_groups")
         seed = Seed(
-            users=body.items("users", _user), channels=body.items("channels", _channel), apps=body.items("apps", _app)
+            users=body.items("users", _user),
+            channels=body.items("channels", _channel),
+            apps=body.items("apps", _app),
+            user_groups=body.items("user_groups", _user_group),
         )
         try:
             self._twin.plant(seed)
@@ -96,20 +103,13 @@ class Admin:
         await self._twin.reset(to_default=body.optional("seed") == "default")
         return {"ok": True}
 
-    async def not_yet(self, request: Request) -> Json:
-        """Forms, buttons and slash commands come with the full twin."""
-        raise ControlError(501, "not_implemented", f"{request.url.path} is not part of this version of the twin")
-
 
 def _kind(body: Body) -> FaultKind:
     name = body.text("kind")
     try:
-        kind = FaultKind(name)
+        return FaultKind(name)
     except ValueError:
         raise ControlError(422, "invalid", f"no fault {name!r}", f"there is: {', '.join(FaultKind)}") from None
-    if kind is FaultKind.EXPIRE_STREAM:
-        raise ControlError(501, "not_implemented", "expire_stream comes with streams")
-    return kind
 
 
 def _check_target(kind: FaultKind, method: str | None, event: str | None) -> None:
@@ -118,6 +118,8 @@ def _check_target(kind: FaultKind, method: str | None, event: str | None) -> Non
         raise ControlError(404, "not_found", f"no method {method!r}", f"there is: {', '.join(sorted(METHODS))}")
     if method is not None and kind not in CALL_KINDS:
         raise ControlError(422, "invalid", f"{kind} concerns events, not methods")
+    if method is not None and kind is FaultKind.EXPIRE_STREAM and method not in STREAM_METHODS:
+        raise ControlError(422, "invalid", f"{kind} concerns {' and '.join(sorted(STREAM_METHODS))} only")
     if event is not None and kind not in EVENT_KINDS:
         raise ControlError(422, "invalid", f"{kind} concerns methods, not events")
     if method is not None and event is not None:
@@ -144,8 +146,18 @@ def _channel(item: object) -> SeedChannel:
     )
 
 
+def _user_group(item: object) -> SeedUserGroup:
+    given = as_body(item, known="handle name description members")
+    return SeedUserGroup(
+        handle=given.text("handle").removeprefix("@"),
+        members=given.texts("members") or (),
+        name=given.optional("name") or "",
+        description=given.optional("description") or "",
+    )
+
+
 def _app(item: object) -> SeedApp:
-    given = as_body(item, known="name bot_token app_token signing_secret scopes request_url channels")
+    given = as_body(item, known="name bot_token app_token signing_secret scopes request_url channels commands")
     name = given.text("name")
     return SeedApp(
         name=name,
@@ -155,4 +167,16 @@ def _app(item: object) -> SeedApp:
         scopes=given.texts("scopes") or SCOPES,
         request_url=given.optional("request_url"),
         channels=given.texts("channels"),
+        commands=given.items("commands", _command) if "commands" in given else None,
+    )
+
+
+def _command(item: object) -> Command:
+    """A command by its name, or with a description and a hint about its arguments."""
+    given = as_body(item, known="name description usage_hint")
+    name = given.text("name")
+    return Command(
+        name=name if name.startswith("/") else f"/{name}",
+        description=given.optional("description") or "",
+        usage_hint=given.optional("usage_hint") or "",
     )

@@ -20,6 +20,9 @@ class Body:
         if unknown:
             raise _invalid(f"unknown field {unknown[0]!r}", f"known fields: {', '.join(known.split())}")
 
+    def __contains__(self, name: str) -> bool:
+        return self._values.get(name) is not None
+
     def text(self, name: str) -> str:
         value = self.optional(name)
         if not value:
@@ -48,6 +51,16 @@ class Body:
         value = self._values.get(name, False)
         if not isinstance(value, bool):
             raise _invalid(f"{name!r} must be true or false")
+        return value
+
+    def anything(self, name: str) -> object:
+        """A value of any type, None when absent."""
+        return self._values.get(name)
+
+    def mapping(self, name: str) -> Mapping[str, object] | None:
+        value = self._values.get(name)
+        if value is not None and not isinstance(value, dict):
+            raise _invalid(f"{name!r} must be an object")
         return value
 
     def texts(self, name: str) -> tuple[str, ...] | None:

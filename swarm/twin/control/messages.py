@@ -1,5 +1,6 @@
 """What a person does in a channel: say, change, delete, react; and what a reader sees there."""
 
+import base64
 from dataclasses import replace
 
 from starlette.requests import Request
@@ -7,7 +8,8 @@ from starlette.requests import Request
 from swarm.twin.control.body import Body, as_body, read_body
 from swarm.twin.control.lookup import find_channel, find_user
 from swarm.twin.errors import ControlError, Json
-from swarm.twin.messages import File, Message
+from swarm.twin.files import File
+from swarm.twin.messages import Message
 from swarm.twin.methods.chat import MAX_TEXT_CHARACTERS
 from swarm.twin.methods.reactions import emoji_name
 from swarm.twin.people import Channel, User
@@ -32,7 +34,15 @@ class Messages:
         query = request.query_params
         user = find_user(self._workspace, query["user"]) if query.get("user") else None
         channel = self._readable_channel(query.get("channel", ""), user)
-        return {"messages": View(self._workspace).messages(channel, thread_ts=query.get("thread_ts") or None)}
+        thread_ts = query.get("thread_ts") or None
+        messages = View(self._workspace).messages(channel, thread_ts=thread_ts)
+        return {"messages": messages + (self._only_for(user, channel, thread_ts) if user else [])}
+
+    def _only_for(self, user: User, channel: Channel, thread_ts: str | None) -> list[Json]:
+        """The ephemeral messages that one person sees, after the others: `subtype` says so."""
+        shown = self._workspace.ephemerals.seen_by(user.id, channel.id)
+        found = [message for message in shown if thread_ts in (None, message.thread_ts)]
+        return [View(self._workspace).message(message) for message in found]
 
     def _readable_channel(self, name: str, user: User | None) -> Channel:
         if not name:
@@ -64,9 +74,11 @@ class Messages:
         return from_reader(typed, directory.id_of_user, directory.id_of_channel)
 
     def _file(self, item: object, user: User) -> File:
-        given = as_body(item, known="name content")
-        content = given.optional("content") or ""
-        return self._workspace.add_file(name=given.text("name"), user=user.id, content=content.encode())
+        """A file with `content` as text, or `content_base64` for any bytes."""
+        given = as_body(item, known="name content content_base64")
+        encoded = given.optional("content_base64")
+        content = _decoded(encoded) if encoded else (given.optional("content") or "").encode()
+        return self._workspace.add_file(name=given.text("name"), user=user.id, content=content)
 
     async def edit(self, request: Request) -> Json:
         """Change the text of one's own message."""
@@ -106,3 +118,10 @@ class Messages:
         act = self._workspace.unreact if body.flag("remove") else self._workspace.react
         act(channel, message, user=user.id, name=emoji_name(body.text("name")))
         return {"ok": True}
+
+
+def _decoded(encoded: str) -> bytes:
+    try:
+        return base64.b64decode(encoded, validate=True)
+    except ValueError:
+        raise ControlError(422, "invalid", "'content_base64' is not base64") from None

@@ -4,21 +4,21 @@ from dataclasses import replace
 from urllib.parse import urlencode
 
 from swarm.twin import shapes
-from swarm.twin.blocks import MAX_MARKDOWN_CHARACTERS, checked_blocks
+from swarm.twin.drafts import MAX_TEXT_CHARACTERS, read_draft
 from swarm.twin.errors import Json, SlackError
 from swarm.twin.limits import Tier
 from swarm.twin.methods.call import Call, Method
 from swarm.twin.people import Channel, ChannelKind
-from swarm.twin.workspace import Draft
 
-MAX_TEXT_CHARACTERS = 40_000
-MAX_ATTACHMENTS = 100
+__all__ = ["MAX_TEXT_CHARACTERS", "METHODS"]
+
+_MAX_UPDATED_CHARACTERS = 4_000  # of `text`; a post takes ten times as much
 
 
 def post_message(call: Call) -> Json:
     """Post to a channel, by id or `#name`, or to a person. Raises `no_text`, `msg_too_long`, `thread_not_found`, …"""
     channel = _writable(call)
-    message = call.workspace.post(channel, _draft(call))
+    message = call.workspace.post(channel, read_draft(call.args, call.app))
     shape = shapes.message(message, call.directory, log=channel.messages)
     return {"channel": channel.id, "ts": message.ts, "message": shape}
 
@@ -29,14 +29,18 @@ def post_ephemeral(call: Call) -> Json:
     user = call.args.text("user")
     if user not in channel.members:
         raise SlackError("user_not_in_channel")
-    return {"message_ts": call.workspace.post_ephemeral(channel, to=user, draft=_draft(call))}
+    return {"message_ts": call.workspace.post_ephemeral(channel, to=user, draft=read_draft(call.args, call.app))}
 
 
 def update(call: Call) -> Json:
     """Change an own message; what is not given stays. Raises `message_not_found`, `cant_update_message`, `no_text`."""
     channel = call.joined_channel()
     previous = call.own_message(channel, "ts", "cant_update_message")
-    draft = _draft(call)
+    if previous.streaming:
+        raise SlackError("streaming_state_conflict")
+    if len(call.args.optional("text")) > _MAX_UPDATED_CHARACTERS:
+        raise SlackError("msg_too_long")
+    draft = read_draft(call.args, call.app)
     changed = replace(
         previous,
         text=draft.text if "text" in call.args or "markdown_text" in call.args else previous.text,
@@ -53,6 +57,8 @@ def delete(call: Call) -> Json:
     """Delete an own message. Raises `message_not_found`, `cant_delete_message`."""
     channel = call.joined_channel()
     message = call.own_message(channel, "ts", "cant_delete_message")
+    if message.streaming:
+        raise SlackError("cant_delete_message")
     call.workspace.delete(channel, message)
     return {"channel": channel.id, "ts": message.ts}
 
@@ -78,61 +84,6 @@ def _writable(call: Call) -> Channel:
     if call.app.bot_user not in channel.members and "chat:write.public" not in call.app.scopes:
         raise SlackError("not_in_channel")
     return channel
-
-
-def _draft(call: Call) -> Draft:
-    """What the arguments want to say."""
-    args = call.args
-    text, blocks = _text_and_blocks(call)
-    attachments = _attachments(args.json("attachments"))
-    if not (text or blocks or attachments):
-        raise SlackError("no_text")
-    return Draft(
-        user=call.app.bot_user,
-        app_id=call.app.id,
-        text=text,
-        blocks=blocks,
-        attachments=attachments,
-        thread_ts=args.timestamp("thread_ts") or None,
-        broadcast=args.flag("reply_broadcast"),
-        metadata=_metadata(args.json("metadata")),
-        username=args.optional("username") or None,
-    )
-
-
-def _text_and_blocks(call: Call) -> tuple[str, tuple[Json, ...]]:
-    """`markdown_text` stands alone and becomes a markdown block. Raises `markdown_text_conflict`, `msg_too_long`."""
-    text, markdown = call.args.optional("text"), call.args.optional("markdown_text")
-    if markdown and ("text" in call.args or "blocks" in call.args):
-        raise SlackError("markdown_text_conflict")
-    if len(text) > MAX_TEXT_CHARACTERS or len(markdown) > MAX_MARKDOWN_CHARACTERS:
-        raise SlackError("msg_too_long")
-    if markdown:
-        return markdown, checked_blocks([{"type": "markdown", "text": markdown}])
-    return text, checked_blocks(call.args.json("blocks"))
-
-
-def _attachments(value: object) -> tuple[Json, ...]:
-    """Raises `invalid_attachments`, `too_many_attachments`."""
-    if value is None:
-        return ()
-    if not isinstance(value, list) or not all(isinstance(attachment, dict) for attachment in value):
-        raise SlackError("invalid_attachments")
-    if len(value) > MAX_ATTACHMENTS:
-        raise SlackError("too_many_attachments")
-    return tuple(value)
-
-
-def _metadata(value: object) -> Json | None:
-    """Raises `invalid_metadata_format`."""
-    if value is None:
-        return None
-    if not isinstance(value, dict):
-        raise SlackError("invalid_metadata_format")
-    kind, payload = value.get("event_type"), value.get("event_payload")
-    if not isinstance(kind, str) or not kind or not isinstance(payload, dict):
-        raise SlackError("invalid_metadata_format")
-    return {"event_type": kind, "event_payload": payload}
 
 
 METHODS = (

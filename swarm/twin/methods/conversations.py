@@ -76,7 +76,7 @@ def history(call: Call) -> Json:
 def replies(call: Call) -> Json:
     """A root and its replies, oldest first; of a reply, that reply alone. Raises `thread_not_found`."""
     channel = _readable(call)
-    root = channel.messages.get(call.args.timestamp("ts"))
+    root = channel.messages.get(call.args.optional("ts"))
     if root is None:
         raise SlackError("thread_not_found")
     if root.thread_ts is not None:
@@ -101,10 +101,18 @@ def _range(call: Call) -> tuple[str, str]:
 
     Appending "." or "0" to a timestamp gives the next string after it, so an end is exclusive or inclusive at will.
     """
-    oldest, latest = _full(call.args.timestamp("oldest")), _full(call.args.timestamp("latest"))
+    oldest, latest = _moment(call, "oldest"), _moment(call, "latest")
     if call.args.flag("inclusive"):
         return oldest, latest + "0" if latest else "~"
     return oldest + "0" if oldest else "", latest or "~"
+
+
+def _moment(call: Call, name: str) -> str:
+    """Raises `invalid_ts_oldest`, `invalid_ts_latest`."""
+    try:
+        return _full(call.args.timestamp(name))
+    except SlackError:
+        raise SlackError(f"invalid_ts_{name}") from None
 
 
 def _full(timestamp: str) -> str:

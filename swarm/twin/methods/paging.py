@@ -38,3 +38,11 @@ def page(items: Sequence[Item], args: Arguments, *, default: int = 100) -> tuple
     end = start + args.count("limit", default=default, highest=1000)
     following = cursor_for("offset", str(end)) if end < len(items) else ""
     return items[start:end], {"response_metadata": {"next_cursor": following}}
+
+
+def numbered_page(items: Sequence[Item], args: Arguments, *, default: int = 100) -> tuple[Sequence[Item], Json]:
+    """The page that `page` and `count` ask for, as the older methods have it, and its `paging`."""
+    count = args.count("count", default=default, highest=1000)
+    number = args.count("page", default=1, highest=1_000_000)
+    paging: Json = {"count": count, "total": len(items), "page": number, "pages": -(-len(items) // count)}
+    return items[(number - 1) * count : number * count], paging

@@ -22,8 +22,11 @@ def bot_info(call: Call) -> Json:
 
 
 def list_usergroups(call: Call) -> Json:
-    """The workspace has no user groups."""
-    return {"usergroups": []}
+    """The groups of the seed, with their members if asked for."""
+    groups = [shapes.user_group(group) for group in call.directory.user_groups.values()]
+    hidden = {"users"} if not call.args.flag("include_users") else set()
+    hidden |= {"user_count"} if not call.args.flag("include_count") else set()
+    return {"usergroups": [{key: value for key, value in group.items() if key not in hidden} for group in groups]}
 
 
 METHODS = (

@@ -8,13 +8,17 @@ export function element(tag, attributes = {}, ...children) {
     else if (name === "class") made.className = value;
     else made.setAttribute(name, value === true ? "" : value);
   }
-  made.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  made.append(...present(children));
   return made;
 }
 
+// Children as given, lists and conditions included: what is null, undefined or false is left out.
+export const present = (children) =>
+  [children].flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false);
+
 // A link that can only lead to the web; anything else stays text.
 export function link(target, ...children) {
-  if (!/^(https?:|mailto:)/i.test(target)) return element("span", {}, ...children);
+  if (!/^(https?:\/\/|mailto:)/i.test(target)) return element("span", {}, ...children);
   return element("a", { href: target, target: "_blank", rel: "noopener noreferrer" }, ...children);
 }
 

@@ -165,7 +165,7 @@ async def test_the_tray_is_the_same_as_tool_and_over_http_and_previews_the_new_m
     await doors.world.says("the new message", thread=root, by="U2")
     tray = await lea.uses("tray")
     assert tray == await lea.get("/tray")
-    assert set(tray) == {"unread", "previews", "mentions", "tasks", "threads_owned"}
+    assert set(tray) == {"unread", "previews", "mentions", "messages", "tasks", "threads_owned"}
     assert (tray["unread"], tray["threads_owned"]) == (2, 1)
     assert tray["previews"][1] == tray["previews"][1] | {
         "from": "bob", "channel": "#general", "preview": "the new message",
@@ -179,7 +179,7 @@ async def test_list_agents_shows_who_is_there(doors: Doors, lea: Visitor) -> Non
         ("lea", "lead", "online"),
         ("wim", "worker", "offline"),
     ]
-    assert set(team[0]) == {"id", "name", "role", "description", "capabilities", "status"}
+    assert set(team[0]) == {"id", "name", "role", "description", "capabilities", "status", "load"}
 
 
 def test_every_module_of_the_folder_but_the_frame_is_one_tool() -> None:
@@ -198,7 +198,9 @@ def test_every_writing_tool_takes_a_lease_and_a_request_id() -> None:
     for tool in discover().values():
         if tool.writes:
             assert {"lease_token", "request_id"} <= set(tool.arguments.model_fields)
-    assert {tool.name for tool in discover().values() if tool.writes} == {"slack-reply", "dismiss-message"}
+    writing = {tool.name for tool in discover().values() if tool.writes}
+    assert {"slack-reply", "dismiss-message", "send-message"} <= writing
+    assert writing.isdisjoint({"read-inbox-message", "list-agents", "tray", "read-messages"})
 
 
 BAD_CALLS: list[tuple[str, dict[str, Any], str, set[str]]] = [

@@ -35,7 +35,7 @@ class Workspace:
         settings = {"pacing": Pacing(enforced=False), "base_url": self.api_url, **options}
         return Gateway(settings.pop("token", self.app.bot_token), **settings)
 
-    async def say(self, text: str, *, user: str = "alice", channel: str = "general", **more: str) -> str:
+    async def say(self, text: str, *, user: str = "alice", channel: str = "general", **more: object) -> str:
         """Post as somebody; the message's timestamp."""
         answer = await self._post("messages", {"user": user, "channel": channel, "text": text, **more})
         return str(answer["ts"])

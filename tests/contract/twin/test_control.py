@@ -149,8 +149,8 @@ REFUSED: list[tuple[str, str, object, int]] = [
     ("POST", "seed", {"apps": [{"name": "a", "scopes": "chat:write"}]}, 422),
     ("POST", "seed", {"channels": [{"name": "c", "members": ["nobody"]}]}, 404),
     ("POST", "reset", {"seed": "other"}, 422),
-    ("POST", "actions", {}, 501),
-    ("POST", "commands", {}, 501),
+    ("POST", "actions", {}, 422),
+    ("POST", "commands", {}, 422),
 ]
 
 

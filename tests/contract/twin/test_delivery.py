@@ -48,8 +48,10 @@ async def test_changes_reactions_and_files_arrive_as_slack_sends_them(world: Wor
     await world.ask("PATCH", "messages", {"user": "alice", "channel": "general", "ts": ts, "text": "two"})
     await world.ask("POST", "reactions", {"user": "bob", "channel": "general", "ts": ts, "name": "tada"})
     await world.ask("DELETE", "messages", {"user": "alice", "channel": "general", "ts": ts})
-    shared, changed, reacted, deleted = [(await line.next_acknowledged())["payload"]["event"] for _ in range(4)]
+    events = [(await line.next_acknowledged())["payload"]["event"] for _ in range(5)]
+    shared, named, changed, reacted, deleted = events
     assert (shared["subtype"], shared["files"][0]["name"]) == ("file_share", "notes.txt")
+    assert (named["type"], named["file_id"]) == ("file_shared", shared["files"][0]["id"])
     assert changed["subtype"] == "message_changed"
     assert (changed["message"]["text"], changed["previous_message"]["text"]) == ("two", "one")
     assert (reacted["type"], reacted["reaction"], reacted["item"]["ts"]) == ("reaction_added", "tada", ts)

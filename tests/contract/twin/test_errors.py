@@ -58,7 +58,7 @@ WRONG_CALLS: list[tuple[str, dict[str, Any], str]] = [
     ("reactions.add", {"name": "eyes"}, "no_item_specified"),
     ("reactions.add", {"name": "eyes", "channel": C, "timestamp": "soon"}, "bad_timestamp"),
     ("reactions.add", {"name": "eyes", "channel": C, "timestamp": PAST}, "message_not_found"),
-    ("assistant.threads.setStatus", {"channel_id": C, "thread_ts": PAST, "status": "x"}, "thread_not_found"),
+    ("assistant.threads.setStatus", {"channel_id": C, "thread_ts": PAST, "status": "x"}, "invalid_thread_ts"),
     ("chat.postTelegram", {"text": "x"}, "unknown_method"),
 ]
 

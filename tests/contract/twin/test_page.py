@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 
+from swarm.twin.workspace import Draft
 from tests.contract.twin.world import World, new_world
 
 # One browser serves all tests of this file, so they share a loop; each has a twin of its own.
@@ -124,11 +125,9 @@ async def test_markup_in_a_message_stays_text(browser: BrowserContext, world: Wo
     post = world.client().chat_postMessage
     await post(channel=world.general, text="<javascript:alert(4)|click> " + evil)
     await post(channel=world.general, markdown_text=evil + "\n\n# <b>head</b>")
-    await post(
-        channel=world.general,
-        text="x",
-        blocks=[{"type": "image", "image_url": "javascript:alert(5)", "alt_text": "<i>"}],
-    )
+    hostile = {"type": "image", "block_id": "b", "image_url": "javascript:alert(5)", "alt_text": "<i>"}
+    say = Draft(user="U000SWARM", app_id="A000SWARM", text="x", blocks=(hostile,))  # the Web API would refuse it
+    world.twin.workspace.post(world.twin.workspace.directory.channels[world.general], say)
     await expect(page.locator("article")).to_have_count(4)
     assert await page.locator("#log img, #log script, #log b, #log i, #log a[href^=javascript]").count() == 0
     await expect(page.locator("article .content").first).to_contain_text(evil)
@@ -137,7 +136,6 @@ async def test_markup_in_a_message_stays_text(browser: BrowserContext, world: Wo
 
 async def test_own_messages_are_edited_and_deleted(browser: BrowserContext, world: World) -> None:
     page = await opened(browser, world)
-    page.on("dialog", lambda dialog: dialog.accept())
     await world.say("alice", "frist")
     await page.hover("article")
     await page.click("[aria-label=Edit]")
@@ -146,6 +144,7 @@ async def test_own_messages_are_edited_and_deleted(browser: BrowserContext, worl
     await expect(page.locator("article .content")).to_have_text("first (edited)")
     await page.hover("article")
     await page.click("[aria-label=Delete]")
+    await page.click("dialog button:text-is('Delete')")
     await expect(page.locator(".welcome")).to_be_visible()
 
 

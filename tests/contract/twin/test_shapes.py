@@ -70,6 +70,7 @@ async def test_events_have_the_shape_of_the_recorded_ones(world: World) -> None:
     await heard("MessageThreadBroadcastPayload")
     last = await world.say("bob", "", files=[{"name": "a.txt", "content": "x"}])
     await heard("MessageFileSharePayload")
+    await heard("FileSharedPayload")
     await world.ask("DELETE", "messages", {"user": "bob", "channel": "general", "ts": last})
     await heard("MessageDeletedPayload")
     wrong = {

@@ -26,8 +26,9 @@ class Line:
     async def next(self) -> dict[str, Any]:
         return await asyncio.wait_for(self.socket.receive_json(), PATIENCE_SECONDS)
 
-    async def acknowledge(self, envelope: dict[str, Any]) -> None:
-        await self.socket.send_str(orjson.dumps({"envelope_id": envelope["envelope_id"]}).decode())
+    async def acknowledge(self, envelope: dict[str, Any], payload: object = None) -> None:
+        answer = {"envelope_id": envelope["envelope_id"]} | ({} if payload is None else {"payload": payload})
+        await self.socket.send_str(orjson.dumps(answer).decode())
 
     async def next_acknowledged(self) -> dict[str, Any]:
         envelope = await self.next()

@@ -1,0 +1,107 @@
+"""The coordinators of one run: as many processes as the plan says, on one new database, connected to one Slack."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from swarm.bench.coordinator import Coordinator, new_operator_token
+from swarm.bench.figures import BenchError
+from swarm.bench.http import Connection
+from swarm.bench.plan import Plan
+from swarm.bench.scratch import scratch
+from swarm.bench.slack import BenchSlack, bench_slack
+
+_QUIET_SECONDS: Final = 30
+_QUIET_SHARE: Final = 0.15
+_LOOK_SECONDS: Final = 0.5
+_REGISTERING: Final = 16
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BenchAgent:
+    """A registered agent with its token, and the port of the coordinator that it talks to."""
+
+    name: str
+    token: str
+    port: int
+
+
+class Cluster:
+    """Coordinators that run. Agents are dealt out to them in turn, as a load balancer would."""
+
+    def __init__(self, members: Sequence[Coordinator]) -> None:
+        self.members = members
+
+    async def register(self, count: int, *, role: str = "lead", prefix: str = "agent") -> list[BenchAgent]:
+        """Register ``count`` agents, and let each poll once, so that it counts as online; in the order of their names.
+
+        They are called ``prefix-0`` and so on.
+        """
+        agents: dict[int, BenchAgent] = {}
+        numbers = iter(range(count))
+        await asyncio.gather(*(self._register(numbers, role, prefix, agents) for _ in range(_REGISTERING)))
+        return [agents[number] for number in range(count)]
+
+    async def _register(self, numbers: Iterator[int], role: str, prefix: str, agents: dict[int, BenchAgent]) -> None:
+        operator = await self.members[0].operator()
+        for number in numbers:
+            name = f"{prefix}-{number}"
+            made = (await operator.call("POST", "/agents", {"name": name, "role": role})).json()
+            port = self.members[number % len(self.members)].port
+            agents[number] = BenchAgent(name=name, token=made["token"], port=port)
+            connection = await Connection.open(port, made["token"])
+            (await connection.call("GET", "/poll?wait_seconds=0&limit=1")).json()
+            connection.close()
+        operator.close()
+
+    async def backlog(self) -> Mapping[str, int]:
+        """How much there is to do, by kind."""
+        return await self.members[0].backlog()
+
+    async def unread(self) -> int:
+        """How many inbox messages are stored and not claimed."""
+        return (await self.backlog())["inbox_unread"]
+
+    async def quiet(self) -> None:
+        """Wait until all have done what they were given, at most half a minute."""
+        for _ in range(int(_QUIET_SECONDS / _LOOK_SECONDS)):
+            before = self.cpu_seconds()
+            await asyncio.sleep(_LOOK_SECONDS)
+            if self.cpu_seconds() - before < _QUIET_SHARE * _LOOK_SECONDS * len(self.members):
+                return
+
+    def memory_bytes(self) -> int:
+        """What they hold in memory now, together."""
+        return sum(member.memory_bytes() for member in self.members)
+
+    def cpu_seconds(self) -> float:
+        """What they have used of the processor since their start, together."""
+        return sum(member.cpu_seconds() for member in self.members)
+
+
+@asynccontextmanager
+async def cluster(plan: Plan, environment: Mapping[str, str]) -> AsyncIterator[Cluster]:
+    """Coordinators that are ready, on a new database; gone afterwards. ``environment`` says where Slack is."""
+    if plan.processes > 1 and plan.database == "sqlite":
+        raise BenchError("several processes need a PostgreSQL: add --database postgresql://…")
+    async with scratch(plan.database) as place:
+        token, members = new_operator_token(), list[Coordinator]()
+        try:
+            for number in range(plan.processes):
+                members.append(await Coordinator.start(place, f"coordinator-{number}", token, environment))
+            await asyncio.gather(*(member.until_ready() for member in members))
+            yield Cluster(members)
+        finally:
+            await asyncio.shield(asyncio.gather(*(member.stop() for member in members)))
+
+
+@asynccontextmanager
+async def connected(plan: Plan, settings: Mapping[str, str] | None = None) -> AsyncIterator[tuple[BenchSlack, Cluster]]:
+    """A bench Slack, and coordinators that are connected to it. ``settings`` are further environment variables."""
+    async with bench_slack() as slack, cluster(plan, {**slack.environment, **(settings or {})}) as processes:
+        await slack.connected(plan.processes)
+        yield slack, processes

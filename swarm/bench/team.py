@@ -1,0 +1,137 @@
+"""``swarm bench team``: a lead and its workers, from a person's message to the worker's result in Slack.
+
+The lead hands every message over, to each worker in turn; the worker completes the task at once with a reply. So a
+message is two triggers, two tool calls and a notice for the lead. The end is the moment at which the bench Slack gets
+``chat.postMessage`` with the result. Slack's rate limits are not kept: a post a second and channel would be all there is
+to measure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from swarm.bench.agent import Agent, Part, names, question
+from swarm.bench.cluster import Cluster, connected
+from swarm.bench.figures import BenchError, Better, Figure, percentile
+from swarm.bench.plan import Plan, Say
+from swarm.bench.slack import BOT_USER, CHANNELS, BenchSlack
+
+_SETTINGS: Final = {"SWARM_SLACK_PACE": "off"}
+_RESULT_SECONDS: Final = 60.0
+
+
+async def measure(plan: Plan, say: Say) -> list[Figure]:
+    """The time to the result at a steady rate, and how many messages a second get theirs at most."""
+    async with connected(plan, _SETTINGS) as (slack, processes), _team(plan, processes) as lead:
+        people = People(slack, f"<@{BOT_USER}> swarm#{lead}")
+        await asyncio.gather(*(people.ask() for _ in CHANNELS))  # whose names are known from then on
+        say(f"{plan.team_per_second} messages/s for {plan.seconds:g} s")
+        waits = await people.ask_steadily(plan.seconds, plan.team_per_second)
+        say(f"as many as get a result, {plan.team_in_flight} in flight, for {plan.seconds:g} s")
+        before = processes.cpu_seconds()
+        count, rate = await people.ask_constantly(plan.seconds, plan.team_in_flight)
+        cost = (processes.cpu_seconds() - before) / count
+        people.check()
+    who = f"a lead, {plan.workers} workers, {plan.processes} processes" if plan.processes > 1 else ""
+    who = who or f"a lead, {plan.workers} workers"
+    return [
+        _latency(f"message → result at {plan.team_per_second}/s, p50", percentile(waits, 0.5)),
+        _latency(f"message → result at {plan.team_per_second}/s, p99", percentile(waits, 0.99)),
+        Figure(
+            measurement="team",
+            what=f"sustained, {who}, {plan.team_in_flight} in flight",
+            value=rate,
+            unit="messages/s",
+            better=Better.HIGHER,
+        ),
+        _latency("processor time of one message with its task", cost),
+    ]
+
+
+class People:
+    """Who ask, and wait for the result."""
+
+    def __init__(self, slack: BenchSlack, address: str) -> None:
+        self._slack = slack
+        self._address = address
+        self._numbers = itertools.count()
+        self._waiting: dict[str, asyncio.Future[float]] = {}
+        self._surplus: list[str] = []
+        slack.on_post = self._hear
+
+    def _hear(self, text: str) -> None:
+        """Note a result; a second one for the same message would be one too many."""
+        for name in names(text):
+            if (waiting := self._waiting.pop(name, None)) and not waiting.done():
+                waiting.set_result(time.perf_counter())
+            else:
+                self._surplus.append(name)
+
+    async def ask(self) -> float:
+        """Say something in a new thread; seconds until its result is posted. Raises BenchError if it never is."""
+        number = next(self._numbers)
+        posted = self._waiting[f"m{number}"] = asyncio.get_running_loop().create_future()
+        begun = time.perf_counter()
+        await self._slack.send(f"{self._address} {question(number, delegate=True)}")
+        try:
+            async with asyncio.timeout(_RESULT_SECONDS):
+                return await posted - begun
+        except TimeoutError as error:
+            raise BenchError(f"m{number} got no result within {_RESULT_SECONDS:g} s") from error
+
+    async def ask_steadily(self, seconds: float, per_second: float) -> list[float]:
+        """Ask at a steady rate, however late the results come; seconds to each of these."""
+        begun, asking = time.perf_counter(), list[asyncio.Task[float]]()
+        for turn in range(int(seconds * per_second)):
+            await asyncio.sleep(max(0.0, begun + turn / per_second - time.perf_counter()))
+            asking.append(asyncio.create_task(self.ask()))
+        return await asyncio.gather(*asking)
+
+    async def ask_constantly(self, seconds: float, in_flight: int) -> tuple[int, float]:
+        """How many results came, and how many a second, with a fixed number of questions open."""
+        begun = time.perf_counter()
+
+        async def asker() -> int:
+            asked = 0
+            while time.perf_counter() - begun < seconds:
+                await self.ask()
+                asked += 1
+            return asked
+
+        count = sum(await asyncio.gather(*(asker() for _ in range(in_flight))))
+        return count, count / (time.perf_counter() - begun)
+
+    def check(self) -> None:
+        """Figures of something that was said twice would be worth nothing. Raises BenchError."""
+        if self._surplus:
+            raise BenchError(f"said more than once: {', '.join(self._surplus[:10])}")
+
+
+@asynccontextmanager
+async def _team(plan: Plan, processes: Cluster) -> AsyncIterator[str]:
+    """Lead and workers at work; the lead's name."""
+    (lead,) = await processes.register(1, prefix="lead")
+    workers = await processes.register(plan.workers, role="worker", prefix="worker")
+    parts = [
+        Part(port=lead.port, token=lead.token, workers=[worker.name for worker in workers], hands=plan.workers),
+        *(Part(port=worker.port, token=worker.token, hands=plan.hands) for worker in workers),
+    ]
+    playing = [asyncio.create_task(Agent(part).play()) for part in parts]
+    try:
+        yield lead.name
+    finally:
+        for task in playing:
+            task.cancel()
+        ended = await asyncio.gather(*playing, return_exceptions=True)
+    failures = [error for error in ended if isinstance(error, BenchError)]
+    if failures:
+        raise failures[0]
+
+
+def _latency(what: str, seconds: float) -> Figure:
+    return Figure(measurement="team", what=what, value=1_000 * seconds, unit="ms")

@@ -1,0 +1,62 @@
+"""Slack as watchers see it: what comes in, timed until it is stored, and each attempt to deliver."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+
+from swarm.domain.deliveries import Accepted, Answer, Delivery
+from swarm.domain.ports import SlackSender
+from swarm.domain.transcript import MessageDeleted, MessageEdited, SlackEvent, SlackMessage
+from swarm.domain.watchers import SlackEventHandled, Watcher
+
+Handle = Callable[[SlackEvent], Awaitable[None]]
+
+
+def watched_events(handle: Handle, watcher: Watcher) -> Handle:
+    """``handle``, with ``watcher`` told of every event how it went."""
+
+    async def watched(event: SlackEvent) -> None:
+        begun = time.perf_counter()
+        stored = False
+        try:
+            await handle(event)
+            stored = True
+        finally:
+            seconds = time.perf_counter() - begun
+            watcher.slack_event_handled(SlackEventHandled(kind=_kind(event), stored=stored, seconds=seconds))
+
+    return watched
+
+
+class WatchedSender:
+    """A `SlackSender` that tells ``watcher`` of every attempt."""
+
+    def __init__(self, slack: SlackSender, watcher: Watcher) -> None:
+        self._slack = slack
+        self._watcher = watcher
+
+    def expected_wait_seconds(self, delivery: Delivery) -> float:
+        return self._slack.expected_wait_seconds(delivery)
+
+    async def ready(self, delivery: Delivery) -> None:
+        await self._slack.ready(delivery)
+
+    async def deliver(self, delivery: Delivery) -> Answer:
+        begun = time.perf_counter()
+        answer = await self._slack.deliver(delivery)
+        self._watcher.delivery_tried(delivery, answer, time.perf_counter() - begun)
+        return answer
+
+    async def find(self, delivery: Delivery) -> Accepted | None:
+        return await self._slack.find(delivery)
+
+
+def _kind(event: SlackEvent) -> str:
+    match event:
+        case SlackMessage():
+            return "message"
+        case MessageEdited():
+            return "edit"
+        case MessageDeleted():
+            return "delete"

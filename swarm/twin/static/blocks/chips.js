@@ -1,0 +1,32 @@
+// Several chosen things in a row, each with a way to take it out again.
+
+import { element } from "../dom.js";
+
+// `chosen` is there at first, `keyOf` tells two apart, `textOf` names one, `change(now)` is told of each change.
+// Gives the box, to which a menu can be added, and `add`.
+export function chips({ chosen, keyOf, textOf, change, most = Infinity }) {
+  const list = element("span", { class: "chips" });
+  let now = [...chosen];
+  const draw = () => list.replaceChildren(...now.map(chip));
+  const set = (next) => {
+    now = next;
+    draw();
+    change(now);
+  };
+  function chip(given) {
+    const label = `Remove ${textOf(given)}`;
+    const remove = () => set(now.filter((one) => one !== given));
+    return element(
+      "button",
+      { type: "button", class: "chip", "aria-label": label, onclick: remove },
+      textOf(given),
+      " ✕",
+    );
+  }
+  const add = (given) => {
+    const isKnown = now.some((one) => keyOf(one) === keyOf(given));
+    if (!isKnown && now.length < most) set([...now, given]);
+  };
+  draw();
+  return { box: element("div", { class: "multi" }, list), add };
+}

@@ -1,0 +1,43 @@
+// What a person has put into the controls of one message or modal, in the shape of Slack's `state.values`.
+
+export class Form {
+  constructor() {
+    this.values = {};
+  }
+
+  // The value of a control, as the person left it, or null before they touched it.
+  get(block, control) {
+    return this.values[block.block_id]?.[control.action_id] ?? null;
+  }
+
+  set(block, control, value) {
+    (this.values[block.block_id] ??= {})[control.action_id] = { type: control.type, ...value };
+  }
+
+  // Controls that start with a value count as filled in.
+  begin(block, control, value) {
+    if (!this.get(block, control) && value) this.set(block, control, value);
+    return this.get(block, control);
+  }
+
+  // What was entered into the inputs that `blocks` still have. Everything else its app has heard of already.
+  entered(blocks) {
+    const left = blocks.filter((block) => block.type === "input" && this.values[block.block_id]);
+    const plain = (values) =>
+      Object.fromEntries(Object.entries(values).map(([action, value]) => [action, plainOf(value)]));
+    return Object.fromEntries(left.map((block) => [block.block_id, plain(this.values[block.block_id])]));
+  }
+}
+
+// The value alone: a text, an option, an id, or a list of these.
+export const plainOf = ({ type, typed, ...value }) => Object.values(value)[0] ?? null;
+
+// Forms live as long as the page, so that a message that is drawn anew keeps what was chosen in it.
+const forms = new Map();
+
+export function formOf(key) {
+  if (!forms.has(key)) forms.set(key, new Form());
+  return forms.get(key);
+}
+
+export const forget = (key) => forms.delete(key);

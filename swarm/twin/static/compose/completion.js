@@ -1,0 +1,91 @@
+// What is offered while one types: people and apps after @, channels after #, emoji after :, commands after a first /.
+
+import { element } from "../dom.js";
+import { avatar } from "../message/avatar.js";
+import { emoji, emojiNamed } from "../text/emoji.js";
+
+const MOST = 8;
+const BEGUN = /(^|[\s(])([@#:]|^\/)([\w.+\-]*)$/;
+
+// Given {roster, channel} and the text before the cursor: {typed, options}, or null. An option has the text to put in.
+export function completion(before, { roster, channel }) {
+  const found = BEGUN.exec(before);
+  if (!found) return null;
+  const [, , sign, typed] = found;
+  const options = OFFERS[sign](typed.toLowerCase(), roster, channel);
+  return options.length ? { typed, options: options.slice(0, MOST) } : null;
+}
+
+const OFFERS = { "@": people, "#": channels, "/": commands, ":": emojis };
+
+const EVERYBODY = [
+  ["here", "Notifies everybody who is online"],
+  ["channel", "Notifies everybody in this channel"],
+];
+
+// Members first, then everybody else; an app is as easy to reach as a person.
+function people(part, roster, channel) {
+  const members = new Set(roster.members(channel).map((one) => one.id));
+  const known = roster.people().filter((one) => one.id !== roster.me && one.id !== "USLACKBOT" && matches(one, part));
+  known.sort((one, other) => Number(members.has(other.id)) - Number(members.has(one.id)));
+  return [
+    ...known
+      .filter((one) => part || members.has(one.id))
+      .map((one) => ({
+        text: one.name,
+        draw: () =>
+          [
+            avatar(one, "small"),
+            element("strong", {}, one.name),
+            one.is_bot
+              ? element("span", { class: "badge" }, "APP")
+              : element("span", { class: "quiet" }, one.real_name ?? ""),
+            !members.has(one.id) && element("small", {}, "not in this channel"),
+          ].filter(Boolean),
+      })),
+    ...EVERYBODY.filter(([name]) => part && name.startsWith(part)).map(([name, about]) => ({
+      text: name,
+      draw: () => [element("span", { class: "sign" }, "📣"), element("strong", {}, name), element("small", {}, about)],
+    })),
+  ];
+}
+
+const matches = (one, part) =>
+  one.name.toLowerCase().startsWith(part) || (part && (one.display_name ?? "").toLowerCase().startsWith(part));
+
+function channels(part, roster) {
+  return roster
+    .channels()
+    .filter((one) => one.name.toLowerCase().startsWith(part) && one.name)
+    .map((one) => ({
+      text: one.name,
+      draw: () => [
+        element("span", { class: "sign" }, "#"),
+        element("strong", {}, one.name),
+        element("small", {}, one.topic),
+      ],
+    }));
+}
+
+function commands(part, roster) {
+  return roster.apps
+    .flatMap((app) => (app.commands ?? []).map((one) => ({ ...one, app: app.name })))
+    .filter((one) => one.command.slice(1).startsWith(part))
+    .map((one) => ({
+      text: one.command.slice(1),
+      draw: () => [
+        element("span", { class: "sign" }, "/"),
+        element("strong", {}, one.command.slice(1)),
+        element("span", { class: "quiet" }, one.usage_hint ?? ""),
+        element("small", {}, one.description || one.app),
+      ],
+    }));
+}
+
+function emojis(part) {
+  if (part.length < 2) return [];
+  return emojiNamed(part).map((name) => ({
+    text: `${name}:`,
+    draw: () => [element("span", { class: "sign" }, emoji(name)), element("strong", {}, `:${name}:`)],
+  }));
+}

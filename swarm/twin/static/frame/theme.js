@@ -1,0 +1,20 @@
+// Light or dark: as the system says, until the reader says otherwise.
+
+const KEY = "twin-theme";
+export const THEMES = [
+  ["system", "As the system"],
+  ["light", "Light"],
+  ["dark", "Dark"],
+];
+
+export const theme = () => localStorage.getItem(KEY) ?? "system";
+
+export function setTheme(name) {
+  localStorage.setItem(KEY, name);
+  applyTheme();
+}
+
+export function applyTheme() {
+  if (theme() === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme();
+}

@@ -1,0 +1,61 @@
+// What apps show beside messages: a modal in front of everything, and home tabs in conversations with them.
+
+import { closeView, kitOfView, submitView } from "../acts.js";
+import * as api from "../api.js";
+import { drawBlocks } from "../blocks/block.js";
+import { byId, element } from "../dom.js";
+import { drawTabs } from "./head.js";
+import { Modal } from "./modal.js";
+import { attempt } from "./notice.js";
+
+const MESSAGES = ["log", "working", "composer", "keys"];
+
+export class Views {
+  constructor(desk) {
+    this.desk = desk;
+    this.tab = "messages"; // or "home", in a conversation with an app
+    this.homes = {}; // home tabs that apps have published, by bot user
+    this.modal = new Modal({
+      kitOf: (view, errors) => kitOfView(desk, view, errors),
+      submit: (view) => submitView(desk, view),
+      close: (view) => closeView(desk, view),
+    });
+  }
+
+  take({ modal, homes }) {
+    this.homes = homes;
+    this.modal.show(modal);
+    if (this.desk.channel) this.draw();
+  }
+
+  // The app one talks to, if it is a conversation with one.
+  get app() {
+    const { roster, current, channel } = this.desk;
+    return channel.kind === "im" ? roster.appIn(current) : null;
+  }
+
+  // Messages, or the home tab: its app hears that somebody looks.
+  async show(tab) {
+    this.tab = tab;
+    this.draw();
+    if (tab === "home") await attempt(api.openHome(this.desk.me.name, this.app.name));
+  }
+
+  draw() {
+    const { app } = this;
+    const isHome = Boolean(app) && this.tab === "home";
+    drawTabs(app && { tab: this.tab, choose: (tab) => this.show(tab) });
+    byId("home").hidden = !isHome;
+    for (const id of MESSAGES) byId(id).hidden = isHome;
+    if (isHome) this.drawHome(app);
+  }
+
+  drawHome(app) {
+    const home = this.homes[app.id];
+    const version = home ? `${home.id} ${home.hash}` : app.id;
+    if (byId("home").version === version) return;
+    byId("home").version = version;
+    const nothing = () => [element("p", { class: "quiet" }, `${app.name} shows nothing here yet.`)];
+    byId("home").replaceChildren(...(home ? drawBlocks(home.blocks, kitOfView(this.desk, home)) : nothing()));
+  }
+}

@@ -1,0 +1,46 @@
+// The line on which updates arrive. When it breaks it is opened again, and what came in between is loaded.
+
+import * as api from "./api.js";
+
+const PAUSES = [500, 1000, 2000, 5000]; // milliseconds before a new attempt
+const SILENCE_MILLISECONDS = 45_000; // the twin speaks every 15 s: a line this silent is dead
+
+// `arrive(update)` gets what happens. `seen()` tells up to which change the page knows everything: where the line
+// begins later, `back()` loads what is missing. `lost()` is called when the line breaks, `restored()` when it is back.
+export function listen(user, { seen, arrive, lost, back, restored }) {
+  let line = null;
+  let attempts = 0;
+  let wasLost = false;
+  let watch = 0;
+
+  const fail = () => {
+    clearTimeout(watch);
+    line.onclose = line.onmessage = null;
+    line.close();
+    if (!wasLost) lost();
+    wasLost = true;
+    setTimeout(open, PAUSES[Math.min(attempts++, PAUSES.length - 1)]);
+  };
+
+  const greet = async ({ seen: begins }) => {
+    if (wasLost || begins !== seen()) await back();
+    if (wasLost) restored();
+    attempts = 0;
+    wasLost = false;
+  };
+
+  const take = ({ data }) => {
+    clearTimeout(watch);
+    watch = setTimeout(fail, SILENCE_MILLISECONDS);
+    const update = JSON.parse(new TextDecoder().decode(data));
+    return update.kind === "hello" ? greet(update).catch(fail) : arrive(update);
+  };
+
+  function open() {
+    line = api.line(user);
+    line.binaryType = "arraybuffer";
+    line.onmessage = take;
+    line.onclose = fail;
+  }
+  open();
+}
