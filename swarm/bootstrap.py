@@ -333,6 +333,7 @@ def _conduct(settings: Settings) -> Conduct:
     return Conduct(
         default_agent=settings.agents.default,
         offline_after_seconds=settings.agents.offline_after_seconds,
+        lease_seconds=settings.leases.seconds,
         started_at=SystemClock().now_us(),
         reactions=Reactions(
             stored=settings.reactions.stored,

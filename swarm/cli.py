@@ -375,6 +375,66 @@ def bench_team(
     return run.main(lambda: {"team": team.measure}, plan, repeat, json_file)
 
 
+@bench.command(name="storm")
+def bench_storm(
+    *,
+    database: str = "sqlite",
+    processes: int = 1,
+    messages: int = 10_000,
+    threads: int = 500,
+    agents: int = 20,
+    leads: int = 5,
+    in_flight: int = 64,
+    kill_every_seconds: float = 2,
+    lease_seconds: float = 10,
+    seed: int = 20_261_121,
+    json_file: Annotated[Path | None, Parameter(name="--json")] = None,
+) -> int:
+    """Let a storm pass over a team: events told twice, agents killed. Exit code 1 if anything is lost or doubled.
+
+    Parameters
+    ----------
+    database
+        sqlite, or the URL of a PostgreSQL server on which databases may be created (they are dropped afterwards).
+    processes
+        So many coordinators; more than one need a PostgreSQL.
+    messages
+        So many messages of people.
+    threads
+        So many threads that they share.
+    agents
+        So many agents, each a process.
+    leads
+        So many of the agents are leads, the others workers.
+    in_flight
+        So many messages at most that have not ended.
+    kill_every_seconds
+        About so often an agent is killed, and started again.
+    lease_seconds
+        How long the work of a killed agent is not given to anybody else.
+    seed
+        Of the dice: who is killed, which events come twice, what is handed over.
+    json_file
+        Where to write the figures as JSON as well.
+    """
+    from swarm.bench import run, storm
+
+    log.configure("warning")
+    plan = storm.StormPlan(
+        database=database,
+        processes=processes,
+        messages=messages,
+        threads=threads,
+        agents=agents,
+        leads=leads,
+        in_flight=in_flight,
+        kill_every_seconds=kill_every_seconds,
+        lease_seconds=lease_seconds,
+        seed=seed,
+    )
+    return run.judged(lambda say: storm.measure(plan, say), json_file)
+
+
 def _print_steps(steps: list[dict[str, Any]]) -> None:
     for step in steps:
         who = f" {step['agent']}" if step["agent"] else ""

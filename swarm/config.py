@@ -25,6 +25,7 @@ from swarm.domain.agents import OFFLINE_AFTER_SECONDS
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.files import DEFAULT_CAP_BYTES
 from swarm.domain.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STORED
+from swarm.domain.leases import LEASE_SECONDS
 
 CONFIG_FILE: Final = "swarm.yaml"
 
@@ -44,6 +45,7 @@ VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "SWARM_ENROLMENT_KEY": ("enrolment_key",),
     "SWARM_DEFAULT_AGENT": ("agents", "default"),
     "SWARM_OFFLINE_AFTER_SECONDS": ("agents", "offline_after_seconds"),
+    "SWARM_LEASE_SECONDS": ("leases", "seconds"),
     "SWARM_FILE_CAP_BYTES": ("files", "cap_bytes"),
     "SWARM_LOG_LEVEL": ("log", "level"),
     "SWARM_LOG_FORMAT": ("log", "format"),
@@ -129,6 +131,12 @@ class AgentSettings(_Section):
     offline_after_seconds: float = Field(OFFLINE_AFTER_SECONDS, gt=0, description="silence after which one is offline")
 
 
+class LeaseSettings(_Section):
+    """The right to work, for a while."""
+
+    seconds: float = Field(LEASE_SECONDS, ge=2, le=3_600, description="without renewal; agents renew every third of it")
+
+
 class ReactionSettings(_Section):
     """Emoji that show a message's state, by name; null switches one off."""
 
@@ -190,6 +198,7 @@ class Settings(_Section):
     http: HttpSettings = HttpSettings()
     database: DatabaseSettings = DatabaseSettings()
     agents: AgentSettings = AgentSettings()
+    leases: LeaseSettings = LeaseSettings()
     reactions: ReactionSettings = ReactionSettings()
     channel_defaults: ChannelSettings = ChannelSettings()
     channels: Mapping[str, ChannelSettings] = Field(default_factory=dict, description="by channel id, C0123456789")

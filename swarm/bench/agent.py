@@ -1,7 +1,7 @@
-"""An agent that the load generator plays: polls, and answers or hands over at once, by rules that a checker can follow.
+"""An agent that the load generator plays: polls, and answers or hands over at once, so that a checker can follow.
 
-A message says which one it is (``m17``), and ``delegate`` when it is to be handed over. Whoever ends it, lead or worker,
-says ``answer m17``, so that a log of what was posted tells which messages were answered, and how often.
+A message says which one it is (``m17``), and ``delegate`` when it is to be handed over. Whoever ends it, lead or
+worker, says ``answer m17``, so that a log of what was posted tells which messages were answered, and how often.
 
 Tools are called as JSON-RPC over the bare connection instead of with an MCP client, which would cost more than what is
 measured. A call that gets no answer is repeated word for word, as a careful agent does.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import resource
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -22,28 +22,34 @@ _OPEN_FILES: Final = 16_384
 
 def main(choose: Callable[[], Mapping[str, Measure]], plan: Plan, repeat: int, json_file: Path | None) -> int:
     """Measure, print the table; 0 when it could be measured, whatever was found."""
+    return 1 if _found(lambda say: measure(choose(), plan, repeat, say), json_file) is None else 0
+
+
+def judged(make: Callable[[Say], Awaitable[list[Figure]]], json_file: Path | None) -> int:
+    """The same for one measurement whose figures are a verdict: 0 only when all of them are as they must be."""
+    found = _found(make, json_file)
+    return 0 if found is not None and all(figure.met is not False for figure in found) else 1
+
+
+def _found(make: Callable[[Say], Awaitable[list[Figure]]], json_file: Path | None) -> list[Figure] | None:
+    """What was found and shown; None if that was not possible, and then it was said why."""
     progress = Console(stderr=True, highlight=False, markup=False)
     try:
-        found = figures(measure(choose(), plan, repeat, progress.print))
-        show(found, json_file)
+        _raise_open_files()
+        with asyncio.Runner(loop_factory=_fast_loop) as runner:
+            found = runner.run(_awaited(make, progress.print))
+        report.show(found, Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 140))
+        if json_file:
+            report.write_json(found, json_file)
     except BenchError as error:
         progress.print(f"swarm: {error}")
-        return 1
-    return 0
+        return None
+    return found
 
 
-def figures(measuring: Coroutine[None, None, list[Figure]]) -> list[Figure]:
-    """Run a measurement in a loop of its own."""
-    _raise_open_files()
-    with asyncio.Runner(loop_factory=_fast_loop) as runner:
-        return runner.run(measuring)
-
-
-def show(found: list[Figure], json_file: Path | None) -> None:
-    """Print the table, and write the file if one is wanted. Raises BenchError if that is not possible."""
-    report.show(found, Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 140))
-    if json_file:
-        report.write_json(found, json_file)
+async def _awaited(make: Callable[[Say], Awaitable[list[Figure]]], say: Say) -> list[Figure]:
+    """A loop's runner takes coroutines only."""
+    return await make(say)
 
 
 async def measure(measurements: Mapping[str, Measure], plan: Plan, repeat: int, say: Say) -> list[Figure]:

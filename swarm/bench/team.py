@@ -2,8 +2,8 @@
 
 The lead hands every message over, to each worker in turn; the worker completes the task at once with a reply. So a
 message is two triggers, two tool calls and a notice for the lead. The end is the moment at which the bench Slack gets
-``chat.postMessage`` with the result. Slack's rate limits are not kept: a post a second and channel would be all there is
-to measure.
+``chat.postMessage`` with the result. Slack's rate limits are not kept: a post a second and channel would be all there
+is to measure.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from swarm.domain.access import ChannelPolicy
 from swarm.domain.agents import OFFLINE_AFTER_SECONDS
 from swarm.domain.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STORED
+from swarm.domain.leases import LEASE_SECONDS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,6 +26,7 @@ class Conduct:
 
     default_agent: str | None = None  # a lead's name; None: the oldest lead that is online
     offline_after_seconds: float = OFFLINE_AFTER_SECONDS
+    lease_seconds: float = LEASE_SECONDS
     started_at: int = 0  # microseconds; when this coordinator began to listen
     reactions: Reactions = field(default_factory=Reactions)
     channels: Mapping[str, ChannelPolicy] = field(default_factory=dict)

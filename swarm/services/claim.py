@@ -15,7 +15,7 @@ import structlog
 from swarm.domain.agents import Agent
 from swarm.domain.conduct import Conduct
 from swarm.domain.inbox import BUNDLE_LIMIT, EntryStatus, bundle, order_key
-from swarm.domain.leases import LeaseEnd, LeaseKind, new_token
+from swarm.domain.leases import LEASE_SECONDS, LeaseEnd, LeaseKind, new_token
 from swarm.domain.notices import NoticeKind, NoticeStep
 from swarm.domain.tasks import TaskStatus
 from swarm.domain.triggers import Trigger
@@ -62,7 +62,7 @@ class Polls:
 
     async def _claim(self, agent: Agent, limit: int, hold: bool) -> list[Whole]:
         """Claim, and see to it that a caller who goes away meanwhile leaves nothing claimed."""
-        claim = asyncio.ensure_future(self._database.write(take, agent.id, limit, hold))
+        claim = asyncio.ensure_future(self._database.write(take, agent.id, limit, hold, self._conduct.lease_seconds))
         try:
             return await asyncio.shield(claim)
         except asyncio.CancelledError:
@@ -100,19 +100,23 @@ class Polls:
             await asyncio.shield(self._database.write(give_back, tokens))
 
 
-def take(tx: Transaction, agent_id: str, limit: int, hold: bool) -> list[Whole]:
+def take(tx: Transaction, agent_id: str, limit: int, hold: bool, lease_seconds: float = LEASE_SECONDS) -> list[Whole]:
     """Lease up to ``limit`` due triggers and read what they are about: a second transaction would cost as much."""
-    claimed = lease_due(tx, agent_id, limit, hold)
+    claimed = lease_due(tx, agent_id, limit, hold, lease_seconds)
     return [read_whole(tx, claim) for claim in claimed]
 
 
-def lease_due(tx: Transaction, agent_id: str, limit: int, hold: bool) -> list[Claimed]:
+def lease_due(
+    tx: Transaction, agent_id: str, limit: int, hold: bool, lease_seconds: float = LEASE_SECONDS
+) -> list[Claimed]:
     """Lease up to ``limit`` due triggers, in their order, each under a lease of its own."""
     news = [(order_key(notice.created_at), notice) for notice in notices.unread(tx, agent_id, limit)]
     work = [(head.order_key, head) for head in heads.first(tx, agent_id, limit)]
     due: list[tuple[int, Notice | Head]] = sorted([*news, *work], key=lambda pair: pair[0])
     claimed = [
-        take_notice(tx, what) if isinstance(what, Notice) else _take_lane(tx, agent_id, what, hold)
+        take_notice(tx, what, lease_seconds)
+        if isinstance(what, Notice)
+        else _take_lane(tx, agent_id, what, hold, lease_seconds)
         for _, what in due[:limit]
     ]
     got = [claim for claim in claimed if claim]
@@ -121,13 +125,13 @@ def lease_due(tx: Transaction, agent_id: str, limit: int, hold: bool) -> list[Cl
     return _told(tx, got)
 
 
-def take_notices(tx: Transaction, agent_id: str, limit: int) -> list[Whole]:
+def take_notices(tx: Transaction, agent_id: str, limit: int, lease_seconds: float = LEASE_SECONDS) -> list[Whole]:
     """Lease up to ``limit`` notices, oldest first."""
-    claimed = [take_notice(tx, notice) for notice in notices.unread(tx, agent_id, limit)]
+    claimed = [take_notice(tx, notice, lease_seconds) for notice in notices.unread(tx, agent_id, limit)]
     return [read_whole(tx, claim) for claim in _told(tx, [claim for claim in claimed if claim])]
 
 
-def take_notice(tx: Transaction, notice: Notice) -> Claimed | None:
+def take_notice(tx: Transaction, notice: Notice, lease_seconds: float) -> Claimed | None:
     """Lease one notice; it locks nothing. News that is no news any more is dropped."""
     if not notices.move(tx, NoticeStep.CLAIM, notice.id):
         return None
@@ -135,7 +139,14 @@ def take_notice(tx: Transaction, notice: Notice) -> Claimed | None:
         notices.move(tx, NoticeStep.FINISH, notice.id)
         return None
     lease = leases.grant(
-        tx, new_token(), LeaseKind.NOTICE, notice.agent_id, notice.thread_id, notice.id, notice.attempts + 1
+        tx,
+        new_token(),
+        LeaseKind.NOTICE,
+        notice.agent_id,
+        notice.thread_id,
+        notice.id,
+        notice.attempts + 1,
+        seconds=lease_seconds,
     )
     return Claimed(lease=lease, notice=notice) if lease else None
 
@@ -151,7 +162,7 @@ def _is_over(tx: Transaction, notice: Notice) -> bool:
     return False
 
 
-def _take_lane(tx: Transaction, agent_id: str, head: Head, hold: bool) -> Claimed | None:
+def _take_lane(tx: Transaction, agent_id: str, head: Head, hold: bool, lease_seconds: float) -> Claimed | None:
     """Lease what comes first in a lane, a task or the due messages; its head is locked, so no other claimer is at it.
 
     The lease comes first: the partial unique index on it is the lock. A lease that got nothing is taken back.
@@ -159,18 +170,30 @@ def _take_lane(tx: Transaction, agent_id: str, head: Head, hold: bool) -> Claime
     due = inbox.due_of_thread(tx, agent_id, head.lane_id)
     task = tasks.first_due(tx, agent_id, head.lane_id) if head.has_tasks else None
     if task and not (due and order_key(due[0].created_at) < task.order_key):
-        return _take_task(tx, task, due, hold)
+        return _take_task(tx, task, due, hold, lease_seconds)
     if not due:
         heads.refresh(tx, agent_id, head.lane_id)
         return None
-    return _take_messages(tx, agent_id, head, due, hold)
+    return _take_messages(tx, agent_id, head, due, hold, lease_seconds)
 
 
-def _take_messages(tx: Transaction, agent_id: str, head: Head, due: list[Entry], hold: bool) -> Claimed | None:
+def _take_messages(
+    tx: Transaction, agent_id: str, head: Head, due: list[Entry], hold: bool, lease_seconds: float
+) -> Claimed | None:
     thread_id = head.lane_id
     wanted = due[: bundle([entry.attempts for entry in due])]
     first = wanted[0]
-    lease = leases.grant(tx, new_token(), LeaseKind.WORK, agent_id, thread_id, first.id, first.attempts + 1, hold=hold)
+    lease = leases.grant(
+        tx,
+        new_token(),
+        LeaseKind.WORK,
+        agent_id,
+        thread_id,
+        first.id,
+        first.attempts + 1,
+        seconds=lease_seconds,
+        hold=hold,
+    )
     if lease is None:
         return None
     got = tuple(entry for entry in (inbox.claim(tx, entry, lease.token) for entry in wanted) if entry)
@@ -187,7 +210,9 @@ def _take_messages(tx: Transaction, agent_id: str, head: Head, due: list[Entry],
     return Claimed(lease=lease, entries=got)
 
 
-def _take_task(tx: Transaction, task: Task, follow_ups: list[Entry], hold: bool) -> Claimed | None:
+def _take_task(
+    tx: Transaction, task: Task, follow_ups: list[Entry], hold: bool, lease_seconds: float
+) -> Claimed | None:
     """What people have said meanwhile does not wait for the task's end: its agent gets it as news."""
     assert task.agent_id is not None  # it was found as due for an agent
     lease = leases.grant(
@@ -198,6 +223,7 @@ def _take_task(tx: Transaction, task: Task, follow_ups: list[Entry], hold: bool)
         task.thread_id,
         task.id,
         task.attempts + 1,
+        seconds=lease_seconds,
         hold=hold,
         task_id=task.id,
     )

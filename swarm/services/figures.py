@@ -19,8 +19,8 @@ from swarm.store.transaction import Transaction
 KEPT_SECONDS: Final = 5.0
 """So long a reading is good, so that nobody who asks every moment costs the database anything."""
 
-DEAD_KEPT_SECONDS: Final = 60.0
-"""The same for dead letters, which no index finds: they are looked for among all messages."""
+DEAD_KEPT_SECONDS: Final = 5.0
+"""The same for dead letters."""
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from swarm.domain.conduct import Conduct, Reactions
 from swarm.domain.errors import Invalid, Unresolved
 from swarm.domain.facts import LeaseRefused
 from swarm.domain.inbox import MAX_ATTEMPTS, EntryStatus, EntryStep
-from swarm.domain.leases import LeaseEnd, LeaseKind, Outcome
+from swarm.domain.leases import LEASE_SECONDS, LeaseEnd, LeaseKind, Outcome
 from swarm.domain.notices import NoticeStep
 from swarm.domain.tasks import MAX_ATTEMPTS as MAX_TASK_ATTEMPTS
 from swarm.domain.tasks import TaskStatus, TaskStep
@@ -41,9 +41,9 @@ class Renewed:
     lost: tuple[str, ...]
 
 
-def renew(tx: Transaction, agent: Agent, tokens: Sequence[str]) -> Renewed:
+def renew(tx: Transaction, agent: Agent, tokens: Sequence[str], seconds: float = LEASE_SECONDS) -> Renewed:
     """Prolong leases by their full time. They are locked in a fixed order, so that two callers cannot deadlock."""
-    renewed = {token: leases.renew(tx, token, agent.id) for token in sorted(set(tokens))}
+    renewed = {token: leases.renew(tx, token, agent.id, seconds) for token in sorted(set(tokens))}
     expiries = [(token, renewed[token]) for token in dict.fromkeys(tokens)]
     return Renewed(
         expiries=tuple((token, expires_at) for token, expires_at in expiries if expires_at is not None),

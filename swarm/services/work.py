@@ -46,7 +46,7 @@ class Work:
     async def renew(self, agent: Agent, tokens: Sequence[str]) -> Heartbeat:
         """Prolong leases by their full time. Without any token it is a mere sign of life."""
         await self._presence.note(agent)
-        renewed, news = await self._database.write(_renew, agent, tokens)
+        renewed, news = await self._database.write(_renew, agent, tokens, self._conduct.lease_seconds)
         return Heartbeat(renewed=renewed, notices=tuple(await self._polls.describe(agent, news)))
 
     async def release(self, agent: Agent, tokens: Sequence[str], delay_seconds: float = 0) -> Ended:
@@ -58,5 +58,5 @@ class Work:
         return await self._database.write(leases.finish, agent, tokens, outcome, reason, self._conduct)
 
 
-def _renew(tx: Transaction, agent: Agent, tokens: Sequence[str]) -> tuple[Renewed, list[Whole]]:
-    return leases.renew(tx, agent, tokens), take_notices(tx, agent.id, NEWS_LIMIT)
+def _renew(tx: Transaction, agent: Agent, tokens: Sequence[str], lease_seconds: float) -> tuple[Renewed, list[Whole]]:
+    return leases.renew(tx, agent, tokens, lease_seconds), take_notices(tx, agent.id, NEWS_LIMIT, lease_seconds)

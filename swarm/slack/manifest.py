@@ -75,8 +75,9 @@ def manifest(
 ) -> dict[str, object]:
     """The manifest of an app called ``name``; in HTTP mode Slack sends events to ``request_url``."""
     subscriptions: dict[str, object] = {"bot_events": sorted(EVENT_SCOPES)}
+    interactivity: dict[str, object] = {"is_enabled": True}  # for the buttons under our messages
     if mode is Mode.HTTP:
-        subscriptions["request_url"] = request_url
+        subscriptions["request_url"] = interactivity["request_url"] = request_url
     return {
         "display_information": {"name": name, "description": "A team of AI agents that work in your threads"},
         "features": {
@@ -90,6 +91,7 @@ def manifest(
         "oauth_config": {"scopes": {"bot": bot_scopes()}},
         "settings": {
             "event_subscriptions": subscriptions,
+            "interactivity": interactivity,
             "org_deploy_enabled": False,
             "socket_mode_enabled": mode is Mode.SOCKET,
             "token_rotation_enabled": False,

@@ -8,7 +8,7 @@ from sqlalchemy import BindParameter, bindparam, delete, insert, or_, select, up
 
 from swarm.clock import SECOND
 from swarm.domain.facts import LeaseEnded, LeaseRefused
-from swarm.domain.leases import LEASE_SECONDS, LeaseEnd, LeaseKind
+from swarm.domain.leases import LeaseEnd, LeaseKind
 from swarm.store.conditions import AT_MOST_N
 from swarm.store.statements import Row, Statement
 from swarm.store.tables import lease_members, leases
@@ -101,11 +101,12 @@ def grant(
     trigger_id: str,
     attempt: int,
     *,
+    seconds: float,
     hold: bool = False,
     task_id: str | None = None,
 ) -> Lease | None:
-    """A new lease of 60 seconds; None if another run of this agent works in the thread."""
-    expires_at = tx.now + LEASE_SECONDS * SECOND
+    """A new lease of so many seconds; None if another run of this agent works in the thread."""
+    expires_at = tx.now + int(seconds * SECOND)
     granted = _GRANT.run(
         tx,
         token=token,
@@ -170,9 +171,9 @@ def holds(lease: Lease | None, now: int) -> bool:
     return lease is not None and lease.ended_as is None and lease.expires_at > now
 
 
-def renew(tx: Transaction, token: str, agent_id: str) -> int | None:
-    """Prolong a lease; its new expiry, or None if it no longer holds."""
-    expires_at = tx.now + LEASE_SECONDS * SECOND
+def renew(tx: Transaction, token: str, agent_id: str, seconds: float) -> int | None:
+    """Let a lease last so many seconds from now; its new expiry, or None if it no longer holds."""
+    expires_at = tx.now + int(seconds * SECOND)
     renewed = _RENEW.run(tx, held_token=token, holder_id=agent_id, now=tx.now, new_expires_at=expires_at)
     if not renewed:
         tx.note(LeaseRefused())

@@ -249,6 +249,8 @@ _held = inbox_messages.c.due_at.is_not(None)
 Index("ix_inbox_messages_held", inbox_messages.c.due_at, sqlite_where=_held, postgresql_where=_held)
 Index("ix_inbox_messages_thread", inbox_messages.c.thread_id, inbox_messages.c.ts)
 Index("ix_inbox_messages_task", inbox_messages.c.task_id)
+_dead = inbox_messages.c.status == text("'dead'")
+Index("ix_inbox_messages_dead", inbox_messages.c.id, sqlite_where=_dead, postgresql_where=_dead)
 
 # The head of each lane of each agent's queue: a claim reads these few rows instead of the whole backlog.
 inbox_heads = Table(

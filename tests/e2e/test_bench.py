@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from swarm.bench import team
 from swarm.bench.figures import BenchError, Better, Figure, combined, percentile
-from swarm.bench.loop import MEASUREMENTS, chosen, measure
+from swarm.bench.loop import MEASUREMENTS, chosen
 from swarm.bench.plan import Plan
+from swarm.bench.run import Measure, measure
 
 TINY = Plan(
     seconds=0.3,
@@ -24,6 +26,9 @@ TINY = Plan(
     rows=200,
     few_rows=20,
     claims=10,
+    workers=2,
+    team_per_second=10,
+    team_in_flight=2,
 )
 
 
@@ -32,7 +37,7 @@ TINY = Plan(
 async def test_a_measurement_tells_what_it_does_and_returns_its_figures(name: str) -> None:
     said: list[str] = []
 
-    figures = await measure(TINY, [name], 1, said.append)
+    figures = await measure({name: MEASUREMENTS[name]}, TINY, 1, said.append)
 
     assert figures
     assert {figure.measurement for figure in figures} == {name}
@@ -40,6 +45,29 @@ async def test_a_measurement_tells_what_it_does_and_returns_its_figures(name: st
     assert any(figure.target is not None for figure in figures)
     assert said
     assert all(line.startswith(f"{name}: ") for line in said)
+
+
+@pytest.mark.slow
+async def test_a_team_of_the_bench_brings_every_message_to_its_result() -> None:
+    figures = await measure({"team": team.measure}, TINY, 1, print)
+
+    assert {figure.measurement for figure in figures} == {"team"}
+    assert all(figure.value > 0 for figure in figures)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "make"), [("pairs", MEASUREMENTS["pairs"]), ("team", team.measure)])
+async def test_several_processes_share_the_load(name: str, make: Measure, postgres_server_url: str) -> None:
+    plan = replace(TINY, processes=2, database=postgres_server_url)
+
+    figures = await measure({name: make}, plan, 1, print)
+
+    assert all(figure.value > 0 for figure in figures)
+
+
+async def test_several_processes_without_a_server_are_refused() -> None:
+    with pytest.raises(BenchError, match="need a PostgreSQL"):
+        await measure({"team": team.measure}, replace(TINY, processes=2), 1, print)
 
 
 def test_a_percentile_is_one_of_the_values() -> None:
@@ -75,8 +103,11 @@ def test_of_a_ratio_the_median_counts() -> None:
 
 
 def test_measurements_are_chosen_by_name_and_made_in_their_own_order() -> None:
-    assert chosen("") == list(MEASUREMENTS)
-    assert chosen("store, events") == ["events", "store"]
+    assert list(chosen("")) == list(MEASUREMENTS)
+    assert list(chosen("store, events")) == ["events", "store"]
+    assert list(chosen("", processes=3)) == ["events", "polls", "pairs"]
+    with pytest.raises(BenchError, match="store has no coordinator process"):
+        chosen("store,pairs", processes=3)
     with pytest.raises(BenchError, match="there is no measurement speed"):
         chosen("events,speed")
 

@@ -45,8 +45,12 @@ async def test_replies_to_oneself_are_counted_until_the_thread_is_read_and_those
         await expect(alice.locator("#log .replies .count")).to_have_text("2 new")
         await alice.click("#log .replies")
         await expect(alice.locator("#log .replies .count")).to_have_count(0)
-        await stage.world.say("bob", "seen at once", thread_ts=root)
+        async with alice.expect_response("**/page/read"):
+            await stage.world.say("bob", "seen at once", thread_ts=root)
         await expect(alice.locator("#thread article")).to_have_count(4)
+        await expect(alice.locator("#log .replies .count")).to_have_count(0)
+        await alice.reload()
+        await expect(alice.locator("#log .replies")).to_contain_text("3 replies")
         await expect(alice.locator("#log .replies .count")).to_have_count(0)
 
 

@@ -126,7 +126,7 @@ class Swarm(RuleBasedStateMachine):
 
     @rule(thread=which, to=st.sampled_from("abc"), offer=yes, taken=yes)
     def a_task_is_on_its_way(self, thread: int, to: str, offer: bool, taken: bool) -> None:
-        """Somebody asks, a lead hands it on, and the worker takes it: the shortest way to where it becomes difficult."""
+        """Somebody asks, a lead hands it on, the worker takes it: the shortest way to where it becomes difficult."""
         if self.roots and (thread % 3 or len(self.roots) >= MOST_THREADS):
             self.somebody_goes_on(thread, "swarm#lead")
         else:

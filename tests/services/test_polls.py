@@ -12,6 +12,7 @@ from swarm.domain.agents import Agent
 from swarm.domain.inbox import MAX_ATTEMPTS, EntryStatus
 from swarm.domain.leases import Outcome
 from swarm.domain.triggers import Trigger
+from swarm.services.claimed import Whole
 from swarm.services.triggers import Triggers
 from swarm.store import heads, inbox
 from swarm.store.database import Database
@@ -253,6 +254,7 @@ def fill(tx: Any, thread_id: str, agent_id: str, how_many: int) -> None:
             order_key=number,
             held_by=None,
             due_at=None,
+            task_id=None,
             now=tx.now,
         )
     heads.refresh(tx, agent_id, thread_id)
@@ -265,10 +267,10 @@ async def test_a_message_that_cannot_be_described_ends_visibly_and_holds_nobody_
     broken = await world.says(f"{BOT} broken")
     describe = Triggers._trigger
 
-    async def fails(self: Triggers, agent: Agent, claim: Any, raw: Any) -> Trigger:
-        if claim.entries[0].ts == broken.ts:
+    async def fails(self: Triggers, agent: Agent, whole: Whole) -> Trigger:
+        if whole.claimed.entries[0].ts == broken.ts:
             raise IndexError("a bug")
-        return await describe(self, agent, claim, raw)
+        return await describe(self, agent, whole)
 
     monkeypatch.setattr(Triggers, "_trigger", fails)
     await world.says(f"{BOT} fine")

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from swarm.domain.conduct import Conduct
 from swarm.domain.inbox import EntryStatus
 from swarm.domain.leases import LEASE_SECONDS, LeaseEnd
 from swarm.services import agents, stand_in, sweep
-from swarm.services.leases import lose
+from swarm.services.leases import expire, lose
 from swarm.store import heads, holds, leases
-from swarm.store.leases import Lease
 from swarm.store.transaction import Transaction
 from tests.support.world import BOT, World, texts
 
@@ -30,18 +30,18 @@ async def test_a_lease_that_cannot_be_ended_keeps_no_other_from_ending(
     bad, *_ = await world.poll(lead)
     tried: Counter[str] = Counter()
 
-    def stumbles(tx: Transaction, lease: Lease, *args: Any) -> None:
-        tried[lease.token] += 1
-        if lease.token == bad.lease_token:
+    def stumbles(tx: Transaction, token: str, conduct: Conduct) -> None:
+        tried[token] += 1
+        if token == bad.lease_token:
             raise RuntimeError("broken")
-        lose(tx, lease, *args)
+        expire(tx, token, conduct)
 
     monkeypatch.setattr(sweep, "BATCH", 1)
-    monkeypatch.setattr(sweep, "lose", stumbles)
+    monkeypatch.setattr(sweep, "expire", stumbles)
     await world.later(LEASE_SECONDS)
     assert sorted(texts(await world.poll(lead))) == [["@UBOT fine"], ["@UBOT good"]]
     assert set(tried.values()) == {1}
-    monkeypatch.setattr(sweep, "lose", lose)
+    monkeypatch.setattr(sweep, "expire", expire)
     await world.sweep()
     assert texts(await world.poll(lead)) == [["@UBOT bad"]]
 
@@ -110,7 +110,7 @@ async def test_the_sweep_goes_on_after_an_error(world: World, monkeypatch: pytes
 async def test_thousands_that_wait_for_a_lead_are_given_to_it_in_batches(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sweep, "BATCH", 2)
+    monkeypatch.setattr(stand_in, "BATCH", 2)
     for number in range(5):
         await world.says(f"{BOT} {number}")
     lead = await world.lead()

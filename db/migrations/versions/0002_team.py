@@ -68,6 +68,7 @@ def upgrade() -> None:
     )
     _change("deliveries", refer={"task_id": "tasks"}, columns=("updates_id", "stops_task_id"))
     op.create_index("ix_inbox_messages_task", "inbox_messages", ["task_id"])
+    _create_partial_index("ix_inbox_messages_dead", ["id"], "status = 'dead'", table="inbox_messages")
     op.create_index("ix_deliveries_task", "deliveries", ["task_id"])
     _create_partial_index(
         "ix_notices_agent_message", ["agent_message_id"], "agent_message_id IS NOT NULL", table="notices"

@@ -11,6 +11,7 @@ export class Unread {
     this.roster = roster;
     this.channels = new Map(); // channel -> {read, count, loud, latest}
     this.threads = new Map(); // "channel root" -> {count, latest}
+    this.readReplies = new Map(); // "channel root" -> up to where
     this.marks = new Map(); // what the twin has not been told yet
     window.addEventListener("pagehide", () => this.tell());
   }
@@ -80,8 +81,10 @@ export class Unread {
   }
 
   forgetReplies(key, ts) {
-    const waiting = this.threads.get(key);
-    return Boolean(waiting) && waiting.latest <= ts && this.threads.delete(key);
+    const isNew = ts > (this.readReplies.get(key) ?? "");
+    if (isNew) this.readReplies.set(key, ts);
+    if (this.threads.get(key)?.latest <= ts) this.threads.delete(key);
+    return isNew;
   }
 
   forgetMessages(channel, ts) {

@@ -1,0 +1,82 @@
+"""The agents of a storm: each a process, killed at random and started again with its token."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import sys
+from asyncio.subprocess import DEVNULL, Process
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+from swarm.bench.agent import Part
+from swarm.bench.figures import BenchError
+
+_PAUSE_SECONDS: Final = (0.0, 1.0)
+"""A killed agent is away for a time between these."""
+
+
+class Crowd:
+    """Processes that play a part each."""
+
+    def __init__(self, parts: Sequence[Part], chance: random.Random) -> None:
+        self.kills = 0
+        self._parts = parts
+        self._chance = chance
+        self._running: dict[int, Process] = {}
+
+    async def start(self) -> None:
+        """Start all of them."""
+        for number in range(len(self._parts)):
+            await self._start(number)
+
+    async def _start(self, number: int) -> None:
+        self._running[number] = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "swarm.bench.agent"),
+            env={**os.environ, **self._parts[number].environment},
+            stdin=DEVNULL,
+            stdout=DEVNULL,
+            stderr=DEVNULL,
+            start_new_session=True,
+        )
+
+    async def kill_now_and_then(self, every_seconds: float) -> None:
+        """Kill somebody (SIGKILL) about so often, and start it again; until cancelled. Raises BenchError if one ends."""
+        while True:
+            await asyncio.sleep(self._chance.uniform(0.5, 1.5) * every_seconds)
+            number = self._chance.randrange(len(self._parts))
+            self.check()
+            await self._end(number)
+            self.kills += 1
+            await asyncio.sleep(self._chance.uniform(*_PAUSE_SECONDS))
+            await self._start(number)
+
+    def check(self) -> None:
+        """Raises BenchError if an agent has ended by itself: then the storm would not be the one that was asked for."""
+        if ended := [process.returncode for process in self._running.values() if process.returncode is not None]:
+            raise BenchError(f"an agent ended by itself, with {ended[0]}")
+
+    async def stop(self) -> None:
+        """End all of them."""
+        for number in list(self._running):
+            await self._end(number)
+
+    async def _end(self, number: int) -> None:
+        process = self._running.pop(number)
+        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+            process.kill()
+        await process.wait()
+
+
+@asynccontextmanager
+async def crowd(parts: Sequence[Part], chance: random.Random) -> AsyncIterator[Crowd]:
+    """Agents at work; gone afterwards."""
+    found = Crowd(parts, chance)
+    try:
+        await found.start()
+        yield found
+    finally:
+        await asyncio.shield(found.stop())
