@@ -77,11 +77,13 @@ def twin(
     rates
         `off` for load tests; otherwise Slack's rate limits hold.
     """
-    from swarm.twin.server import serve
+    from swarm.twin.server import run, serve
 
     log.configure("info")
     try:
-        asyncio.run(serve(host, port, rates=rates != "off"))
+        run(serve(host, port, rates=rates != "off"))
+    except ValueError as error:
+        raise SwarmError(str(error)) from error
     except OSError as error:
         raise SwarmError(f"{host}:{port} cannot be used ({error.strerror}); choose another --port.") from error
 

@@ -169,9 +169,8 @@ class Agent:
                 for entry in sorted(trigger["inbox_messages"], key=self._is_for_worker):  # these change the owner
                     await self._end(line, lease, entry)
             case "task_returned":
-                await line.tool(
-                    "cancel-task", lease, {"task_id": trigger["task"]["id"], "reason": "its worker is gone"}
-                )
+                again = {"task_id": trigger["task"]["id"], "agent": next(self._workers)}
+                await line.tool("assign-task", lease, again)
             case _:
                 pass  # how a task ended, its worker has told the people itself
 

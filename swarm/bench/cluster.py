@@ -66,6 +66,10 @@ class Cluster:
         """How many inbox messages are stored and not claimed."""
         return (await self.backlog())["inbox_unread"]
 
+    async def expired_leases(self) -> int:
+        """How many leases were ended because nobody renewed them."""
+        return sum([await member.expired_leases() for member in self.members])
+
     async def quiet(self) -> None:
         """Wait until all have done what they were given, at most half a minute."""
         for _ in range(int(_QUIET_SECONDS / _LOOK_SECONDS)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import secrets
 import signal
 import socket
@@ -55,6 +56,14 @@ class Coordinator:
         ready = (await operator.call("GET", "/readyz")).json()
         operator.close()
         return {kind: int(count) for kind, count in ready["backlog"].items()}
+
+    async def expired_leases(self) -> int:
+        """How many leases it has ended because nobody renewed them."""
+        operator = await self.operator()
+        page = (await operator.call("GET", "/metrics")).body.decode()
+        operator.close()
+        found = re.search(r'^swarm_leases_ended_total\{how="expired"\} (\S+)', page, re.MULTILINE)
+        return int(float(found.group(1))) if found else 0
 
     def memory_bytes(self) -> int:
         """What it holds in memory now (resident set size, from /proc)."""

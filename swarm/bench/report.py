@@ -53,7 +53,7 @@ def write_json(figures: Sequence[Figure], path: Path) -> None:
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2f}"
+    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.2f}"
 
 
 def _target(figure: Figure) -> str:

@@ -1,7 +1,8 @@
 """``swarm bench storm``: much at once, events told twice, agents killed at random: every message ends once, visibly.
 
-The twin is Slack, without rate limits; the coordinators and all agents are processes. People write into many threads, with
-so many messages open at a time; leads answer or hand over, workers complete. What came of it is judged by `storm_verdict`.
+The twin is Slack, without rate limits; the coordinators and all agents are processes. People write into many threads,
+with so many messages open at a time; leads answer or hand over, workers complete. `storm_verdict` judges what came of
+it.
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ async def measure(plan: StormPlan, say: Say) -> list[Figure]:
         await _pass(storm, leads, agents, processes, say)
         seconds = time.monotonic() - begun
         return [
-            *_about(plan, storm, agents, await slack.told_twice(), seconds),
+            *await _about(storm, agents, processes, seconds),
             *judge(storm.asked, storm.log, await storm.seen()),
         ]
 
@@ -174,7 +175,8 @@ async def _pass(storm: Storm, leads: Sequence[str], agents: Crowd, processes: Cl
             await asyncio.wait({speaking, watching, killing}, timeout=1, return_when=asyncio.FIRST_COMPLETED)
             if watching.done() or killing.done() or storm.stuck:
                 break
-        killing.cancel()
+        agents.calm()
+        await killing
         if speaking.done():
             await storm.until_over(processes)
     finally:
@@ -186,15 +188,16 @@ async def _pass(storm: Storm, leads: Sequence[str], agents: Crowd, processes: Cl
     await storm.look()
 
 
-def _about(plan: StormPlan, storm: Storm, agents: Crowd, twice: tuple[int, int], seconds: float) -> list[Figure]:
+async def _about(storm: Storm, agents: Crowd, processes: Cluster, seconds: float) -> list[Figure]:
     """What there was to be survived."""
-    doubled, events = twice
+    doubled, events = await storm.twin.told_twice()
     counts = {
         "messages said": len(storm.asked),
         "threads": len(storm.roots),
         "events told to the app": events,
         "events told twice": doubled,
         "agents killed": agents.kills,
+        "leases that expired": await processes.expired_leases(),
         "calls of Slack": storm.log.calls,
         "messages a second": len(storm.asked) / seconds,
     }

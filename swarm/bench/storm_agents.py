@@ -27,6 +27,7 @@ class Crowd:
         self._parts = parts
         self._chance = chance
         self._running: dict[int, Process] = {}
+        self._calm = asyncio.Event()
 
     async def start(self) -> None:
         """Start all of them."""
@@ -44,15 +45,28 @@ class Crowd:
         )
 
     async def kill_now_and_then(self, every_seconds: float) -> None:
-        """Kill somebody (SIGKILL) about so often, and start it again; until cancelled. Raises BenchError if one ends."""
-        while True:
-            await asyncio.sleep(self._chance.uniform(0.5, 1.5) * every_seconds)
+        """Kill somebody (SIGKILL) about so often, and start it again; until `calm`.
+
+        Raises BenchError as soon as an agent has ended by itself.
+        """
+        while not await self._calm_within(self._chance.uniform(0.5, 1.5) * every_seconds):
             number = self._chance.randrange(len(self._parts))
             self.check()
             await self._end(number)
             self.kills += 1
-            await asyncio.sleep(self._chance.uniform(*_PAUSE_SECONDS))
+            await self._calm_within(self._chance.uniform(*_PAUSE_SECONDS))
             await self._start(number)
+
+    def calm(self) -> None:
+        """Kill nobody any more; who is away comes back at once."""
+        self._calm.set()
+
+    async def _calm_within(self, seconds: float) -> bool:
+        try:
+            await asyncio.wait_for(self._calm.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True
 
     def check(self) -> None:
         """Raises BenchError if an agent has ended by itself: then the storm would not be the one that was asked for."""

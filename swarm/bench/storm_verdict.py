@@ -1,7 +1,7 @@
 """What a storm has left: judged by the calls that the twin logged and by what people see there, never by our tables.
 
-A message may end in two ways, and in one of them exactly once: somebody said ``answer m17`` in its thread, or the thread
-was told that it could not be answered.
+A message may end in two ways, and in one of them exactly once: somebody said ``answer m17`` in its thread, or the
+thread was told that it could not be answered.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from swarm.bench.agent import names
 from swarm.bench.figures import Figure
 
 ANSWER: Final = "answer "
-FAILURE: Final = "This message could not be answered"
+FAILURES: Final = ("This message could not be answered", "could not be done")
+"""What a thread is told of a message, or of a task, that was set aside."""
+
 _DONE: Final = "white_check_mark"
 _FAILED: Final = "x"
 
@@ -58,7 +60,7 @@ class Log:
         if method == "chat.postMessage":
             channel, thread, text = said["channel"], said.get("thread_ts", ""), str(said.get("text", ""))
             self.texts[channel, thread, text] += 1
-            self.failures[channel, thread] += FAILURE in text
+            self.failures[channel, thread] += any(words in text for words in FAILURES)
             if text.startswith(ANSWER):
                 self.answers.update((channel, thread, name) for name in names(text))
         elif method == "reactions.add" and said["name"] == _DONE:

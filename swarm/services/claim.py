@@ -203,7 +203,7 @@ def _take_messages(
     leases.join(tx, lease.token, [entry.id for entry in got])
     for entry in got:
         history.record(tx, "inbox.claim", entry.id, thread_id=thread_id, agent_id=agent_id)
-    if len(got) == len(due) < BUNDLE_LIMIT:
+    if len(got) == len(due) < BUNDLE_LIMIT and not head.has_tasks:
         heads.exhausted(tx, agent_id, thread_id)
     else:
         heads.refresh(tx, agent_id, thread_id)

@@ -122,6 +122,10 @@ def _of_thread(tx: Transaction, thread_id: str, entries: tuple[Entry, ...], up_t
     thread = threads.get(tx, thread_id)
     if thread is None:
         return None
-    said = transcript.of_thread(tx, thread.team, thread.channel, thread.thread_ts, up_to)
-    answer = transcript.previous_answer(tx, thread.team, thread.channel, thread.thread_ts)
-    return Conversation(thread=thread, said=tuple(said), entries=entries, previous_answer=answer)
+    said = transcript.of_thread(tx, thread.team, thread.channel, thread.thread_ts, _TO_THE_END)
+    return Conversation(
+        thread=thread,
+        said=tuple(message for message in said if message.ts <= up_to),
+        entries=entries,
+        previous_answer=transcript.last_answer(said),
+    )

@@ -16,9 +16,9 @@ from swarm.services import task_ends
 from swarm.services.assignees import check_space, must_wait, place_below, worker
 from swarm.services.fencing import Grip, grip
 from swarm.services.handover import hand_over_for
-from swarm.services.leases import claimed_members, end_if_resolved
+from swarm.services.leases import end_if_resolved
 from swarm.services.once import ToolCall, once
-from swarm.services.reply import Caller
+from swarm.services.reply import Caller, with_others
 from swarm.services.roster import read_roster
 from swarm.services.task_texts import Brief
 from swarm.services.task_view import TaskView, view
@@ -86,7 +86,7 @@ class Delegations:
             _check_claimed(tx, hold)
             target = worker(read_roster(tx, self._conduct), agent, caller.agent)
             task = self._make(tx, caller, hold, target, brief, offer)
-            for member in [hold.entry] if only else [hold.entry, *claimed_members(tx, hold.lease)]:
+            for member in [hold.entry] if only else with_others(tx, hold):
                 if inbox.move(tx, EntryStep.DELEGATE, member, reason=f"to {target.name}, as task {task.id}"):
                     inbox.tie(tx, member.id, task.id)
             self._tell(tx, caller, hold, target, task, offer)

@@ -80,7 +80,12 @@ def grip_task(tx: Transaction, agent: Agent, task_id: str, token: str | None) ->
     """
     found = tasks.get(tx, task_id)
     if found and found.agent_id != agent.id and _had_task(tx, agent, found, token):
-        raise LeaseLost(hint="The task has gone to another agent: stop working on it.")
+        raise LeaseLost(hint="The task is not yours, or not any more: stop working on it.")
+    if found and found.agent_id != agent.id and found.created_by == agent.id:
+        raise Conflict(
+            "You have created this task, but it is not yours to work on.",
+            hint="When task_finished tells you of its end, you may speak of it under the lease of that notice.",
+        )
     if found is None or found.agent_id != agent.id:
         raise NotFound(f"You have no task '{task_id}'.", hint="Use an id from your own poll, tray or list-tasks.")
     thread = threads.locked(tx, found.thread_id) if found.thread_id else None
@@ -175,8 +180,12 @@ def _had(tx: Transaction, agent: Agent, entry: Entry, token: str | None) -> bool
 
 
 def _had_task(tx: Transaction, agent: Agent, task: Task, token: str | None) -> bool:
+    """Whether the token is of a lease that the agent had on the task, or on news about it."""
     lease = leases.get(tx, token or "", agent.id)
-    return lease is not None and lease.task_id == task.id
+    if lease is None or lease.task_id == task.id:
+        return lease is not None
+    notice = notices.get(tx, lease.trigger_id) if lease.kind is LeaseKind.NOTICE else None
+    return notice is not None and notice.task_id == task.id
 
 
 def _checked(tx: Transaction, entry: Entry, token: str | None, lease: Lease | None) -> Lease:

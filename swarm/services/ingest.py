@@ -55,14 +55,17 @@ class Ingest:
         team = self._me.team
         thread = threads.at(tx, team, message.channel, message.root_ts)
         decision = decide(message, self._situation(tx, message, thread, roster))
+        is_new = False
         if decision.targets and thread is None:
-            thread = self._open(tx, message, known_whole=message.is_root)
-            decision = decide(message, self._situation(tx, message, thread, roster))
+            thread, is_new = self._open(tx, message, known_whole=message.is_root)
+            if not is_new:  # somebody else has opened it meanwhile
+                decision = decide(message, self._situation(tx, message, thread, roster))
         if thread is None:
             self._note(tx, message, decision, None)
         elif transcript.route(tx, team, message):
-            threads.active(tx, thread.id)
-            self._act(tx, message, thread, decision, roster)
+            if not is_new:
+                threads.active(tx, thread.id)
+            self._act(tx, message, thread, decision, roster, is_new=is_new)
 
     def _edited(self, tx: Transaction, event: MessageEdited, roster: Roster) -> None:
         """An edit changes what is still to be read, and is told to whoever reads already."""
@@ -105,7 +108,8 @@ class Ingest:
     ) -> None:
         """An edit that adds a mention to a message that nobody got routes it."""
         if decision.targets:
-            thread = thread or self._open(tx, message, known_whole=False)
+            if thread is None:
+                thread, _ = self._open(tx, message, known_whole=False)
             transcript.route(tx, self._me.team, message)
             self._act(tx, message, thread, decision, roster)
 
@@ -151,27 +155,39 @@ class Ingest:
             routed=routed,
         )
 
-    def _open(self, tx: Transaction, message: SlackMessage, *, known_whole: bool) -> Thread:
+    def _open(self, tx: Transaction, message: SlackMessage, *, known_whole: bool) -> tuple[Thread, bool]:
         return threads.opened(
             tx, self._me.team, message.channel, message.root_ts, message.channel_type, known_whole=known_whole
         )
 
-    def _act(self, tx: Transaction, message: SlackMessage, thread: Thread, decision: Decision, roster: Roster) -> None:
-        """Carry a decision out: entries, owner, 👀, and a word if nobody is there."""
+    def _act(
+        self,
+        tx: Transaction,
+        message: SlackMessage,
+        thread: Thread,
+        decision: Decision,
+        roster: Roster,
+        *,
+        is_new: bool = False,
+    ) -> None:
+        """Carry a decision out: entries, owner, 👀, and a word if nobody is there. In a new thread nothing waits."""
         self._note(tx, message, decision, thread)
         in_order = sorted(decision.targets, key=lambda target: target.agent_id or "")  # in which heads are locked
         if decision.new_owner_id:  # first, since messages are locked before heads
             hand_over(tx, thread, decision.new_owner_id, decision.reason)
-        made = [self._address(tx, message, thread, target, decision.reason) for target in in_order]
+        made = [self._address(tx, message, thread, target, decision.reason, is_new=is_new) for target in in_order]
         if not any(made):
             return
         show_stored(tx, thread, message.ts, self._conduct.reactions)
         if not any(_online(target, roster) for target in decision.targets):
             tell_queued(tx, thread)
 
-    def _address(self, tx: Transaction, message: SlackMessage, thread: Thread, target: Target, reason: str) -> bool:
+    def _address(
+        self, tx: Transaction, message: SlackMessage, thread: Thread, target: Target, reason: str, *, is_new: bool
+    ) -> bool:
         """Whether it is new to the target. It belongs to the task that the target has in this thread, if any."""
-        task = task_queries.active_in_thread(tx, target.agent_id, thread.id) if target.agent_id else None
+        asks = target.agent_id is not None and not is_new
+        task = task_queries.active_in_thread(tx, target.agent_id or "", thread.id) if asks else None
         whole = thread.context is ContextState.COMPLETE
         if not whole:
             threads.want_whole(tx, thread)
@@ -187,7 +203,7 @@ class Ingest:
             wait_for_context_seconds=None if whole else CONTEXT_WAIT_SECONDS,
             task_id=task.id if task else None,
         )
-        if entry_id and target.agent_id:
+        if entry_id and asks:
             stored(tx, thread, entry_id, task, message)
         return entry_id is not None
 

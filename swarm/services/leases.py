@@ -168,7 +168,8 @@ def _finish(tx: Transaction, lease: Lease, outcome: Outcome, reason: str, conduc
     if lease.kind is LeaseKind.NOTICE:
         notices.move(tx, NoticeStep.FINISH, lease.trigger_id)
         agent_messages.mark_heard(tx, lease.agent_id, lease.token)
-    for entry in claimed_members(tx, lease):  # none unless dismissed
+    dismissed = claimed_members(tx, lease) if outcome is Outcome.DISMISSED else []
+    for entry in dismissed:
         inbox.move(tx, EntryStep.DISMISS, entry, reason=reason)
         show_answered(tx, _thread(tx, entry), entry.ts, conduct.reactions)
     leases.end(tx, lease.token, LeaseEnd.FINISHED)
@@ -200,8 +201,10 @@ def _check_resolved(tx: Transaction, held: Iterable[Lease], outcome: Outcome) ->
             f"These tasks have no result yet: {', '.join(running)}.",
             hint="End them with task-complete or task-fail, or finish with outcome 'failed'.",
         )
+    if outcome is Outcome.DISMISSED:
+        return
     open_ids = [entry.id for lease in working for entry in claimed_members(tx, lease)]
-    if open_ids and outcome is Outcome.DONE:
+    if open_ids:
         raise Unresolved(
             f"These inbox messages have no answer yet: {', '.join(open_ids)}.",
             hint="Answer with slack-reply, or finish with outcome 'dismissed' and a reason, or with 'failed'.",

@@ -20,6 +20,7 @@ from swarm.services.once import ToolCall, once
 from swarm.services.speak import say, show_answered
 from swarm.store import inbox, tasks, threads, transcript
 from swarm.store.database import Database
+from swarm.store.inbox import Entry
 from swarm.store.tasks import Task
 from swarm.store.transaction import Transaction
 
@@ -173,6 +174,11 @@ def _call(tx: Transaction, caller: Caller, tool: str, entry_id: str, said: Mappi
         arguments=said,
         request_id=caller.request_id,
     )
+
+
+def with_others(tx: Transaction, hold: Grip) -> list[Entry]:
+    """The entry, and what else came under its lease and waits for an answer."""
+    return [hold.entry, *(entry for entry in claimed_members(tx, hold.lease) if entry.id != hold.entry.id)]
 
 
 def task_call(caller: Caller, tool: str, task_id: str, task: Task | None, said: Mapping[str, object]) -> ToolCall:

@@ -181,6 +181,15 @@ def refresh(tx: Transaction, agent_id: str, lane_id: str) -> None:
     tx.wake(agent_id)
 
 
+def queue(tx: Transaction, agent_id: str, lane_id: str, order_key: int) -> None:
+    """Note that something more is due in a lane, and wake its agent: one statement, where `refresh` takes three.
+
+    Whoever drops the head at this moment holds its lock, and has not seen what is new: then the head is made again.
+    """
+    _MAKE_HEAD.run(tx, agent_id=agent_id, lane_id=lane_id, lowest=order_key)
+    tx.wake(agent_id)
+
+
 def exhausted(tx: Transaction, agent_id: str, lane_id: str) -> None:
     """Everything that a claim saw was taken, under the lock on the head: drop it, unless something was passed over."""
     _DROP_EXHAUSTED.run(tx, agent_id=agent_id, lane_id=lane_id)

@@ -204,8 +204,8 @@ def add(
     if not added:
         return None
     history.record(tx, "inbox.store", entry_id, thread_id=thread_id, agent_id=agent_id, reason=reason)
-    if agent_id:
-        heads.refresh(tx, agent_id, thread_id)
+    if agent_id and not held:
+        heads.queue(tx, agent_id, thread_id, order_key(tx.now))
     return entry_id
 
 

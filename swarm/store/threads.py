@@ -119,9 +119,9 @@ _READ_AGAIN = Statement(
 
 def opened(
     tx: Transaction, team: str, channel: str, thread_ts: str, channel_type: ChannelType, *, known_whole: bool
-) -> Thread:
-    """The thread at this place, locked; made if it is new. A new one that is not ``known_whole`` is to be read."""
-    _OPEN.run(
+) -> tuple[Thread, bool]:
+    """The thread at this place, locked, and whether it is new. A new one that is not ``known_whole`` is to be read."""
+    is_new = _OPEN.run(
         tx,
         id=new_id(),
         team=team,
@@ -134,7 +134,7 @@ def opened(
     )
     thread = at(tx, team, channel, thread_ts)
     assert thread is not None  # inserted above, or there before
-    return thread
+    return thread, bool(is_new)
 
 
 def at(tx: Transaction, team: str, channel: str, thread_ts: str) -> Thread | None:

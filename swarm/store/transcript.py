@@ -6,7 +6,7 @@ message, and only one can.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import orjson
@@ -114,19 +114,6 @@ _BOT_TURNS = Statement(
         ),
     )
 )
-_LAST_OWN = Statement(
-    select(_t.text)
-    .where(
-        _t.team == bindparam("team"),
-        _t.channel == bindparam("channel"),
-        _t.thread_ts == bindparam("thread_ts"),
-        _t.author_kind == AuthorKind.AGENT.value,
-        _t.author_id != COORDINATOR,
-        _t.deleted_at.is_(None),
-    )
-    .order_by(_t.ts.desc())
-    .limit(1)
-)
 
 
 def route(tx: Transaction, team: str, message: SlackMessage) -> bool:
@@ -181,10 +168,10 @@ def bot_turns(tx: Transaction, team: str, channel: str, thread_ts: str, since: i
     return int(next(iter(row.values()))) if row else 0
 
 
-def previous_answer(tx: Transaction, team: str, channel: str, thread_ts: str) -> str | None:
-    """What an agent of ours last said in a thread, also after the message that is being read."""
-    row = _LAST_OWN.first(tx, team=team, channel=channel, thread_ts=thread_ts)
-    return row["text"] if row else None
+def last_answer(said: Sequence[Said]) -> str | None:
+    """What an agent of ours said last in a transcript, also after the message that is being read."""
+    answers = (message for message in reversed(said) if message.kind is AuthorKind.AGENT)
+    return next((message.text for message in answers if message.author_id != COORDINATOR), None)
 
 
 def said(row: Row) -> Said:

@@ -152,7 +152,7 @@ async def test_a_page_that_does_not_read_is_hung_up_on_and_one_that_left_is_forg
 
     async with world.http.ws_connect(f"{world.base}page/live?user=alice"):
         await wait_until(lambda: pages(world), lambda count: count == 1)
-    await wait_until(lambda: pages(world), lambda count: count == 0)
+    await wait_until(lambda: pages(world), lambda count: count == 0, within_seconds=5)
 
 
 async def pages(world: World) -> int:

@@ -37,7 +37,7 @@ from tests.support.truth import Tables, Truth, due_lanes, read_tables, silent, u
 from tests.support.world import BOT, World, delete, edit, said
 
 T = TypeVar("T")
-EXAMPLES, STEPS = 12, 40
+EXAMPLES, STEPS = 12, 50
 ROUNDS_TO_THE_END = 40
 MOST_THREADS = 3
 
@@ -239,7 +239,7 @@ class Swarm(RuleBasedStateMachine):
     def a_call_is_repeated(self) -> None:
         assert self.last_call is not None
         before = self.tables()
-        self.wait(self.last_call())  # type: ignore[arg-type]
+        self.wait(self.last_call())
         assert before.rows == self.tables().rows
 
     # Operators and leads
@@ -421,7 +421,7 @@ class Swarm(RuleBasedStateMachine):
 def may_act(tables: Tables, run: Run, now: int) -> bool:
     (lease,) = [row for row in tables["leases"] if row["token"] == run.trigger.lease_token]
     in_force = lease["ended_at"] is None and lease["expires_at"] > now
-    return in_force or lease["ended_as"] == LeaseEnd.RESOLVED
+    return bool(in_force or lease["ended_as"] == LeaseEnd.RESOLVED)
 
 
 @pytest.fixture(params=ENGINES)
@@ -444,8 +444,12 @@ def fresh_url(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], st
 def test_whatever_happens_in_whatever_order_nothing_is_lost_doubled_or_left_in_silence(
     fresh_url: Callable[[], str],
 ) -> None:
+    class OnFreshDatabases(Swarm):
+        def __init__(self) -> None:
+            super().__init__(fresh_url())
+
     run_state_machine_as_test(
-        lambda: Swarm(fresh_url()),
+        OnFreshDatabases,
         settings=settings(
             max_examples=EXAMPLES,
             stateful_step_count=STEPS,

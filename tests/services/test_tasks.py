@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from swarm.domain.deliveries import DeliveryKind
-from swarm.domain.errors import Conflict, Forbidden, Invalid, NotFound, TooLarge
+from swarm.domain.errors import Conflict, Forbidden, Invalid, LeaseLost, NotFound, TooLarge
 from swarm.domain.inbox import EntryStatus
 from swarm.domain.leases import LEASE_SECONDS, Outcome
 from swarm.domain.notices import NOTICE_ATTEMPTS
@@ -14,7 +14,7 @@ from swarm.domain.triggers import TriggerKind
 from swarm.services.reply import Caller
 from swarm.services.task_texts import brief
 from tests.support.tasks import asked_and_handed, complete, news_of, owner_of, status_of, task_of, work_of
-from tests.support.world import BOT, World, holding
+from tests.support.world import BOT, World, holding, texts
 
 pytestmark = pytest.mark.req("LOOP-16")
 
@@ -44,6 +44,16 @@ async def test_in_one_thread_a_task_and_a_message_come_in_the_same_order(world: 
     await world.says("and the words", thread=second.root)
     kinds = [trigger.kind for trigger in await world.poll(worker, limit=1)]
     assert kinds == [TriggerKind.TASK_ASSIGNED]
+
+
+async def test_a_task_does_not_come_before_its_turn_because_an_older_message_of_its_thread_did(world: World) -> None:
+    lead, worker = await world.lead(), await world.worker()
+    handed = await asked_and_handed(world, lead, worker, priority=0)
+    await world.says("and the words", thread=handed.root)
+    (message,) = await world.poll(worker, limit=1)
+    await world.answers(worker, message, "12")
+    await world.says("swarm#worker hello")
+    assert texts(await world.poll(worker)) == [["swarm#worker hello"], []]
 
 
 async def test_a_run_in_a_thread_keeps_the_agents_other_tasks_of_that_thread_waiting(world: World) -> None:
@@ -214,11 +224,13 @@ async def test_a_report_that_is_too_large_is_refused_and_nothing_has_changed(wor
     handed = await asked_and_handed(world, lead, worker)
     run, work, much = await world.only(worker), world.services.task_work, "x" * 1_000_000
     by = holding(run, worker)
+    reports = {
+        "result": lambda: work.complete(by, handed.task_id, much),
+        "error": lambda: work.fail(by, handed.task_id, much),
+        "reply": lambda: work.complete(by, handed.task_id, "42", much),
+    }
     with pytest.raises(TooLarge):
-        if what == "error":
-            await work.fail(by, handed.task_id, much)
-        else:
-            await work.complete(by, handed.task_id, much if what == "result" else "42", much)
+        await reports[what]()
     assert await status_of(world, handed.task_id) is TaskStatus.IN_PROGRESS
     assert await owner_of(world, handed.root) == worker.id
     await work.complete(by, handed.task_id, "x" * MAX_TEXT_CHARACTERS)
@@ -255,8 +267,7 @@ async def test_progress_is_one_message_that_changes_carries_a_stop_button_and_is
     await world.services.task_work.progress(by, handed.task_id, "reading", 10)
     await world.services.task_work.progress(by, handed.task_id, "counting", 50)
     await world.send()
-    (post,) = world.slack.landed[-1:]
-    assert post.kind is DeliveryKind.POST
+    (post,) = [done for done in world.slack.landed if done.kind is DeliveryKind.POST]
     assert ("counting" in post.text, "reading" in post.text, post.stops_task_id) == (True, False, handed.task_id)
 
     await world.services.task_work.progress(by, handed.task_id, "comparing", 90)
@@ -356,7 +367,7 @@ async def test_who_was_told_of_the_end_of_its_task_may_tell_people(world: World)
     news = await world.only(lead)
     await world.services.replies.reply_to_task(holding(news, lead), handed.task_id, "It is 42.")
     await world.services.work.finish(lead, [news.lease_token], Outcome.DONE)
-    with pytest.raises(Conflict):
+    with pytest.raises(LeaseLost):
         await world.services.replies.reply_to_task(holding(news, lead), handed.task_id, "Once more.")
     await world.send()
     assert world.slack.posts == ["It is 42."]

@@ -9,7 +9,7 @@ import pytest
 
 from swarm.domain.agents import Agent
 from swarm.domain.deliveries import Accepted, InDoubt, NotSent, Refused
-from swarm.domain.errors import (
+from swarm.domain.errors import , Conflict(
     BadRequest,
     Conflict,
     Invalid,
@@ -357,7 +357,7 @@ async def test_a_worker_puts_a_file_into_the_thread_of_its_task_once(world: Worl
     assert calls[0] == calls[1]
     (share,) = world.files.shared
     assert (share.channel, share.thread_ts) == ("C1", message.ts)
-    with pytest.raises(NotFound):
+    with pytest.raises(Conflict, match="not yours to work on"):
         await world.services.uploads.upload_content(holding(trigger, lead), place, "report.csv", b"a,b")
     await world.later(LEASE_SECONDS)
     with pytest.raises(LeaseLost):

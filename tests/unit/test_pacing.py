@@ -274,10 +274,12 @@ async def test_no_minute_sees_more_calls_than_the_tier_allows_when_another_proce
 async def test_what_every_process_asks_of_slack_does_not_wait_for_a_change_of_office(
     pacing: Pacing, callers: Callers
 ) -> None:
+    await pacing.turn("users.info")
     pacing.take_over()
-    callers.start("a name", "users.info")
+    callers.start("a person", "users.info")
+    callers.start("a bot", "bots.info")
     await settle()
-    assert callers.turns == [("a name", 0)]
+    assert callers.turns == [("a person", 0), ("a bot", 0)]
 
 
 @pytest.mark.req("OPS-03")

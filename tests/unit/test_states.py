@@ -15,8 +15,9 @@ from swarm.domain.deliveries import DELIVERY_TRANSITIONS, DeliveryStatus, Delive
 from swarm.domain.inbox import ENTRY_TRANSITIONS, EntryStatus, EntryStep
 from swarm.domain.notices import NOTICE_TRANSITIONS, NoticeStatus, NoticeStep
 from swarm.domain.states import Transition
+from swarm.domain.tasks import TASK_TRANSITIONS, TaskStatus, TaskStep
 from swarm.domain.transcript import CONTEXT_TRANSITIONS, ContextState, ContextStep
-from swarm.store import deliveries, inbox, notices, tables, threads
+from swarm.store import deliveries, inbox, notices, tables, tasks, threads
 from swarm.store.statements import Statement
 
 Edges = set[tuple[str, str, str]]  # source, step, target
@@ -44,6 +45,14 @@ MACHINES = {
         table=tables.inbox_messages,
         column="status",
         updates={EntryStep.CLAIM: inbox._CLAIM, **inbox._MOVES},
+    ),
+    "task": Machine(
+        states=TaskStatus,
+        steps=TaskStep,
+        transitions=TASK_TRANSITIONS,
+        table=tables.tasks,
+        column="status",
+        updates={TaskStep.CLAIM: tasks._CLAIM, **tasks._MOVES},
     ),
     "notice": Machine(
         states=NoticeStatus,

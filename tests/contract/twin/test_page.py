@@ -125,7 +125,12 @@ async def test_markup_in_a_message_stays_text(browser: BrowserContext, world: Wo
     post = world.client().chat_postMessage
     await post(channel=world.general, text="<javascript:alert(4)|click> " + evil)
     await post(channel=world.general, markdown_text=evil + "\n\n# <b>head</b>")
-    hostile = {"type": "image", "block_id": "b", "image_url": "javascript:alert(5)", "alt_text": "<i>"}
+    hostile: dict[str, object] = {
+        "type": "image",
+        "block_id": "b",
+        "image_url": "javascript:alert(5)",
+        "alt_text": "<i>",
+    }
     say = Draft(user="U000SWARM", app_id="A000SWARM", text="x", blocks=(hostile,))  # the Web API would refuse it
     world.twin.workspace.post(world.twin.workspace.directory.channels[world.general], say)
     await expect(page.locator("article")).to_have_count(4)

@@ -18,6 +18,8 @@ export function completion(before, { roster, channel }) {
 
 const OFFERS = { "@": people, "#": channels, "/": commands, ":": emojis };
 
+const sign = (text) => element("span", { class: "sign" }, text);
+
 const EVERYBODY = [
   ["here", "Notifies everybody who is online"],
   ["channel", "Notifies everybody in this channel"],
@@ -45,7 +47,7 @@ function people(part, roster, channel) {
       })),
     ...EVERYBODY.filter(([name]) => part && name.startsWith(part)).map(([name, about]) => ({
       text: name,
-      draw: () => [element("span", { class: "sign" }, "📣"), element("strong", {}, name), element("small", {}, about)],
+      draw: () => [sign("📣"), element("strong", {}, name), element("small", {}, about)],
     })),
   ];
 }
@@ -59,11 +61,7 @@ function channels(part, roster) {
     .filter((one) => one.name.toLowerCase().startsWith(part) && one.name)
     .map((one) => ({
       text: one.name,
-      draw: () => [
-        element("span", { class: "sign" }, "#"),
-        element("strong", {}, one.name),
-        element("small", {}, one.topic),
-      ],
+      draw: () => [sign("#"), element("strong", {}, one.name), element("small", {}, one.topic)],
     }));
 }
 
@@ -74,7 +72,7 @@ function commands(part, roster) {
     .map((one) => ({
       text: one.command.slice(1),
       draw: () => [
-        element("span", { class: "sign" }, "/"),
+        sign("/"),
         element("strong", {}, one.command.slice(1)),
         element("span", { class: "quiet" }, one.usage_hint ?? ""),
         element("small", {}, one.description || one.app),
@@ -86,6 +84,6 @@ function emojis(part) {
   if (part.length < 2) return [];
   return emojiNamed(part).map((name) => ({
     text: `${name}:`,
-    draw: () => [element("span", { class: "sign" }, emoji(name)), element("strong", {}, `:${name}:`)],
+    draw: () => [sign(emoji(name)), element("strong", {}, `:${name}:`)],
   }));
 }

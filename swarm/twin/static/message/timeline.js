@@ -58,7 +58,7 @@ export class Timeline {
     this.refresh(message.ts);
   }
 
-  // A window that is left open for days does not grow: what scrolled away long ago is loaded again by who scrolls there.
+  // A window that is left open for days does not grow: what scrolled away is loaded again for who scrolls there.
   trim() {
     if (!this.earlier || !this.isFollowing || this.messages.size <= MOST_KEPT) return;
     const old = [...this.messages.keys()].sort().slice(0, -MOST_KEPT / 2);

@@ -1,0 +1,143 @@
+"""A message as a test holds it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from swarm.twin.testing.journals import read_deliveries
+from swarm.twin.testing.line import Line
+from swarm.twin.testing.waiting import Steps, waits
+
+__tracebackhide__ = True  # a failing test shows its own lines
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """A message as it was when it was read; `current` reads it again.
+
+    Two are equal when they were read with the same content.
+    """
+
+    ts: str
+    channel: str  # id
+    author: str  # name
+    text: str  # as a reader sees it: with names, not ids
+    thread_ts: str | None = None
+    is_from_app: bool = False
+    blocks: tuple[dict[str, Any], ...] = ()
+    files: tuple[dict[str, Any], ...] = ()
+    is_streaming: bool = False
+    is_edited: bool = False
+    subtype: str | None = None
+    metadata: dict[str, Any] | None = None
+    seen_by: str | None = None  # whom it was read for: needed to find ephemeral ones again
+    line: Line = field(repr=False, compare=False)
+
+    @property
+    def root_ts(self) -> str:
+        """The first message of the thread that this one is in, or could begin."""
+        return self.thread_ts or self.ts
+
+    def current(self) -> "Message":
+        """The same message as it is now. Raises LookupError when it is gone."""
+        for message in read_messages(self.line, self.channel, seen_by=self.seen_by):
+            if message.ts == self.ts:
+                return message
+        raise LookupError(f"the message {self.ts} is gone: {self.text!r}")
+
+    def replies(self) -> list["Message"]:
+        """The other messages of its thread, oldest first."""
+        return read_messages(self.line, self.channel, thread=self.root_ts, seen_by=self.seen_by)[1:]
+
+    def reactions(self) -> dict[str, list[str]]:
+        """Who gave which reaction: names of people and apps by emoji."""
+        return _reactions(_shape(self))
+
+    @waits
+    def wait_for_reply(self, *, containing: str = "", timeout_seconds: float | None = None) -> Steps["Message"]:
+        """The first finished reply of an app in the thread, after this message. Raises NotInTime."""
+
+        def look() -> Message | None:
+            return next((reply for reply in self.replies() if reply.answers(self, containing)), None)
+
+        what = f"an app's reply to {self.text!r}" + (f" that contains {containing!r}" if containing else "")
+        found = yield from self.line.until(look, what, timeout_seconds)
+        assert found is not None
+        return found
+
+    def answers(self, other: "Message", containing: str = "") -> bool:
+        """Whether an app wrote this after the other, and is done with it."""
+        return self.is_from_app and not self.is_streaming and self.ts > other.ts and containing in self.text
+
+    @waits
+    def wait_for_reaction(
+        self, name: str, *, by: str | None = None, timeout_seconds: float | None = None
+    ) -> Steps[list[str]]:
+        """Until it has this reaction, of a given person or app if need be; who gave it. Raises NotInTime."""
+
+        def look() -> list[str]:
+            users = self.reactions().get(name, [])
+            return users if by is None or by in users else []
+
+        return (yield from self.line.until(look, f"the reaction {name!r} on {self.text!r}", timeout_seconds))
+
+    @waits
+    def wait_until(
+        self, is_so: Callable[["Message"], object], *, timeout_seconds: float | None = None
+    ) -> Steps["Message"]:
+        """Until something is true of it; the message as it is then. Raises NotInTime, LookupError when it is gone."""
+
+        def look() -> Message | None:
+            message = self.current()
+            return message if is_so(message) else None
+
+        found = yield from self.line.until(look, f"a change of {self.text!r}", timeout_seconds)
+        assert found is not None
+        return found
+
+    @waits
+    def wait_until_delivered(self, *, timeout_seconds: float | None = None) -> Steps[None]:
+        """Until an app got it, and every event about it was acknowledged or given up. Raises NotInTime."""
+
+        def look() -> bool:
+            about = [one for one in read_deliveries(self.line.server) if one.ts == self.ts]
+            done = {(one.app, one.event_id) for one in about if one.acked or one.dropped}
+            return bool(about) and done == {(one.app, one.event_id) for one in about}
+
+        yield from self.line.until(look, f"the acknowledgement of {self.text!r}", timeout_seconds)
+
+
+def read_messages(line: Line, channel: str, *, thread: str | None = None, seen_by: str | None = None) -> list[Message]:
+    """The messages of a channel with all replies, or of one thread, oldest first. Raises Refused."""
+    shapes = line.server.ask("GET", "messages", channel=channel, thread_ts=thread, user=seen_by)["messages"]
+    return [_message(line, channel, shape, seen_by) for shape in shapes]
+
+
+def _message(line: Line, channel: str, shape: dict[str, Any], seen_by: str | None) -> Message:
+    return Message(
+        ts=shape["ts"],
+        channel=channel,
+        author=shape["author"],
+        text=shape["text"],
+        thread_ts=shape["thread_ts"],
+        is_from_app=shape["kind"] == "bot",
+        blocks=tuple(shape["blocks"]),
+        files=tuple(shape["files"]),
+        is_streaming=shape["streaming"],
+        is_edited=shape["edited"],
+        subtype=shape["subtype"],
+        metadata=shape["metadata"],
+        seen_by=seen_by,
+        line=line,
+    )
+
+
+def _shape(message: Message) -> dict[str, Any]:
+    """What the workspace has of a message now."""
+    query = {"channel": message.channel, "thread_ts": message.root_ts, "user": message.seen_by}
+    shapes = message.line.server.ask("GET", "messages", **query)["messages"]
+    return next((shape for shape in shapes if shape["ts"] == message.ts), {})
+
+
+def _reactions(shape: dict[str, Any]) -> dict[str, list[str]]:
+    return {reaction["name"]: reaction["users"] for reaction in shape.get("reactions", [])}
