@@ -55,7 +55,7 @@ class Storm:
     plan: StormPlan
     twin: Twin
     chance: random.Random
-    roots: dict[int, tuple[str, str]] = field(default_factory=dict)  # of threads: channel and timestamp
+    roots: dict[int, Asked] = field(default_factory=dict)  # the first message of each thread
     asked: list[Asked] = field(default_factory=list)
     log: Log = field(default_factory=Log)
     ended: set[str] = field(default_factory=set)
@@ -68,23 +68,37 @@ class Storm:
         return len(self.asked) - len(self.ended) - self.log.failed
 
     async def speak(self, leads: Sequence[str]) -> None:
-        """Say everything, never with more than so many messages open. The first of a thread names its lead."""
+        """Say everything, never with more than so many messages open. The first of a thread names its lead.
+
+        People write on in a thread when they have seen 👀 below it. Several coordinators hear of events in any order: a
+        follow-up without a mention that overtakes its thread's first message concerns nobody yet.
+        """
         for number in range(self.plan.messages):
             thread = number % self.plan.threads
-            async with self.going:
-                await self.going.wait_for(lambda: self.open < self.plan.in_flight)
+            await self._may_speak(thread)
             text = question(number, delegate=self.chance.random() < self.plan.delegated)
             await self._say(f"m{number}", thread, text, leads[thread % len(leads)])
 
+    async def _may_speak(self, thread: int) -> None:
+        async with self.going:
+            await self.going.wait_for(lambda: self.open < self.plan.in_flight and self._is_seen(thread))
+
     async def _say(self, name: str, thread: int, text: str, lead: str) -> None:
-        channel, root = self.roots.get(thread, (f"storm-{thread % self.plan.channels}", None))
+        root = self.roots.get(thread)
         if self.chance.random() < self.plan.doubled:
             for event in EVENTS[: 1 if root else 2]:  # a follow-up needs no mention
                 await self.twin.duplicate_next(event)
         said = text if root else f"@{APP} swarm#{lead} {text}"
-        channel_id, ts = await self.twin.say(channel, said, root)
-        self.roots.setdefault(thread, (channel, ts))
-        self.asked.append(Asked(name=name, channel=channel_id, ts=ts, thread_ts=root or ts))
+        place = f"storm-{thread % self.plan.channels}"
+        channel, ts = await self.twin.say(place, said, root.ts if root else None)
+        asked = Asked(name=name, channel=channel, ts=ts, thread_ts=root.ts if root else ts)
+        self.roots.setdefault(thread, asked)
+        self.asked.append(asked)
+
+    def _is_seen(self, thread: int) -> bool:
+        """Whether people may write into a thread: into a new one, or into one that has been heard of."""
+        root = self.roots.get(thread)
+        return root is None or (root.channel, root.ts) in self.log.stored or self.log.answered(root) > 0
 
     async def watch(self, say: Say) -> None:
         """Read the twin's log until cancelled."""
@@ -103,8 +117,8 @@ class Storm:
         self.ended |= {m.name for m in self.asked if m.name not in self.ended and self.log.answered(m)}
         if self.open != before:
             self.moved_at = time.monotonic()
-            async with self.going:
-                self.going.notify_all()
+        async with self.going:
+            self.going.notify_all()
 
     @property
     def stuck(self) -> bool:

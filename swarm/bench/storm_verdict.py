@@ -18,6 +18,7 @@ ANSWER: Final = "answer "
 FAILURES: Final = ("This message could not be answered", "could not be done")
 """What a thread is told of a message, or of a task, that was set aside."""
 
+_STORED: Final = "eyes"
 _DONE: Final = "white_check_mark"
 _FAILED: Final = "x"
 
@@ -42,6 +43,7 @@ class Log:
     failures: Counter[tuple[str, str]] = field(default_factory=Counter)  # by channel and thread
     texts: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # of posts, by channel and thread
     done: Counter[tuple[str, str]] = field(default_factory=Counter)  # ✅ given, by channel and timestamp
+    stored: set[tuple[str, str]] = field(default_factory=set)  # 👀 given, by channel and timestamp
     refused: Counter[str] = field(default_factory=Counter)  # calls that Slack refused, by method and error
     calls: int = 0
     last_seq: int = 0
@@ -63,8 +65,10 @@ class Log:
             self.failures[channel, thread] += any(words in text for words in FAILURES)
             if text.startswith(ANSWER):
                 self.answers.update((channel, thread, name) for name in names(text))
-        elif method == "reactions.add" and said["name"] == _DONE:
-            self.done[said["channel"], said["timestamp"]] += 1
+        elif method == "reactions.add":
+            where = said["channel"], said["timestamp"]
+            self.done[where] += said["name"] == _DONE
+            self.stored |= {where} if said["name"] == _STORED else set()
 
     @property
     def failed(self) -> int:

@@ -80,9 +80,10 @@ class People:
         await self._slack.send(f"{self._address} {question(number, delegate=True)}")
         try:
             async with asyncio.timeout(_RESULT_SECONDS):
-                return await posted - begun
+                posted_at: float = await posted
         except TimeoutError as error:
             raise BenchError(f"m{number} got no result within {_RESULT_SECONDS:g} s") from error
+        return posted_at - begun
 
     async def ask_steadily(self, seconds: float, per_second: float) -> list[float]:
         """Ask at a steady rate, however late the results come; seconds to each of these."""

@@ -24,7 +24,10 @@ READ_ATTEMPTS: Final = 5
 """So many rate limits in a row are waited out by a read."""
 
 _TAKES_JSON: Final = frozenset(
-    {"apps.connections.open", "auth.test", "chat.delete", "chat.postEphemeral", "chat.postMessage", "chat.update", "reactions.add"}
+    {
+        "apps.connections.open", "auth.test", "chat.delete", "chat.postEphemeral", "chat.postMessage", "chat.update",
+        "reactions.add",
+    }  # fmt: skip
 )
 """Slack reads JSON only where something is written; most of the rest takes its arguments from the query."""
 

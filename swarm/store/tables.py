@@ -438,14 +438,6 @@ elections = Table(
     Column("expires_at", BigInteger, nullable=False),
 )
 
-# Behind the notifications of PostgreSQL: how often each topic was bumped.
-generations = Table(
-    "generations",
-    metadata,
-    Column("topic", Text, primary_key=True),
-    Column("generation", BigInteger, nullable=False),
-)
-
 history = Table(
     "history",
     metadata,

@@ -23,6 +23,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from swarm.clock import ManualClock
 from swarm.domain.agents import OFFLINE_AFTER_SECONDS, Agent
 from swarm.domain.errors import SwarmError
+from swarm.domain.inbox import MAX_ATTEMPTS
 from swarm.domain.leases import LEASE_SECONDS, LeaseEnd, Outcome
 from swarm.domain.tasks import TaskStatus
 from swarm.domain.transcript import SlackMessage
@@ -143,12 +144,17 @@ class Swarm(RuleBasedStateMachine):
     @precondition(lambda self: self.heard)
     @rule(agent=which, limit=st.integers(1, 4), hold=yes)
     def an_agent_polls(self, agent: int, limit: int, hold: bool) -> None:
-        waited_for = {agent_id for agent_id, _ in due_lanes(self.tables())} | {
-            row["agent_id"] for row in self.news_left()
-        }
-        pollers = [found for found in self.agents if found.id in waited_for] or self.agents
-        poller = pollers[agent % len(pollers)]
-        self.polls(poller, limit, hold)
+        self.polls(self.somebody_with_work(agent), limit, hold)
+
+    @precondition(lambda self: self.heard)
+    @rule(agent=which)
+    def the_runs_of_an_agent_crash_until_nothing_is_left(self, agent: int) -> None:
+        poller = self.somebody_with_work(agent)
+        for _ in range(MAX_ATTEMPTS):
+            had = len(self.runs)
+            self.polls(poller, 2)
+            tokens = [run.trigger.lease_token for run in self.runs[had:]]
+            self.wait(self.world.services.work.finish(poller, tokens, Outcome.FAILED, "it crashed"))
 
     @precondition(lambda self: self.runs)
     @rule(run=which, only=yes, wait=yes, named=yes)
@@ -293,6 +299,14 @@ class Swarm(RuleBasedStateMachine):
     @property
     def roots(self) -> list[SlackMessage]:
         return [message for message in self.heard if message.is_root]
+
+    def somebody_with_work(self, number: int) -> Agent:
+        """An agent for which there is something to do; anybody, if there is none."""
+        waited_for = {agent_id for agent_id, _ in due_lanes(self.tables())} | {
+            row["agent_id"] for row in self.news_left()
+        }
+        here = [found for found in self.agents if found.id in waited_for] or self.agents
+        return here[number % len(here)]
 
     def polls(self, agent: Agent, limit: int, hold: bool = False) -> None:
         self.wait(self.world.is_here(agent))

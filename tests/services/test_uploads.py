@@ -9,7 +9,7 @@ import pytest
 
 from swarm.domain.agents import Agent
 from swarm.domain.deliveries import Accepted, InDoubt, NotSent, Refused
-from swarm.domain.errors import , Conflict(
+from swarm.domain.errors import (
     BadRequest,
     Conflict,
     Invalid,

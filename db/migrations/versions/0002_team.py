@@ -48,7 +48,6 @@ def upgrade() -> None:
     _create_task_dependencies()
     _create_agent_messages()
     _create_elections()
-    _create_generations()
     _replace_inbox_heads()
     _change("inbox_messages", refer={"task_id": "tasks"})
     _change(
@@ -194,15 +193,6 @@ def _create_elections() -> None:
         Column("since", BigInteger, nullable=False),
         Column("expires_at", BigInteger, nullable=False),
         PrimaryKeyConstraint("role", name=op.f("pk_elections")),
-    )
-
-
-def _create_generations() -> None:
-    op.create_table(
-        "generations",
-        Column("topic", Text, nullable=False),
-        Column("generation", BigInteger, nullable=False),
-        PrimaryKeyConstraint("topic", name=op.f("pk_generations")),
     )
 
 
