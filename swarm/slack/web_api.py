@@ -25,9 +25,14 @@ READ_ATTEMPTS: Final = 5
 
 _TAKES_JSON: Final = frozenset(
     {
-        "apps.connections.open", "auth.test", "chat.delete", "chat.postEphemeral", "chat.postMessage", "chat.update",
+        "apps.connections.open",
+        "auth.test",
+        "chat.delete",
+        "chat.postEphemeral",
+        "chat.postMessage",
+        "chat.update",
         "reactions.add",
-    }  # fmt: skip
+    }
 )
 """Slack reads JSON only where something is written; most of the rest takes its arguments from the query."""
 

@@ -52,5 +52,5 @@ async def test_a_notice_is_leased_for_as_long(hasty: World, way: str) -> None:
 
 
 def test_a_lease_too_short_to_be_renewed_stops_the_start(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="SWARM_LEASE_SECONDS.*greater than or equal to 2"):
+    with pytest.raises(ConfigurationError, match=r"SWARM_LEASE_SECONDS.*greater than or equal to 2"):
         load({"SWARM_LEASE_SECONDS": "1"}, folder=tmp_path, user_home=tmp_path)

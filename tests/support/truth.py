@@ -9,7 +9,7 @@ from typing import Any
 
 from swarm.domain.inbox import ENTRY_TRANSITIONS, MAX_ATTEMPTS, EntryStatus, EntryStep
 from swarm.domain.states import Transition
-from swarm.domain.tasks import TASK_TRANSITIONS, UNSUCCESSFUL, TaskStatus, TaskStep
+from swarm.domain.tasks import TASK_TRANSITIONS, TaskStatus, TaskStep
 from swarm.store.statements import Row
 from swarm.store.transaction import Transaction
 from tests.support.world import look
@@ -172,6 +172,3 @@ def silent(tables: Tables) -> list[Row]:
     ended = {EntryStatus.RESPONDED, EntryStatus.DELEGATED, EntryStatus.DISMISSED, EntryStatus.DEAD}
     seen = {(entry["channel"], entry["ts"]) for entry in tables["inbox_messages"] if entry["status"] in ended}
     return [entry for entry in tables["inbox_messages"] if (entry["channel"], entry["ts"]) not in seen]
-
-
-__all__ = ["UNSUCCESSFUL", "Tables", "Truth", "due_lanes", "read_tables", "silent", "unfinished"]

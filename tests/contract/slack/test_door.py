@@ -179,8 +179,8 @@ async def test_what_is_no_message_is_acknowledged_so_that_it_does_not_come_again
     door: SlackDoor, workspace: Workspace, inbox: Inbox, payload: dict[str, Any]
 ) -> None:
     event = Event(event_id="Ev1", type="any", body={}, payload=payload)
-    problem = await workspace.twin.sockets.send(workspace.app, event, Retry())
-    assert problem is None
+    reply = await workspace.twin.sockets.send(workspace.app, event, Retry())
+    assert reply.error is None
     assert inbox.events == []
 
 
