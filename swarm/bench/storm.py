@@ -187,6 +187,7 @@ async def _pass(storm: Storm, leads: Sequence[str], agents: Crowd, processes: Cl
     try:
         while not speaking.done():
             await asyncio.wait({speaking, watching, killing}, timeout=1, return_when=asyncio.FIRST_COMPLETED)
+            agents.check()
             if watching.done() or killing.done() or storm.stuck:
                 break
         agents.calm()

@@ -7,14 +7,17 @@ import contextlib
 import os
 import random
 import sys
+import tempfile
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Final
 
 from swarm.bench.agent import Part
 from swarm.bench.figures import BenchError
 
+_LAST_CHARACTERS: Final = 1_000
 _PAUSE_SECONDS: Final = (0.0, 1.0)
 """A killed agent is away for a time between these."""
 
@@ -22,10 +25,11 @@ _PAUSE_SECONDS: Final = (0.0, 1.0)
 class Crowd:
     """Processes that play a part each."""
 
-    def __init__(self, parts: Sequence[Part], chance: random.Random) -> None:
+    def __init__(self, parts: Sequence[Part], chance: random.Random, log: Path) -> None:
         self.kills = 0
         self._parts = parts
         self._chance = chance
+        self._log = log
         self._running: dict[int, Process] = {}
         self._calm = asyncio.Event()
 
@@ -35,14 +39,15 @@ class Crowd:
             await self._start(number)
 
     async def _start(self, number: int) -> None:
-        self._running[number] = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "swarm.bench.agent"),
-            env={**os.environ, **self._parts[number].environment},
-            stdin=DEVNULL,
-            stdout=DEVNULL,
-            stderr=DEVNULL,
-            start_new_session=True,
-        )
+        with self._log.open("ab") as said:
+            self._running[number] = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "swarm.bench.agent"),
+                env={**os.environ, **self._parts[number].environment},
+                stdin=DEVNULL,
+                stdout=DEVNULL,
+                stderr=said,
+                start_new_session=True,
+            )
 
     async def kill_now_and_then(self, every_seconds: float) -> None:
         """Kill somebody (SIGKILL) about so often, and start it again; until `calm`.
@@ -71,7 +76,8 @@ class Crowd:
     def check(self) -> None:
         """Raises BenchError if an agent has ended by itself: then the storm would not be the one that was asked for."""
         if ended := [process.returncode for process in self._running.values() if process.returncode is not None]:
-            raise BenchError(f"an agent ended by itself, with {ended[0]}")
+            said = self._log.read_text(errors="replace")[-_LAST_CHARACTERS:].strip()
+            raise BenchError(f"an agent ended by itself, with {ended[0]}; it said:\n{said}")
 
     async def stop(self) -> None:
         """End all of them."""
@@ -88,9 +94,10 @@ class Crowd:
 @asynccontextmanager
 async def crowd(parts: Sequence[Part], chance: random.Random) -> AsyncIterator[Crowd]:
     """Agents at work; gone afterwards."""
-    found = Crowd(parts, chance)
-    try:
-        await found.start()
-        yield found
-    finally:
-        await asyncio.shield(found.stop())
+    with tempfile.TemporaryDirectory(prefix="swarm-bench-") as folder:
+        found = Crowd(parts, chance, Path(folder) / "agents.log")
+        try:
+            await found.start()
+            yield found
+        finally:
+            await asyncio.shield(found.stop())

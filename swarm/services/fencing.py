@@ -18,7 +18,7 @@ from swarm.domain.leases import LeaseEnd, LeaseKind
 from swarm.domain.notices import FOR_CREATORS
 from swarm.domain.tasks import TaskStatus
 from swarm.domain.threads import Thread
-from swarm.store import inbox, leases, notices, tasks, threads
+from swarm.store import history, inbox, leases, notices, tasks, threads
 from swarm.store.inbox import Entry
 from swarm.store.leases import Lease
 from swarm.store.tasks import Task
@@ -152,6 +152,7 @@ def _draw_in(tx: Transaction, entry: Entry, lease: Lease) -> Entry:
     if claimed is None:
         return entry
     leases.join(tx, lease.token, [entry.id])
+    history.record(tx, "inbox.claim", entry.id, thread_id=entry.thread_id, agent_id=lease.agent_id)
     inbox.refresh_head(tx, entry)
     return replace(claimed, claims=1)  # the claims of the task have been counted in its place
 

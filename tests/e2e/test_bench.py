@@ -10,8 +10,8 @@ import pytest
 from swarm.bench import team
 from swarm.bench.figures import BenchError, Better, Figure, combined, percentile
 from swarm.bench.loop import MEASUREMENTS, chosen
-from swarm.bench.plan import Plan
-from swarm.bench.run import Measure, measure
+from swarm.bench.plan import Plan, Say
+from swarm.bench.run import Measure, judged, measure
 
 TINY = Plan(
     seconds=0.3,
@@ -100,6 +100,23 @@ def test_of_a_ratio_the_median_counts() -> None:
     runs = [[replace(_figure(value, Better.HIGHER), ratio=True)] for value in (2, 9, 3)]
 
     assert [figure.value for figure in combined(runs)] == [3]
+
+
+@pytest.mark.parametrize(("found", "code"), [(0.0, 0), (1.0, 1)])
+def test_a_verdict_is_also_an_exit_code(found: float, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    async def make(say: Say) -> list[Figure]:
+        return [_figure(found, Better.LOWER, 0)]
+
+    assert judged(make, None) == code
+    assert ("NO" in capsys.readouterr().out) == bool(code)
+
+
+def test_a_measurement_that_cannot_be_made_is_no_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    async def make(say: Say) -> list[Figure]:
+        raise BenchError("the twin did not start")
+
+    assert judged(make, None) == 1
+    assert "the twin did not start" in capsys.readouterr().err
 
 
 def test_measurements_are_chosen_by_name_and_made_in_their_own_order() -> None:

@@ -11,7 +11,7 @@ from swarm.domain.notices import NOTICE_ATTEMPTS
 from swarm.domain.tasks import TaskStatus
 from swarm.domain.transcript import AuthorKind
 from swarm.domain.triggers import TriggerKind
-from tests.support.tasks import asked_and_handed, complete, news_of, status_of, work_of
+from tests.support.tasks import asked_and_handed, complete, history_of, news_of, status_of, work_of
 from tests.support.world import BOT, World, delete, edit, holding, said, texts
 
 pytestmark = pytest.mark.req("LOOP-10")
@@ -156,6 +156,7 @@ async def test_a_follow_up_that_was_answered_before_its_agent_was_told_of_it_is_
     entry = await world.entry(await world.says("only Python please", thread=handed.root))
     await world.services.replies.reply(holding(run, worker), entry.id, "I will.")
     assert await world.poll(worker) == []
+    assert await history_of(world, entry.id) == ["inbox.store", "inbox.claim", "inbox.respond"]
 
 
 async def test_follow_ups_that_a_task_has_not_answered_go_to_the_lead_with_the_thread(world: World) -> None:

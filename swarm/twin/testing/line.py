@@ -25,7 +25,7 @@ class Line:
     server: TwinServer
     timeout_seconds: float
 
-    def until(self, look: Callable[[], Seen], what: str, timeout_seconds: float | None) -> Steps[Seen]:
+    def until(self, look: Callable[[], Seen | None], what: str, timeout_seconds: float | None) -> Steps[Seen]:
         """Look again after everything that happens, until what is seen is true. Raises NotInTime."""
         patience = self.timeout_seconds if timeout_seconds is None else timeout_seconds
         deadline = time.monotonic() + patience

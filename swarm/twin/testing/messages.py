@@ -40,18 +40,22 @@ class Message:
 
     def current(self) -> "Message":
         """The same message as it is now. Raises LookupError when it is gone."""
-        for message in read_messages(self.line, self.channel, seen_by=self.seen_by):
-            if message.ts == self.ts:
-                return message
-        raise LookupError(f"the message {self.ts} is gone: {self.text!r}")
+        return _message(self.line, self.channel, self._shape(), self.seen_by)
 
     def replies(self) -> list["Message"]:
-        """The other messages of its thread, oldest first."""
+        """The replies in its thread, oldest first."""
         return read_messages(self.line, self.channel, thread=self.root_ts, seen_by=self.seen_by)[1:]
 
     def reactions(self) -> dict[str, list[str]]:
-        """Who gave which reaction: names of people and apps by emoji."""
-        return _reactions(_shape(self))
+        """Who gave which reaction: names of people and apps by emoji. Raises LookupError when the message is gone."""
+        return {reaction["name"]: reaction["users"] for reaction in self._shape()["reactions"]}
+
+    def _shape(self) -> dict[str, Any]:
+        shapes = _shapes(self.line, self.channel, seen_by=self.seen_by)
+        found = next((shape for shape in shapes if shape["ts"] == self.ts), None)
+        if found is None:
+            raise LookupError(f"the message {self.ts} is gone: {self.text!r}")
+        return found
 
     @waits
     def wait_for_reply(self, *, containing: str = "", timeout_seconds: float | None = None) -> Steps["Message"]:
@@ -61,9 +65,7 @@ class Message:
             return next((reply for reply in self.replies() if reply.answers(self, containing)), None)
 
         what = f"an app's reply to {self.text!r}" + (f" that contains {containing!r}" if containing else "")
-        found = yield from self.line.until(look, what, timeout_seconds)
-        assert found is not None
-        return found
+        return (yield from self.line.until(look, what, timeout_seconds))
 
     def answers(self, other: "Message", containing: str = "") -> bool:
         """Whether an app wrote this after the other, and is done with it."""
@@ -91,9 +93,7 @@ class Message:
             message = self.current()
             return message if is_so(message) else None
 
-        found = yield from self.line.until(look, f"a change of {self.text!r}", timeout_seconds)
-        assert found is not None
-        return found
+        return (yield from self.line.until(look, f"a change of {self.text!r}", timeout_seconds))
 
     @waits
     def wait_until_delivered(self, *, timeout_seconds: float | None = None) -> Steps[None]:
@@ -109,8 +109,14 @@ class Message:
 
 def read_messages(line: Line, channel: str, *, thread: str | None = None, seen_by: str | None = None) -> list[Message]:
     """The messages of a channel with all replies, or of one thread, oldest first. Raises Refused."""
-    shapes = line.server.ask("GET", "messages", channel=channel, thread_ts=thread, user=seen_by)["messages"]
+    shapes = _shapes(line, channel, thread=thread, seen_by=seen_by)
     return [_message(line, channel, shape, seen_by) for shape in shapes]
+
+
+def _shapes(line: Line, channel: str, *, thread: str | None = None, seen_by: str | None = None) -> list[dict[str, Any]]:
+    answer = line.server.ask("GET", "messages", channel=channel, thread_ts=thread, user=seen_by)
+    shapes: list[dict[str, Any]] = answer["messages"]
+    return shapes
 
 
 def _message(line: Line, channel: str, shape: dict[str, Any], seen_by: str | None) -> Message:
@@ -130,14 +136,3 @@ def _message(line: Line, channel: str, shape: dict[str, Any], seen_by: str | Non
         seen_by=seen_by,
         line=line,
     )
-
-
-def _shape(message: Message) -> dict[str, Any]:
-    """What the workspace has of a message now."""
-    query = {"channel": message.channel, "thread_ts": message.root_ts, "user": message.seen_by}
-    shapes = message.line.server.ask("GET", "messages", **query)["messages"]
-    return next((shape for shape in shapes if shape["ts"] == message.ts), {})
-
-
-def _reactions(shape: dict[str, Any]) -> dict[str, list[str]]:
-    return {reaction["name"]: reaction["users"] for reaction in shape.get("reactions", [])}

@@ -102,9 +102,7 @@ class Person:
             return next((one for one in fresh if containing in one.text), None)
 
         what = f"a message of an app to {self.name} in {channel}" + (f" with {containing!r}" if containing else "")
-        found = yield from self.line.until(look, what, timeout_seconds)
-        assert found is not None
-        return found
+        return (yield from self.line.until(look, what, timeout_seconds))
 
     @waits
     def presses(
@@ -178,18 +176,16 @@ class Person:
             return front if fits else None
 
         wanted = " ".join(repr(part) for part in (title, callback_id) if part)
-        found = yield from self.line.until(look, f"a modal {wanted} for {self.name}", timeout_seconds)
-        assert found is not None
-        return found
+        return (yield from self.line.until(look, f"a modal {wanted} for {self.name}", timeout_seconds))
 
     @waits
     def wait_for_home(self, app: str = "app", *, timeout_seconds: float | None = None) -> Steps[View]:
         """The home tab of an app, once it has published one. Raises NotInTime."""
-        found = yield from self.line.until(
-            lambda: self.home(app), f"the home tab of {app!r} for {self.name}", timeout_seconds
+        return (
+            yield from self.line.until(
+                lambda: self.home(app), f"the home tab of {app!r} for {self.name}", timeout_seconds
+            )
         )
-        assert found is not None
-        return found
 
     def opens_assistant(self, app: str = "app", *, viewing: str | None = None) -> Message:
         """Open an app's assistant pane, beside a channel if need be; the root of the new thread."""

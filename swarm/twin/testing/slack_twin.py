@@ -165,9 +165,7 @@ class SlackTwin:
             return next((one for one in fresh if containing in one.text), None)
 
         what = f"a message of an app in {channel}" + (f" that contains {containing!r}" if containing else "")
-        found = yield from self._line.until(look, what, timeout_seconds)
-        assert found is not None
-        return found
+        return (yield from self._line.until(look, what, timeout_seconds))
 
     @waits
     def wait_for_calls(

@@ -19,15 +19,16 @@ README = (TWIN / "README.md").read_text(encoding="utf-8")
 WRITERS = ("events.py", "sessions.py", "homes.py", "methods/files.py", "presses.py", "modals.py", "commands.py")
 # What is no event: the envelope, and parts of others.
 ENVELOPES = {"event_callback"}
+# Functions that are told the kind, and which argument it is.
+KIND_PLACES = {"payloads.common": 0, "payloads.shortcut": 0, "_reaction": 0, "_tell": 1}
 
 
 def rows(heading: str) -> list[list[str]]:
     """The cells of all tables below a heading, without the heads of the tables."""
     _, _, rest = README.partition(f"\n## {heading}\n")
     section = rest.partition("\n## ")[0]
-    cells = [
-        [cell.strip() for cell in line.strip("|").split(" | ")] for line in section.splitlines() if line[:1] == "|"
-    ]
+    lines = [line.strip("|") for line in section.splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in line.split(" | ")] for line in lines]
     return [row for row in cells if "`" in row[0]]
 
 
@@ -63,14 +64,8 @@ def written(path: Path) -> set[str]:
         if isinstance(node, ast.Dict):
             pairs = zip(node.keys, node.values, strict=True)
             found |= {ast.unparse(value) for key, value in pairs if key and ast.unparse(key) == "'type'"}
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in (
-            "payloads.common",
-            "payloads.shortcut",
-            "_reaction",
-        ):
-            found.add(ast.unparse(node.args[0]))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "_tell":
-            found.add(ast.unparse(node.args[1]))
+        if isinstance(node, ast.Call) and (place := KIND_PLACES.get(ast.unparse(node.func))) is not None:
+            found.add(ast.unparse(node.args[place]))
     return {name.strip("'") for name in found if name.startswith("'")}
 
 

@@ -119,19 +119,22 @@ def test_calls_are_seen_with_how_they_ended(twin: SlackTwin, client: WebClient) 
 def test_what_is_waited_for_wakes_the_test_at_once(
     twin: SlackTwin, client: WebClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Notices do it: looking again by itself would take a minute here."""
+    """Notices do it: looking again by itself would take a minute here. No app is told of the message."""
+    twin.add_channel("secret", is_private=True)
     monkeypatch.setattr(line, "_LOOK_EVERY_SECONDS", 60.0)
     looked = threading.Event()
 
     def look() -> list[object]:
-        found: list[object] = [*twin.messages("random"), *twin.calls("auth.test")]
+        found: list[object] = [*twin.messages("secret"), *twin.calls("auth.test")]
         looked.set()
         return found if len(found) == 2 else []
 
     def act() -> None:
         looked.wait(SOON_SECONDS)
-        twin.user("bob").says("now", channel="random")
         client.auth_test()
+        looked.clear()
+        looked.wait(SOON_SECONDS)
+        twin.user("bob").says("now", channel="secret")
 
     acting = threading.Thread(target=act)
     acting.start()
@@ -143,7 +146,9 @@ def test_what_is_waited_for_wakes_the_test_at_once(
 
 def test_a_message_is_waited_for_until_it_is_finished(twin: SlackTwin, alice: Person, client: WebClient) -> None:
     question = alice.says("Well?")
-    begun = client.chat_startStream(channel=question.channel, thread_ts=question.ts, recipient_user_id=alice.id)
+    begun = client.chat_startStream(
+        channel=question.channel, thread_ts=question.ts, recipient_team_id="T0TWIN", recipient_user_id=alice.id
+    )
     with pytest.raises(NotInTime):
         question.wait_for_reply(timeout_seconds=0.1)
     client.chat_stopStream(channel=question.channel, ts=begun["ts"], markdown_text="Done.")
@@ -373,6 +378,13 @@ def test_faults_hit_the_calls_of_an_app_until_they_are_cleared(twin: SlackTwin, 
         post(client, text="hello")
     twin.faults.clear()
     post(client, text="hello")
+
+
+def test_rate_limits_count(client: WebClient) -> None:
+    for _ in range(5):
+        post(client, text="hello")
+    with pytest.raises(SlackApiError, match="ratelimited"):
+        post(client, text="hello")
 
 
 def test_the_clock_brings_what_time_brings(twin: SlackTwin, alice: Person) -> None:
