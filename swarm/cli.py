@@ -178,7 +178,7 @@ def list_tasks(*, status: TaskStatus | None = None, limit: int = 20) -> None:
         At most so many.
     """
     query = {"limit": limit} | ({"status": status.value} if status else {})
-    table = Table(Column("id", no_wrap=True), "title", "status", "worker", "from", "progress")
+    table = Table(Column("id", no_wrap=True), "title", Column("status", no_wrap=True), "worker", "from", "progress")
     for task in _operate("GET", "/tasks", params=query)["tasks"]:
         share = f" ({task['percent']} %)" if task["percent"] is not None else ""
         table.add_row(

@@ -101,8 +101,12 @@ class DemoAgent:
         """Keep the lease; what comes along is news, a follow-up to a running task for example."""
         while True:
             await asyncio.sleep(RENEW_SECONDS)
-            answer = await self._http.post("/leases/renew", json={"tokens": [token]})
-            if answer.is_success:
+            try:
+                answer = await self._http.post("/leases/renew", json={"tokens": [token]})
+                answer.raise_for_status()
+            except httpx2.HTTPError as error:
+                _log.warning("a lease could not be renewed", action="renew", error=str(error))
+            else:
                 self._take(answer.json()["notices"])
 
 

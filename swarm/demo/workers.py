@@ -54,6 +54,7 @@ class Worker:
 
     async def _work(self, task: dict[str, Any], tools: Tools) -> None:
         stop = self._stops.setdefault(task["id"], asyncio.Event())
+        self.begin(task)
         try:
             folders = await asyncio.to_thread(lambda: sorted(_folders(self._root)))
             for number, folder in enumerate(folders):
@@ -85,6 +86,10 @@ class Worker:
             message = f"I am still at it, at {far}. Write `stop`, and I stop."
             await tools.call("slack-reply", inbox_message_id=entry["id"], message=message)
 
+    def begin(self, task: dict[str, Any]) -> None:
+        """Forget what an earlier run of the task has seen."""
+        raise NotImplementedError
+
     def look(self, task: dict[str, Any], folder: Path) -> None:
         """Do what the task wants with the files of one folder."""
         raise NotImplementedError
@@ -103,8 +108,11 @@ class Counter(Worker):
         super().__init__(root)
         self._lines: dict[str, Tally[str]] = {}
 
+    def begin(self, task: dict[str, Any]) -> None:
+        self._lines[task["id"]] = Tally()
+
     def look(self, task: dict[str, Any], folder: Path) -> None:
-        tally = self._lines.setdefault(task["id"], Tally())
+        tally = self._lines[task["id"]]
         for path in _files(folder):
             tally[path.suffix or "(no suffix)"] += len(path.read_bytes().splitlines())
 
@@ -123,8 +131,11 @@ class Finder(Worker):
         super().__init__(root)
         self._found: dict[str, list[str]] = {}
 
+    def begin(self, task: dict[str, Any]) -> None:
+        self._found[task["id"]] = []
+
     def look(self, task: dict[str, Any], folder: Path) -> None:
-        found = self._found.setdefault(task["id"], [])
+        found = self._found[task["id"]]
         for path in _files(folder):
             text = path.read_text(errors="replace").lower()
             if count := text.count(_wanted(task)):

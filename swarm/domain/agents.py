@@ -17,7 +17,7 @@ SEEN_EVERY_SECONDS: Final = 30
 """Last seen is written at most so often: a heartbeat is not worth a write per poll."""
 
 _NAME = re.compile(r"[a-z0-9-]{1,32}")
-_RESERVED_NAMES: Final = frozenset({"all"})  # swarm#all addresses everybody
+_RESERVED_NAMES: Final = frozenset({"all", "swarm"})  # swarm#all addresses everybody; swarm is the coordinator
 
 
 class Role(StrEnum):
@@ -54,8 +54,8 @@ def check_name(name: str) -> str:
     if not _NAME.fullmatch(name) or name in _RESERVED_NAMES:
         raise Invalid(
             f"'{name}' cannot be an agent's name.",
-            hint="Use 1 to 32 of a-z, 0-9 and '-'; 'all' is reserved.",
-            fields={"name": "1 to 32 characters of a-z, 0-9 and '-', not 'all'"},
+            hint="Use 1 to 32 of a-z, 0-9 and '-'; 'all' and 'swarm' are reserved.",
+            fields={"name": "1 to 32 characters of a-z, 0-9 and '-', not 'all' or 'swarm'"},
         )
     return name
 

@@ -115,8 +115,8 @@ TASK_TRANSITIONS: Final = {
     TaskStep.REDRIVE: step(_T.DEAD, to=_T.PENDING),
 }
 
-UNSUCCESSFUL: Final = frozenset({_T.FAILED, _T.DECLINED, _T.CANCELLED})
-"""What depends on such a task can never be done. One that is dead may still be handed out again."""
+UNSUCCESSFUL: Final = frozenset({_T.FAILED, _T.DECLINED, _T.CANCELLED, _T.DEAD})
+"""What depends on such a task has failed: also on a dead one, for people must not wait for an operator in silence."""
 
 
 class TaskHold(StrEnum):

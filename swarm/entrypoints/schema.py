@@ -40,7 +40,7 @@ class Input(BaseModel):
 
 
 class NewAgent(Input):
-    name: Annotated[str, Field(description="1 to 32 characters of a-z, 0-9 and '-', not 'all'.")]
+    name: Annotated[str, Field(description="1 to 32 characters of a-z, 0-9 and '-', not 'all' or 'swarm'.")]
     role: Role
     description: Description = ""
     capabilities: Capabilities = []

@@ -15,8 +15,9 @@ from swarm.domain.agents import Agent
 from swarm.domain.shapes import TaskShape, task_shape
 from swarm.domain.tasks import TaskStatus
 from swarm.entrypoints.answers import Answer
+from swarm.entrypoints.body import read_model
 from swarm.entrypoints.identity import LEASE_HEADER, Identities
-from swarm.entrypoints.openapi import problems
+from swarm.entrypoints.openapi import problems, takes
 from swarm.entrypoints.schema import Input, Limit
 from swarm.services.reply import Caller
 from swarm.services.task_texts import brief
@@ -60,14 +61,15 @@ def task_router(services: Services, identities: Identities) -> APIRouter:
     add = router.add_api_route
     add(
         "/tasks", routes.create, methods=["POST"], status_code=201, response_model=TaskShape,
+        openapi_extra=takes(NewTask),
         responses=problems(400, 401, 403, 404, 409, 413, 422),
     )  # fmt: skip
     add("/tasks", routes.latest, response_model=FoundTasks, responses=problems(401, 403, 422))
     add("/tasks/{task_id}", routes.get, response_model=TaskShape, responses=problems(401, 403, 404))
-    for name, act in (("assign", routes.assign), ("cancel", routes.cancel)):
+    for name, act, body in (("assign", routes.assign, Assignment), ("cancel", routes.cancel, Cancellation)):
         add(
-            f"/tasks/{{task_id}}/{name}", act, methods=["POST"], response_model=TaskShape,
-            responses=problems(400, 401, 403, 404, 409, 422),
+            f"/tasks/{{task_id}}/{name}", act, methods=["POST"], response_model=TaskShape, openapi_extra=takes(body),
+            responses=problems(400, 401, 403, 404, 409, 413, 422),
         )  # fmt: skip
     add(
         "/tasks/{task_id}/redrive", routes.redrive, methods=["POST"], response_model=TaskShape,
@@ -83,9 +85,10 @@ class TaskRoutes:
         self._tasks = services.tasks
         self._identities = identities
 
-    async def create(self, request: Request, said: NewTask) -> Response:
+    async def create(self, request: Request) -> Response:
         """Create a task. A lead's is of the thread of the lease in X-Swarm-Lease, if it names one."""
         caller = await self._caller(request)
+        said = await read_model(request, NewTask)
         wording = brief(said.description, said.title, said.priority, said.depends_on)
         task = await self._tasks.create(caller, wording, agent=said.agent, parent_id=said.parent_id)
         return Answer(task_shape(task), HTTPStatus.CREATED)
@@ -99,14 +102,18 @@ class TaskRoutes:
         """One task."""
         return Answer(task_shape(await self._tasks.get(await self._reader(request), task_id)))
 
-    async def assign(self, request: Request, task_id: str, said: Assignment) -> Response:
+    async def assign(self, request: Request, task_id: str) -> Response:
         """Give a task that nobody has to a worker."""
-        return Answer(task_shape(await self._tasks.assign(await self._caller(request), task_id, said.agent)))
+        caller = await self._caller(request)
+        said = await read_model(request, Assignment)
+        return Answer(task_shape(await self._tasks.assign(caller, task_id, said.agent)))
 
-    async def cancel(self, request: Request, task_id: str, said: Cancellation | None = None) -> Response:
-        """Cancel a task that is not over; its run is told at once, its thread as well."""
-        reason = said.reason if said else ""
-        return Answer(task_shape(await self._tasks.cancel(await self._caller(request), task_id, reason)))
+    async def cancel(self, request: Request, task_id: str) -> Response:
+        """Cancel a task that is not over; its run is told at once, its thread as well. The body may be left out."""
+        caller = await self._caller(request)
+        empty = request.headers.get("content-length", "0") == "0"
+        said = Cancellation() if empty else await read_model(request, Cancellation)
+        return Answer(task_shape(await self._tasks.cancel(caller, task_id, said.reason)))
 
     async def redrive(self, request: Request, task_id: str) -> Response:
         """Hand a dead task out again, its attempts forgotten."""

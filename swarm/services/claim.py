@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
+from typing import Final
 
 import structlog
 
@@ -33,6 +34,14 @@ from swarm.store.tasks import Task
 from swarm.store.transaction import Transaction
 
 _log = structlog.get_logger(__name__)
+
+
+_NEWS_WHILE: Final = {
+    NoticeKind.TASK_FOLLOW_UP: TaskStatus.IN_PROGRESS,
+    NoticeKind.TASK_OFFERED: TaskStatus.OFFERED,
+    NoticeKind.TASK_RETURNED: TaskStatus.UNASSIGNED,
+}
+"""What a task must be for news of it to be news."""
 
 
 class Polls:
@@ -152,14 +161,17 @@ def take_notice(tx: Transaction, notice: Notice, lease_seconds: float) -> Claime
 
 
 def _is_over(tx: Transaction, notice: Notice) -> bool:
-    """Whether a follow-up was answered before its agent was told of it, or an offer has ended."""
-    if notice.kind is NoticeKind.TASK_FOLLOW_UP and notice.inbox_message_id:
-        entry = inbox.get(tx, notice.inbox_message_id)
-        return entry is None or entry.agent_id != notice.agent_id or entry.status is not EntryStatus.UNREAD
-    if notice.kind is NoticeKind.TASK_OFFERED and notice.task_id:
-        task = tasks.get(tx, notice.task_id)
-        return task is None or task.status is not TaskStatus.OFFERED
-    return False
+    """Whether a follow-up was answered before its agent was told of it, or its task runs no more, so that it comes as a
+    message; whether an offer has ended, or a returned task has been given to somebody.
+    """
+    wanted = _NEWS_WHILE.get(notice.kind)
+    task = tasks.get(tx, notice.task_id) if notice.task_id and wanted else None
+    if wanted and (task is None or task.status is not wanted):
+        return True
+    if notice.kind is not NoticeKind.TASK_FOLLOW_UP or notice.inbox_message_id is None:
+        return False
+    entry = inbox.get(tx, notice.inbox_message_id)
+    return entry is None or entry.agent_id != notice.agent_id or entry.status is not EntryStatus.UNREAD
 
 
 def _take_lane(tx: Transaction, agent_id: str, head: Head, hold: bool, lease_seconds: float) -> Claimed | None:
@@ -170,7 +182,7 @@ def _take_lane(tx: Transaction, agent_id: str, head: Head, hold: bool, lease_sec
     due = inbox.due_of_thread(tx, agent_id, head.lane_id)
     task = tasks.first_due(tx, agent_id, head.lane_id) if head.has_tasks else None
     if task and not (due and order_key(due[0].created_at) < task.order_key):
-        return _take_task(tx, task, due, hold, lease_seconds)
+        return _take_task(tx, task, hold, lease_seconds)
     if not due:
         heads.refresh(tx, agent_id, head.lane_id)
         return None
@@ -210,9 +222,7 @@ def _take_messages(
     return Claimed(lease=lease, entries=got)
 
 
-def _take_task(
-    tx: Transaction, task: Task, follow_ups: list[Entry], hold: bool, lease_seconds: float
-) -> Claimed | None:
+def _take_task(tx: Transaction, task: Task, hold: bool, lease_seconds: float) -> Claimed | None:
     """What people have said meanwhile does not wait for the task's end: its agent gets it as news."""
     assert task.agent_id is not None  # it was found as due for an agent
     lease = leases.grant(
@@ -233,7 +243,7 @@ def _take_task(
     if claimed is None:
         leases.take_back(tx, lease.token)
         return None
-    for entry in follow_ups:
+    for entry in inbox.unread_of_lane(tx, task.agent_id, task.lane_id):
         follow_up(tx, claimed, entry)
     heads.refresh(tx, task.agent_id, task.lane_id)
     return Claimed(lease=lease, task=claimed)

@@ -38,7 +38,7 @@ from swarm.domain.errors import NotFound, SwarmError, Unavailable
 from swarm.domain.ports import SlackSender
 from swarm.domain.transcript import Author, AuthorKind, SlackMessage
 from swarm.services.elections import awake_or_not
-from swarm.store import deliveries, inbox, threads, transcript
+from swarm.store import deliveries, inbox, tasks, threads, transcript
 from swarm.store.database import Database
 from swarm.store.deliveries import DELIVERIES, Lane
 from swarm.store.statements import Row
@@ -303,11 +303,18 @@ def give_up(tx: Transaction, row: Row, reason: str, terms: Terms) -> None:
     """A delivery has failed for good. Of a lost answer the thread is told by ❌, however late that can be shown."""
     if not deliveries.move(tx, DeliveryStep.FAIL, row, error=reason):
         return
-    if row["kind"] != DeliveryKind.POST or row["inbox_message_id"] is None or reason in _GONE:
+    answers = row["inbox_message_id"] or _delegated(tx, row)
+    if row["kind"] != DeliveryKind.POST or answers is None or reason in _GONE:
         return
-    entry, thread = inbox.get(tx, row["inbox_message_id"]), threads.get(tx, row["thread_id"])
+    entry, thread = inbox.get(tx, answers), threads.get(tx, row["thread_id"])
     if entry and thread:
         deliveries.react(tx, thread, entry.ts, terms.reactions.failed, lasting=True)
+
+
+def _delegated(tx: Transaction, row: Row) -> str | None:
+    """The message that was delegated as the task of which a delivery says something."""
+    task = tasks.get(tx, row["task_id"]) if row["task_id"] else None
+    return task.inbox_message_id if task else None
 
 
 def postpone(tx: Transaction, row: Row, answer: NotSent, terms: Terms) -> None:

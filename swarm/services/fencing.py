@@ -26,6 +26,7 @@ from swarm.store.transaction import Transaction
 
 _POLL_FIRST = "Take it with GET /poll first; the answer carries the lease token."
 _ENDED_BY_OTHERS = frozenset({TaskStatus.CANCELLED, TaskStatus.DECLINED, TaskStatus.DEAD})
+_ACCEPT_FIRST = "Take it with accept-task, or return it with decline-task."
 NAME_LEASE = "Pass the lease token of your own run as lease_token or in the header X-Swarm-Lease."
 
 
@@ -69,7 +70,13 @@ def grip(tx: Transaction, agent: Agent, entry_id: str, token: str | None) -> Gri
         return Grip(entry=entry, thread=thread, lease=lease)
     if lease and lease.task_id and entry.status is EntryStatus.UNREAD:
         entry = _draw_in(tx, entry, lease)
-    return Grip(entry=entry, thread=thread, lease=_checked(tx, entry, token, lease))
+    held = _checked(tx, entry, token, lease)
+    if entry.status is EntryStatus.UNREAD:
+        raise Conflict(
+            "Somebody has answered what you asked, so this inbox message is unread again.",
+            hint="Finish your lease; the message comes by the next poll, together with the answer.",
+        )
+    return Grip(entry=entry, thread=thread, lease=held)
 
 
 def grip_task(tx: Transaction, agent: Agent, task_id: str, token: str | None) -> TaskGrip:
@@ -207,7 +214,8 @@ def _checked_task(tx: Transaction, task: Task, token: str | None, lease: Lease |
         why = f": {task.error}" if task.error else ""
         raise Conflict(f"This task is {task.status}{why}.", hint="Stop working on it.")
     if task.claims == 0:
-        raise Conflict(f"This task is {task.status} and not leased to you yet.", hint=_POLL_FIRST)
+        hint = _ACCEPT_FIRST if task.status is TaskStatus.OFFERED else _POLL_FIRST
+        raise Conflict(f"This task is {task.status} and not leased to you yet.", hint=hint)
     if token is None and task.claims > 1:
         raise LeaseLost("This task was handed out more than once, so your run must name its lease.", hint=NAME_LEASE)
     if lease is None or lease.token != task.lease_token or not _lets_act(lease, tx.now):

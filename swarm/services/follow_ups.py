@@ -10,7 +10,6 @@ from swarm.domain.inbox import EntryStatus, EntryStep
 from swarm.domain.notices import NoticeKind
 from swarm.domain.tasks import TaskStatus, TaskStep
 from swarm.domain.threads import Thread
-from swarm.domain.transcript import AuthorKind, SlackMessage
 from swarm.store import inbox, notices, task_queries, tasks
 from swarm.store.inbox import Entry
 from swarm.store.tasks import Task
@@ -19,7 +18,7 @@ from swarm.store.transaction import Transaction
 
 def follow_up(tx: Transaction, task: Task, entry: Entry) -> None:
     """Tell the agent of a running task of a message, unless that news waits for it already."""
-    if task.agent_id and not notices.waits(tx, NoticeKind.TASK_FOLLOW_UP, entry.id):
+    if task.agent_id and not notices.waits(tx, NoticeKind.TASK_FOLLOW_UP, task.agent_id, entry.id):
         notices.add(
             tx,
             NoticeKind.TASK_FOLLOW_UP,
@@ -30,17 +29,19 @@ def follow_up(tx: Transaction, task: Task, entry: Entry) -> None:
         )
 
 
-def stored(tx: Transaction, thread: Thread, entry_id: str, task: Task | None, message: SlackMessage) -> None:
-    """A message has come for an agent, which has ``task`` in the thread: tell it if that runs, and go on with what
-    waited for an answer. The thread must be locked.
-    """
+def stored(tx: Transaction, entry_id: str, task: Task | None) -> None:
+    """A message has come for an agent, which has ``task`` in the thread: tell it if that runs."""
     # Read again: a claim may have begun to run it before the entry, and with it the head, was there to stop that.
     current = tasks.get(tx, task.id) if task else None
     if current and current.status is TaskStatus.IN_PROGRESS:
         entry = inbox.get(tx, entry_id)
         assert entry is not None  # it was stored a moment ago
         follow_up(tx, current, entry)
-    if message.author.kind is AuthorKind.USER:
+
+
+def answered_before(tx: Transaction, thread: Thread, agent_id: str) -> None:
+    """An agent has asked something while a message of people waited for it unread: they may have answered already."""
+    if inbox.unread_in_thread(tx, agent_id, thread.id):
         answer(tx, thread)
 
 

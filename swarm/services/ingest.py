@@ -6,6 +6,8 @@ Storing is not routing: a message may have been stored before, by a history read
 
 from __future__ import annotations
 
+from typing import Final
+
 from swarm.clock import SECOND
 from swarm.domain.conduct import Conduct
 from swarm.domain.inbox import EntryStatus, EntryStep
@@ -14,19 +16,23 @@ from swarm.domain.routing import Change, Decision, Me, Outcome, Roster, Situatio
 from swarm.domain.threads import Thread
 from swarm.domain.transcript import (
     CONTEXT_WAIT_SECONDS,
+    AuthorKind,
     ContextState,
     MessageDeleted,
     MessageEdited,
     SlackEvent,
     SlackMessage,
 )
-from swarm.services.follow_ups import concerned, stored
+from swarm.services.follow_ups import answer, concerned, stored
 from swarm.services.handover import hand_over
 from swarm.services.roster import Rosters
 from swarm.services.speak import show_stored, tell_queued
-from swarm.store import history, inbox, notices, task_queries, threads, transcript
+from swarm.store import early, history, inbox, notices, task_queries, threads, transcript
 from swarm.store.database import Database
 from swarm.store.transaction import Transaction
+
+EARLY_SECONDS: Final = 600
+"""A reply that comes so long after its thread's first message cannot have overtaken it."""
 
 
 class Ingest:
@@ -56,9 +62,14 @@ class Ingest:
         thread = threads.at(tx, team, message.channel, message.root_ts)
         decision = decide(message, self._situation(tx, message, thread, roster))
         is_new = False
-        if decision.targets and thread is None:
+        if thread is None and decision.targets:
+            early.lock(tx, team, message.channel, message.root_ts)
             thread, is_new = self._open(tx, message, known_whole=message.is_root)
             if not is_new:  # somebody else has opened it meanwhile
+                decision = decide(message, self._situation(tx, message, thread, roster))
+        elif thread is None and _may_have_overtaken(message):
+            thread = self._kept_early(tx, message)
+            if thread:
                 decision = decide(message, self._situation(tx, message, thread, roster))
         if thread is None:
             self._note(tx, message, decision, None)
@@ -66,6 +77,22 @@ class Ingest:
             if not is_new:
                 threads.active(tx, thread.id)
             self._act(tx, message, thread, decision, roster, is_new=is_new)
+            if is_new:
+                self._route_early(tx, message, roster)
+
+    def _kept_early(self, tx: Transaction, message: SlackMessage) -> Thread | None:
+        """Keep a reply for the case that its thread concerns us after all; the thread, if it was opened just now."""
+        early.lock(tx, self._me.team, message.channel, message.root_ts)
+        thread = threads.at(tx, self._me.team, message.channel, message.root_ts)
+        if thread is None:
+            early.keep(tx, self._me.team, message)
+        return thread
+
+    def _route_early(self, tx: Transaction, opening: SlackMessage, roster: Roster) -> None:
+        """What was said after the message that opens the thread, and came before it, is a follow-up to it."""
+        for reply in early.take(tx, self._me.team, opening.channel, opening.root_ts):
+            if reply.ts > opening.ts:
+                self._posted(tx, reply, roster)
 
     def _edited(self, tx: Transaction, event: MessageEdited, roster: Roster) -> None:
         """An edit changes what is still to be read, and is told to whoever reads already."""
@@ -191,6 +218,8 @@ class Ingest:
         whole = thread.context is ContextState.COMPLETE
         if not whole:
             threads.want_whole(tx, thread)
+        if asks and message.author.kind is AuthorKind.USER:
+            answer(tx, thread)  # before the message and its head are there, in the order of locks
         entry_id = inbox.add(
             tx,
             thread_id=thread.id,
@@ -204,7 +233,7 @@ class Ingest:
             task_id=task.id if task else None,
         )
         if entry_id and asks:
-            stored(tx, thread, entry_id, task, message)
+            stored(tx, entry_id, task)
         return entry_id is not None
 
     def _note(self, tx: Transaction, message: SlackMessage, decision: Decision, thread: Thread | None) -> None:
@@ -217,6 +246,13 @@ class Ingest:
                 thread_id=thread.id if thread else None,
                 reason=decision.reason,
             )
+
+
+def _may_have_overtaken(message: SlackMessage) -> bool:
+    """Whether a reply follows its thread's first message so soon that this may still be on its way: Slack repeats what
+    was not acknowledged for a little over six minutes.
+    """
+    return not message.is_root and float(message.ts) - float(message.root_ts) < EARLY_SECONDS
 
 
 def _online(target: Target, roster: Roster) -> bool:

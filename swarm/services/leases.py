@@ -11,7 +11,7 @@ from swarm.domain.errors import Invalid, Unresolved
 from swarm.domain.facts import LeaseRefused
 from swarm.domain.inbox import MAX_ATTEMPTS, EntryStatus, EntryStep
 from swarm.domain.leases import LEASE_SECONDS, LeaseEnd, LeaseKind, Outcome
-from swarm.domain.notices import NoticeStep
+from swarm.domain.notices import NoticeKind, NoticeStep
 from swarm.domain.tasks import MAX_ATTEMPTS as MAX_TASK_ATTEMPTS
 from swarm.domain.tasks import TaskStatus, TaskStep
 from swarm.domain.threads import Thread
@@ -195,6 +195,12 @@ def _give_back(tx: Transaction, lease: Lease, delay_seconds: float) -> None:
 def _check_resolved(tx: Transaction, held: Iterable[Lease], outcome: Outcome) -> None:
     """A task ends by its own tools only; messages may be dismissed."""
     working = list(held)
+    left = [task.id for task in (_returned(tx, lease) for lease in working) if task]
+    if left:
+        raise Unresolved(
+            f"These tasks have no worker: {', '.join(left)}.",
+            hint="Give them to another one with assign-task, or end them with cancel-task; then finish.",
+        )
     running = [lease.task_id for lease in working if lease.task_id and _still_runs(tx, lease, lease.task_id)]
     if running:
         raise Unresolved(
@@ -209,6 +215,15 @@ def _check_resolved(tx: Transaction, held: Iterable[Lease], outcome: Outcome) ->
             f"These inbox messages have no answer yet: {', '.join(open_ids)}.",
             hint="Answer with slack-reply, or finish with outcome 'dismissed' and a reason, or with 'failed'.",
         )
+
+
+def _returned(tx: Transaction, lease: Lease) -> Task | None:
+    """The task that nobody has, if a lease is of the news of that: finished without a word, it would be lost."""
+    notice = notices.get(tx, lease.trigger_id) if lease.kind is LeaseKind.NOTICE else None
+    if notice is None or notice.kind is not NoticeKind.TASK_RETURNED or notice.task_id is None:
+        return None
+    task = tasks.get(tx, notice.task_id)
+    return task if task and task.status is TaskStatus.UNASSIGNED else None
 
 
 def _still_runs(tx: Transaction, lease: Lease, task_id: str) -> bool:

@@ -10,6 +10,7 @@ from swarm.services.speak import say
 from swarm.store import deliveries, history, notices, tasks, threads
 from swarm.store.leases import Lease
 from swarm.store.notices import Notice
+from swarm.store.tasks import Task
 from swarm.store.transaction import Transaction
 
 
@@ -34,7 +35,20 @@ def _settle(tx: Transaction, notice: Notice, conduct: Conduct) -> None:
         task_ends.decline(tx, task, "the offer was not answered")
     elif notice.kind is NoticeKind.TASK_RETURNED and task.status is TaskStatus.UNASSIGNED:
         task_ends.cancel(tx, task, "its worker is gone, and nobody took it over", conduct)
-    elif notice.kind is NoticeKind.TASK_FINISHED and task.status is TaskStatus.COMPLETED:
-        thread = threads.get(tx, task.thread_id) if task.thread_id else None
-        if thread and task.result and not deliveries.posted_for_task(tx, task.id, task.ended_at or 0):
-            say(tx, thread, task.result, agent_id=task.agent_id, task_id=task.id)
+    elif notice.kind is NoticeKind.TASK_FINISHED:
+        _tell_result(tx, task)
+
+
+def tell_result(tx: Transaction, task_id: str) -> None:
+    """Nobody is there to tell people what came of a task, so the coordinator does, unless somebody has."""
+    task = tasks.locked(tx, task_id)
+    if task:
+        _tell_result(tx, task)
+
+
+def _tell_result(tx: Transaction, task: Task) -> None:
+    thread = threads.get(tx, task.thread_id) if task.thread_id else None
+    if thread is None or task.status is not TaskStatus.COMPLETED or not task.result:
+        return
+    if not deliveries.posted_for_task(tx, task.id, task.ended_at or 0):
+        say(tx, thread, task.result, agent_id=task.agent_id, task_id=task.id)

@@ -8,13 +8,14 @@ from typing import Final
 
 from swarm.domain.agents import Agent
 from swarm.domain.conduct import Reactions
-from swarm.domain.errors import Conflict, Invalid, TooLarge
+from swarm.domain.errors import Conflict, Invalid, TooLarge, Withdrawn
 from swarm.domain.inbox import EntryStatus, EntryStep
 from swarm.domain.mrkdwn import strip_invisible
 from swarm.domain.readable import mentioned_ids
 from swarm.domain.tasks import TaskStatus, TaskStep
 from swarm.domain.threads import Thread
 from swarm.services.fencing import Grip, grip, grip_task, may_speak_of
+from swarm.services.follow_ups import answered_before
 from swarm.services.leases import claimed_members, end_if_resolved
 from swarm.services.once import ToolCall, once
 from swarm.services.speak import say, show_answered
@@ -124,6 +125,8 @@ class Replies:
             if inbox.move(tx, EntryStep.ASK if words.wait else EntryStep.RESPOND, entry) and not words.wait:
                 show_answered(tx, hold.thread, entry.ts, self._reactions)
         threads.answered(tx, hold.thread.id)
+        if words.wait:
+            answered_before(tx, hold.thread, hold.lease.agent_id)
         end_if_resolved(tx, hold.lease)
         return sent
 
@@ -144,6 +147,8 @@ class Replies:
         hold = grip_task(tx, caller.agent, task_id, caller.lease_token)
         sent = post(tx, _with_thread(tx, hold.task), words, agent_id=caller.agent.id, task_id=task_id)
         if words.wait and tasks.move(tx, TaskStep.ASK, hold.task):
+            if hold.thread:
+                answered_before(tx, hold.thread, caller.agent.id)
             end_if_resolved(tx, hold.lease)
         return sent
 
@@ -203,7 +208,12 @@ def post(
     inbox_message_id: str | None = None,
     task_id: str | None = None,
 ) -> list[str]:
-    """Queue what an agent says; raises Invalid where nothing of it can be shown."""
+    """Queue what an agent says. Raises Invalid where nothing of it can be shown, Withdrawn where the thread is gone."""
+    if transcript.is_deleted(tx, thread.team, thread.channel, thread.thread_ts):
+        raise Withdrawn(
+            "The thread's first message was deleted in Slack, so nothing can be posted there.",
+            hint="Say nothing; a task may still be ended, without a reply.",
+        )
     sent = say(
         tx,
         thread,

@@ -14,6 +14,7 @@ from swarm.domain.conduct import Conduct
 from swarm.domain.routing import Roster
 from swarm.domain.threads import Thread
 from swarm.services.attempt import attempt
+from swarm.services.news import tell_result
 from swarm.services.roster import read_roster
 from swarm.services.speak import tell_queued
 from swarm.store import heads, inbox, notices, threads
@@ -44,6 +45,19 @@ async def look_after_offline(database: Database, conduct: Conduct) -> None:
     for notice in await database.read(stranded, conduct):
         work = database.write(pass_on, notice, conduct)
         await attempt(work, "pass_on", notice=notice.id, agent=notice.agent_id)
+    for notice in await database.read(unheard_results, conduct):
+        await attempt(database.write(tell_result, notice.task_id or ""), "tell_result", task=notice.task_id)
+
+
+def unheard_results(tx: Transaction, conduct: Conduct) -> list[Notice]:
+    """Results of which nobody who is there has been told, nor anybody in the thread."""
+    offline_since = tx.now - int(conduct.offline_after_seconds * SECOND)
+    roster = read_roster(tx, conduct)
+    if roster.default_lead and roster.default_lead.online:
+        return []  # it gets the news, and tells them
+    found = notices.unheard_results(tx, offline_since, BATCH)
+    here = {agent.id for agent in roster.agents if agent.online}
+    return [notice for notice in found if notice.agent_id not in here]
 
 
 def stranded(tx: Transaction, conduct: Conduct) -> list[Notice]:

@@ -17,7 +17,7 @@ from swarm.domain.threads import Thread
 from swarm.services.handover import hand_back
 from swarm.services.roster import read_roster
 from swarm.services.speak import close_progress, react_failed, say, show_answered
-from swarm.store import inbox, leases, notices, tasks, threads, transcript
+from swarm.store import inbox, leases, notices, task_queries, tasks, threads, transcript
 from swarm.store.tasks import Task
 from swarm.store.transaction import Transaction
 
@@ -64,7 +64,7 @@ def cancel(
     """Cancel a task that is not over; False if it is. ``by`` is the agent that does so, ``person`` the Slack user."""
     if not tasks.move(tx, TaskStep.CANCEL, task, reason=reason, actor=by):
         return False
-    _end_run(tx, task, by)
+    _end_run(tx, task, by, person or by, reason)
     _after(tx, task, conduct, "its task was cancelled")
     thread = _thread(tx, task)
     if thread:
@@ -73,16 +73,26 @@ def cancel(
         threads.answered(tx, thread.id)
         close_progress(tx, thread, task, "cancelled")
     if task.created_by != by:
-        _report(tx, task, NoticeKind.TASK_FINISHED)
+        _report(tx, task, NoticeKind.TASK_FINISHED, by=person or by)
+    for part in task_queries.open_parts(tx, task.id):
+        _cancel_part(tx, task, part, conduct)
     return True
+
+
+def _cancel_part(tx: Transaction, task: Task, part: Task, conduct: Conduct) -> None:
+    """A part of a cancelled task is of no use. One of another thread is left to the sweep, for the order of locks."""
+    locked = tasks.locked(tx, part.id) if part.thread_id in (None, task.thread_id) else None
+    if locked:
+        cancel(tx, locked, f"with “{task.title}”, which it is a part of", conduct)
 
 
 def unassign(tx: Transaction, task: Task, reason: str, conduct: Conduct) -> None:
     """Its worker is gone: the thread returns to the delegator, who is asked to assign the task anew."""
     if tasks.move(tx, TaskStep.UNASSIGN, task, reason=reason):
-        _end_run(tx, task, task.agent_id)
+        _end_run(tx, task, task.agent_id, None, reason)
         _after(tx, task, conduct, reason)
-        _report(tx, task, NoticeKind.TASK_RETURNED, reason)
+        lead = read_roster(tx, conduct).default_lead
+        _report(tx, task, NoticeKind.TASK_RETURNED, reason, instead=lead.id if lead else None)
 
 
 def decline(tx: Transaction, task: Task, reason: str) -> bool:
@@ -116,7 +126,7 @@ def _after(tx: Transaction, task: Task, conduct: Conduct, reason: str) -> None:
         hand_back(tx, thread, task, read_roster(tx, conduct), reason)
 
 
-def _end_run(tx: Transaction, task: Task, by: str | None) -> None:
+def _end_run(tx: Transaction, task: Task, by: str | None, actor: str | None, reason: str) -> None:
     """Take the lease from a run whose task is no longer its own, and tell it, unless it does so itself."""
     if task.status is TaskStatus.IN_PROGRESS and task.lease_token:
         leases.end(tx, task.lease_token, LeaseEnd.CANCELLED)
@@ -124,19 +134,38 @@ def _end_run(tx: Transaction, task: Task, by: str | None) -> None:
             if entry.status is EntryStatus.CLAIMED and entry.lease_token == task.lease_token:
                 inbox.move(tx, EntryStep.RELEASE, entry)
     if task.agent_id and task.agent_id != by and task.status not in (TaskStatus.OFFERED, TaskStatus.BLOCKED):
-        notices.add(tx, NoticeKind.TASK_CANCELLED, task.agent_id, thread_id=task.thread_id, task_id=task.id, actor=by)
+        notices.add(
+            tx,
+            NoticeKind.TASK_CANCELLED,
+            task.agent_id,
+            thread_id=task.thread_id,
+            task_id=task.id,
+            actor=actor,
+            text=reason,
+        )
 
 
-def _report(tx: Transaction, task: Task, kind: NoticeKind, text: str | None = None) -> None:
-    """Tell who created the task; in place of one that is gone, nobody: the thread has been told."""
-    if task.created_by:
+def _report(
+    tx: Transaction,
+    task: Task,
+    kind: NoticeKind,
+    text: str | None = None,
+    *,
+    instead: str | None = None,
+    by: str | None = None,
+) -> None:
+    """Tell who created the task, or in place of an operator, who reads of it elsewhere, ``instead``. ``by`` is who did
+    it, an agent or a person; by default the task's own agent.
+    """
+    recipient = task.created_by or instead
+    if recipient:
         notices.add(
             tx,
             kind,
-            task.created_by,
+            recipient,
             thread_id=task.thread_id,
             inbox_message_id=task.inbox_message_id,
-            actor=task.agent_id,
+            actor=by or task.agent_id,
             text=text,
             task_id=task.id,
         )

@@ -110,7 +110,12 @@ def _reported(
 
 
 def _say(tx: Transaction, hold: TaskGrip, reply: str | None) -> bool:
-    if not reply or hold.thread is None:
+    if not reply:
         return False
+    if hold.thread is None:
+        raise Conflict(
+            "This task has no Slack thread, so nobody would see the reply.",
+            hint="Leave the reply out; what you have to say belongs into the result.",
+        )
     post(tx, hold.thread, Words(text=reply), agent_id=hold.lease.agent_id, task_id=hold.task.id)
     return True

@@ -10,7 +10,7 @@ import structlog
 from swarm.clock import SECOND
 from swarm.domain.threads import OWNED_FOR_IDLE_DAYS
 from swarm.services.attempt import attempt
-from swarm.store import agent_messages, heads, history, leases, receipts, retention, threads
+from swarm.store import agent_messages, early, heads, history, leases, receipts, retention, threads
 from swarm.store.database import Database
 from swarm.store.transaction import Transaction
 
@@ -22,6 +22,7 @@ TRANSACTIONS: Final = 20
 
 _DISOWN_AT_ONCE: Final = 200  # two statements each
 _DAY = 24 * 3600 * SECOND
+_KEEP_EARLY = 900 * SECOND
 _KEEP_ENDED_LEASES = _DAY
 _KEEP_RECEIPTS = 3 * _DAY
 _KEEP_UNCONCERNED = 7 * _DAY  # why a message concerned nobody
@@ -40,7 +41,14 @@ class Tidier:
 
     async def tidy(self) -> None:
         """One round."""
-        for part in (forget_leases, forget_receipts, forget_unconcerned, forget_agent_messages, disown_idle):
+        for part in (
+            forget_early,
+            forget_leases,
+            forget_receipts,
+            forget_unconcerned,
+            forget_agent_messages,
+            disown_idle,
+        ):
             await attempt(self._in_steps(part), "tidy", part=part.__name__)
         await attempt(self._forget_threads(), "tidy", part="forget_threads")
         await attempt(self._database.write(repair_heads), "tidy", part="repair_heads")
@@ -61,6 +69,11 @@ class Tidier:
     async def _forget_thread(self, thread_id: str) -> None:
         while await self._database.write(forget_thread, thread_id):
             pass
+
+
+def forget_early(tx: Transaction) -> bool:
+    """Drop replies whose thread was opened by nobody; whether there may be more."""
+    return early.forget(tx, tx.now - _KEEP_EARLY, AT_ONCE) >= AT_ONCE
 
 
 def forget_leases(tx: Transaction) -> bool:

@@ -161,6 +161,11 @@ _WAITING_IN_THREAD = Statement(
 _AWAITS_LEAD = Statement(
     select(_i.id).where(_i.thread_id == bindparam("thread_id"), _i.agent_id.is_(None), _is_unread).limit(1)
 )
+_UNREAD_OF_LANE = Statement(
+    select(inbox_messages)
+    .where(_i.agent_id == bindparam("agent_id"), _i.thread_id == bindparam("thread_id"), _is_unread)
+    .order_by(_i.ts)
+)
 _UNREAD_IN_THREAD = Statement(
     select(inbox_messages)
     .where(_i.agent_id == bindparam("agent_id"), _i.thread_id == bindparam("thread_id"), _is_unread)
@@ -333,6 +338,11 @@ def awaits_lead(tx: Transaction, thread_id: str) -> bool:
 def unread_in_thread(tx: Transaction, agent_id: str, thread_id: str) -> list[Entry]:
     """What an agent has not read in a thread, in order, locked all at once: so messages come before heads."""
     return [entry(row) for row in _UNREAD_IN_THREAD.all(tx, agent_id=agent_id, thread_id=thread_id)]
+
+
+def unread_of_lane(tx: Transaction, agent_id: str, lane_id: str) -> list[Entry]:
+    """The same, also what is held back, and not locked: for a claim, which must not wait for anybody."""
+    return [entry(row) for row in _UNREAD_OF_LANE.all(tx, agent_id=agent_id, thread_id=lane_id)]
 
 
 def waiting_in_thread(tx: Transaction, thread_id: str) -> list[Entry]:

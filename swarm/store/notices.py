@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import BigInteger, Boolean, bindparam, func, insert, or_, select, update
+from sqlalchemy import BigInteger, Boolean, bindparam, exists, func, insert, or_, select, update
 
 from swarm.clock import new_id
+from swarm.domain.deliveries import DeliveryKind
 from swarm.domain.notices import FOR_CREATORS, NOTICE_TRANSITIONS, NoticeKind, NoticeStatus, NoticeStep
+from swarm.domain.tasks import TaskStatus
 from swarm.store import history
 from swarm.store.conditions import AT_MOST_N, arrive, literally, may
 from swarm.store.statements import Row, Statement
-from swarm.store.tables import agents, notices
+from swarm.store.tables import agents, deliveries, notices, tasks
 from swarm.store.transaction import Transaction
 
 
@@ -59,6 +61,7 @@ _UNREAD = Statement(
 _WAITS = Statement(
     select(_n.id)
     .where(
+        _n.agent_id == bindparam("agent_id"),
         _n.inbox_message_id == bindparam("inbox_message_id"),
         _n.kind == bindparam("kind"),
         _n.status == literally(NoticeStatus.UNREAD),
@@ -77,6 +80,27 @@ _STRANDED = Statement(
             _gone,
             bindparam("lead_is_online", type_=Boolean)
             & (func.coalesce(agents.c.last_seen_at, 0) < bindparam("seen_before", type_=BigInteger)),
+        ),
+    )
+    .order_by(_n.created_at, _n.id)
+    .limit(AT_MOST_N)
+)
+# An agent that is there will say it itself; whoever comes back may add to it.
+_UNHEARD_RESULTS = Statement(
+    select(notices)
+    .join(agents, agents.c.id == _n.agent_id)
+    .join(tasks, tasks.c.id == _n.task_id)
+    .where(
+        _n.status == literally(NoticeStatus.UNREAD),
+        _n.kind == literally(NoticeKind.TASK_FINISHED),
+        _n.thread_id.is_not(None),
+        tasks.c.status == literally(TaskStatus.COMPLETED),
+        or_(_gone, func.coalesce(agents.c.last_seen_at, 0) < bindparam("seen_before", type_=BigInteger)),
+        ~exists().where(
+            deliveries.c.task_id == _n.task_id,
+            deliveries.c.kind == literally(DeliveryKind.POST),
+            deliveries.c.once_key.is_(None),
+            deliveries.c.created_at >= tasks.c.ended_at,
         ),
     )
     .order_by(_n.created_at, _n.id)
@@ -140,9 +164,9 @@ def unread(tx: Transaction, agent_id: str, limit: int) -> list[Notice]:
     return [_notice(row) for row in _UNREAD.all(tx, agent_id=agent_id, n=limit)]
 
 
-def waits(tx: Transaction, kind: NoticeKind, inbox_message_id: str) -> bool:
-    """Whether there is such news about an inbox message that nobody was told yet."""
-    return _WAITS.first(tx, kind=kind, inbox_message_id=inbox_message_id) is not None
+def waits(tx: Transaction, kind: NoticeKind, agent_id: str, inbox_message_id: str) -> bool:
+    """Whether there is such news about an inbox message that an agent was not told yet."""
+    return _WAITS.first(tx, kind=kind, agent_id=agent_id, inbox_message_id=inbox_message_id) is not None
 
 
 def stranded(tx: Transaction, seen_before: int, limit: int, *, lead_is_online: bool) -> list[Notice]:
@@ -151,6 +175,11 @@ def stranded(tx: Transaction, seen_before: int, limit: int, *, lead_is_online: b
     """
     rows = _STRANDED.all(tx, seen_before=seen_before, lead_is_online=lead_is_online, n=limit)
     return [_notice(row) for row in rows]
+
+
+def unheard_results(tx: Transaction, seen_before: int, limit: int) -> list[Notice]:
+    """News of results that people have not been told, for agents that were not seen since then. Not locked."""
+    return [_notice(row) for row in _UNHEARD_RESULTS.all(tx, seen_before=seen_before, n=limit)]
 
 
 def readdress(tx: Transaction, notice: Notice, agent_id: str, reason: str) -> None:

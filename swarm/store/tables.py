@@ -184,7 +184,9 @@ tasks = Table(
 _open_task = tasks.c.ended_at.is_(None)
 Index("ix_tasks_lane", tasks.c.agent_id, tasks.c.lane_id, sqlite_where=_open_task, postgresql_where=_open_task)
 Index("ix_tasks_thread", tasks.c.thread_id)
-Index("ix_tasks_status", tasks.c.status, tasks.c.created_at)
+Index("ix_tasks_status", tasks.c.status, tasks.c.id)
+Index("ix_tasks_agent", tasks.c.agent_id, tasks.c.id)
+Index("ix_tasks_created", tasks.c.created_by, tasks.c.id)
 Index("ix_tasks_parent", tasks.c.parent_id)
 Index("ix_tasks_creator", tasks.c.created_by, sqlite_where=_open_task, postgresql_where=_open_task)
 _held_task = tasks.c.due_at.is_not(None)
@@ -201,6 +203,20 @@ task_dependencies = Table(
     CheckConstraint("task_id <> depends_on_id", name="not_itself"),
 )
 Index("ix_task_dependencies_on", task_dependencies.c.depends_on_id)
+
+# Replies that came before anybody knew of their thread: its first message may have been overtaken. Kept for a while.
+early_messages = Table(
+    "early_messages",
+    metadata,
+    Column("team", Text, nullable=False),
+    Column("channel", Text, nullable=False),
+    Column("thread_ts", Text, nullable=False),
+    Column("ts", Text, nullable=False),
+    Column("message", Text, nullable=False),  # JSON
+    Column("stored_at", BigInteger, nullable=False),
+    PrimaryKeyConstraint("team", "channel", "thread_ts", "ts"),
+)
+Index("ix_early_messages_stored", early_messages.c.stored_at)
 
 inbox_messages = Table(
     "inbox_messages",

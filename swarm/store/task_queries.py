@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, bindparam, exists, func, or_, select
+from sqlalchemy import BigInteger, ColumnElement, Select, bindparam, exists, func, or_, select, union
 
 from swarm.domain.tasks import ACTIVE_STATUSES, MAX_DEPTH, UNSUCCESSFUL, TaskStatus
+from swarm.domain.threads import Thread
 from swarm.store.conditions import AT_MOST_N, literally
 from swarm.store.statements import Statement
 from swarm.store.tables import agents, task_dependencies, tasks
@@ -22,6 +24,17 @@ _ACTIVE_IN_THREAD = Statement(
     select(tasks)
     .where(_t.agent_id == bindparam("agent_id"), _t.lane_id == bindparam("thread_id"), _open, _active)
     .order_by(_t.created_at.desc(), _t.id.desc())
+    .limit(1)
+)
+_HOLDER = Statement(
+    select(tasks)
+    .where(
+        _t.agent_id == bindparam("agent_id"),
+        _t.lane_id == bindparam("thread_id"),
+        _t.epoch == bindparam("epoch"),
+        _t.status != literally(TaskStatus.OFFERED),  # it has not got the thread yet
+        _open,
+    )
     .limit(1)
 )
 _WAITING_IN_THREAD = Statement(
@@ -50,20 +63,51 @@ _DEPENDENTS = Statement(
     select(tasks).join(task_dependencies, _d.task_id == _t.id).where(_d.depends_on_id == bindparam("task_id"))
     .order_by(_t.created_at, _t.id)
 )  # fmt: skip
-_LIST = Statement(
-    select(tasks)
-    .where(
-        or_(bindparam("any_status", type_=Boolean), _t.status == bindparam("status")),
-        or_(
-            bindparam("anybody", type_=Boolean),
-            _t.agent_id == bindparam("agent_id"),
-            _t.created_by == bindparam("agent_id"),
-        ),
-        or_(bindparam("anywhere", type_=Boolean), _t.thread_id == bindparam("thread_id")),
-    )
-    .order_by(_t.created_at.desc(), _t.id.desc())
-    .limit(AT_MOST_N)
+_BATCH = 50
+_DEPENDENCIES_OF = Statement(
+    select(tasks, _d.task_id.label("dependent_id"))
+    .join(task_dependencies, _d.depends_on_id == _t.id)
+    .where(_d.task_id.in_([bindparam(f"task_{number}") for number in range(_BATCH)]))
+    .order_by(_t.created_at, _t.id)
 )
+
+
+def _waited_for() -> Select[tuple[str]]:
+    """All that a task waits for, itself included; what is done is waited for no longer."""
+    first = select(_t.id.label("id")).where(_t.id == bindparam("task_id"), _t.status != TaskStatus.COMPLETED.value)
+    waited_for = first.cte("waited_for", recursive=True)
+    further = (
+        select(_t.id)
+        .join(task_dependencies, _d.depends_on_id == _t.id)
+        .join(waited_for, waited_for.c.id == _d.task_id)
+        .where(_t.status != TaskStatus.COMPLETED.value)
+    )
+    waited_for = waited_for.union(further)
+    return select(waited_for.c.id).limit(AT_MOST_N)
+
+
+_WAITED_FOR = Statement(_waited_for())
+
+
+def _newest(*conditions: ColumnElement[bool]) -> Select[Any]:
+    """Ids are ordered by time, so this reads no more of an index than it returns."""
+    return select(tasks).where(*conditions).order_by(_t.id.desc()).limit(AT_MOST_N)
+
+
+def _newest_of_agent(*conditions: ColumnElement[bool]) -> Select[Any]:
+    """What an agent has, and what it has created: the newest of each, and of these the newest."""
+    whose = (_t.agent_id == bindparam("agent_id"), _t.created_by == bindparam("agent_id"))
+    each = [select(_newest(of_agent, *conditions).with_only_columns(_t.id).subquery()) for of_agent in whose]
+    return _newest(_t.id.in_(union(*each)))
+
+
+_of_status = _t.status == bindparam("status")
+_NEWEST = {
+    (False, False): Statement(_newest()),
+    (True, False): Statement(_newest(_of_status)),
+    (False, True): Statement(_newest_of_agent()),
+    (True, True): Statement(_newest_of_agent(_of_status)),
+}
 _other = tasks.alias("other")
 _unfinished = exists().where(
     _d.task_id == _t.id, _other.c.id == _d.depends_on_id, _other.c.status != TaskStatus.COMPLETED.value
@@ -117,6 +161,12 @@ def active_in_thread(tx: Transaction, agent_id: str, thread_id: str) -> Task | N
     return task(row) if row else None
 
 
+def holder(tx: Transaction, thread: Thread) -> Task | None:
+    """The open task with which the owner of a thread got it, if it is still so."""
+    row = _HOLDER.first(tx, agent_id=thread.owner_id, thread_id=thread.id, epoch=thread.epoch)
+    return task(row) if row else None
+
+
 def waiting_in_thread(tx: Transaction, thread_id: str) -> list[Task]:
     """The tasks that have asked people something in a thread, agent by agent as heads are locked."""
     return [task(row) for row in _WAITING_IN_THREAD.all(tx, thread_id=thread_id)]
@@ -146,6 +196,22 @@ def dependencies(tx: Transaction, task_id: str) -> list[Task]:
     return [task(row) for row in _DEPENDENCIES.all(tx, task_id=task_id)]
 
 
+def dependencies_of(tx: Transaction, task_ids: Sequence[str]) -> dict[str, list[Task]]:
+    """What each of some tasks depends on, oldest first."""
+    found: dict[str, list[Task]] = {task_id: [] for task_id in task_ids}
+    for start in range(0, len(task_ids), _BATCH):
+        batch = task_ids[start : start + _BATCH]
+        padded = [*batch, *[batch[0]] * (_BATCH - len(batch))]
+        for row in _DEPENDENCIES_OF.all(tx, **{f"task_{number}": task_id for number, task_id in enumerate(padded)}):
+            found[row["dependent_id"]].append(task(row))
+    return found
+
+
+def waited_for(tx: Transaction, task_id: str, limit: int) -> list[str]:
+    """The ids of at most so many tasks that what depends on a task waits for: itself, its dependencies, and theirs."""
+    return [row["id"] for row in _WAITED_FOR.all(tx, task_id=task_id, n=limit)]
+
+
 def dependents(tx: Transaction, task_id: str) -> list[Task]:
     """What depends on a task, oldest first."""
     return [task(row) for row in _DEPENDENTS.all(tx, task_id=task_id)]
@@ -163,22 +229,14 @@ def ancestors(tx: Transaction, parent_id: str | None) -> list[Task]:
     return found
 
 
-def latest(
-    tx: Transaction, limit: int, *, status: TaskStatus | None = None, agent_id: str | None = None,
-    thread_id: str | None = None,
-) -> list[Task]:  # fmt: skip
-    """The newest tasks: all, or those of a status, of a thread, or that an agent has or has created."""
-    rows = _LIST.all(
-        tx,
-        any_status=status is None,
-        status=status or "",
-        anybody=agent_id is None,
-        agent_id=agent_id or "",
-        anywhere=thread_id is None,
-        thread_id=thread_id or "",
-        n=limit,
-    )
-    return [task(row) for row in rows]
+def latest(tx: Transaction, limit: int, *, status: TaskStatus | None = None, agent_id: str | None = None) -> list[Task]:
+    """The newest tasks: all, or those of a status, or that an agent has or has created."""
+    params: dict[str, object] = {"n": limit}
+    if status:
+        params["status"] = status.value
+    if agent_id:
+        params["agent_id"] = agent_id
+    return [task(row) for row in _NEWEST[bool(status), bool(agent_id)].all(tx, **params)]
 
 
 def settled(tx: Transaction, limit: int) -> list[str]:
@@ -206,11 +264,6 @@ def abandoned(tx: Transaction, seen_before: int, limit: int) -> list[str]:
     return _ids(tx, _ABANDONED, seen_before=seen_before, n=limit)
 
 
-def missing(tx: Transaction, task_ids: Collection[str]) -> list[str]:
-    """Those of the ids that no task has."""
-    return [task_id for task_id in task_ids if get(tx, task_id) is None]
-
-
 def _ids(tx: Transaction, statement: Statement, **params: object) -> list[str]:
     return [row["id"] for row in statement.all(tx, **params)]
 
@@ -218,3 +271,11 @@ def _ids(tx: Transaction, statement: Statement, **params: object) -> list[str]:
 def _counted(tx: Transaction, statement: Statement, **params: object) -> int:
     row = statement.first(tx, **params)
     return int(row["n"]) if row else 0
+
+
+_OPEN_PARTS = Statement(select(tasks).where(_t.parent_id == bindparam("parent_id"), _open).order_by(_t.id))
+
+
+def open_parts(tx: Transaction, parent_id: str) -> list[Task]:
+    """The open tasks below a task, not locked."""
+    return [task(row) for row in _OPEN_PARTS.all(tx, parent_id=parent_id)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sqlalchemy import BindParameter, bindparam, func, insert, select, update
+from sqlalchemy import BindParameter, Integer, bindparam, func, insert, select, update
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.inbox import order_key
@@ -107,7 +107,10 @@ _UNCOUNT_CLAIM = Statement(
 _PROGRESS = Statement(
     update(tasks)
     .where(_t.id == bindparam("task_id"), _t.status == TaskStatus.IN_PROGRESS.value)
-    .values(progress=bindparam("new_progress"), percent=bindparam("new_percent"))
+    .values(
+        progress=bindparam("new_progress"),
+        percent=func.coalesce(bindparam("new_percent", type_=Integer), _t.percent),
+    )
 )
 _DELAY = Statement(
     update(tasks)
@@ -222,7 +225,10 @@ def claim(tx: Transaction, task_: Task, token: str) -> Task | None:
     if not _CLAIM.run(tx, task_id=task_.id, token=token, now=tx.now):
         return None
     history.record(tx, "task.claim", task_.id, thread_id=task_.thread_id, agent_id=task_.agent_id)
-    return replace(task_, status=TaskStatus.IN_PROGRESS, claims=task_.claims + 1, lease_token=token)
+    started_at = task_.started_at or tx.now
+    return replace(
+        task_, status=TaskStatus.IN_PROGRESS, claims=task_.claims + 1, lease_token=token, started_at=started_at
+    )
 
 
 def uncount_claim(tx: Transaction, task_id: str) -> None:

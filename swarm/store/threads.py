@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, bindparam, case, func, select, update
+from sqlalchemy import BigInteger, bindparam, case, exists, func, select, update
 
 from swarm.clock import SECOND, new_id
+from swarm.domain.inbox import EntryStatus
 from swarm.domain.threads import Thread
 from swarm.domain.transcript import CONTEXT_TRANSITIONS, ChannelType, ContextState, ContextStep
 from swarm.store import history
 from swarm.store.conditions import AT_MOST_N, may
 from swarm.store.statements import Row, Statement
-from swarm.store.tables import threads
+from swarm.store.tables import inbox_messages, tasks, threads
 from swarm.store.transaction import Transaction
 
 CONTEXTS = "contexts"
@@ -68,7 +69,15 @@ _ANSWERED = Statement(
 # A thread that somebody has locked is not idle; and who passes over what is locked needs no order.
 _OWNED_IDLE = Statement(
     select(threads.c.id)
-    .where(threads.c.owner_id.is_not(None), threads.c.active_at < bindparam("before"))
+    .where(
+        threads.c.owner_id.is_not(None),
+        threads.c.active_at < bindparam("before"),
+        # Whoever has asked people something there must still hear the answer, however late.
+        ~exists().where(tasks.c.thread_id == threads.c.id, tasks.c.ended_at.is_(None)),
+        ~exists().where(
+            inbox_messages.c.thread_id == threads.c.id, inbox_messages.c.status == EntryStatus.WAITING.value
+        ),
+    )
     .limit(AT_MOST_N)
     .with_for_update(key_share=True, skip_locked=True)
 )

@@ -13,7 +13,7 @@ from swarm.bench.storm import StormPlan, measure
 from swarm.bench.storm_verdict import Asked, Log, Seen, judge
 
 SMALL = StormPlan(
-    messages=200,
+    messages=160,
     threads=20,
     agents=6,
     leads=2,
@@ -21,7 +21,8 @@ SMALL = StormPlan(
     in_flight=24,
     kill_every_seconds=1.0,
     lease_seconds=2,
-    work_seconds=0.2,
+    delegated=0.5,
+    work_seconds=0.5,  # so that who is killed is mostly at work
     patience_seconds=60,
 )
 CHANNEL, ROOT, FOLLOW_UP, STRAY = "C1", "1.1", "1.2", "2.1"

@@ -99,14 +99,16 @@ async def test_what_depends_on_a_failed_task_fails_with_the_reason_and_so_on(wor
     assert await news_of(world, lead) == ["task_finished", "task_finished"]
 
 
-async def test_a_dead_task_keeps_what_depends_on_it_waiting_for_a_redrive(world: World) -> None:
+async def test_what_depends_on_a_dead_task_fails_since_nobody_should_wait_for_an_operator_in_silence(
+    world: World,
+) -> None:
     worker = await world.worker()
     first = await world.services.tasks.create(None, brief("Collect."), agent="worker")
     second = await world.services.tasks.create(None, brief("Count.", depends_on=[first.id]), agent="worker")
     for _ in range(MAX_ATTEMPTS):
         await world.services.work.finish(worker, [(await world.only(worker)).lease_token], Outcome.FAILED)
     await world.sweep()
-    assert [await status_of(world, made.id) for made in (first, second)] == [TaskStatus.DEAD, TaskStatus.BLOCKED]
+    assert [await status_of(world, made.id) for made in (first, second)] == [TaskStatus.DEAD, TaskStatus.FAILED]
 
 
 async def test_nothing_can_depend_on_what_will_never_be_done(world: World) -> None:

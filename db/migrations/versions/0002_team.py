@@ -48,6 +48,7 @@ def upgrade() -> None:
     _create_task_dependencies()
     _create_agent_messages()
     _create_elections()
+    _create_early_messages()
     _replace_inbox_heads()
     _change("inbox_messages", refer={"task_id": "tasks"})
     _change(
@@ -128,7 +129,9 @@ def _create_tasks() -> None:
     )
     _create_partial_index("ix_tasks_lane", ["agent_id", "lane_id"], "ended_at IS NULL")
     op.create_index("ix_tasks_thread", "tasks", ["thread_id"])
-    op.create_index("ix_tasks_status", "tasks", ["status", "created_at"])
+    op.create_index("ix_tasks_status", "tasks", ["status", "id"])
+    op.create_index("ix_tasks_agent", "tasks", ["agent_id", "id"])
+    op.create_index("ix_tasks_created", "tasks", ["created_by", "id"])
     op.create_index("ix_tasks_parent", "tasks", ["parent_id"])
     _create_partial_index("ix_tasks_creator", ["created_by"], "ended_at IS NULL")
     _create_partial_index("ix_tasks_held", ["due_at"], "due_at IS NOT NULL")
@@ -194,6 +197,20 @@ def _create_elections() -> None:
         Column("expires_at", BigInteger, nullable=False),
         PrimaryKeyConstraint("role", name=op.f("pk_elections")),
     )
+
+
+def _create_early_messages() -> None:
+    op.create_table(
+        "early_messages",
+        Column("team", Text, nullable=False),
+        Column("channel", Text, nullable=False),
+        Column("thread_ts", Text, nullable=False),
+        Column("ts", Text, nullable=False),
+        Column("message", Text, nullable=False),
+        Column("stored_at", BigInteger, nullable=False),
+        PrimaryKeyConstraint("team", "channel", "thread_ts", "ts", name=op.f("pk_early_messages")),
+    )
+    op.create_index("ix_early_messages_stored", "early_messages", ["stored_at"])
 
 
 def _replace_inbox_heads() -> None:

@@ -1,6 +1,6 @@
 """A message as a test holds it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,14 +62,10 @@ class Message:
         """The first finished reply of an app in the thread, after this message. Raises NotInTime."""
 
         def look() -> Message | None:
-            return next((reply for reply in self.replies() if reply.answers(self, containing)), None)
+            return first_of_app(self.replies(), containing=containing, after=self)
 
-        what = f"an app's reply to {self.text!r}" + (f" that contains {containing!r}" if containing else "")
+        what = with_text(f"an app's reply to {self.text!r}", containing)
         return (yield from self.line.until(look, what, timeout_seconds))
-
-    def answers(self, other: "Message", containing: str = "") -> bool:
-        """Whether an app wrote this after the other, and is done with it."""
-        return self.is_from_app and not self.is_streaming and self.ts > other.ts and containing in self.text
 
     @waits
     def wait_for_reaction(
@@ -105,6 +101,18 @@ class Message:
             return bool(about) and done == {(one.app, one.event_id) for one in about}
 
         yield from self.line.until(look, f"the acknowledgement of {self.text!r}", timeout_seconds)
+
+
+def first_of_app(messages: Iterable[Message], *, containing: str, after: Message | None) -> Message | None:
+    """The first that an app wrote after another, and is done with."""
+    finished = (one for one in messages if one.is_from_app and not one.is_streaming)
+    fresh = (one for one in finished if after is None or one.ts > after.ts)
+    return next((one for one in fresh if containing in one.text), None)
+
+
+def with_text(what: str, containing: str) -> str:
+    """What is waited for, in words."""
+    return f"{what} that contains {containing!r}" if containing else what
 
 
 def read_messages(line: Line, channel: str, *, thread: str | None = None, seen_by: str | None = None) -> list[Message]:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from swarm.twin.control.lookup import find_channel, find_user
 from swarm.twin.testing.line import Line
-from swarm.twin.testing.messages import Message, read_messages
+from swarm.twin.testing.messages import Message, first_of_app, read_messages, with_text
 from swarm.twin.testing.server import given
 from swarm.twin.testing.views import View, view_of
 from swarm.twin.testing.waiting import Steps, waits
@@ -97,11 +97,9 @@ class Person:
         """
 
         def look() -> Message | None:
-            seen = (one for one in self.sees(channel) if one.is_from_app and not one.is_streaming)
-            fresh = (one for one in seen if after is None or one.ts > after.ts)
-            return next((one for one in fresh if containing in one.text), None)
+            return first_of_app(self.sees(channel), containing=containing, after=after)
 
-        what = f"a message of an app to {self.name} in {channel}" + (f" with {containing!r}" if containing else "")
+        what = with_text(f"a message of an app to {self.name} in {channel}", containing)
         return (yield from self.line.until(look, what, timeout_seconds))
 
     @waits

@@ -10,7 +10,7 @@ from swarm.twin.testing.clock import TwinClock
 from swarm.twin.testing.faults import TwinFaults
 from swarm.twin.testing.journals import ApiCall, Delivery, read_calls, read_deliveries
 from swarm.twin.testing.line import Line
-from swarm.twin.testing.messages import Message, read_messages
+from swarm.twin.testing.messages import Message, first_of_app, read_messages, with_text
 from swarm.twin.testing.person import Person
 from swarm.twin.testing.server import DEFAULT_APP, TwinServer, given, new_tokens
 from swarm.twin.testing.waiting import Steps, waits
@@ -160,11 +160,9 @@ class SlackTwin:
         """
 
         def look() -> Message | None:
-            finished = (one for one in self.messages(channel) if one.is_from_app and not one.is_streaming)
-            fresh = (one for one in finished if after is None or one.ts > after.ts)
-            return next((one for one in fresh if containing in one.text), None)
+            return first_of_app(self.messages(channel), containing=containing, after=after)
 
-        what = f"a message of an app in {channel}" + (f" that contains {containing!r}" if containing else "")
+        what = with_text(f"a message of an app in {channel}", containing)
         return (yield from self._line.until(look, what, timeout_seconds))
 
     @waits

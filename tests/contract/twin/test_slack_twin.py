@@ -71,13 +71,15 @@ def test_people_say_change_delete_and_react(twin: SlackTwin, alice: Person) -> N
     assert [one.text for one in twin.messages()] == ["Look"]
 
 
-def test_what_is_added_is_there(twin: SlackTwin) -> None:
+def test_what_is_added_is_there(twin: SlackTwin, client: WebClient) -> None:
     dora = twin.add_user("dora", real_name="Dora Diaz")
     secret = twin.add_channel("secret", members=["dora", "app"], is_private=True)
     said = dora.says("hello", channel="secret")
     assert (said.channel, twin.channel_id("#secret")) == (secret, secret)
     with pytest.raises(Refused, match="alice is not a member of secret"):
         twin.user("alice").says("me too", channel="secret")
+    with pytest.raises(SlackApiError, match="channel_not_found"):
+        client.conversations_info(channel=twin.add_channel("people", is_private=True))
 
 
 def test_an_app_that_is_added_has_its_own_tokens_and_scopes(twin: SlackTwin) -> None:
