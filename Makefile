@@ -3,7 +3,7 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint fmt lock clean help
+.PHONY: demo test proof lint fmt lock clean help
 
 help:  ## Show what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -13,6 +13,9 @@ demo: $(VENV)/.runtime  ## Start coordinator, Slack twin and demo agents; print 
 
 test: $(VENV)/.dev  ## The whole gate: format, lint, types, floors, migrations, tests on both databases
 	@exec $(BIN)/python -m tests.gate
+
+proof: $(VENV)/.dev  ## The long proofs: several coordinators that are killed and suspended, storms, load
+	@exec $(BIN)/pytest -q -m long
 
 lint: $(VENV)/.dev  ## The quick part of the gate
 	@exec $(BIN)/python -m tests.gate --quick

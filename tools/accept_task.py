@@ -11,7 +11,9 @@ class AcceptTask(WritingArguments):
 
 
 async def accept_task(call: Call, said: AcceptTask) -> TaskShape:
-    """Take a task that was offered to you. It comes to you as task_assigned, with the thread, which is yours then."""
+    """Take a task that was offered to you. It comes to you as task_assigned. The thread is yours then, unless it has
+    gone to another agent since the offer.
+    """
     return task_shape(await call.services.delegations.accept(call.caller(said), said.task_id))
 
 

@@ -17,7 +17,8 @@ class AssignTask(WritingArguments):
 
 async def assign_task(call: Call, said: AssignTask) -> TaskShape:
     """Give an unassigned task to a worker: one that was created without an agent, or one that came back because its
-    worker is gone (task_returned). A task that was delegated brings its thread along.
+    worker is gone (task_returned). A task that was delegated brings its thread along, unless another worker has that
+    now.
     """
     return task_shape(await call.services.tasks.assign(call.caller(said), said.task_id, said.agent))
 

@@ -24,7 +24,9 @@ class FoundTasks(TypedDict):
 
 
 async def list_tasks(call: Call, said: ListTasks) -> FoundTasks:
-    """List tasks, the newest first: leads see all of them, workers those that they have or have created."""
+    """List tasks, the newest first: leads see all of them, workers those that they have or have created. Long texts
+    (descriptions, results, errors) are cut to 1,000 characters that end in "…"; get-task has the whole.
+    """
     found = await call.services.tasks.latest(call.agent, said.status, said.limit)
     return {"tasks": [task_shape(task) for task in found]}
 

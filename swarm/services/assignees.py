@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Sequence
+from typing import Final
 
 from swarm.domain.agents import Agent, Role
 from swarm.domain.errors import Conflict, NotFound
@@ -17,9 +18,13 @@ from swarm.domain.tasks import (
     check_depth,
     check_room,
 )
-from swarm.store import task_queries, tasks
+from swarm.services.task_view import find_visible
+from swarm.store import task_queries
 from swarm.store.tasks import Task
 from swarm.store.transaction import Transaction
+
+MAX_WAITED_FOR: Final = 200
+"""So many tasks are looked at to see whether one of them waits for a parent of a new one."""
 
 
 def worker(roster: Roster, wanted: str, caller: Agent | None) -> Candidate:
@@ -57,15 +62,21 @@ def place_below(tx: Transaction, parent: Task | None, worker_id: str | None) -> 
     ancestors = task_queries.ancestors(tx, parent.id if parent else None)
     if parent and parent.ended_at is not None:
         raise Conflict(f"The parent task is {parent.status}, so nothing more belongs to it.")
+    if worker_id:
+        check_no_return(ancestors, worker_id)
+    if parent:
+        check_room(task_queries.count_open_children(tx, parent.id), MAX_OPEN_CHILDREN, "below this parent")
+    return check_depth(parent.depth if parent else None), ancestors
+
+
+def check_no_return(ancestors: Collection[Task], worker_id: str) -> None:
+    """Raises Conflict where a task would return to somebody who waits for it, further up: a cycle."""
     for above in ancestors:
-        if worker_id and above.agent_id == worker_id and above.ended_at is None:
+        if above.agent_id == worker_id and above.ended_at is None:
             raise Conflict(
                 f"That agent waits for this task itself, with task {above.id} (“{above.title}”): a cycle.",
                 hint="Choose another worker, or complete your own task with what is known.",
             )
-    if parent:
-        check_room(task_queries.count_open_children(tx, parent.id), MAX_OPEN_CHILDREN, "below this parent")
-    return check_depth(parent.depth if parent else None), ancestors
 
 
 def check_space(tx: Transaction, thread_id: str | None, creator_id: str | None) -> None:
@@ -76,17 +87,37 @@ def check_space(tx: Transaction, thread_id: str | None, creator_id: str | None) 
         check_room(task_queries.count_open_created(tx, creator_id), MAX_OPEN_CREATED, "of yours")
 
 
-def must_wait(tx: Transaction, depends_on: tuple[str, ...], ancestors: Iterable[Task]) -> bool:
-    """Whether a task that depends on those has to wait. Raises what `check_dependencies` raises, NotFound for one that
-    does not exist, and Conflict for one that will never be done.
+def must_wait(tx: Transaction, depends_on: Sequence[str], ancestors: Sequence[Task], by: Agent | None) -> bool:
+    """Whether a task that depends on those has to wait. ``by`` is who wants it so, None for an operator.
+
+    Raises what `check_dependencies` raises, NotFound for one that does not exist or is none of their business, and
+    Conflict for one that will never be done, or that waits for a parent of the task.
     """
-    check_dependencies(depends_on, [above.id for above in ancestors])
+    above = [task.id for task in ancestors]
+    check_dependencies(depends_on, above)
     waits = False
     for task_id in depends_on:
-        other = tasks.get(tx, task_id)
+        other = find_visible(tx, by, task_id)
         if other is None:
             raise NotFound(f"There is no task '{task_id}' to depend on.", hint="list-tasks shows those there are.")
         if other.status in UNSUCCESSFUL:
             raise Conflict(f"Task {task_id} (“{other.title}”) is {other.status}, so it will never be done.")
         waits = waits or other.status is not TaskStatus.COMPLETED
+        _check_no_circle(tx, task_id, above)
     return waits
+
+
+def _check_no_circle(tx: Transaction, task_id: str, ancestors: Collection[str]) -> None:
+    """A parent waits for its parts. So a part must not wait for what waits for the parent, through whatever tasks."""
+    waited_for = task_queries.waited_for(tx, task_id, MAX_WAITED_FOR + 1) if ancestors else []
+    if len(waited_for) > MAX_WAITED_FOR:
+        raise Conflict(
+            f"Task {task_id} waits for more than {MAX_WAITED_FOR} others: too many to see whether one of them is a "
+            "parent of this task.",
+            hint="Create it without a parent, or when fewer tasks are open.",
+        )
+    if not set(waited_for).isdisjoint(ancestors):
+        raise Conflict(
+            f"Task {task_id} waits for a task that this one would be a part of: a cycle.",
+            hint="Leave it out of depends_on, or create the task without a parent.",
+        )

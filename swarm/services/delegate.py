@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from swarm.clock import SECOND
 from swarm.domain.conduct import Conduct
@@ -21,7 +20,7 @@ from swarm.services.once import ToolCall, once
 from swarm.services.reply import Caller, with_others
 from swarm.services.roster import read_roster
 from swarm.services.task_texts import Brief
-from swarm.services.task_view import TaskView, view
+from swarm.services.task_view import TaskView, view_of
 from swarm.store import agents, inbox, notices, tasks, threads, transcript
 from swarm.store.database import Database
 from swarm.store.tasks import Task
@@ -62,8 +61,8 @@ class Delegations:
         return await self._database.write(self._delegate, caller, inbox_message_id, agent, brief, offer, only)
 
     async def accept(self, caller: Caller, task_id: str) -> TaskView:
-        """Take a task that was offered: it is due at once, and the thread is the worker's. Raises Conflict if it is no
-        longer offered.
+        """Take a task that was offered: it is due at once, and the thread is the worker's, unless it has changed hands
+        since the offer. Raises Conflict if it is no longer offered.
         """
         return await self._database.write(self._accept, caller, task_id)
 
@@ -77,9 +76,8 @@ class Delegations:
         self, tx: Transaction, caller: Caller, entry_id: str, agent: str, brief: Brief, offer: bool, only: bool
     ) -> Delegated:
         entry = inbox.get(tx, entry_id)
-        token = caller.lease_token if caller.lease_token is not None else entry.lease_token if entry else None
         said = {"agent": agent, **asdict(brief), "offer": offer, "only": only}
-        call = _call(caller, "inbox-delegate", entry_id, token, said)
+        call = ToolCall.of(caller, "inbox-delegate", entry_id, said, entry.lease_token if entry else None)
 
         def act() -> dict[str, object]:
             hold = grip(tx, caller.agent, entry_id, caller.lease_token)
@@ -101,7 +99,7 @@ class Delegations:
         parent = parent if parent and parent.ended_at is None else None
         depth, ancestors = place_below(tx, parent, target.id)
         check_space(tx, hold.thread.id, caller.agent.id)
-        waits = must_wait(tx, brief.depends_on, ancestors)
+        waits = must_wait(tx, brief.depends_on, ancestors, caller.agent)
         if waits and offer:
             raise Invalid(
                 "A task that still has to wait for others cannot be offered.",
@@ -122,7 +120,7 @@ class Delegations:
             parent_id=parent.id if parent else None,
             depth=depth,
             inbox_message_id=hold.entry.id,
-            epoch=None if offer else hold.thread.epoch + 1,
+            epoch=hold.thread.epoch if offer else hold.thread.epoch + 1,
             offer_ends_at=tx.now + OFFER_SECONDS * SECOND if offer else None,
             depends_on=brief.depends_on,
             reason=f"delegated by {caller.agent.name}",
@@ -146,24 +144,24 @@ class Delegations:
     def _accept(self, tx: Transaction, caller: Caller, task_id: str) -> TaskView:
         def act() -> dict[str, object]:
             task = _offered(tx, caller, task_id)
-            tasks.move(tx, TaskStep.ACCEPT, task)
-            if task.thread_id:
-                thread = threads.locked(tx, task.thread_id)
-                reason = f"{caller.agent.name} accepted task {task.id}"
+            thread = threads.locked(tx, task.thread_id) if task.thread_id else None
+            reason, epoch = f"{caller.agent.name} accepted task {task.id}", None
+            if thread and thread.epoch == task.epoch:
                 epoch = hand_over_for(tx, thread, task, caller.agent.id, reason)
-                tasks.give(tx, task, caller.agent.id, epoch, reason)
+            tasks.move(tx, TaskStep.ACCEPT, task)
+            tasks.give(tx, task, caller.agent.id, epoch, reason)
             return {}
 
-        once(tx, _call(caller, "accept-task", task_id, None, {}), act)
-        return _view(tx, task_id)
+        once(tx, _answer(caller, "accept-task", task_id, {}), act)
+        return view_of(tx, task_id)
 
     def _decline(self, tx: Transaction, caller: Caller, task_id: str, reason: str) -> TaskView:
         def act() -> dict[str, object]:
             task_ends.decline(tx, _offered(tx, caller, task_id), reason)
             return {}
 
-        once(tx, _call(caller, "decline-task", task_id, None, {"reason": reason}), act)
-        return _view(tx, task_id)
+        once(tx, _answer(caller, "decline-task", task_id, {"reason": reason}), act)
+        return view_of(tx, task_id)
 
 
 def _check_claimed(tx: Transaction, hold: Grip) -> None:
@@ -194,18 +192,6 @@ def _offered(tx: Transaction, caller: Caller, task_id: str) -> Task:
     return task
 
 
-def _view(tx: Transaction, task_id: str) -> TaskView:
-    task = tasks.get(tx, task_id)
-    assert task is not None  # it was read a moment ago
-    return view(tx, task)
-
-
-def _call(caller: Caller, tool: str, about: str, token: str | None, said: Mapping[str, object]) -> ToolCall:
-    return ToolCall(
-        agent_id=caller.agent.id,
-        tool=tool,
-        about=about,
-        lease_token=token,
-        arguments=said,
-        request_id=caller.request_id,
-    )
+def _answer(caller: Caller, tool: str, task_id: str, said: dict[str, object]) -> ToolCall:
+    """The answer to an offer is the same under every lease: there is only one."""
+    return ToolCall.of(replace(caller, lease_token=None), tool, task_id, said)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from swarm.domain.agents import Role
 from swarm.domain.routing import Roster
-from swarm.domain.tasks import ACTIVE_STATUSES
+from swarm.domain.tasks import ACTIVE_STATUSES, TaskStatus
 from swarm.domain.threads import Thread
 from swarm.store import inbox, task_queries, tasks, threads
 from swarm.store.tasks import Task
@@ -26,6 +27,24 @@ def hand_over_for(tx: Transaction, thread: Thread, task: Task, agent_id: str, re
     return epoch
 
 
+def take_if_free(tx: Transaction, thread: Thread, task: Task, agent_id: str, roster: Roster, reason: str) -> int | None:
+    """Make the agent of a task that was given before the owner, unless somebody else has the thread now; the new epoch,
+    or None. The thread must be locked.
+
+    Free is a thread of nobody, of who created the task, or of a lead. A newer task of another worker keeps it, and a
+    worker whom a person has named.
+    """
+    return hand_over_for(tx, thread, task, agent_id, reason) if _is_free(tx, thread, task, agent_id, roster) else None
+
+
+def _is_free(tx: Transaction, thread: Thread, task: Task, agent_id: str, roster: Roster) -> bool:
+    owner = roster.by_id(thread.owner_id)
+    if owner is None or owner.id == task.created_by or owner.role is Role.LEAD:
+        return True
+    holder = task_queries.holder(tx, thread)
+    return owner.id == agent_id and (holder is None or holder.id == task.id)
+
+
 def hand_back(tx: Transaction, thread: Thread, task: Task, roster: Roster, reason: str) -> None:
     """Return a thread to who delegated the task, unless it has moved on since. The thread must be locked.
 
@@ -33,11 +52,13 @@ def hand_back(tx: Transaction, thread: Thread, task: Task, roster: Roster, reaso
     that task, if it still has an agent, so that this one can return it in its turn; else to who delegated the whole. A
     delegator that is gone is stood in for by the default lead.
     """
+    if task.status is TaskStatus.OFFERED:  # its epoch is the one before it would get the thread
+        return
     if task.epoch is None or thread.epoch != task.epoch or thread.owner_id != task.agent_id:
         return
     above = [other for other in task_queries.ancestors(tx, task.parent_id) if other.thread_id == thread.id]
-    whole = next((other for other in above if other.epoch is not None and other.status in ACTIVE_STATUSES), None)
-    if whole and roster.by_id(whole.agent_id):
+    whole = _to_return_to(tx, above, roster)
+    if whole:
         assert whole.agent_id is not None  # somebody of the roster
         epoch = hand_over_for(tx, thread, whole, whole.agent_id, reason)
         tasks.give(tx, whole, whole.agent_id, epoch, reason)
@@ -45,6 +66,18 @@ def hand_back(tx: Transaction, thread: Thread, task: Task, roster: Roster, reaso
     delegator = roster.by_id([task, *above][-1].created_by) or roster.default_lead
     if delegator:
         hand_over(tx, thread, delegator.id, reason)
+
+
+def _to_return_to(tx: Transaction, above: list[Task], roster: Roster) -> Task | None:
+    """The first task above that had the thread and is still worked on. Locked, as it stands before messages and heads
+    in the order of locks.
+    """
+    for found in above:
+        if found.epoch is not None and found.status in ACTIVE_STATUSES:
+            whole = tasks.locked(tx, found.id)
+            if whole and whole.status in ACTIVE_STATUSES and roster.by_id(whole.agent_id):
+                return whole
+    return None
 
 
 def _bring_along(tx: Transaction, thread: Thread, owner_id: str, reason: str, task_id: str | None) -> None:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
+from typing import Any
 
 from swarm.domain.agents import Agent, Role
 from swarm.domain.conduct import Conduct
 from swarm.domain.errors import Conflict, Forbidden, LeaseLost, NotFound
 from swarm.domain.tasks import ACTIVE_STATUSES, OPEN_STATUSES, TaskStatus, TaskStep
 from swarm.services import task_ends
-from swarm.services.assignees import check_space, must_wait, place_below, worker
+from swarm.services.assignees import check_no_return, check_space, must_wait, place_below, worker
 from swarm.services.fencing import NAME_LEASE, check_run, grip_task, lock_task
-from swarm.services.handover import hand_over_for
-from swarm.services.once import ToolCall, once
+from swarm.services.handover import take_if_free
+from swarm.services.once import ToolCall, digest, once
 from swarm.services.reply import Caller
 from swarm.services.roster import read_roster
 from swarm.services.task_texts import Brief
-from swarm.services.task_view import TaskView, view, views
+from swarm.services.task_view import TaskView, find_visible, view, view_of, views_in_brief
 from swarm.store import leases, task_queries, tasks, threads
 from swarm.store.database import Database
 from swarm.store.tasks import Task
@@ -25,7 +26,11 @@ from swarm.store.transaction import Transaction
 
 
 class Tasks:
-    """Tasks, for agents and operators. ``caller`` is None for an operator, who may do everything."""
+    """Tasks, for agents and operators. ``caller`` is None for an operator, who may do everything.
+
+    A call under a lease, or with a ``request_id``, returns the first result if it is repeated, and does nothing. Others
+    are done each time: the same words may well be meant anew.
+    """
 
     def __init__(self, database: Database, conduct: Conduct) -> None:
         self._database = database
@@ -37,7 +42,8 @@ class Tasks:
         """A new task, of the thread of the caller's lease or of its parent, for a worker or for nobody yet.
 
         A worker may only create parts of a task of its own. Raises what `worker` raises, NotFound for a parent or
-        dependency that does not exist, Forbidden, and Conflict for cycles and where there are too many tasks.
+        dependency that does not exist, Forbidden, and Conflict for cycles, where there are too many tasks, and for a
+        ``request_id`` that stands for other words.
         """
         return await self._database.write(self._create, caller, brief, agent, parent_id)
 
@@ -58,35 +64,41 @@ class Tasks:
         return await self._database.read(_get, agent, task_id)
 
     async def latest(self, agent: Agent | None, status: TaskStatus | None, limit: int) -> list[TaskView]:
-        """The newest tasks: for leads and operators all, for a worker those that it has or has created."""
+        """The newest tasks, in brief: for leads and operators all, for a worker those that it has or has created."""
         return await self._database.read(_latest, agent, status, limit)
 
     def _create(
         self, tx: Transaction, caller: Caller | None, brief: Brief, agent: str | None, parent_id: str | None
     ) -> TaskView:
         said = {**asdict(brief), "agent": agent, "parent_id": parent_id}
+        about = parent_id or (caller.lease_token if caller else None) or ""
 
         def act() -> dict[str, object]:
-            if caller:
-                check_run(tx, caller.agent, caller.lease_token)
-            return {"task_id": self._make(tx, caller, brief, agent, parent_id).id}
+            return {"task_id": self._make(tx, caller, brief, agent, parent_id).id, "words": digest(said)}
 
-        made = once(tx, _call(caller, "create-task", parent_id or "", said), act) if caller else act()
-        return _view(tx, str(made["task_id"]))
+        made = _once(tx, caller, "create-task", about, said, act)
+        if made["words"] != digest(said):  # or a task would be lost, since models like the id "1"
+            raise Conflict(
+                f"With the request_id '{caller.request_id if caller else None}' you have created another task there: "
+                f"{made['task_id']}.",
+                hint="Give a new task a request_id of its own.",
+            )
+        return view_of(tx, made["task_id"])
 
     def _make(
         self, tx: Transaction, caller: Caller | None, brief: Brief, agent: str | None, parent_id: str | None
     ) -> Task:
         by = caller.agent if caller else None
         parent = _visible(tx, by, parent_id) if parent_id else None
-        _check_part(caller, parent)
         thread_id = (_thread_of_lease(tx, caller) if caller else None) or (parent.thread_id if parent else None)
         if thread_id:
             threads.locked(tx, thread_id)
+        parent = tasks.locked(tx, parent.id) if parent else None
+        _check_part(caller, parent)
         target = worker(read_roster(tx, self._conduct), agent, by) if agent else None
         depth, ancestors = place_below(tx, parent, target.id if target else None)
         check_space(tx, thread_id, by.id if by else None)
-        waits = must_wait(tx, brief.depends_on, ancestors)
+        waits = must_wait(tx, brief.depends_on, ancestors, by)
         ready = TaskStatus.PENDING if target else TaskStatus.UNASSIGNED
         return tasks.add(
             tx,
@@ -108,28 +120,31 @@ class Tasks:
         def act() -> dict[str, object]:
             task = _to_manage(tx, caller, task_id)
             target = worker(read_roster(tx, self._conduct), agent, caller.agent if caller else None)
-            place_below(tx, tasks.get(tx, task.parent_id) if task.parent_id else None, target.id)
-            if task.status is TaskStatus.UNASSIGNED:
-                self._give(tx, task, target.id, f"assigned to {target.name}")
-                tasks.move(tx, TaskStep.ASSIGN, replace(task, agent_id=target.id))
-            elif task.status is TaskStatus.BLOCKED and task.agent_id is None:
-                self._give(tx, task, target.id, f"assigned to {target.name}")
-            else:
+            check_no_return(task_queries.ancestors(tx, task.parent_id), target.id)
+            if not _waits_for_an_agent(task):
                 raise Conflict(
                     f"This task is {task.status} and cannot be assigned.",
                     hint="Cancel it and create another one." if task.status in OPEN_STATUSES else None,
                 )
+            reason = f"assigned to {target.name}"
+            tasks.give(tx, task, target.id, self._take_thread(tx, task, target.id, reason), reason)
+            if task.status is TaskStatus.UNASSIGNED:
+                tasks.move(tx, TaskStep.ASSIGN, replace(task, agent_id=target.id))
             return {}
 
-        self._once(tx, caller, "assign-task", task_id, {"agent": agent}, act)
-        return _view(tx, task_id)
+        def stands() -> bool:  # not for a task that has come back since
+            task = tasks.get(tx, task_id)
+            return task is None or not _waits_for_an_agent(task)
 
-    def _give(self, tx: Transaction, task: Task, agent_id: str, reason: str) -> None:
-        """A task that came from a message brings its thread along."""
-        epoch = None
-        if task.thread_id and task.inbox_message_id:
-            epoch = hand_over_for(tx, threads.locked(tx, task.thread_id), task, agent_id, reason)
-        tasks.give(tx, task, agent_id, epoch, reason)
+        _once(tx, caller, "assign-task", task_id, {"agent": agent}, act, stands=stands)
+        return view_of(tx, task_id)
+
+    def _take_thread(self, tx: Transaction, task: Task, agent_id: str, reason: str) -> int | None:
+        """A task that came from a message brings its thread along, if that is free; the epoch since which it does."""
+        if task.thread_id is None or task.inbox_message_id is None:
+            return None
+        thread = threads.locked(tx, task.thread_id)
+        return take_if_free(tx, thread, task, agent_id, read_roster(tx, self._conduct), reason)
 
     def _cancel(self, tx: Transaction, caller: Caller | None, task_id: str, reason: str) -> TaskView:
         who = caller.agent.name if caller else "an operator"
@@ -141,35 +156,40 @@ class Tasks:
                 raise Conflict(f"This task is {task.status} already.")
             return {}
 
-        self._once(tx, caller, "cancel-task", task_id, {"reason": reason}, act)
-        return _view(tx, task_id)
+        _once(tx, caller, "cancel-task", task_id, {"reason": reason}, act)
+        return view_of(tx, task_id)
 
     def _redrive(self, tx: Transaction, task_id: str) -> TaskView:
         task = _to_manage(tx, None, task_id)
         if task.status is not TaskStatus.DEAD or task.agent_id is None:
             raise Conflict(f"This task is {task.status}; only dead ones can be redriven.")
-        tasks.move(tx, TaskStep.REDRIVE, task, reason="redriven by an operator")
-        self._give(tx, task, task.agent_id, "redriven by an operator")
-        return _view(tx, task_id)
+        reason = "redriven by an operator"
+        epoch = self._take_thread(tx, task, task.agent_id, reason)
+        tasks.move(tx, TaskStep.REDRIVE, task, reason=reason)
+        tasks.give(tx, task, task.agent_id, epoch, reason)
+        return view_of(tx, task_id)
 
-    def _once(
-        self,
-        tx: Transaction,
-        caller: Caller | None,
-        tool: str,
-        task_id: str,
-        said: Mapping[str, object],
-        act: Callable[[], Mapping[str, object]],
-    ) -> None:
-        if caller is None:
-            act()
-            return
 
-        def fenced() -> Mapping[str, object]:
+def _once(
+    tx: Transaction,
+    caller: Caller | None,
+    tool: str,
+    about: str,
+    said: Mapping[str, object],
+    act: Callable[[], Mapping[str, object]],
+    *,
+    stands: Callable[[], bool] = lambda: True,
+) -> Mapping[str, Any]:
+    """What comes of ``act``, or came of the same call before if the call can be told from others by itself."""
+
+    def fenced() -> Mapping[str, object]:
+        if caller:
             check_run(tx, caller.agent, caller.lease_token)
-            return act()
+        return act()
 
-        once(tx, _call(caller, tool, task_id, said), fenced)
+    if caller is None or (caller.lease_token is None and caller.request_id is None):
+        return fenced()
+    return once(tx, ToolCall.of(caller, tool, about, said), fenced, stands=stands)
 
 
 def cancel_by_person(tx: Transaction, task_id: str, channel: str, person: str, conduct: Conduct) -> bool:
@@ -194,6 +214,10 @@ def _check_part(caller: Caller | None, parent: Task | None) -> None:
         raise LeaseLost(
             "The parent task was handed out more than once, so your run must name its lease.", hint=NAME_LEASE
         )
+
+
+def _waits_for_an_agent(task: Task) -> bool:
+    return task.status is TaskStatus.UNASSIGNED or (task.status is TaskStatus.BLOCKED and task.agent_id is None)
 
 
 def _thread_of_lease(tx: Transaction, caller: Caller) -> str | None:
@@ -222,17 +246,10 @@ def _own(tx: Transaction, caller: Caller | None, task_id: str) -> Task | None:
 
 
 def _visible(tx: Transaction, agent: Agent | None, task_id: str) -> Task:
-    task = tasks.get(tx, task_id)
-    if task is None or not (agent is None or agent.role is Role.LEAD or _concerns(tx, task, agent)):
+    task = find_visible(tx, agent, task_id)
+    if task is None:
         raise NotFound(f"There is no task '{task_id}'.", hint="list-tasks shows those there are.")
     return task
-
-
-def _concerns(tx: Transaction, task: Task, agent: Agent) -> bool:
-    """Whether it is a worker's business: its own task, one that it created, or one that its own depends on."""
-    if agent.id in (task.agent_id, task.created_by):
-        return True
-    return any(other.agent_id == agent.id for other in task_queries.dependents(tx, task.id))
 
 
 def _get(tx: Transaction, agent: Agent | None, task_id: str) -> TaskView:
@@ -241,21 +258,4 @@ def _get(tx: Transaction, agent: Agent | None, task_id: str) -> TaskView:
 
 def _latest(tx: Transaction, agent: Agent | None, status: TaskStatus | None, limit: int) -> list[TaskView]:
     own = agent.id if agent and agent.role is not Role.LEAD else None
-    return views(tx, task_queries.latest(tx, limit, status=status, agent_id=own))
-
-
-def _view(tx: Transaction, task_id: str) -> TaskView:
-    task = tasks.get(tx, task_id)
-    assert task is not None  # it was read a moment ago
-    return view(tx, task)
-
-
-def _call(caller: Caller, tool: str, about: str, said: Mapping[str, object]) -> ToolCall:
-    return ToolCall(
-        agent_id=caller.agent.id,
-        tool=tool,
-        about=about,
-        lease_token=caller.lease_token,
-        arguments=said,
-        request_id=caller.request_id,
-    )
+    return views_in_brief(tx, task_queries.latest(tx, limit, status=status, agent_id=own))

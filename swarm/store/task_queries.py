@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Select, bindparam, exists, func, or_, select, union
+from sqlalchemy import BigInteger, ColumnElement, Select, bindparam, exists, func, or_, select, union_all
 
 from swarm.domain.tasks import ACTIVE_STATUSES, MAX_DEPTH, UNSUCCESSFUL, TaskStatus
 from swarm.domain.threads import Thread
@@ -98,7 +98,7 @@ def _newest_of_agent(*conditions: ColumnElement[bool]) -> Select[Any]:
     """What an agent has, and what it has created: the newest of each, and of these the newest."""
     whose = (_t.agent_id == bindparam("agent_id"), _t.created_by == bindparam("agent_id"))
     each = [select(_newest(of_agent, *conditions).with_only_columns(_t.id).subquery()) for of_agent in whose]
-    return _newest(_t.id.in_(union(*each)))
+    return _newest(_t.id.in_(union_all(*each)))
 
 
 _of_status = _t.status == bindparam("status")

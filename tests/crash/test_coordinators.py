@@ -31,7 +31,7 @@ from tests.support.stage import Stage
 from tests.support.twin_client import ANSWERED, STORED, TwinClient
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.req("OPS-03"), pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.req("OPS-03"), pytest.mark.long, pytest.mark.timeout(300)]
 
 COORDINATORS = 3
 CHANNELS = ("general", "random")

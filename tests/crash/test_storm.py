@@ -22,7 +22,7 @@ SEED = 20_261_121
 
 
 @both_engines
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.req("LOOP-01", "LOOP-04", "LOOP-06", "LOOP-08", "LOOP-12", "OPS-10")
 async def test_in_a_storm_every_message_is_answered_exactly_once(scene: Scene) -> None:
     chance = random.Random(SEED)

@@ -27,7 +27,7 @@ from tests.support.stage import Stage
 from tests.support.twin_client import TwinClient
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 CHANNELS = ("general", "random")
 LEAD, WORKERS = "lea", ("will", "wanda")

@@ -35,7 +35,7 @@ FAILED = "This message could not be answered: tried 5 times."
 Calls = list[dict[str, Any]]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(180)
 @pytest.mark.req("LOOP-01", "LOOP-06", "LOOP-08", "LOOP-09")
 async def test_in_a_storm_over_a_team_every_message_ends_once_and_visibly() -> None:
@@ -48,7 +48,7 @@ async def test_in_a_storm_over_a_team_every_message_ends_once_and_visibly() -> N
     assert figures["leases that expired"].value >= 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(180)
 @pytest.mark.req("OPS-03")
 async def test_a_storm_over_two_coordinators_ends_no_message_twice(postgres_server_url: str) -> None:

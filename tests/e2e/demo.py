@@ -7,8 +7,7 @@ from typing import Final
 
 from tests.support.processes import SWARM, Process, Processes, free_port
 
-
-FOLDERS: Final = 12
+FOLDERS: Final = 30
 LINES_EACH: Final = 10
 DEMO_LINES: Final = FOLDERS * LINES_EACH
 """What there is for the demo's workers to count."""

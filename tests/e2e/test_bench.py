@@ -32,7 +32,7 @@ TINY = Plan(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", MEASUREMENTS)
 async def test_a_measurement_tells_what_it_does_and_returns_its_figures(name: str) -> None:
     said: list[str] = []
@@ -47,7 +47,7 @@ async def test_a_measurement_tells_what_it_does_and_returns_its_figures(name: st
     assert all(line.startswith(f"{name}: ") for line in said)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_team_of_the_bench_brings_every_message_to_its_result() -> None:
     figures = await measure({"team": team.measure}, TINY, 1, print)
 
@@ -55,7 +55,7 @@ async def test_a_team_of_the_bench_brings_every_message_to_its_result() -> None:
     assert all(figure.value > 0 for figure in figures)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "make"), [("pairs", MEASUREMENTS["pairs"]), ("team", team.measure)])
 async def test_several_processes_share_the_load(name: str, make: Measure, postgres_server_url: str) -> None:
     plan = replace(TINY, processes=2, database=postgres_server_url)

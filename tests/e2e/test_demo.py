@@ -52,7 +52,7 @@ async def test_work_goes_to_a_worker_which_hears_follow_ups_and_gives_the_thread
 async def test_stop_in_the_thread_and_the_button_under_the_progress_cancel_a_task(twin: TwinClient) -> None:
     for how in ("word", "button"):
         ts = await twin.say("@swarm find ingest")
-        seen = await twin.until(ts, lambda seen: any("⏳" in answer for answer in seen.answers))
+        await twin.until(ts, lambda seen: any("⏳" in answer for answer in seen.answers))
         if how == "word":
             await twin.say("stop", thread=ts)
         else:

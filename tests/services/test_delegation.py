@@ -275,6 +275,44 @@ async def test_what_was_said_between_an_offer_and_its_acceptance_goes_along(worl
     assert (entry.agent_id, entry.task_id) == (worker.id, handed.task_id)
 
 
+@pytest.mark.req("LOOP-10")
+async def test_an_offer_that_is_accepted_late_takes_no_thread_that_has_changed_hands_since(world: World) -> None:
+    lead, worker = await world.lead(), await world.worker()
+    named = await world.worker("named")
+    handed = await asked_and_handed(world, lead, worker, offer=True)
+    later = await world.says("swarm#named take over", thread=handed.root)
+    accepted = await world.services.delegations.accept(Caller(agent=worker), handed.task_id)
+    assert accepted.status is TaskStatus.PENDING
+    assert await owner_of(world, handed.root) == named.id
+    assert (await world.entry(later)).agent_id == named.id
+    await complete(world, worker, await work_of(world, worker))
+    assert await owner_of(world, handed.root) == named.id
+
+
+@pytest.mark.req("LOOP-10")
+async def test_a_cancelled_offer_takes_no_thread_from_the_task_that_has_it(world: World) -> None:
+    lead, worker = await world.lead(), await world.worker()
+    messages, trigger = await bundle(world, lead)
+    await hand(world, lead, trigger, worker, only=True)
+    second = await world.services.delegations.delegate(
+        holding(trigger, lead), (await world.entry(messages[1])).id, "worker", brief("Count."), offer=True, only=True
+    )
+    await world.services.tasks.cancel(None, second.task_id)
+    assert await owner_of(world, messages[0]) == worker.id
+
+
+async def test_a_worker_can_delegate_nothing_that_builds_on_what_is_none_of_its_business(world: World) -> None:
+    lead, a, _ = await world.lead(), await world.worker("a"), await world.worker("b")
+    handed = await asked_and_handed(world, lead, a)
+    run = await world.only(a)
+    secret = await world.services.tasks.create(None, brief("Collect."), agent="b")
+    entry = await world.entry(await world.says("and the tests?", thread=handed.root))
+    with pytest.raises(NotFound, match=f"no task '{secret.id}' to depend on"):
+        await world.services.delegations.delegate(
+            holding(run, a), entry.id, "b", brief("Count.", depends_on=[secret.id])
+        )
+
+
 async def test_a_declined_message_is_unread_again_with_its_attempts_and_the_lead_is_told(world: World) -> None:
     lead, worker = await world.lead(), await world.worker()
     handed = await asked_and_handed(world, lead, worker, offer=True)

@@ -9,8 +9,9 @@ from swarm.domain.errors import Conflict, Forbidden, Invalid, LeaseLost, NotFoun
 from swarm.domain.inbox import EntryStatus
 from swarm.domain.leases import LEASE_SECONDS, Outcome
 from swarm.domain.notices import NOTICE_ATTEMPTS
-from swarm.domain.tasks import MAX_ATTEMPTS, MAX_TEXT_CHARACTERS, TaskStatus
+from swarm.domain.tasks import MAX_ATTEMPTS, MAX_OPEN_CHILDREN, MAX_TEXT_CHARACTERS, TaskStatus
 from swarm.domain.triggers import TriggerKind
+from swarm.services.assignees import MAX_WAITED_FOR
 from swarm.services.reply import Caller
 from swarm.services.task_texts import brief
 from tests.support.tasks import asked_and_handed, complete, news_of, owner_of, status_of, task_of, work_of
@@ -150,6 +151,198 @@ async def test_the_worker_that_created_a_part_hears_of_its_end(world: World) -> 
     assert (news.kind, run.id) == (TriggerKind.TASK_FINISHED, task.id)
     assert news.task is not None
     assert news.task.result == "7"
+
+
+async def test_a_worker_can_build_on_nothing_that_is_none_of_its_business(world: World) -> None:
+    """Or it could read the result of any task whose id it has heard of."""
+    a, b = await world.worker("a"), await world.worker("b")
+    own = await world.services.tasks.create(None, brief("Count."), agent="a")
+    secret = await world.services.tasks.create(None, brief("Collect."), agent="b")
+    await complete(world, b, await world.only(b), "the rows")
+    run = await world.only(a)
+    refused = []
+    for task_id in (secret.id, "nonsense"):
+        with pytest.raises(NotFound) as no:
+            await world.services.tasks.create(
+                holding(run, a), brief("Count.", depends_on=[task_id]), agent="b", parent_id=own.id
+            )
+        refused.append(str(no.value).replace(task_id, "ID"))
+    assert refused[0] == refused[1], "it cannot tell whether there is such a task"
+    lead = await world.lead()
+    built = await world.services.tasks.create(Caller(agent=lead), brief("Count.", depends_on=[secret.id]))
+    assert [other.result for other in built.depends_on] == ["the rows"]
+
+
+async def test_a_part_cannot_wait_for_what_waits_for_its_parent_through_other_tasks(world: World) -> None:
+    create = world.services.tasks.create
+    whole = await create(None, brief("Count."))
+    part = await create(None, brief("Count here."), parent_id=whole.id)
+    near = await create(None, brief("Add up.", depends_on=[whole.id]))
+    far = await create(None, brief("Publish.", depends_on=[near.id]))
+    for other in (near, far):
+        with pytest.raises(Conflict, match=f"Task {other.id} waits for a task that this one would be a part of"):
+            await create(None, brief("Count there.", depends_on=[other.id]), parent_id=part.id)
+    beside = await create(None, brief("Collect."))
+    assert (await create(None, brief("Count it.", depends_on=[beside.id]), parent_id=part.id)).status == "blocked"
+
+
+async def test_what_is_done_waits_for_nothing_so_a_part_may_build_on_it(world: World) -> None:
+    whole = await world.services.tasks.create(None, brief("Count."))
+    after = await world.services.tasks.create(None, brief("Add up.", depends_on=[whole.id]))
+    await world.change("UPDATE tasks SET status = 'completed', ended_at = 1 WHERE title = 'Add up.'")
+    part = await world.services.tasks.create(None, brief("Compare.", depends_on=[after.id]), parent_id=whole.id)
+    assert part.status is TaskStatus.UNASSIGNED
+
+
+async def test_where_too_much_is_waited_for_a_part_is_refused_rather_than_left_waiting_for_ever(world: World) -> None:
+    last = await world.services.tasks.create(None, brief("Step."))
+    whole = await world.services.tasks.create(None, brief("Count."))
+    for _ in range(MAX_WAITED_FOR - 1):
+        last = await world.services.tasks.create(None, brief("Step.", depends_on=[last.id]))
+    await world.services.tasks.create(None, brief("Part.", depends_on=[last.id]), parent_id=whole.id)
+    last = await world.services.tasks.create(None, brief("Step.", depends_on=[last.id]))
+    with pytest.raises(Conflict, match="waits for more than 200 others"):
+        await world.services.tasks.create(None, brief("Part.", depends_on=[last.id]), parent_id=whole.id)
+    await world.services.tasks.create(None, brief("Step.", depends_on=[last.id]))
+
+
+# Calls that are repeated
+
+
+async def test_a_request_id_that_stands_for_another_task_is_refused_so_that_no_task_is_lost(world: World) -> None:
+    lead = await world.lead()
+    create, by = world.services.tasks.create, Caller(agent=lead, request_id="1")
+    first = await create(by, brief("Count."))
+    assert (await create(by, brief("Count."))).id == first.id
+    for other, priority in (("Sing.", 50), ("Count.", 70)):
+        with pytest.raises(Conflict, match=f"With the request_id '1' you have created another task there: {first.id}"):
+            await create(by, brief(other, priority=priority))
+    assert len(await world.rows("SELECT id FROM tasks")) == 1
+
+
+async def test_a_request_id_counts_within_a_lease_or_a_parent(world: World) -> None:
+    lead = await world.lead()
+    create = world.services.tasks.create
+    made = set()
+    for _ in range(2):
+        await world.says("swarm#lead hello")
+        made.add((await create(holding(await work_of(world, lead), lead, "1"), brief("Count."))).id)
+    parents = [await create(None, brief("Whole.")) for _ in range(2)]
+    for parent in parents:
+        made.add((await create(Caller(agent=lead, request_id="1"), brief("Count."), parent_id=parent.id)).id)
+    assert len(made) == 4
+
+
+async def test_a_run_that_repeats_itself_creates_one_task_and_a_lead_without_a_lease_as_many_as_it_says(
+    world: World,
+) -> None:
+    lead = await world.lead()
+    await world.says("swarm#lead hello")
+    run = holding(await world.only(lead), lead)
+    create = world.services.tasks.create
+    assert (await create(run, brief("Count."))).id == (await create(run, brief("Count."))).id
+    assert (await create(Caller(agent=lead), brief("Sing."))).id != (
+        await create(Caller(agent=lead), brief("Sing."))
+    ).id
+
+
+@pytest.mark.parametrize("request_id", [None, "1"])
+@pytest.mark.parametrize("leased", [False, True])
+async def test_a_task_that_came_back_can_be_assigned_by_the_same_call_again(
+    world: World, leased: bool, request_id: str | None
+) -> None:
+    lead, worker = await world.lead(), await world.worker()
+    by = Caller(agent=lead, request_id=request_id)
+    if leased:
+        await world.says("swarm#lead hello")
+        by = holding(await world.only(lead), lead, request_id)
+    task = await world.services.tasks.create(None, brief("Count."))
+    assign = world.services.tasks.assign
+    await assign(by, task.id, "worker")
+    if leased or request_id:
+        assert (await assign(by, task.id, "worker")).status is TaskStatus.PENDING, "it has done so already"
+    else:
+        with pytest.raises(Conflict, match="This task is pending"):
+            await assign(by, task.id, "worker")
+    await world.change("UPDATE agents SET last_seen_at = 0 WHERE name = 'worker'")
+    await world.sweep()
+    assert await status_of(world, task.id) is TaskStatus.UNASSIGNED
+    await world.is_here(worker)
+    assert (await assign(by, task.id, "worker")).agent == "worker"
+    assert await status_of(world, task.id) is TaskStatus.PENDING
+
+
+# Given again
+
+
+@pytest.mark.req("LOOP-10")
+@pytest.mark.parametrize("how", ["redriven", "assigned"])
+async def test_a_task_that_is_given_again_does_not_take_the_thread_from_a_newer_one(world: World, how: str) -> None:
+    lead, a, b = await world.lead(), await world.worker("a"), await world.worker("b")
+    old = await asked_and_handed(world, lead, a)
+    if how == "redriven":
+        for _ in range(MAX_ATTEMPTS):
+            await world.services.work.finish(a, [(await world.only(a)).lease_token], Outcome.FAILED)
+    else:
+        await world.change("UPDATE agents SET last_seen_at = 0 WHERE name = 'a'")
+        await world.sweep()
+        await world.is_here(a)
+    await asked_and_handed(world, lead, b, thread=old.root)
+    if how == "redriven":
+        await world.services.tasks.redrive(old.task_id)
+    else:
+        await world.services.tasks.assign(None, old.task_id, "a")
+    assert await owner_of(world, old.root) == b.id
+    assert (await task_of(world, old.task_id)).epoch is None
+    await complete(world, a, await work_of(world, a))
+    assert await owner_of(world, old.root) == b.id
+    await complete(world, b, await work_of(world, b))
+    assert await owner_of(world, old.root) == lead.id
+
+
+@pytest.mark.req("LOOP-10")
+async def test_a_task_that_is_given_again_takes_no_thread_that_a_newer_task_of_the_same_worker_has(
+    world: World,
+) -> None:
+    lead, worker = await world.lead(), await world.worker()
+    old = await asked_and_handed(world, lead, worker, priority=60)
+    for _ in range(MAX_ATTEMPTS):
+        await world.services.work.finish(worker, [(await world.only(worker)).lease_token], Outcome.FAILED)
+    new = await asked_and_handed(world, lead, worker, thread=old.root)
+    await world.services.tasks.redrive(old.task_id)
+    run = await work_of(world, worker)
+    assert run.id == old.task_id
+    await complete(world, worker, run)
+    assert await owner_of(world, old.root) == worker.id
+    await complete(world, worker, await work_of(world, worker))
+    assert (await owner_of(world, old.root), await status_of(world, new.task_id)) == (lead.id, TaskStatus.COMPLETED)
+
+
+@pytest.mark.req("LOOP-10")
+async def test_a_task_that_is_given_again_takes_no_thread_from_a_worker_whom_a_person_has_named(world: World) -> None:
+    lead, a, b = await world.lead(), await world.worker("a"), await world.worker("b")
+    old = await asked_and_handed(world, lead, a)
+    await world.change("UPDATE agents SET last_seen_at = 0 WHERE name = 'a'")
+    await world.sweep()
+    await world.says("swarm#b you do it", thread=old.root)
+    await world.is_here(a)
+    await world.services.tasks.assign(None, old.task_id, "a")
+    assert await owner_of(world, old.root) == b.id
+
+
+async def test_a_part_that_came_back_can_be_assigned_however_many_there_are_and_whatever_became_of_its_parent(
+    world: World,
+) -> None:
+    create, assign = world.services.tasks.create, world.services.tasks.assign
+    await world.worker("a"), await world.worker("b")
+    whole = await create(None, brief("Count."), agent="a")
+    parts = [await create(None, brief("Count here."), parent_id=whole.id) for _ in range(MAX_OPEN_CHILDREN)]
+    await assign(None, parts[0].id, "b")
+    with pytest.raises(Conflict, match="a cycle"):
+        await assign(None, parts[1].id, "a")
+    await world.change("UPDATE tasks SET status = 'completed', ended_at = 1 WHERE title = 'Count.'")
+    await assign(None, parts[1].id, "b")
+    assert [await status_of(world, part.id) for part in parts[:2]] == [TaskStatus.PENDING] * 2
 
 
 # Lost, released, set aside
@@ -390,6 +583,41 @@ async def test_a_worker_sees_its_own_tasks_and_those_that_they_build_on(world: W
     assert [task.id for task in await tasks.latest(b, None, 10)] == [second.id]
     assert len(await tasks.latest(lead, None, 10)) == 3
     assert {task.id for task in await tasks.latest(a, TaskStatus.PENDING, 10)} == {first.id, other.id}
+
+
+async def test_lists_are_newest_first_and_short_and_one_task_is_shown_whole(world: World) -> None:
+    lead, worker = await world.lead(), await world.worker()
+    create, long = world.services.tasks.create, "x" * 1_001
+    first = await create(Caller(agent=lead), brief(long, "Collect."), agent="worker")
+    await complete(world, worker, await world.only(worker), long)
+    second = await create(None, brief("y" * 1_000, "Count.", depends_on=[first.id]), agent="worker")
+    third = await create(None, brief("Add up.", depends_on=[second.id, first.id]))
+    found = await world.services.tasks.latest(lead, None, 3)
+    assert [task.id for task in found] == [third.id, second.id, first.id]
+    assert [[other.id for other in task.depends_on] for task in found] == [[first.id, second.id], [first.id], []]
+    short = "x" * 999 + "…"
+    assert [found[2].description, found[2].result, found[1].depends_on[0].result] == [short] * 3
+    assert found[1].description == "y" * 1_000
+    whole = await world.services.tasks.get(lead, second.id)
+    assert (await world.services.tasks.get(lead, first.id)).result == whole.depends_on[0].result == long
+
+
+async def test_a_list_shows_the_newest_of_what_an_agent_has_and_has_created_each_once(world: World) -> None:
+    a, _ = await world.worker("a"), await world.worker("b")
+    create, latest = world.services.tasks.create, world.services.tasks.latest
+    own = await create(None, brief("Count."), agent="a")
+    part = await create(Caller(agent=a), brief("Count here."), agent="b", parent_id=own.id)
+    await create(None, brief("Sing."), agent="b")
+    loose = await create(Caller(agent=a), brief("Count there."), parent_id=own.id)
+    await world.change(f"UPDATE tasks SET created_by = '{a.id}' WHERE title = 'Count.'")
+    everything = [loose.id, part.id, own.id]
+    assert [[task.id for task in await latest(a, None, limit)] for limit in (1, 2, 5)] == [
+        everything[:1],
+        everything[:2],
+        everything,
+    ]
+    assert [task.id for task in await latest(a, TaskStatus.PENDING, 5)] == [part.id, own.id]
+    assert [task.id for task in await latest(None, TaskStatus.UNASSIGNED, 5)] == [loose.id]
 
 
 async def test_a_worker_can_touch_no_task_of_another(world: World) -> None:

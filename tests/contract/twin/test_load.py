@@ -4,7 +4,7 @@ import pytest
 
 from swarm.bench.twin import TwinPlan, measure
 
-pytestmark = [pytest.mark.req("TWIN-03"), pytest.mark.slow]
+pytestmark = [pytest.mark.req("TWIN-03"), pytest.mark.long]
 
 
 async def test_under_load_no_delivery_is_lost_repeated_or_reordered() -> None:

@@ -43,7 +43,7 @@ def run_pytest(folder: Path) -> subprocess.CompletedProcess[str]:
     return run(folder, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:asyncio")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_examples_of_the_guide_run_as_they_stand_there(project: Path) -> None:
     examples = re.findall(r"```python\n# (\w+\.py)\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
     for name, code in examples:
