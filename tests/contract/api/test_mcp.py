@@ -206,7 +206,8 @@ def test_every_writing_tool_takes_a_lease_and_a_request_id() -> None:
 BAD_CALLS: list[tuple[str, dict[str, Any], str, set[str]]] = [
     ("no-such-tool", {}, "invalid", {"name"}),
     ("tray", {"colour": "red"}, "invalid", {"colour"}),
-    ("slack-reply", {}, "invalid", {"inbox_message_id", "message"}),
+    ("slack-reply", {}, "invalid", {"message"}),
+    ("slack-reply", {"message": "hi"}, "invalid", {"inbox_message_id", "task_id"}),
     ("slack-reply", {"inbox_message_id": 5, "message": ["hi"]}, "invalid", {"inbox_message_id", "message"}),
     ("slack-reply", {"inbox_message_id": "ENTRY", "message": "hi", "only": "yes"}, "invalid", {"only"}),
     ("slack-reply", {"inbox_message_id": "ENTRY", "message": "hi", "Message": "ho"}, "invalid", {"Message"}),

@@ -272,11 +272,10 @@ async def test_the_figures_are_read_once_in_a_while_however_often_they_are_asked
     figures = await reader.figures()
     assert (figures.inbox_unread, figures.deliveries["queued"], figures.inbox_dead) == (1, 1, 0)
     await world.change("UPDATE inbox_messages SET status = 'dead'")
+    assert (await reader.figures()).inbox_dead == 0
     now += 5
     figures = await reader.figures()
-    assert (figures.inbox_unread, figures.oldest_unread_seconds, figures.inbox_dead) == (0, 0, 0)
-    now += 60
-    assert (await reader.figures()).inbox_dead == 1
+    assert (figures.inbox_unread, figures.oldest_unread_seconds, figures.inbox_dead) == (0, 0, 1)
     await database.close()
     now += 5
     with pytest.raises(Unavailable):

@@ -193,6 +193,9 @@ async def test_a_notice_says_what_happened_who_did_it_and_what_it_is_about(doors
     assert notice["notice"] == {
         "kind": "message_changed",
         "inbox_message_id": work["inbox_messages"][0]["id"],
+        "task_id": None,
+        "agent_message_id": None,
+        "channel": None,
         "actor": {"id": "U1", "name": "alice"},
         "text": notice["notice"]["text"],
     }
