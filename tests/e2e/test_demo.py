@@ -42,7 +42,7 @@ async def test_work_goes_to_a_worker_which_hears_follow_ups_and_gives_the_thread
     assert any(answer.startswith("I am still at it") for answer in seen.answers)
     (result,) = [answer for answer in seen.answers if "lines of Python" in answer]
     assert result.startswith(f"**{DEMO_LINES} lines of Python**")
-    assert any(answer == "✅ **Count the lines of code**: done" for answer in seen.answers)
+    await twin.until(ts, lambda seen: "✅ **Count the lines of code**: done" in seen.answers)
 
     await twin.say("thank you", thread=ts)  # the thread is the lead's again
     await twin.until(ts, lambda seen: any(answer.startswith("You said: thank you") for answer in seen.answers))

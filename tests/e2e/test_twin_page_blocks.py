@@ -11,7 +11,7 @@ from playwright.async_api import Page, expect
 from swarm.twin.workspace import Draft
 from tests.e2e.twin_page import ALICE, BOB, GENERAL, RANDOM, SWARM, Scene, picture, say, scene
 
-pytestmark = [pytest.mark.browser, pytest.mark.req("TWIN-05")]
+pytestmark = [pytest.mark.browser, pytest.mark.long, pytest.mark.req("TWIN-05")]
 
 
 def plain(text: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from playwright.async_api import Page, WebSocketRoute, expect
 from tests.e2e.twin_page import GENERAL, RANDOM, picture, say, scene
 
 LINE = re.compile("/page/live")
-pytestmark = [pytest.mark.browser, pytest.mark.req("TWIN-05")]
+pytestmark = [pytest.mark.browser, pytest.mark.long, pytest.mark.req("TWIN-05")]
 
 
 async def test_unread_marks_agree_over_windows_and_survive_a_reload() -> None:

@@ -457,10 +457,10 @@ async def test_a_reaction_whose_outcome_is_unknown_is_simply_repeated_but_not_in
 async def test_nothing_is_posted_into_a_channel_because_the_root_of_its_thread_is_gone(world: World) -> None:
     lead, message, _ = await conversation(world)
     await world.says("and this?", thread=message)
-    await world.ingest.handle(delete(message))
     await world.later(60)
     (trigger,) = [one for one in await world.poll(lead) if one.notice is None]
     await world.answers(lead, trigger, "answer")
+    await world.ingest.handle(delete(message))
     await world.send()
     assert world.slack.posts == []
     assert await statuses(world) == [("failed", "the thread's first message was deleted")]
