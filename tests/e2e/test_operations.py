@@ -20,7 +20,7 @@ from tests.support.waiting import wait_until
 WORDS = "the-merger-is-off"
 REASON = "my-model-quoted-the-merger"
 
-pytestmark = [pytest.mark.req("OPS-06"), pytest.mark.slow]
+pytestmark = [pytest.mark.req("OPS-06"), pytest.mark.long]
 
 
 def lines_of(stage: Stage) -> list[dict[str, Any]]:

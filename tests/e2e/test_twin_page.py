@@ -11,7 +11,7 @@ from playwright.async_api import FilePayload, expect
 
 from tests.e2e.twin_page import ALICE, GENERAL, Scene, picture, say, scene
 
-pytestmark = [pytest.mark.browser, pytest.mark.req("TWIN-05")]
+pytestmark = [pytest.mark.browser, pytest.mark.long, pytest.mark.req("TWIN-05")]
 
 # A picture of one pixel.
 PNG = base64.b64decode(

@@ -454,6 +454,7 @@ def fresh_url(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], st
     return emptied
 
 
+@pytest.mark.long
 @pytest.mark.req("LOOP-09", "LOOP-10", "LOOP-13", "LOOP-16")
 def test_whatever_happens_in_whatever_order_nothing_is_lost_doubled_or_left_in_silence(
     fresh_url: Callable[[], str],
