@@ -67,7 +67,7 @@ class Ingest:
             thread, is_new = self._open(tx, message, known_whole=message.is_root)
             if not is_new:  # somebody else has opened it meanwhile
                 decision = decide(message, self._situation(tx, message, thread, roster))
-        elif thread is None and _may_have_overtaken(message):
+        elif thread is None and decision.outcome is Outcome.CONTEXT and _may_have_overtaken(message):
             thread = self._kept_early(tx, message)
             if thread:
                 decision = decide(message, self._situation(tx, message, thread, roster))

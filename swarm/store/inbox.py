@@ -117,7 +117,6 @@ _MEMBERS_LOCKED = Statement(_members.with_for_update(of=inbox_messages, key_shar
 _COUNT_UNREAD = Statement(
     select(func.count().label("n")).select_from(inbox_messages).where(_i.agent_id == bindparam("agent_id"), _is_unread)
 )
-_COUNT_ALL_UNREAD = Statement(select(func.count().label("n")).select_from(inbox_messages).where(_is_unread))
 _UNREAD_OF = Statement(
     select(inbox_messages)
     .where(_i.agent_id == bindparam("agent_id"), _is_unread)
@@ -284,12 +283,6 @@ def unread(tx: Transaction, agent_id: str, limit: int) -> list[Entry]:
 
 def count_unread(tx: Transaction, agent_id: str) -> int:
     row = _COUNT_UNREAD.first(tx, agent_id=agent_id)
-    return int(row["n"]) if row else 0
-
-
-def count_all_unread(tx: Transaction) -> int:
-    """How many entries wait, for whomever."""
-    row = _COUNT_ALL_UNREAD.first(tx)
     return int(row["n"]) if row else 0
 
 

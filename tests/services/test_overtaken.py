@@ -6,6 +6,8 @@ import asyncio
 
 import pytest
 
+from swarm.domain.access import ChannelPolicy
+from swarm.domain.conduct import Conduct
 from swarm.domain.inbox import EntryStatus
 from swarm.services.tidy import forget_early
 from tests.support.slack import next_ts
@@ -51,6 +53,12 @@ async def test_replies_in_threads_of_others_are_forgotten_soon(world: World) -> 
     assert len(await world.rows("SELECT * FROM early_messages")) == 1
     world.clock.advance(901)
     await world.database.write(forget_early)
+    assert await world.rows("SELECT * FROM early_messages") == []
+
+
+async def test_nothing_is_kept_of_what_we_may_not_hear(world: World) -> None:
+    deaf = world.governed_by(Conduct(everywhere=ChannelPolicy(enabled=False)))
+    await deaf.says("between us", thread=said("a root that nobody told us of"))
     assert await world.rows("SELECT * FROM early_messages") == []
 
 
