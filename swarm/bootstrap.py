@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import os
-import signal
 import socket
-import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -25,12 +22,12 @@ import uvicorn
 from pydantic import SecretStr
 from starlette.types import ASGIApp
 
-from swarm import home
-from swarm.clock import SystemClock, new_id
+from swarm import home, preflight, process
+from swarm.clock import SystemClock
 from swarm.config import ChannelSettings, Settings, SlackMode
 from swarm.domain.access import ChannelPolicy
 from swarm.domain.conduct import Conduct, Reactions
-from swarm.domain.errors import ConfigurationError, Unavailable
+from swarm.domain.errors import Unavailable
 from swarm.domain.routing import Me
 from swarm.entrypoints.http_api import create_app
 from swarm.entrypoints.identity import Identities
@@ -68,17 +65,19 @@ _log = structlog.get_logger(__name__)
 
 
 def run(settings: Settings) -> None:
-    """Run a coordinator until SIGINT or SIGTERM. Raises ConfigurationError or Unavailable if it cannot start."""
+    """Run a coordinator until SIGINT or SIGTERM. Raises ConfigurationError or Unavailable if it cannot start.
+
+    The settings have passed `preflight.check`.
+    """
     os.umask(0o077)  # what is written from now on holds what people said
-    with asyncio.Runner(loop_factory=_fast_loop) as runner:
+    with asyncio.Runner(loop_factory=process.fast_loop) as runner:
         runner.run(serve(settings))
 
 
 async def serve(settings: Settings) -> None:
     """The coordinator's whole life."""
-    stop = _stop_on_signals()
-    home.prepare(settings)
-    with _listening(settings) as listener, _telemetry(settings) as telemetry:
+    stop = process.stop_on_signals()
+    with process.listening(settings.http) as listener, _telemetry(settings) as telemetry:
         async with _slack(settings, telemetry) as slack, _database(settings, telemetry) as database:
             me = await _identified(slack.gateway, stop)
             if me:
@@ -126,7 +125,7 @@ def build(settings: Settings, database: Database, slack: Slack, me: Me, telemetr
         app=_application(settings, services, slack_door, figures, telemetry, terms),
         terms=terms,
         slack_door=slack_door,
-        election=Election(database, UPKEEP, _who_we_are(settings)),
+        election=Election(database, UPKEEP, process.who_we_are(settings.http.port)),
         pacing=slack.pacing,
         sender=Sender(
             database,
@@ -186,8 +185,8 @@ async def _live(coordinator: Coordinator, database: Database, listener: socket.s
     background = [asyncio.create_task(coordinator.election.run(upkeep), name=UPKEEP)]
     if database.dialect == "postgresql":
         background.append(asyncio.create_task(Ticker(database).run(), name="ticker"))
-    _settle_memory()
-    _log.info("The coordinator is up.", action="start", address=_address(listener))
+    process.settle_memory()
+    _log.info("The coordinator is up.", action="start", address=process.address(listener))
     try:
         await _until_told(stop, slack, [http, *background])
     finally:
@@ -237,20 +236,6 @@ async def _until_told(stop: asyncio.Event, slack: asyncio.Task[None], works: lis
     stopped.cancel()
 
 
-def _stop_on_signals() -> asyncio.Event:
-    """An event that the first SIGINT or SIGTERM sets; the second one ends the process at once."""
-    stop = asyncio.Event()
-
-    def heard(number: int) -> None:
-        if stop.is_set():
-            os._exit(128 + number)
-        stop.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, heard, number)
-    return stop
-
-
 async def _identified(gateway: Gateway, stop: asyncio.Event) -> Me | None:
     """Who we are in Slack, once it can be asked; None when told to stop before."""
     while not stop.is_set():
@@ -278,15 +263,9 @@ async def _database(settings: Settings, telemetry: Telemetry) -> AsyncIterator[D
 
 @asynccontextmanager
 async def _slack(settings: Settings, telemetry: Telemetry) -> AsyncIterator[Slack]:
-    token = _secret(settings.slack.bot_token)
-    if token is None:
-        raise ConfigurationError(
-            "SLACK_BOT_TOKEN and SLACK_APP_TOKEN are not set. `swarm slack manifest` helps to create the Slack app; "
-            "`swarm demo` runs everything against a local twin of Slack."
-        )
     pacing = Pacing(enforced=settings.slack.pace)
     gateway = Gateway(
-        token,
+        preflight.bot_token(settings),
         pacing=pacing,
         base_url=settings.slack.api_base_url,
         timeout_seconds=settings.slack.timeout_seconds,
@@ -308,25 +287,6 @@ def _slack_door(settings: Settings, gateway: Gateway, handle: Handle, press: Pre
         app_token=_secret(settings.slack.app_token) if settings.slack.mode is SlackMode.SOCKET else None,
         signing_secret=_secret(settings.slack.signing_secret),
     )
-
-
-@contextmanager
-def _listening(settings: Settings) -> Iterator[socket.socket]:
-    """The listening socket, bound before anything else is done, so that a port in use is said in one line."""
-    host, port = settings.http.host, settings.http.port
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(
-        family, socket.SOCK_STREAM, socket.IPPROTO_TCP
-    ) as listener:  # named, so that asyncio sets NODELAY
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((host, port))
-        except OSError as error:
-            raise ConfigurationError(
-                f"http.port (PORT) is {port}: {host}:{port} cannot be used ({error.strerror}). "
-                "Stop what listens there, or choose another port."
-            ) from error
-        yield listener
 
 
 def _conduct(settings: Settings) -> Conduct:
@@ -368,32 +328,3 @@ def _secret(value: SecretStr | None) -> str | None:
 
 def _slack_is_connected(settings: Settings, door: SlackDoor) -> bool:
     return settings.slack.mode is SlackMode.HTTP or door.connected
-
-
-def _who_we_are(settings: Settings) -> str:
-    """A name for this process that an operator recognises and no other process has, nor had."""
-    return f"{socket.gethostname()}:{settings.http.port} {new_id()}"
-
-
-def _settle_memory() -> None:
-    """What exists now lives as long as the process; with it in the collector's way, held polls stall the loop."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
-    sys.setswitchinterval(0.001)  # the threads of the database wait for the interpreter between two statements
-
-
-def _address(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"http://{host}:{port}"
-
-
-def _fast_loop() -> asyncio.AbstractEventLoop:
-    make: Callable[[], asyncio.AbstractEventLoop]
-    try:
-        import uvloop
-    except ImportError:  # not on every platform
-        make = asyncio.new_event_loop
-    else:
-        make = uvloop.new_event_loop
-    return make()

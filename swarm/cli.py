@@ -12,7 +12,7 @@ from cyclopts import App, Parameter
 from rich.console import Console
 from rich.table import Column, Table
 
-from swarm import home, log
+from swarm import home, log, preflight, process
 from swarm.client import Coordinator, NoServer, in_one_line
 from swarm.config import LogFormat, SlackMode, load, secrets
 from swarm.domain.agents import Role
@@ -38,7 +38,9 @@ _out = Console(highlight=False)
 def up() -> None:
     """Run the coordinator. Needs SLACK_BOT_TOKEN and SLACK_APP_TOKEN (see `swarm slack manifest`)."""
     settings = load()
-    from swarm import bootstrap  # heavy, so what is wrong with the settings is said before
+    preflight.check(settings)
+    with process.uncollected():
+        from swarm import bootstrap  # heavy, so what is wrong with the settings is said before
 
     as_json = None if settings.log.format is LogFormat.AUTO else settings.log.format is LogFormat.JSON
     log.configure(settings.log.level, as_json=as_json, secrets=secrets(settings))

@@ -29,6 +29,7 @@ class Coordinator:
             headers={"Authorization": f"Bearer {token}"},
             timeout=timeout_seconds,
             trust_env=False,  # a proxy does not reach this machine
+            verify=base_url.startswith("https:"),  # certificates take a tenth of a second to load
         )
 
     def __enter__(self) -> Self:

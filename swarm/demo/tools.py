@@ -27,7 +27,9 @@ class Tools:
         """Connect for the duration of the block."""
         headers = {"Authorization": f"Bearer {token}", "X-Swarm-Lease": lease_token}
         async with (
-            httpx2.AsyncClient(headers=headers, timeout=30, trust_env=False) as http,
+            httpx2.AsyncClient(
+                headers=headers, timeout=30, trust_env=False, verify=base_url.startswith("https:")
+            ) as http,
             Client(streamable_http_client(f"{base_url}/mcp", http_client=http)) as client,
         ):
             yield cls(client)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any, Final
 
 import mcp_types as types
@@ -148,6 +149,7 @@ def _told(
     )
 
 
+@cache  # the schemas of 24 tools take a quarter of a second
 def _describe_tool(tool: Tool[Any, Any]) -> types.Tool:
     return types.Tool(
         name=tool.name,

@@ -13,6 +13,7 @@ import httpx2
 import pytest
 
 from tests.crash.scene import Scene
+from tests.support.http import client as http_client
 from tests.support.postgres import fresh_database
 from tests.support.processes import processes_in
 from tests.support.stage import Stage
@@ -86,7 +87,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 async def scene(request: pytest.FixtureRequest, engine: str) -> AsyncIterator[Scene]:
     house: House = request.getfixturevalue(f"{engine}_house")
-    async with httpx2.AsyncClient(timeout=HTTP_SECONDS) as http:
+    async with http_client(timeout=HTTP_SECONDS) as http:
         scene = await house.scene(http)
         yield scene
         scene.stage.processes.show_logs()

@@ -25,6 +25,7 @@ from swarm.slack.pacing import POSTS_PER_CHANNEL
 from tests.crash.scene import entry_of, lease_of
 from tests.support.balancer import Balancer, balancing
 from tests.support.doors import Visitor, error_of
+from tests.support.http import client as http_client
 from tests.support.postgres import fresh_database
 from tests.support.processes import processes_in
 from tests.support.stage import Stage
@@ -169,7 +170,7 @@ def house(
 @pytest.fixture
 async def team(house: House) -> AsyncIterator[Team]:
     async with (
-        httpx2.AsyncClient(timeout=HTTP_SECONDS, limits=httpx2.Limits(max_keepalive_connections=0)) as http,
+        http_client(timeout=HTTP_SECONDS, limits=httpx2.Limits(max_keepalive_connections=0)) as http,
         balancing([stage.port for stage in house.stages]) as balancer,
     ):
         await house.open(http)

@@ -21,6 +21,7 @@ from swarm.bench.agent import Part, question
 from swarm.bench.storm_verdict import Asked, Log, Seen, judge
 from tests.support.balancer import Balancer, balancing
 from tests.support.doors import Visitor
+from tests.support.http import client as http_client
 from tests.support.postgres import fresh_database
 from tests.support.processes import Processes, processes_in
 from tests.support.stage import Stage
@@ -175,7 +176,7 @@ async def team(stages: list[Stage]) -> AsyncIterator[Team]:
         stage.launch_coordinator()
     await asyncio.gather(*(stage.until_ready() for stage in stages))
     async with (
-        httpx2.AsyncClient(timeout=HTTP_SECONDS, limits=httpx2.Limits(max_keepalive_connections=0)) as http,
+        http_client(timeout=HTTP_SECONDS, limits=httpx2.Limits(max_keepalive_connections=0)) as http,
         balancing([stage.port for stage in stages]) as balancer,
     ):
         team = Team(stages, balancer, http, stages[0].person(http))

@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from tests.e2e.demo import Demo
+from tests.support.http import client as http_client
 from tests.support.postgres import fresh_database
 from tests.support.processes import Processes, processes_in
 from tests.support.twin_client import TwinClient
@@ -23,7 +24,7 @@ def processes(tmp_path: Path) -> Iterator[Processes]:
 
 @pytest.fixture
 async def http() -> AsyncIterator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(timeout=30) as http:
+    async with http_client(timeout=30) as http:
         yield http
 
 

@@ -6,11 +6,11 @@ import json
 import signal
 from typing import Any
 
-import httpx2
 import pytest
 
 from tests.support.collector import Collector, collecting
 from tests.support.doors import Visitor
+from tests.support.http import client as http_client
 from tests.support.processes import Processes
 from tests.support.stage import OPERATOR_TOKEN, Stage
 from tests.support.telemetry import Readings, read_metrics
@@ -56,7 +56,7 @@ async def eventful_run(twin: TwinClient, lea: Visitor) -> str:
 
 async def test_metrics_log_and_traces_of_a_run_tell_what_happened_and_not_what_was_said(processes: Processes) -> None:
     stage = Stage(processes)
-    async with collecting() as collector, httpx2.AsyncClient(timeout=30) as http:
+    async with collecting() as collector, http_client(timeout=30) as http:
         stage.settings |= {"SWARM_TRACES_ENDPOINT": collector.base, "SWARM_METRICS_TOKEN": "scraper-of-this-run"}
         await stage.start_twin(rates=False)
         await stage.start_coordinator()
@@ -116,7 +116,7 @@ async def check_traces(collector: Collector, trace_id: str) -> None:
 async def test_a_log_at_debug_tells_each_change_and_still_no_secret(processes: Processes) -> None:
     stage = Stage(processes)
     stage.settings["SWARM_LOG_LEVEL"] = "debug"
-    async with httpx2.AsyncClient(timeout=30) as http:
+    async with http_client(timeout=30) as http:
         await stage.start_twin(rates=False)
         await stage.start_coordinator()
         lea = stage.visitor(http, await stage.register(http, "lea"))

@@ -10,9 +10,9 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import httpx2
 import pytest
 
+from tests.support.http import client as http_client
 from tests.support.postgres import fresh_database
 from tests.support.processes import SWARM, Ended, Processes, free_port
 from tests.support.stage import Stage
@@ -148,7 +148,7 @@ async def test_the_environment_comes_before_dot_env_before_the_home_before_yaml(
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_stop_answers_waiting_polls_with_nothing_and_ends_with_0(stage: Stage, number: signal.Signals) -> None:
     await stage.start_coordinator()
-    async with httpx2.AsyncClient(timeout=HTTP_SECONDS) as http:
+    async with http_client(timeout=HTTP_SECONDS) as http:
         lea = stage.visitor(http, await stage.register(http, "lea"))
         waiting = [asyncio.create_task(lea.poll(wait_seconds=25)) for _ in range(3)]
         await wait_until(lambda: _connections_to(stage.port), lambda count: count >= 3, what="three polls wait")
@@ -162,7 +162,7 @@ async def test_a_stop_answers_waiting_polls_with_nothing_and_ends_with_0(stage: 
 async def test_a_stop_brings_the_call_in_flight_to_its_end(stage: Stage) -> None:
     stage.settings["SWARM_SLACK_TIMEOUT_SECONDS"] = "30"
     await stage.start_coordinator()
-    async with httpx2.AsyncClient(timeout=HTTP_SECONDS) as http:
+    async with http_client(timeout=HTTP_SECONDS) as http:
         twin = stage.person(http)
         lea = stage.visitor(http, await stage.register(http, "lea"))
         assert await lea.poll() == []
@@ -186,7 +186,7 @@ async def test_a_stop_brings_the_call_in_flight_to_its_end(stage: Stage) -> None
 async def test_a_second_signal_ends_it_at_once(stage: Stage) -> None:
     stage.settings["SWARM_SLACK_TIMEOUT_SECONDS"] = "30"
     await stage.start_coordinator()
-    async with httpx2.AsyncClient(timeout=HTTP_SECONDS) as http:
+    async with http_client(timeout=HTTP_SECONDS) as http:
         twin = stage.person(http)
         await twin.fault("delay", method="reactions.add", seconds=600)
         lea = stage.visitor(http, await stage.register(http, "lea"))
@@ -206,7 +206,7 @@ async def test_a_restart_keeps_the_operators_token_and_those_of_the_agents(stage
     path = stage.home / "operator.token"
     operator_token = path.read_text().strip()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    async with httpx2.AsyncClient(timeout=HTTP_SECONDS) as http:
+    async with http_client(timeout=HTTP_SECONDS) as http:
         added = await stage.visitor(http, operator_token).post("/agents", {"name": "lea", "role": "lead"})
         await stage.restart_coordinator()
         assert path.read_text().strip() == operator_token
@@ -218,7 +218,7 @@ async def test_a_restart_keeps_the_operators_token_and_those_of_the_agents(stage
 async def test_over_http_slack_is_answered_as_well(stage: Stage) -> None:
     secret = "the-signing-secret-of-the-test"
     stage.settings |= {"SWARM_SLACK_MODE": "http", "SLACK_SIGNING_SECRET": secret, "SLACK_APP_TOKEN": ""}
-    async with httpx2.AsyncClient(timeout=HTTP_SECONDS) as http:
+    async with http_client(timeout=HTTP_SECONDS) as http:
         twin = stage.person(http)
         await _listen_over_http(twin, stage, secret)
         await stage.start_coordinator()

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Iterator
 
 import psycopg
 import pytest
-from psycopg import sql
 
 from swarm.clock import ManualClock
 from swarm.store.database import Database
@@ -14,9 +13,8 @@ from swarm.store.tables import metadata
 from tests.support.postgres import fresh_database
 from tests.support.world import World
 
-EMPTY = sql.SQL("TRUNCATE {} RESTART IDENTITY CASCADE").format(
-    sql.SQL(", ").join(sql.Identifier(table) for table in metadata.tables)
-)
+EMPTY = ";".join(f'DELETE FROM "{table.name}"' for table in reversed(metadata.sorted_tables))
+"""Ten times faster than TRUNCATE, which makes new files for each table and index."""
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,7 @@ from swarm.entrypoints.http_api import create_app
 from swarm.entrypoints.identity import Identities
 from swarm.entrypoints.mcp_server import McpDoor
 from swarm.store.wakeups import Wakeups
+from tests.support.http import client as http_client
 from tests.support.world import World
 
 PATIENCE_SECONDS = 5.0
@@ -95,7 +96,7 @@ class Visitor:
     async def mcp(self, mode: Mode = "auto", lease: str | None = None) -> AsyncIterator[Client]:
         headers = {"Authorization": f"Bearer {self.token}"} | ({"X-Swarm-Lease": lease} if lease else {})
         async with (
-            httpx2.AsyncClient(headers=headers) as http,
+            http_client(headers=headers) as http,
             Client(streamable_http_client(f"{self.base}/mcp", http_client=http), mode=mode) as client,
         ):
             yield client
@@ -194,7 +195,7 @@ async def open_doors(world: World, wakeups: WatchedWakeups) -> AsyncIterator[Doo
     identities = Identities(world.services.agents, OPERATOR_TOKEN, ENROLMENT_KEY)
     mcp = McpDoor(world.services, identities)
     app = create_app(world.services, identities, lambda: ready, routes=mcp.routes(), running=[mcp.running])
-    async with serving(app) as base, httpx2.AsyncClient(timeout=PATIENCE_SECONDS * 2) as http:
+    async with serving(app) as base, http_client(timeout=PATIENCE_SECONDS * 2) as http:
         yield Doors(world=world, wakeups=wakeups, base=base, http=http, ready=ready)
         wakeups.close()  # as at every shutdown: those who wait are answered first
 

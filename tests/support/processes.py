@@ -22,6 +22,7 @@ import httpx2
 import pytest
 
 from swarm.clock import new_id
+from tests.support.http import client as http_client
 from tests.support.waiting import wait_until
 
 SWARM = str(Path(sys.executable).parent / "swarm")
@@ -186,7 +187,7 @@ def free_port() -> int:
 
 async def until_ready(process: Process, url: str) -> None:
     """Wait until a URL answers 200; fails at once if the process that serves it ends."""
-    async with httpx2.AsyncClient(timeout=5) as http:
+    async with http_client(timeout=5) as http:
 
         async def look() -> bool:
             assert process.alive, f"{process.name} ended:\n{process.output}"

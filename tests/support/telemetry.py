@@ -21,6 +21,7 @@ from swarm.store.database import Database
 from swarm.telemetry.metrics import Metrics
 from swarm.telemetry.slack import WatchedSender, watched_events
 from tests.support.doors import ENROLMENT_KEY, OPERATOR_TOKEN, PATIENCE_SECONDS, Doors, WatchedWakeups, serving
+from tests.support.http import client as http_client
 from tests.support.world import HTTP_TIMEOUT_SECONDS, ME, World
 
 METRICS_TOKEN = "scraper-of-the-tests"
@@ -107,6 +108,6 @@ async def watched_doors(
             running=[mcp.running],
         )
         measured = Measured(app, metrics, plain_paths=app.plain_paths)
-        async with serving(measured) as base, httpx2.AsyncClient(timeout=PATIENCE_SECONDS * 2) as http:
+        async with serving(measured) as base, http_client(timeout=PATIENCE_SECONDS * 2) as http:
             yield WatchedDoors(world=world, wakeups=wakeups, base=base, http=http, ready=ready, metrics=metrics)
             wakeups.close()

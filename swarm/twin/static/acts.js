@@ -78,11 +78,10 @@ function runCommand(user, channel, typed) {
 }
 
 function edit(desk, message) {
-  const article = desk.paneOf(message).article(message.ts);
-  if (article)
-    startEdit(article, message.text, (text) =>
-      attempt(api.edit({ user: desk.me.name, channel: message.channel, ts: message.ts, text })),
-    );
+  const pane = desk.paneOf(message);
+  const article = pane.article(message.ts);
+  const save = (text) => attempt(api.edit({ user: desk.me.name, channel: message.channel, ts: message.ts, text }));
+  if (article) startEdit(article, message.text, save, () => pane.refresh(message.ts));
 }
 
 // An app that did not answer in time is worth a word; what it did wrong itself, it tells.

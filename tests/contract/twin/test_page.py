@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
+from playwright.async_api import Browser, BrowserContext, Page, Route, async_playwright, expect
 
 from swarm.twin.workspace import Draft
 from tests.contract.twin.world import World, new_world
@@ -151,6 +151,28 @@ async def test_own_messages_are_edited_and_deleted(browser: BrowserContext, worl
     await page.click("[aria-label=Delete]")
     await page.click("dialog button:text-is('Delete')")
     await expect(page.locator(".welcome")).to_be_visible()
+
+
+async def test_an_edit_that_others_see_before_its_answer_comes_is_shown_to_who_made_it(
+    browser: BrowserContext, world: World
+) -> None:
+    page = await opened(browser, world)
+    other = await opened(browser, world, user="bob")
+    two_frames = "() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))"
+
+    async def slow(route: Route) -> None:
+        answer = await route.fetch()
+        await expect(other.locator("article .content")).to_have_text("first (edited)")
+        await page.evaluate(two_frames)  # the update has arrived here as well, and found the field
+        await route.fulfill(response=answer)
+
+    await page.route("**/twin/messages", slow)
+    await world.say("alice", "frist")
+    await page.hover("article")
+    await page.click("[aria-label=Edit]")
+    await page.fill(".editing", "first")
+    await page.press(".editing", "Enter")
+    await expect(page.locator("article .content")).to_have_text("first (edited)")
 
 
 async def test_a_direct_conversation_and_a_status_are_shown(browser: BrowserContext, world: World) -> None:

@@ -2,12 +2,16 @@
 
 import { element } from "../dom.js";
 
-export function startEdit(article, text, save) {
+// `done()` is called when the field is gone: what changed meanwhile was not drawn over it.
+export function startEdit(article, text, save, done) {
   const content = article.querySelector(".content");
   if (!content || content.querySelector(".editing")) return;
   const before = [...content.childNodes];
   const field = element("textarea", { class: "editing", "aria-label": "Edit the message" });
-  const finish = () => content.replaceChildren(...before);
+  const finish = () => {
+    content.replaceChildren(...before);
+    done();
+  };
   const submit = async () => {
     if (await save(field.value)) finish();
   };

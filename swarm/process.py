@@ -1,0 +1,88 @@
+"""What every process needs: a socket, a loop, an end in order. None of it knows what the process is for."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from swarm.clock import new_id
+from swarm.config import HttpSettings
+from swarm.domain.errors import ConfigurationError
+
+
+@contextmanager
+def listening(http: HttpSettings) -> Iterator[socket.socket]:
+    """The listening socket, bound before anything else is done, so that a port in use is said in one line."""
+    host, port = http.host, http.port
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(
+        family, socket.SOCK_STREAM, socket.IPPROTO_TCP
+    ) as listener:  # named, so that asyncio sets NODELAY
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+        except OSError as error:
+            raise ConfigurationError(
+                f"http.port (PORT) is {port}: {host}:{port} cannot be used ({error.strerror}). "
+                "Stop what listens there, or choose another port."
+            ) from error
+        yield listener
+
+
+def stop_on_signals() -> asyncio.Event:
+    """An event that the first SIGINT or SIGTERM sets; the second one ends the process at once."""
+    stop = asyncio.Event()
+
+    def heard(number: int) -> None:
+        if stop.is_set():
+            os._exit(128 + number)
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, heard, number)
+    return stop
+
+
+def who_we_are(port: int) -> str:
+    """A name for this process that an operator recognises and no other process has, nor had."""
+    return f"{socket.gethostname()}:{port} {new_id()}"
+
+
+def address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://{host}:{port}"
+
+
+def fast_loop() -> asyncio.AbstractEventLoop:
+    make: Callable[[], asyncio.AbstractEventLoop]
+    try:
+        import uvloop
+    except ImportError:  # not on every platform
+        make = asyncio.new_event_loop
+    else:
+        make = uvloop.new_event_loop
+    return make()
+
+
+def settle_memory() -> None:
+    """What exists now lives as long as the process; with it in the collector's way, held polls stall the loop."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+    sys.setswitchinterval(0.001)  # the threads of the database wait for the interpreter between two statements
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """Without the garbage collector: while modules are loaded, all that it would look at is there to stay."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
