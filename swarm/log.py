@@ -72,7 +72,10 @@ def configure(
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     for name in _QUIET:
-        logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
+        library = logging.getLogger(name)
+        library.setLevel(max(logging.WARNING, root.level))
+        library.handlers.clear()  # one that has set itself up would write past the redaction
+        library.propagate = True
     sys.excepthook = _on_crash
     threading.excepthook = _on_thread_crash
 

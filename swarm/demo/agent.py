@@ -81,8 +81,13 @@ class DemoAgent:
     def _done(self, task: asyncio.Task[None]) -> None:
         """A run that failed is heard of; its lease lapses, and the work comes again."""
         self._work.discard(task)
-        if not task.cancelled() and task.exception():
-            _log.error("a trigger could not be handled", action="handle", exc_info=task.exception())
+        error = None if task.cancelled() else task.exception()
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        if isinstance(error, httpx2.HTTPError):
+            _log.warning("the coordinator did not answer", action="handle", error=str(error))
+        elif error:
+            _log.error("a trigger could not be handled", action="handle", exc_info=error)
 
     async def _handle(self, trigger: Trigger) -> None:
         """Work on one trigger, and keep its lease meanwhile. News is finished by saying so, work by its tools."""
@@ -90,13 +95,17 @@ class DemoAgent:
         renewing = asyncio.create_task(self._renew(token))
         try:
             async with Tools.connected(self._base_url, self._token, token) as tools:
-                await self._act(trigger, tools)
-        except Refused as refused:
-            _log.warning("a tool refused", action="handle", trigger=trigger["kind"], error=str(refused))
+                await self._use(tools, trigger)
         finally:
             renewing.cancel()
         if trigger["notice"]:
             await self._http.post("/leases/finish", json={"tokens": [token], "outcome": "done"})
+
+    async def _use(self, tools: Tools, trigger: Trigger) -> None:
+        try:
+            await self._act(trigger, tools)
+        except Refused as refused:  # caught in here: the connection wraps what passes through it into groups
+            _log.warning("a tool refused", action="handle", trigger=trigger["kind"], error=str(refused))
 
     async def _renew(self, token: str) -> None:
         """Keep the lease; what comes along is news, a follow-up to a running task for example."""

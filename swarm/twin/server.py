@@ -62,7 +62,7 @@ class TwinServer(uvicorn.Server):
             http=_Protocol,
             ws="websockets-sansio",
             ws_max_size=_MAX_SOCKET_MESSAGE_BYTES,
-            log_level="warning",
+            log_config=None,  # whoever runs a twin in their own process has set up their own logging
             access_log=False,
             date_header=False,
             timeout_graceful_shutdown=5,

@@ -15,6 +15,8 @@ from tests.support.doors import error_of
 from tests.support.twin_client import STORED
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.xdist_group("crash")  # what they share is built once
+
 LONG_SECONDS = 600
 """Longer than any test: what is delayed by this never comes by itself."""
 

@@ -11,6 +11,8 @@ from tests.e2e.demo import Demo
 from tests.support.browser import browser
 from tests.support.twin_client import TwinClient
 
+pytestmark = pytest.mark.xdist_group("demo")  # what they share is built once
+
 PATIENCE_MILLISECONDS = 15_000
 
 

@@ -12,6 +12,8 @@ from tests.support.processes import SWARM, Processes, free_port
 from tests.support.twin_client import ANSWERED, STORED, Conversation, TwinClient
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.xdist_group("demo")  # what they share is built once
+
 both_engines = pytest.mark.parametrize("engine", ["sqlite", "postgresql"], indirect=True)
 
 

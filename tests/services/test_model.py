@@ -14,7 +14,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
-import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -33,7 +32,7 @@ from swarm.services.task_texts import brief
 from swarm.store.database import Database
 from swarm.store.statements import Row
 from tests.conftest import ENGINES
-from tests.services.conftest import EMPTY
+from tests.services.conftest import emptied
 from tests.support.truth import Tables, Truth, due_lanes, read_tables, silent, unfinished
 from tests.support.world import BOT, World, delete, edit, said
 
@@ -446,12 +445,7 @@ def fresh_url(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], st
         return lambda: f"sqlite:///{shutil.copyfile(template, tmp_path / f'{next(numbers)}.db')}"
     url: str = request.getfixturevalue("reused_postgres")
 
-    def emptied() -> str:
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(EMPTY)
-        return url
-
-    return emptied
+    return lambda: emptied(url)
 
 
 @pytest.mark.long

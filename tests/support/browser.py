@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from playwright.async_api import BrowserContext, async_playwright
+from playwright.async_api import BrowserContext, async_playwright, expect
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
 
-_FLAGS = (
+FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
     "--disable-quic",
@@ -22,7 +22,10 @@ _FLAGS = (
     "--disable-sync",
     "--no-first-run",
 )
-_PATIENCE_MILLISECONDS = 20_000
+PATIENCE_MILLISECONDS = 20_000
+"""A busy machine may take long to draw."""
+
+expect.set_options(timeout=PATIENCE_MILLISECONDS)
 
 
 @contextlib.asynccontextmanager
@@ -33,9 +36,9 @@ async def browser(*, width: int = 1280, height: int = 800) -> AsyncIterator[Brow
         pytest.fail(why) if os.environ.get("CI") else pytest.skip(why)
     problems: list[str] = []
     async with async_playwright() as playwright:
-        chromium = await playwright.chromium.launch(executable_path=CHROMIUM, args=list(_FLAGS))
+        chromium = await playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
         context = await chromium.new_context(viewport={"width": width, "height": height})
-        context.set_default_timeout(_PATIENCE_MILLISECONDS)
+        context.set_default_timeout(PATIENCE_MILLISECONDS)
         context.on("weberror", lambda problem: problems.append(str(problem.error)))
         yield context
         await chromium.close()

@@ -174,6 +174,17 @@ def test_no_secret_gets_into_the_log_on_any_way(written: Log, name: str, as_json
 
 
 @pytest.mark.req("OPS-06")
+def test_a_library_that_set_up_its_own_log_writes_into_ours(written: Log) -> None:
+    library, own = logging.getLogger("uvicorn.access"), io.StringIO()
+    library.addHandler(logging.StreamHandler(own))
+    library.propagate = False
+    written.configure()
+    library.error("Somebody came.")
+    assert [line["event"] for line in written.lines] == ["Somebody came."]
+    assert own.getvalue() == ""
+
+
+@pytest.mark.req("OPS-06")
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_libraries_log_no_secret_either(written: Log, library: str) -> None:
     written.configure()

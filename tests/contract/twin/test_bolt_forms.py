@@ -127,7 +127,7 @@ async def by_http(world: World) -> AsyncIterator[None]:
 
     listening = listen("127.0.0.1", 0)
     web = Starlette(routes=[Route("/slack/events", endpoint, methods=["POST"])])
-    server = uvicorn.Server(uvicorn.Config(web, log_level="warning", lifespan="off"))
+    server = uvicorn.Server(uvicorn.Config(web, log_config=None, lifespan="off"))
     serving = asyncio.create_task(server._serve(sockets=[listening]))
     url = f"http://127.0.0.1:{listening.getsockname()[1]}/slack/events"
     app = {"name": "swarm", "signing_secret": "s3cret", "request_url": url}

@@ -90,7 +90,7 @@ async def over_http(world: World, handle: Callable[[Request], Awaitable[Response
     """A web server with the app's request URL, which the twin is told of."""
     listening = listen("127.0.0.1", 0)
     web = Starlette(routes=[Route("/slack/events", handle, methods=["POST"])])
-    server = uvicorn.Server(uvicorn.Config(web, log_level="warning", lifespan="off"))
+    server = uvicorn.Server(uvicorn.Config(web, log_config=None, lifespan="off"))
     serving = asyncio.create_task(server._serve(sockets=[listening]))
     url = f"http://127.0.0.1:{listening.getsockname()[1]}/slack/events"
     await world.ask("POST", "seed", {"apps": [{"name": "swarm", "signing_secret": SECRET, "request_url": url}]})

@@ -1,7 +1,5 @@
 """The page, in a real browser: what a person sees, types and clicks."""
 
-import os
-import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,20 +9,15 @@ from playwright.async_api import Browser, BrowserContext, Page, Route, async_pla
 
 from swarm.twin.workspace import Draft
 from tests.contract.twin.world import World, new_world
+from tests.support.browser import CHROMIUM, FLAGS, PATIENCE_MILLISECONDS
 
 # One browser serves all tests of this file, so they share a loop; each has a twin of its own.
-pytestmark = [pytest.mark.req("TWIN-05"), pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
-
-CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-)
+pytestmark = [
+    pytest.mark.req("TWIN-05"),
+    pytest.mark.browser,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.xdist_group("page"),
+]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -41,7 +34,7 @@ async def chromium() -> AsyncIterator[Browser]:
 async def browser(chromium: Browser) -> AsyncIterator[BrowserContext]:
     """A browser that remembers nothing of other tests. An error in the page's script fails the test."""
     context = await chromium.new_context()
-    context.set_default_timeout(5_000)
+    context.set_default_timeout(PATIENCE_MILLISECONDS)
     problems: list[str] = []
     context.on("weberror", lambda problem: problems.append(str(problem.error)))
     yield context
