@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Final
 
@@ -27,16 +28,24 @@ class Rosters:
         self._roster = Roster(agents=())
         self._read_at: float | None = None
         self._generation = -1
+        self._reading = asyncio.Lock()
 
     async def current(self) -> Roster:
-        """Everybody, and who is online."""
-        generation = self._database.wakeups.generation(AGENTS)
-        now = time.monotonic()
-        fresh = self._read_at is not None and now - self._read_at < self._kept_seconds
-        if not fresh or generation != self._generation:
-            self._roster = await self._database.read(read_roster, self._conduct)
-            self._read_at, self._generation = now, generation
+        """Everybody, and who is online. However many ask at once, one looks, and the others take what it finds."""
+        if not self._is_fresh():
+            async with self._reading:
+                if not self._is_fresh():
+                    await self._read()
         return self._roster
+
+    def _is_fresh(self) -> bool:
+        is_young = self._read_at is not None and time.monotonic() - self._read_at < self._kept_seconds
+        return is_young and self._generation == self._database.wakeups.generation(AGENTS)
+
+    async def _read(self) -> None:
+        generation, now = self._database.wakeups.generation(AGENTS), time.monotonic()  # before looking
+        self._roster = await self._database.read(read_roster, self._conduct)
+        self._generation, self._read_at = generation, now
 
 
 def read_roster(tx: Transaction, conduct: Conduct) -> Roster:

@@ -10,8 +10,11 @@ import pytest
 from swarm.clock import SECOND
 from swarm.domain.agents import SEEN_EVERY_SECONDS, Agent
 from swarm.domain.conduct import Conduct
+from swarm.domain.routing import Roster
+from swarm.services import roster
 from swarm.services.presence import Presence
-from swarm.services.roster import AGENTS, Rosters
+from swarm.services.roster import AGENTS, Rosters, read_roster
+from swarm.store.transaction import Transaction
 from tests.support.world import World
 
 pytestmark = pytest.mark.req("LOOP-17")
@@ -69,6 +72,24 @@ async def test_only_an_agent_that_comes_back_makes_others_look(world: World) -> 
     world.clock.advance(120)
     await world.is_here(lead)
     assert wakeups.generation(AGENTS) > before
+
+
+async def test_many_who_ask_at_once_look_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+
+    def counted(tx: Transaction, conduct: Conduct) -> Roster:
+        nonlocal looks
+        looks += 1
+        return read_roster(tx, conduct)
+
+    monkeypatch.setattr(roster, "read_roster", counted)
+    rosters = Rosters(world.database, world.conduct, kept_seconds=3600)
+    await asyncio.gather(*(rosters.current() for _ in range(50)))
+    assert looks == 1
+    lead = await world.lead(online=False)
+    found = await asyncio.gather(*(rosters.current() for _ in range(50)))
+    assert looks == 2
+    assert {candidate.id for seen in found for candidate in seen.agents} == {lead.id}
 
 
 async def test_what_is_remembered_of_agents_does_not_grow_for_ever(
