@@ -40,13 +40,16 @@ class Agent:
     last_seen_at: int | None
 
     def online(self, now: int, offline_after_seconds: float, started_at: int) -> bool:
-        """Whether the agent has polled or renewed lately; an agent that never did is offline.
+        """Whether the agent is there: see `is_online`."""
+        return is_online(self.last_seen_at, now, offline_after_seconds, started_at)
 
-        What happened while no coordinator ran (before ``started_at``) does not count: nobody could poll then.
-        """
-        if self.last_seen_at is None:
-            return False
-        return now - max(self.last_seen_at, started_at) < offline_after_seconds * SECOND
+
+def is_online(last_seen_at: int | None, now: int, offline_after_seconds: float, started_at: int) -> bool:
+    """Whether an agent has polled or renewed lately; an agent that never did is offline.
+
+    What happened while no coordinator ran (before ``started_at``) does not count: nobody could poll then.
+    """
+    return last_seen_at is not None and now - max(last_seen_at, started_at) < offline_after_seconds * SECOND
 
 
 def check_name(name: str) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from typing import Final
 
+from swarm.domain.agents import Role, is_online
 from swarm.domain.conduct import Conduct
 from swarm.domain.routing import Candidate, Roster
 from swarm.store import agents
@@ -52,11 +53,11 @@ def read_roster(tx: Transaction, conduct: Conduct) -> Roster:
     """The roster as the database has it now."""
     found = tuple(
         Candidate(
-            id=agent.id,
-            name=agent.name,
-            role=agent.role,
-            online=agent.online(tx.now, conduct.offline_after_seconds, conduct.started_at),
+            id=row["id"],
+            name=row["name"],
+            role=Role(row["role"]),
+            online=is_online(row["last_seen_at"], tx.now, conduct.offline_after_seconds, conduct.started_at),
         )
-        for agent in agents.everyone(tx)
+        for row in agents.signs_of_life(tx)
     )
     return Roster(agents=found, default_name=conduct.default_agent)

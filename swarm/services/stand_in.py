@@ -34,25 +34,43 @@ class Waiting:
     agent_id: str | None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    """What a round has to do."""
+
+    waiting: list[Waiting]  # where something waits for somebody who is not there, and something can be done
+    stranded: list[Notice]  # news of tasks for creators that are not there, where a lead could take it
+    unheard_results: list[Notice]  # results of which nobody who is there was told, nor anybody in the thread
+
+
 async def look_after_offline(database: Database, conduct: Conduct) -> None:
     """Give what waits for an offline or missing agent, and what it should be told, to a lead that is there; else tell
     the thread.
     """
-    for found in await database.read(waiting, conduct):
-        work = database.write(look_after, found, conduct)
-        await attempt(work, "look_after_offline", thread=found.thread_id, agent=found.agent_id)
+    found = await database.read(look, conduct)
+    for waits in found.waiting:
+        work = database.write(look_after, waits, conduct)
+        await attempt(work, "look_after_offline", thread=waits.thread_id, agent=waits.agent_id)
         await asyncio.sleep(0)
-    for notice in await database.read(stranded, conduct):
+    for notice in found.stranded:
         work = database.write(pass_on, notice, conduct)
         await attempt(work, "pass_on", notice=notice.id, agent=notice.agent_id)
-    for notice in await database.read(unheard_results, conduct):
+    for notice in found.unheard_results:
         await attempt(database.write(tell_result, notice.task_id or ""), "tell_result", task=notice.task_id)
 
 
-def unheard_results(tx: Transaction, conduct: Conduct) -> list[Notice]:
-    """Results of which nobody who is there has been told, nor anybody in the thread."""
-    offline_since = tx.now - int(conduct.offline_after_seconds * SECOND)
+def look(tx: Transaction, conduct: Conduct) -> Found:
+    """What there is to do, found without a lock; who does it looks again."""
     roster = read_roster(tx, conduct)
+    offline_since = tx.now - int(conduct.offline_after_seconds * SECOND)
+    return Found(
+        waiting=_waiting(tx, roster, offline_since),
+        stranded=_stranded(tx, roster, offline_since),
+        unheard_results=_unheard_results(tx, roster, offline_since),
+    )
+
+
+def _unheard_results(tx: Transaction, roster: Roster, offline_since: int) -> list[Notice]:
     if roster.default_lead and roster.default_lead.online:
         return []  # it gets the news, and tells them
     found = notices.unheard_results(tx, offline_since, BATCH)
@@ -60,26 +78,13 @@ def unheard_results(tx: Transaction, conduct: Conduct) -> list[Notice]:
     return [notice for notice in found if notice.agent_id not in here]
 
 
-def stranded(tx: Transaction, conduct: Conduct) -> list[Notice]:
-    """News of tasks for creators that are not there, where a lead could take it."""
-    lead = read_roster(tx, conduct).default_lead
-    offline_since = tx.now - int(conduct.offline_after_seconds * SECOND)
+def _stranded(tx: Transaction, roster: Roster, offline_since: int) -> list[Notice]:
+    lead = roster.default_lead
     return notices.stranded(tx, offline_since, BATCH, lead_is_online=lead.online) if lead else []
 
 
-def pass_on(tx: Transaction, notice: Notice, conduct: Conduct) -> None:
-    """The default lead hears of a task in its creator's place, if it is still as it was found."""
-    roster = read_roster(tx, conduct)
-    agent, lead = roster.by_id(notice.agent_id), roster.default_lead
-    if lead is None or lead.id == notice.agent_id or (agent and (agent.online or not lead.online)):
-        return
-    notices.readdress(tx, notice, lead.id, f"{agent.name} is offline" if agent else "its agent was removed")
-
-
-def waiting(tx: Transaction, conduct: Conduct) -> list[Waiting]:
-    """Where something waits for somebody who is not there, and something can be done."""
-    lead = read_roster(tx, conduct).default_lead
-    offline_since = tx.now - int(conduct.offline_after_seconds * SECOND)
+def _waiting(tx: Transaction, roster: Roster, offline_since: int) -> list[Waiting]:
+    lead = roster.default_lead
     found = heads.waiting(
         tx,
         offline_since,
@@ -91,6 +96,15 @@ def waiting(tx: Transaction, conduct: Conduct) -> list[Waiting]:
     return [Waiting(thread_id, None) for thread_id in sorted(unaddressed)] + [
         Waiting(thread_id, agent_id) for thread_id, agent_id in sorted(found)
     ]
+
+
+def pass_on(tx: Transaction, notice: Notice, conduct: Conduct) -> None:
+    """The default lead hears of a task in its creator's place, if it is still as it was found."""
+    roster = read_roster(tx, conduct)
+    agent, lead = roster.by_id(notice.agent_id), roster.default_lead
+    if lead is None or lead.id == notice.agent_id or (agent and (agent.online or not lead.online)):
+        return
+    notices.readdress(tx, notice, lead.id, f"{agent.name} is offline" if agent else "its agent was removed")
 
 
 def look_after(tx: Transaction, found: Waiting, conduct: Conduct) -> None:

@@ -42,6 +42,11 @@ _BY_TOKEN = Statement(
 _BY_ID = Statement(select(agents).where(agents.c.id == bindparam("id"), _present))
 _BY_NAME = Statement(select(agents).where(agents.c.name == bindparam("name"), _present))
 _ALL = Statement(select(agents).where(_present).order_by(agents.c.created_at, agents.c.id))
+_SIGNS = Statement(
+    select(agents.c.id, agents.c.name, agents.c.role, agents.c.last_seen_at)
+    .where(_present)
+    .order_by(agents.c.created_at, agents.c.id)
+)
 _NAMES = Statement(select(agents.c.id, agents.c.name))
 _SEEN = Statement(update(agents).where(agents.c.id == bindparam("agent_id")).values(last_seen_at=bindparam("now")))
 _DESCRIBE = Statement(
@@ -96,6 +101,13 @@ def by_name(tx: Transaction, name: str) -> Agent | None:
 def everyone(tx: Transaction) -> list[Agent]:
     """All agents that are not revoked, oldest first."""
     return [_agent(row) for row in _ALL.all(tx)]
+
+
+def signs_of_life(tx: Transaction) -> list[Row]:
+    """``id``, ``name``, ``role`` and ``last_seen_at`` of all that are not revoked, oldest first: cheaper than
+    `everyone`, for what is asked every second.
+    """
+    return _SIGNS.all(tx)
 
 
 def names(tx: Transaction) -> dict[str, str]:

@@ -56,7 +56,7 @@ async def test_a_part_that_fails_keeps_no_other_from_its_work(world: World, monk
         raise RuntimeError("broken")
 
     monkeypatch.setattr(leases, "expired", breaks)
-    monkeypatch.setattr(stand_in, "waiting", breaks)
+    monkeypatch.setattr(stand_in, "look", breaks)
     await world.later(5)
     assert texts(await world.poll(lead)) == [["@UBOT hello"]]
 
@@ -97,7 +97,7 @@ async def test_the_sweep_goes_on_after_an_error(world: World, monkeypatch: pytes
 
     loop = asyncio.get_running_loop()
     monkeypatch.setattr(sweep, "SWEEP_SECONDS", 0)
-    monkeypatch.setattr(stand_in, "waiting", breaks)
+    monkeypatch.setattr(stand_in, "look", breaks)
     monkeypatch.setattr(heads, "repair", breaks)
     sweeping = asyncio.ensure_future(world.sweeper.run())
     async with asyncio.timeout(PATIENCE_SECONDS):

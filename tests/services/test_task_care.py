@@ -16,7 +16,7 @@ from swarm.domain.notices import NOTICE_ATTEMPTS
 from swarm.domain.tasks import TaskStatus
 from swarm.domain.triggers import TriggerKind
 from swarm.services.speak import QUEUED_TEXT
-from swarm.services.stand_in import pass_on, stranded
+from swarm.services.stand_in import look, pass_on
 from tests.support.tasks import asked_and_handed, complete, news_of, owner_of, status_of, task_of, work_of
 from tests.support.world import World, holding, texts
 
@@ -249,7 +249,7 @@ async def test_news_stays_with_a_lead_that_came_back_before_anybody_passed_it_on
     second = await world.lead("second")
     world.clock.advance(OFFLINE_AFTER_SECONDS + 1)
     await world.is_here(second)
-    (notice,) = await world.database.read(stranded, world.conduct)
+    (notice,) = (await world.database.read(look, world.conduct)).stranded
     await world.is_here(lead)
     await world.database.write(pass_on, notice, world.conduct)
     assert await world.poll(second) == []
