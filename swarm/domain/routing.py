@@ -14,7 +14,7 @@ outcomes. The first rule that applies decides:
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -89,12 +89,19 @@ class Roster:
 
     agents: tuple[Candidate, ...]
     default_name: str | None = None
+    _by_id: dict[str, Candidate] = field(init=False, repr=False, compare=False)
+    _by_name: dict[str, Candidate] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # A roster is read once a second, and asked several times for each message.
+        object.__setattr__(self, "_by_id", {agent.id: agent for agent in self.agents})
+        object.__setattr__(self, "_by_name", {agent.name: agent for agent in self.agents})
 
     def by_id(self, agent_id: str | None) -> Candidate | None:
-        return next((agent for agent in self.agents if agent.id == agent_id), None)
+        return self._by_id.get(agent_id) if agent_id is not None else None
 
     def by_name(self, name: str | None) -> Candidate | None:
-        return next((agent for agent in self.agents if agent.name == name), None)
+        return self._by_name.get(name) if name is not None else None
 
     @property
     def default_lead(self) -> Candidate | None:

@@ -24,6 +24,7 @@ class Presence:
         self._conduct = conduct
         self._every_seconds = min(SEEN_EVERY_SECONDS, conduct.offline_after_seconds / _WRITES_BEFORE_OFFLINE)
         self._written: dict[str, float] = {}  # agent id -> when that was, on the loop's clock
+        self._forget_at = 0.0
 
     async def note(self, agent: Agent) -> None:
         """The agent was heard of just now; an agent counts as seen only once that is written."""
@@ -31,8 +32,10 @@ class Presence:
         if agent.id in self._written and now - self._written[agent.id] < self._every_seconds:
             return
         await self._database.write(note_seen, agent.id, self._conduct)
-        lately = {known: at for known, at in self._written.items() if now - at < self._every_seconds}
-        self._written = lately | {agent.id: now}
+        self._written[agent.id] = now
+        if now >= self._forget_at:
+            self._written = {known: at for known, at in self._written.items() if now - at < self._every_seconds}
+            self._forget_at = now + self._every_seconds
 
 
 def note_seen(tx: Transaction, agent_id: str, conduct: Conduct) -> None:
