@@ -88,6 +88,14 @@ class Ingest:
             early.keep(tx, self._me.team, message)
         return thread
 
+    def _edited_early(self, tx: Transaction, message: SlackMessage) -> Thread | None:
+        """Change a reply that waits for its thread; the thread, if it was opened just now."""
+        early.lock(tx, self._me.team, message.channel, message.root_ts)
+        thread = threads.at(tx, self._me.team, message.channel, message.root_ts)
+        if thread is None:
+            early.change(tx, self._me.team, message)
+        return thread
+
     def _route_early(self, tx: Transaction, opening: SlackMessage, roster: Roster) -> None:
         """What was said after the message that opens the thread, and came before it, is a follow-up to it."""
         for reply in early.take(tx, self._me.team, opening.channel, opening.root_ts):
@@ -100,6 +108,8 @@ class Ingest:
         if message.edited_ts is None or self._me.wrote(message.author):
             return  # Slack unfurled a link, or the post is ours
         thread = threads.at(tx, team, message.channel, message.root_ts)
+        if thread is None and not message.is_root:
+            thread = self._edited_early(tx, message)
         stored = transcript.find(tx, team, message.channel, message.ts)
         if stored and (stored["deleted_at"] or (stored["edited_ts"] or "") > message.edited_ts):
             return  # it comes late: what it says is no longer so

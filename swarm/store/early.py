@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 import orjson
-from sqlalchemy import bindparam, delete, select
+from sqlalchemy import bindparam, delete, select, update
 
 from swarm.domain.transcript import Author, AuthorKind, ChannelType, File, SlackMessage
 from swarm.store.conditions import AT_MOST_N
@@ -36,6 +36,9 @@ _KEEP = Statement(
         .on_conflict_do_nothing()
     )
 )
+_CHANGE = Statement(
+    update(early_messages).where(_place, _e.ts == bindparam("of_ts")).values(message=bindparam("new_message"))
+)
 _OF_PLACE = Statement(select(_e.message).where(_place).order_by(_e.ts))
 _DROP = Statement(delete(early_messages).where(_place))
 _FORGET = Statement(
@@ -56,10 +59,14 @@ def lock(tx: Transaction, team: str, channel: str, thread_ts: str) -> None:
 
 def keep(tx: Transaction, team: str, message: SlackMessage) -> None:
     """Keep a reply to a thread of which nobody knows."""
-    body = orjson.dumps(asdict(message)).decode()
-    _KEEP.run(
-        tx, team=team, channel=message.channel, thread_ts=message.root_ts, ts=message.ts, message=body, now=tx.now
-    )
+    place = {"team": team, "channel": message.channel, "thread_ts": message.root_ts}
+    _KEEP.run(tx, **place, ts=message.ts, message=_body(message), now=tx.now)
+
+
+def change(tx: Transaction, team: str, message: SlackMessage) -> None:
+    """A reply reads differently now, if it is kept."""
+    place = {"team": team, "channel": message.channel, "thread_ts": message.root_ts}
+    _CHANGE.run(tx, **place, of_ts=message.ts, new_message=_body(message))
 
 
 def take(tx: Transaction, team: str, channel: str, thread_ts: str) -> list[SlackMessage]:
@@ -73,6 +80,10 @@ def take(tx: Transaction, team: str, channel: str, thread_ts: str) -> list[Slack
 def forget(tx: Transaction, before: int, limit: int) -> int:
     """Drop so many that came before then; how many there were."""
     return _FORGET.run(tx, before=before, n=limit)
+
+
+def _body(message: SlackMessage) -> str:
+    return orjson.dumps(asdict(message)).decode()
 
 
 def _message(body: dict[str, object]) -> SlackMessage:

@@ -11,7 +11,7 @@ from swarm.domain.conduct import Conduct
 from swarm.domain.inbox import EntryStatus
 from swarm.services.tidy import forget_early
 from tests.support.slack import next_ts
-from tests.support.world import BOT, World, delete, said, texts
+from tests.support.world import BOT, World, delete, edit, said, texts
 
 pytestmark = pytest.mark.req("LOOP-01", "LOOP-10", "LOOP-13")
 
@@ -45,6 +45,23 @@ async def test_one_that_was_deleted_before_the_mention_came_is_not_handed_out(wo
     await world.ingest.handle(delete(reply))
     await world.hears(root)
     assert texts(await world.poll(lead)) == [["@UBOT please look"]]
+
+
+async def test_one_that_was_edited_before_the_mention_came_is_handed_out_as_it_reads_then(world: World) -> None:
+    lead = await world.lead()
+    root = said(f"{BOT} please look")
+    reply = said("and be qick", thread_ts=root.ts)
+    await world.hears(reply)
+    await world.ingest.handle(edit(reply, "and be quick"))
+    await world.hears(reply)
+    await world.hears(root)
+    assert texts(await world.poll(lead)) == [["@UBOT please look", "and be quick"]]
+
+
+async def test_an_edit_in_a_thread_of_others_is_not_kept(world: World) -> None:
+    await world.lead()
+    await world.ingest.handle(edit(said("we talk", thread_ts=said("a root that nobody told us of").ts), "we talked"))
+    assert await world.rows("SELECT * FROM early_messages") == []
 
 
 async def test_replies_in_threads_of_others_are_forgotten_soon(world: World) -> None:
