@@ -108,8 +108,9 @@ def forget_thread(tx: Transaction, thread_id: str) -> bool:
         return False
     threads.doubt(tx, thread_id)
     messages = retention.forget_said(tx, thread, AT_ONCE)
+    answers = retention.forget_answers(tx, thread_id, AT_ONCE)
     changes = retention.forget_history(tx, thread_id, AT_ONCE)
-    return max(messages, changes) >= AT_ONCE
+    return max(messages, answers, changes) >= AT_ONCE
 
 
 def repair_heads(tx: Transaction) -> None:

@@ -1,6 +1,6 @@
 """What is no longer kept of threads in which nothing happens any more: what was said, and how it came about.
 
-The thread itself stays, and its inbox messages stay, without the words. If somebody speaks there again, it is read from
+The thread itself stays, and its inbox messages and what was posted for them stay, without the words. If somebody speaks there again, it is read from
 Slack anew.
 """
 
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import bindparam, delete, exists, or_, select, tuple_
+from sqlalchemy import bindparam, delete, exists, or_, select, tuple_, update
 
 from swarm.domain.inbox import ENTRY_TRANSITIONS
 from swarm.domain.threads import Thread
 from swarm.store.conditions import AT_MOST_N, literally
 from swarm.store.statements import Statement
-from swarm.store.tables import history, inbox_messages, thread_messages, threads
+from swarm.store.tables import deliveries, history, inbox_messages, tasks, thread_messages, threads
 from swarm.store.transaction import Transaction
 
 # A message from which a step leads on may be read again; a dead one is, when an operator hands it out again.
@@ -60,6 +60,25 @@ _FORGET_HISTORY = Statement(
         )
     )
 )
+# By message and by task, since these are indexed; what is posted without either is the coordinator's own words.
+_FORGET_ANSWERS = [
+    Statement(
+        update(deliveries)
+        .where(
+            deliveries.c.seq.in_(
+                select(deliveries.c.seq)
+                .where(
+                    about.in_(select(concerned.c.id).where(concerned.c.thread_id == bindparam("of_thread"))),
+                    deliveries.c.due_at.is_(None),
+                    deliveries.c.text != "",
+                )
+                .limit(AT_MOST_N)
+            )
+        )
+        .values(text="")
+    )
+    for about, concerned in ((deliveries.c.inbox_message_id, inbox_messages), (deliveries.c.task_id, tasks))
+]
 
 
 def walk(tx: Transaction, after: str, limit: int, before: int) -> list[tuple[str, bool]]:
@@ -78,6 +97,11 @@ def is_idle(tx: Transaction, thread_id: str, before: int) -> bool:
 def forget_said(tx: Transaction, thread: Thread, limit: int) -> int:
     """Drop so many messages of a thread, oldest first; how many there were."""
     return _FORGET_SAID.run(tx, of_team=thread.team, in_channel=thread.channel, in_thread=thread.thread_ts, n=limit)
+
+
+def forget_answers(tx: Transaction, thread_id: str, limit: int) -> int:
+    """Blank so many of the answers posted to a thread, for its messages and as many for its tasks; the larger count."""
+    return max(statement.run(tx, of_thread=thread_id, n=limit) for statement in _FORGET_ANSWERS)
 
 
 def forget_history(tx: Transaction, thread_id: str, limit: int) -> int:

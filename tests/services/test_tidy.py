@@ -74,6 +74,7 @@ async def test_a_thread_without_activity_is_forgotten_after_ninety_days(
     await world.sweeper.tidy()
     await world.sweeper.tidy()
     assert await count(world, "thread_messages") == 2
+    assert await count(world, "deliveries", "text = 'good morning'") == 1
     world.clock.advance(1)
     fresh = await world.says(f"{BOT} another thread")
     for _ in range(4):
@@ -81,6 +82,8 @@ async def test_a_thread_without_activity_is_forgotten_after_ninety_days(
     assert await world.rows("SELECT ts FROM thread_messages") == [{"ts": fresh.ts}]
     assert await count(world, "history", "thread_id IN (SELECT id FROM threads WHERE context = 'stale')") == 0
     assert await count(world, "history", "thread_id IS NOT NULL") > 0
+    assert await count(world, "deliveries", "text = 'good morning'") == 0
+    assert await count(world, "deliveries", "kind = 'post' AND text = ''") == 1, "that there was an answer is known"
 
 
 async def test_a_forgotten_thread_is_read_again_when_somebody_speaks_in_it(world: World) -> None:
