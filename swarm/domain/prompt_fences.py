@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Final
 
 from swarm.domain.mrkdwn import escape, strip_invisible
@@ -62,6 +63,7 @@ def plain_link(url: str) -> str:
     return _NOT_IN_LINKS.sub("", strip_invisible(url))
 
 
+@lru_cache(maxsize=8192)  # each claim in a long thread shows all its moments again
 def moment(ts: str) -> str:
     """A Slack timestamp as a person reads it, in UTC."""
     found = _TS.fullmatch(ts)
