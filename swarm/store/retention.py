@@ -1,7 +1,7 @@
 """What is no longer kept of threads in which nothing happens any more: what was said, and how it came about.
 
-The thread itself stays, and its inbox messages and what was posted for them stay, without the words. If somebody speaks there again, it is read from
-Slack anew.
+The thread itself stays, and its inbox messages and what was posted for them stay, without the words. If somebody speaks
+there again, it is read from Slack anew.
 """
 
 from __future__ import annotations
