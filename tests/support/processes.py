@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import re
 import signal
@@ -30,6 +31,10 @@ SWARM = str(Path(sys.executable).parent / "swarm")
 
 START_SECONDS = 60.0
 """A busy machine may take long to load everything."""
+
+_FIRST_PORT = 20_000
+
+_numbers = itertools.count(os.getpid())  # two runs on one machine begin at different places
 
 _MARK = "SWARM_TEST_MARK"
 _SHOWN_CHARACTERS = 6_000
@@ -179,10 +184,20 @@ def processes_in(folder: Path) -> Iterator[Processes]:
 
 
 def free_port() -> int:
-    """A port on which nobody listens at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port on which nobody listens at this moment, and that nobody else is given soon.
+
+    One that the system chooses may be somebody's outgoing connection by the time that a slow process wants it. So these
+    lie below the system's own range, and each process of pytest has a thousand of them.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    for number in _numbers:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
+            with contextlib.suppress(OSError):
+                port = _FIRST_PORT + (worker % 10) * 1_000 + number % 1_000
+                probe.bind(("127.0.0.1", port))
+                return port
+    raise AssertionError("the numbers never end")
 
 
 async def until_ready(process: Process, url: str) -> None:
