@@ -6,6 +6,7 @@ Storing is not routing: a message may have been stored before, by a history read
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from swarm.clock import SECOND
@@ -68,7 +69,7 @@ class Ingest:
             if not is_new:  # somebody else has opened it meanwhile
                 decision = decide(message, self._situation(tx, message, thread, roster))
         elif thread is None and decision.outcome is Outcome.CONTEXT and _may_have_overtaken(message):
-            thread = self._kept_early(tx, message)
+            thread = self._if_unopened(tx, message, early.keep)
             if thread:
                 decision = decide(message, self._situation(tx, message, thread, roster))
         if thread is None:
@@ -80,20 +81,14 @@ class Ingest:
             if is_new:
                 self._route_early(tx, message, roster)
 
-    def _kept_early(self, tx: Transaction, message: SlackMessage) -> Thread | None:
-        """Keep a reply for the case that its thread concerns us after all; the thread, if it was opened just now."""
+    def _if_unopened(
+        self, tx: Transaction, message: SlackMessage, act: Callable[[Transaction, str, SlackMessage], None]
+    ) -> Thread | None:
+        """Treat a reply for the case that its thread concerns us after all; the thread, if it was opened just now."""
         early.lock(tx, self._me.team, message.channel, message.root_ts)
         thread = threads.at(tx, self._me.team, message.channel, message.root_ts)
         if thread is None:
-            early.keep(tx, self._me.team, message)
-        return thread
-
-    def _edited_early(self, tx: Transaction, message: SlackMessage) -> Thread | None:
-        """Change a reply that waits for its thread; the thread, if it was opened just now."""
-        early.lock(tx, self._me.team, message.channel, message.root_ts)
-        thread = threads.at(tx, self._me.team, message.channel, message.root_ts)
-        if thread is None:
-            early.change(tx, self._me.team, message)
+            act(tx, self._me.team, message)
         return thread
 
     def _route_early(self, tx: Transaction, opening: SlackMessage, roster: Roster) -> None:
@@ -109,7 +104,7 @@ class Ingest:
             return  # Slack unfurled a link, or the post is ours
         thread = threads.at(tx, team, message.channel, message.root_ts)
         if thread is None and not message.is_root:
-            thread = self._edited_early(tx, message)
+            thread = self._if_unopened(tx, message, early.change)
         stored = transcript.find(tx, team, message.channel, message.ts)
         if stored and (stored["deleted_at"] or (stored["edited_ts"] or "") > message.edited_ts):
             return  # it comes late: what it says is no longer so

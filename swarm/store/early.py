@@ -39,6 +39,7 @@ _KEEP = Statement(
 _CHANGE = Statement(
     update(early_messages).where(_place, _e.ts == bindparam("of_ts")).values(message=bindparam("new_message"))
 )
+_FIND = Statement(select(_e.message).where(_place, _e.ts == bindparam("ts")))
 _OF_PLACE = Statement(select(_e.message).where(_place).order_by(_e.ts))
 _DROP = Statement(delete(early_messages).where(_place))
 _FORGET = Statement(
@@ -64,8 +65,11 @@ def keep(tx: Transaction, team: str, message: SlackMessage) -> None:
 
 
 def change(tx: Transaction, team: str, message: SlackMessage) -> None:
-    """A reply reads differently now, if it is kept."""
+    """A reply reads differently now, if it is kept and what is kept is not newer."""
     place = {"team": team, "channel": message.channel, "thread_ts": message.root_ts}
+    kept = _FIND.first(tx, **place, ts=message.ts)
+    if kept is None or (orjson.loads(kept["message"])["edited_ts"] or "") > (message.edited_ts or ""):
+        return
     _CHANGE.run(tx, **place, of_ts=message.ts, new_message=_body(message))
 
 

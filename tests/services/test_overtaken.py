@@ -58,6 +58,18 @@ async def test_one_that_was_edited_before_the_mention_came_is_handed_out_as_it_r
     assert texts(await world.poll(lead)) == [["@UBOT please look", "and be quick"]]
 
 
+async def test_of_edits_before_the_mention_the_newest_counts_in_whatever_order_they_come(world: World) -> None:
+    lead = await world.lead()
+    root = said(f"{BOT} please look")
+    reply = said("and be qick", thread_ts=root.ts)
+    await world.hears(reply)
+    older, newer = edit(reply, "and be quck"), edit(reply, "and be quick")
+    await world.ingest.handle(newer)
+    await world.ingest.handle(older)
+    await world.hears(root)
+    assert texts(await world.poll(lead)) == [["@UBOT please look", "and be quick"]]
+
+
 async def test_an_edit_in_a_thread_of_others_is_not_kept(world: World) -> None:
     await world.lead()
     await world.ingest.handle(edit(said("we talk", thread_ts=said("a root that nobody told us of").ts), "we talked"))

@@ -132,14 +132,19 @@ async def test_markup_in_a_message_stays_text(browser: BrowserContext, world: Wo
     assert dialogs == []
 
 
-async def test_own_messages_are_edited_and_deleted(browser: BrowserContext, world: World) -> None:
-    page = await opened(browser, world)
+async def put_right(page: Page, world: World) -> None:
+    """Alice says something with a slip, and mends it."""
     await world.say("alice", "frist")
     await page.hover("article")
     await page.click("[aria-label=Edit]")
     await page.fill(".editing", "first")
     await page.press(".editing", "Enter")
     await expect(page.locator("article .content")).to_have_text("first (edited)")
+
+
+async def test_own_messages_are_edited_and_deleted(browser: BrowserContext, world: World) -> None:
+    page = await opened(browser, world)
+    await put_right(page, world)
     await page.hover("article")
     await page.click("[aria-label=Delete]")
     await page.click("dialog button:text-is('Delete')")
@@ -160,12 +165,7 @@ async def test_an_edit_that_others_see_before_its_answer_comes_is_shown_to_who_m
         await route.fulfill(response=answer)
 
     await page.route("**/twin/messages", slow)
-    await world.say("alice", "frist")
-    await page.hover("article")
-    await page.click("[aria-label=Edit]")
-    await page.fill(".editing", "first")
-    await page.press(".editing", "Enter")
-    await expect(page.locator("article .content")).to_have_text("first (edited)")
+    await put_right(page, world)
 
 
 async def test_a_direct_conversation_and_a_status_are_shown(browser: BrowserContext, world: World) -> None:
