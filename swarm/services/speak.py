@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from swarm.domain.conduct import Reactions
+from swarm.domain.cutting import split
 from swarm.domain.deliveries import DeliveryKind
-from swarm.domain.mrkdwn import safe, split
+from swarm.domain.mrkdwn import safe
+from swarm.domain.streaming.calls import Closing, Place
 from swarm.domain.threads import Thread
 from swarm.store import deliveries, threads
 from swarm.store.tasks import Task
@@ -52,6 +55,62 @@ def say(
         for part in parts
     ]
     return [delivery_id for delivery_id in wanted if delivery_id]
+
+
+def say_closing(
+    tx: Transaction,
+    thread: Thread,
+    text: str,
+    closing: Closing,
+    place: Place,
+    *,
+    is_safe: bool = False,
+    agent_id: str | None = None,
+    inbox_message_id: str | None = None,
+    task_id: str | None = None,
+    mentionable: frozenset[str] = frozenset(),
+) -> list[str]:
+    """Queue the text of an answer, or what could not be shown of it live; its last part shows ``closing`` below it.
+
+    Without a text the note of ``closing`` stands in its place; without either, nothing is said. ``is_safe`` is for a
+    text that was made safe before. Returns the deliveries' ids, in order.
+    """
+    parts = split(text if is_safe else safe(text, mentionable), PART_CHARACTERS)
+    if not parts and closing.note:
+        parts, closing = [closing.note], replace(closing, note="")
+    wanted = [
+        deliveries.add(
+            tx,
+            DeliveryKind.POST,
+            thread,
+            text=part,
+            agent_id=agent_id,
+            inbox_message_id=inbox_message_id,
+            task_id=task_id,
+            closing=closing if number == len(parts) else None,
+            place=place,
+        )
+        for number, part in enumerate(parts, start=1)
+    ]
+    return [delivery_id for delivery_id in wanted if delivery_id]
+
+
+def offer_stop(tx: Transaction, thread: Thread, turn_id: str, text: str, *, agent_id: str | None = None) -> None:
+    """Post a message with a button that stops a turn, once; `withdraw_stop` removes it."""
+    deliveries.add(
+        tx,
+        DeliveryKind.POST,
+        thread,
+        text=_first_part(text),
+        agent_id=agent_id,
+        once_key=_stop_key(turn_id),
+        stops_turn_id=turn_id,
+    )
+
+
+def withdraw_stop(tx: Transaction, thread: Thread, turn_id: str) -> None:
+    """A turn is over: the message with the button that stops it goes away, if there is one."""
+    deliveries.take_down(tx, thread, _stop_key(turn_id))
 
 
 def tell_queued(tx: Transaction, thread: Thread) -> None:
@@ -107,6 +166,10 @@ def close_progress(tx: Transaction, thread: Thread, task: Task, how: str) -> Non
 
 def _progress_key(task: Task) -> str:
     return f"progress:{task.id}"
+
+
+def _stop_key(turn_id: str) -> str:
+    return f"stop:{turn_id}"
 
 
 def _first_part(text: str) -> str:

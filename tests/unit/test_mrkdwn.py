@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.domain.mrkdwn import MIN_LIMIT, cut, escape, join, preview, safe, split, strip_invisible, unescape
+from swarm.domain.cutting import MIN_LIMIT, cut, join, split
+from swarm.domain.mrkdwn import escape, preview, safe, strip_invisible, unescape
 
 PEOPLE = frozenset({"U1ALICE", "W2BOB"})
 LIVE = re.compile(

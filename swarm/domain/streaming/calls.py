@@ -60,6 +60,7 @@ class OpenStream:
 
     page: int
     chunks: tuple[Chunk, ...]
+    opened: str = ""  # how the text begins that only opens a code block again
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,6 +82,7 @@ class CloseStream:
     closing: Closing
     text: str
     is_last: bool
+    closed: str = ""  # how the text ends that only closes a code block
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,6 +119,50 @@ class Slot(StrEnum):
     CLOSE = "chat.stopStream"
     POST = "chat.postMessage"
     UPDATE = "chat.update"
+
+
+# What else is wanted.
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AskTurn:
+    """Wait for a place among the few calls that Slack allows, and then say so."""
+
+    slot: Slot
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Find:
+    """Look for message number ``page``: nobody knows whether Slack began it."""
+
+    page: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Hang:
+    """Close the connection to the agent: nothing that it says is wanted any more."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SetStatus:
+    """Show what the agent does, or with an empty text nothing; ``works`` is whether it still works."""
+
+    text: str
+    works: bool = True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Over:
+    """Everything is shown that can be shown live.
+
+    ``leftover`` is safe text that could not be, and ``closing`` what still has to stand below it: for posts that wait.
+    """
+
+    leftover: str
+    closing: Closing
+
+
+Command = OpenStream | AppendStream | CloseStream | PostPage | UpdatePage | AskTurn | Find | Hang | SetStatus | Over
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

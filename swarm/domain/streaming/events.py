@@ -201,6 +201,7 @@ class Decided:
 
     interrupt_id: str
     values: Mapping[str, object] | None
+    raw: Mapping[str, object] = field(default_factory=dict)  # of the interrupt, `Asked.raw`: some agents keep nothing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

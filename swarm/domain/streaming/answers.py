@@ -1,0 +1,222 @@
+"""What Slack's answer to a call means for the answer that is being shown. A refusal loses nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final, assert_never
+
+from swarm.domain.deliveries import Accepted, Answer, InDoubt, NotSent, Refused
+from swarm.domain.streaming.calls import (
+    NOTHING_BELOW,
+    AppendStream,
+    CloseStream,
+    Command,
+    Find,
+    Hang,
+    OpenStream,
+    PostPage,
+    UpdatePage,
+)
+from swarm.domain.streaming.hearing import end, stop
+from swarm.domain.streaming.outcomes import RunFailed, RunStopped
+from swarm.domain.streaming.pages import Mode, Page, seal
+from swarm.domain.streaming.refusals import Meaning, meaning
+from swarm.domain.streaming.sending import over
+from swarm.domain.streaming.state import Flight, Live, join
+
+_PAUSE_SECONDS: Final = 0.5
+_REPEAT_SECONDS: Final = 1.0
+
+Step = tuple[Live, tuple[Command, ...]]
+
+
+def answered(live: Live, answer: Answer, now: float) -> Step:
+    """Take the answer to the call that is under way."""
+    flight = live.flight
+    assert flight is not None  # only a call that is under way is answered
+    match answer:
+        case Accepted(ts=ts):
+            return _accepted(live, flight, ts, now)
+        case NotSent(retry_after_seconds=seconds):
+            return replace(_undone(live, flight), not_before=now + max(seconds, _PAUSE_SECONDS)), ()
+        case InDoubt():
+            return _doubted(live, flight, now)
+        case Refused(error=error):
+            return _refused(live, flight, error, now)
+        case _:
+            assert_never(answer)
+
+
+def found(live: Live, ts: str | None, now: float) -> Step:
+    """What the search for a message in doubt gave: it is there, or Slack never got it."""
+    flight = live.flight
+    assert flight is not None  # it is searched for while its call is under way
+    live = replace(live, finds=False)
+    return _accepted(live, flight, ts, now) if ts else (_undone(live, flight), ())
+
+
+def _accepted(live: Live, flight: Flight, ts: str | None, now: float) -> Step:
+    page = _landed(flight, ts, now)
+    live = _done(live, flight, page)
+    match flight.call:
+        case AppendStream():
+            return live, ()
+        case OpenStream():
+            return replace(live, status_wanted=""), ()
+        case CloseStream(is_last=is_last):
+            if page.is_doubted:
+                return replace(live, page=replace(page, is_sealed=True)), ()
+            return _page_is_over(live, is_last=is_last)
+        case PostPage(is_last=is_last) | UpdatePage(is_last=is_last):
+            live = replace(live, status_wanted="")
+            goes_on = page.mode is Mode.POST and not page.is_full and not is_last
+            return (live, ()) if goes_on else _page_is_over(live, is_last=is_last)
+        case _:
+            assert_never(flight.call)
+
+
+def _landed(flight: Flight, ts: str | None, now: float) -> Page:
+    if isinstance(flight.call, OpenStream | PostPage):
+        return replace(flight.page, ts=ts, opened_at=now, sent_at=now)
+    return replace(flight.page, sent_at=now)
+
+
+def _page_is_over(live: Live, *, is_last: bool) -> Step:
+    live = replace(live, page=None)
+    if not is_last:
+        return live, ()
+    return over(live if live.below_apart else replace(live, closing=NOTHING_BELOW))
+
+
+def _done(live: Live, flight: Flight, page: Page | None) -> Live:
+    """The call is over, and what it carried is shown."""
+    return replace(
+        live,
+        flight=None,
+        page=page,
+        pages=flight.page.number,
+        queue=join(flight.queue, live.later),
+        later=(),
+        reopen=flight.reopen,
+    )
+
+
+def _undone(live: Live, flight: Flight) -> Live:
+    """The call is over, and nothing of it has happened."""
+    return replace(
+        live,
+        flight=None,
+        page=flight.page_before,
+        queue=join(flight.queue_before, live.later),
+        later=(),
+        reopen=flight.reopen_before,
+    )
+
+
+def _doubted(live: Live, flight: Flight, now: float) -> Step:
+    """Nobody knows. A message that may have begun is searched for; one that may have grown is closed and rewritten."""
+    match flight.call:
+        case OpenStream(page=page) | PostPage(page=page):
+            return replace(live, finds=True), (Find(page=page),)
+        case AppendStream() | CloseStream():
+            return _done(live, flight, replace(flight.page, is_doubted=True, sent_at=now)), ()
+        case UpdatePage():
+            return replace(_undone(live, flight), not_before=now + _REPEAT_SECONDS), ()
+        case _:
+            assert_never(flight.call)
+
+
+def _refused(live: Live, flight: Flight, error: str, now: float) -> Step:
+    match meaning(error):
+        case Meaning.EXPIRED:
+            return _expired(live, flight, now)
+        case Meaning.TOO_LONG:
+            return _too_long(live, flight)
+        case Meaning.STOPPED:
+            return _stopped(live, flight, now)
+        case Meaning.MESSAGE_GONE:
+            return _message_gone(live, flight, now)
+        case Meaning.PLACE_GONE:
+            return _place_gone(live, flight, error, now)
+        case Meaning.NO_STREAMS if isinstance(flight.call, OpenStream):
+            return replace(_undone(live, flight), mode=Mode.POST), ()
+        case Meaning.NO_STREAMS | Meaning.OTHER:
+            return _useless(live, flight)
+
+
+def _expired(live: Live, flight: Flight, now: float) -> Step:
+    """Slack has ended the stream. What it has, it shows; the rest goes on in another message, or by an update."""
+    if isinstance(flight.call, CloseStream):
+        page = replace(flight.page, is_doubted=True, is_sealed=True, sent_at=now)
+        return _done(live, flight, page), ()
+    live = _undone(live, flight)
+    return _without_page(live), ()
+
+
+def _too_long(live: Live, flight: Flight) -> Step:
+    """The message is full, sooner than we thought. One that takes nothing at all is of no use."""
+    live, page = _undone(live, flight), flight.page_before
+    carries = isinstance(flight.call, AppendStream | CloseStream) and bool(flight.call.chunks)
+    if page and carries and page.is_full and page.closed:  # then not even the end of its code fits
+        return replace(live, page=replace(page, closed="")), ()
+    if page and carries and not page.is_full and (page.text or page.cards):
+        closed, reopen = seal(page)
+        return replace(live, page=replace(page, is_full=True, closed=closed), reopen=reopen), ()
+    if isinstance(flight.call, CloseStream) and flight.call.closing != NOTHING_BELOW:
+        return replace(live, below_apart=True), ()
+    return _useless_page(live)
+
+
+def _stopped(live: Live, flight: Flight, now: float) -> Step:
+    """A person pressed Slack's own Stop. Nothing more is shown but that."""
+    live = replace(_undone(live, flight), queue=(), later=())
+    if live.outcome and not isinstance(live.outcome, RunStopped):
+        live = end(replace(live, outcome=None), RunStopped(by=None), now)
+        commands: tuple[Command, ...] = ()
+    else:
+        live, commands = stop(live, None, now)
+    live = replace(live, queue=())
+    if isinstance(flight.call, CloseStream) and live.page:
+        live = replace(live, page=replace(live.page, is_doubted=True, is_sealed=True))
+    return live, commands
+
+
+def _message_gone(live: Live, flight: Flight, now: float) -> Step:
+    """Somebody deleted the message while it was written: that is a Stop. An update only loses what it was about."""
+    live = _undone(live, flight)
+    if isinstance(flight.call, UpdatePage):
+        return _without_page(live), ()
+    live = replace(live, page=None, queue=(), reopen="")
+    if live.outcome:
+        return over(replace(live, closing=NOTHING_BELOW))
+    live, commands = stop(live, None, now)
+    return replace(live, queue=()), commands
+
+
+def _place_gone(live: Live, flight: Flight, error: str, now: float) -> Step:
+    """Nothing can be shown in this thread any more, so nobody can be told."""
+    live = _undone(live, flight)
+    hang: tuple[Command, ...] = () if live.outcome else (Hang(),)
+    if live.outcome is None:
+        live = end(live, RunFailed(reason=f"Slack does not let us write there ({error})"), now)
+    live, commands = over(replace(live, queue=(), closing=NOTHING_BELOW))
+    return live, (*hang, *commands)
+
+
+def _useless(live: Live, flight: Flight) -> Step:
+    """Slack takes nothing more live, for a reason that we do not know: the rest is left to posts that wait."""
+    live = replace(_undone(live, flight), gives_up=True)
+    if isinstance(flight.call, AppendStream) and live.page:
+        closed, reopen = seal(live.page)
+        return replace(live, page=replace(live.page, is_full=True, closed=closed), reopen=reopen), ()
+    return _useless_page(live)
+
+
+def _useless_page(live: Live) -> Step:
+    return replace(_without_page(live), gives_up=True), ()
+
+
+def _without_page(live: Live) -> Live:
+    """The message stays as it is, and what is left goes into another one."""
+    reopen = seal(live.page)[1] if live.page else live.reopen
+    return replace(live, page=None, reopen=reopen)

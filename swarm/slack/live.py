@@ -1,0 +1,339 @@
+"""The reducer of live answers in motion: the agent's events and Slack's answers go in, calls of Slack come out.
+
+One task takes every input in turn, so the reducer never sees two at once. Whoever keeps a record of the messages is
+told before a message is begun and before the last one is closed, so that after a crash it is known what to look for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import structlog
+
+from swarm.clock import SystemClock
+from swarm.domain.deliveries import Accepted, Answer
+from swarm.domain.errors import NotFound, SwarmError
+from swarm.domain.streaming.calls import (
+    AppendStream,
+    AskTurn,
+    CloseStream,
+    Closing,
+    Command,
+    Find,
+    Hang,
+    OpenStream,
+    Over,
+    Place,
+    PostPage,
+    SetStatus,
+    StreamCall,
+    UpdatePage,
+)
+from swarm.domain.streaming.events import AgentEvent, Broken, TextDelta, Warned
+from swarm.domain.streaming.outcomes import Outcome
+from swarm.domain.streaming.pages import Mode
+from swarm.domain.streaming.reducer import (
+    Heard,
+    Input,
+    Located,
+    Pace,
+    SlackSaid,
+    Stop,
+    Tick,
+    TurnCame,
+    begin,
+    step,
+    wake_at,
+)
+from swarm.slack.streams import Streams
+
+EVENTS_AHEAD: Final = 256
+"""So many events of an agent may wait to be looked at; then it is read no further, and has to wait itself."""
+
+LANDING_SECONDS: Final = 3.0
+"""So long a call that is under way is waited for when everything has to end."""
+
+_FIND_AGAIN_SECONDS: Final = 2.0
+_UNFINISHED: Final = "it stopped in the middle of its answer"
+_CRASHED: Final = "it failed inside"
+
+_log = structlog.get_logger(__name__)
+
+Last = CloseStream | PostPage | UpdatePage
+"""A call that may end an answer."""
+
+
+class Record(Protocol):
+    """Whoever must know of an answer's messages after a crash."""
+
+    async def beginning(self, page: int, *, is_post: bool) -> None:
+        """A message is about to begin."""
+        ...
+
+    async def began(self, page: int, ts: str) -> None:
+        """A message has begun."""
+        ...
+
+    async def ending(self, call: Last, outcome: Outcome) -> None:
+        """The last call of an answer is about to be made: everything is known that it is to show."""
+        ...
+
+    async def ended(self, page: int) -> None:
+        """A message is whole, and will not change any more."""
+        ...
+
+
+class NoRecord:
+    """For answers that nobody goes on with after a crash."""
+
+    async def beginning(self, page: int, *, is_post: bool) -> None: ...
+
+    async def began(self, page: int, ts: str) -> None: ...
+
+    async def ending(self, call: Last, outcome: Outcome) -> None: ...
+
+    async def ended(self, page: int) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shown:
+    """What became of an answer. ``leftover`` and ``closing`` are still to be posted, where they are not empty."""
+
+    outcome: Outcome
+    text: str  # everything that the agent said, plain
+    leftover: str  # safe for Slack
+    closing: Closing
+
+
+class LostRight(Exception):
+    """Another process shows answers now: this one must not go on."""
+
+
+class LiveAnswer:
+    """One answer, shown while it is given.
+
+    ``doubt_seconds`` after a call whose outcome nobody knows, Slack is searched: later than it could still land.
+    ``may_call`` is asked before each call.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        slack: Streams,
+        *,
+        mentionable: Iterable[str] = (),
+        mode: Mode = Mode.STREAM,
+        pace: Pace | None = None,
+        record: Record | None = None,
+        may_call: Callable[[], bool] = lambda: True,
+        doubt_seconds: float = 11.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._place = place
+        self._slack = slack
+        self._record = record or NoRecord()
+        self._may_call = may_call
+        self._doubt_seconds = doubt_seconds
+        self._clock = clock
+        self._inputs: asyncio.Queue[Input] = asyncio.Queue()
+        self._ahead = asyncio.Semaphore(EVENTS_AHEAD)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._calling: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._known: set[str] = set()
+        self._call_began_us = 0
+        self._over: Over | None = None
+        self._failure: BaseException | None = None
+        self._showing: asyncio.Task[None] | None = None
+        self._status: tuple[SetStatus, ...] = ()
+        self._live, self._first = begin(clock(), mentionable=mentionable, mode=mode, pace=pace)
+
+    def stop(self, by: str | None = None) -> None:
+        """A person does not want the answer any more; ``by`` is the user id."""
+        self._inputs.put_nowait(Stop(by=by))
+
+    async def show(self, events: AsyncGenerator[AgentEvent, None]) -> Shown:
+        """Show a run to its end. The generator is closed in any case.
+
+        Raises LostRight; what is open then stays open. Cancelled, a call that is under way is still waited for.
+        """
+        self._reading = self._start(self._read(events))
+        try:
+            await self._obey(self._first)
+            while self._over is None:
+                await self._take(await self._next())
+        finally:
+            await self._let_go(events)
+        outcome = self._live.outcome
+        assert outcome is not None  # an answer ends with its run
+        return Shown(
+            outcome=outcome, text=str(self._live.said), leftover=self._over.leftover, closing=self._over.closing
+        )
+
+    async def _next(self) -> Input:
+        wake = wake_at(self._live, self._clock())
+        timeout = None if wake is None else max(0.0, wake - self._clock())
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._inputs.get()
+        except TimeoutError:
+            return Tick()
+
+    async def _take(self, taken: Input) -> None:
+        """One step; deltas that wait together are taken together."""
+        if self._failure:
+            raise self._failure
+        rest: Input | None = taken
+        while rest is not None:
+            taken, rest = self._together(rest)
+            self._live, commands = step(self._live, taken, self._clock())
+            await self._obey(commands)
+
+    def _together(self, taken: Input) -> tuple[Input, Input | None]:
+        """An input with the deltas behind it that go on where it ends, and the first that does not."""
+        if isinstance(taken, Heard):
+            self._ahead.release()
+        while isinstance(taken, Heard) and isinstance(taken.event, TextDelta) and not self._inputs.empty():
+            following = self._inputs.get_nowait()
+            more = following.event if isinstance(following, Heard) else None
+            if not isinstance(more, TextDelta) or more.message_id != taken.event.message_id:
+                return taken, following
+            self._ahead.release()
+            joined = TextDelta(text=taken.event.text + more.text, message_id=more.message_id)
+            taken = Heard(event=joined)
+        return taken, None
+
+    async def _obey(self, commands: Iterable[Command]) -> None:
+        for command in commands:
+            match command:
+                case AskTurn():
+                    self._start(self._wait_for_turn(command))
+                case Find(page=page):
+                    self._calling = self._start(self._find(page))
+                case Hang():
+                    if self._reading:
+                        self._reading.cancel()
+                case SetStatus():
+                    self._show_status(command)
+                case Over():
+                    self._over = command
+                case OpenStream() | AppendStream() | CloseStream() | PostPage() | UpdatePage():
+                    await self._note(command)
+                    self._calling = self._start(self._call(command))
+
+    async def _note(self, call: StreamCall) -> None:
+        """What must be known after a crash is written before the call."""
+        if isinstance(call, OpenStream | PostPage):
+            await self._record.beginning(call.page, is_post=isinstance(call, PostPage))
+        if isinstance(call, CloseStream | PostPage | UpdatePage) and call.is_last:
+            assert self._live.outcome is not None  # only then it is the last
+            await self._record.ending(call, self._live.outcome)
+
+    async def _call(self, call: StreamCall) -> None:
+        if not self._may_call():
+            raise LostRight
+        self._call_began_us = SystemClock().now_us()
+        answer = await self._slack.call(self._place, call)
+        if not isinstance(answer, Accepted):
+            _log.info(
+                "Slack did not take a piece of an answer",
+                action="stream_call",
+                turn=self._place.turn_id,
+                call=type(call).__name__,
+                answer=repr(answer),
+            )
+        await self._landed(call, answer)
+        self._inputs.put_nowait(SlackSaid(answer=answer))
+
+    async def _landed(self, call: StreamCall, answer: Answer) -> None:
+        if not isinstance(answer, Accepted):
+            return
+        if isinstance(call, OpenStream | PostPage) and answer.ts:
+            self._known.add(answer.ts)
+            await self._record.began(call.page, answer.ts)
+        if isinstance(call, CloseStream):
+            await self._record.ended(call.page)
+
+    async def _find(self, page: int) -> None:
+        """Search for a message that may have begun, when a call in flight must be over."""
+        await asyncio.sleep(self._doubt_seconds)
+        is_post = self._live.mode is Mode.POST
+        while True:
+            try:
+                ts = await self._slack.find(self._place, page, self._call_began_us, self._known, is_post=is_post)
+            except NotFound as error:
+                _log.warning("an answer may not be looked up", action="stream_find", error=str(error))
+                ts = None
+            except SwarmError as error:
+                _log.warning("an answer could not be looked up", action="stream_find", error=str(error))
+                await asyncio.sleep(_FIND_AGAIN_SECONDS)
+                continue
+            if ts:
+                self._known.add(ts)
+                await self._record.began(page, ts)
+            self._inputs.put_nowait(Located(ts=ts))
+            return
+
+    async def _wait_for_turn(self, ask: AskTurn) -> None:
+        await self._slack.turn(ask.slot, self._place.channel)
+        self._inputs.put_nowait(TurnCame(slot=ask.slot))
+
+    async def _read(self, events: AsyncGenerator[AgentEvent, None]) -> None:
+        """Read the agent, no faster than what it says is looked at."""
+        last: AgentEvent = Broken(reason=_UNFINISHED)  # counts only if no other end came before
+        try:
+            async with contextlib.aclosing(events):
+                async for event in events:
+                    if isinstance(event, Warned):
+                        _log.warning("an agent warns", action="agent_warning", warning=event.message)
+                    await self._heard(event)
+        except Exception:  # noqa: BLE001 - whatever an agent does wrong, its thread is told
+            _log.exception("an agent could not be read", action="agent_read", turn=self._place.turn_id)
+            last = Broken(reason=_CRASHED)
+        await self._heard(last)
+
+    async def _heard(self, event: AgentEvent) -> None:
+        await self._ahead.acquire()
+        self._inputs.put_nowait(Heard(event=event))
+
+    def _show_status(self, status: SetStatus) -> None:
+        """One status after another; of those that wait only the last is shown."""
+        self._status = (status,)
+        if self._showing is None or self._showing.done():
+            self._showing = self._start(self._show_statuses())
+
+    async def _show_statuses(self) -> None:
+        while self._status:
+            (status,), self._status = self._status, ()
+            await self._slack.status(self._place, status.text, works=status.works)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """An error in any part ends the whole."""
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._failure = task.exception()
+            self._inputs.put_nowait(Tick())
+
+    async def _let_go(self, events: AsyncGenerator[AgentEvent, None]) -> None:
+        """End everything. A call that is under way is waited for, so that nobody has to search for what it did."""
+        landing = {task for task in (self._calling, self._showing) if task and not task.done()}
+        for task in self._tasks - landing:
+            task.cancel()
+        if landing:
+            await asyncio.wait(landing, timeout=LANDING_SECONDS)
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        with contextlib.suppress(RuntimeError):  # it is closed already, or its reader was never begun
+            await events.aclose()

@@ -1,0 +1,245 @@
+"""A model of Slack for the reducer alone: streams, their limits, and faults at will. Time is simulated."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import count
+
+from swarm.domain.deliveries import Accepted, Answer, InDoubt, NotSent, Refused
+from swarm.domain.streaming.calls import (
+    NOTHING_BELOW,
+    AppendStream,
+    AskTurn,
+    Card,
+    Chunk,
+    CloseStream,
+    Closing,
+    Find,
+    Hang,
+    OpenStream,
+    Over,
+    PostPage,
+    SetStatus,
+    Slot,
+    StreamCall,
+    Text,
+    UpdatePage,
+)
+from swarm.domain.streaming.events import AgentEvent
+from swarm.domain.streaming.pages import Mode
+from swarm.domain.streaming.reducer import (
+    Heard,
+    Input,
+    Live,
+    Located,
+    SlackSaid,
+    Stop,
+    Tick,
+    TurnCame,
+    begin,
+    step,
+    wake_at,
+)
+
+MAX_BYTES = 10_500
+LIFETIME_SECONDS = 300.0
+
+
+@dataclass
+class Message:
+    """One message of the answer as Slack has it."""
+
+    ts: str
+    mode: Mode
+    text: str = ""
+    cards: dict[str, Card] = field(default_factory=dict)
+    closing: Closing = NOTHING_BELOW
+    is_live: bool = True
+    begun_at: float = 0.0
+    ended_at: float | None = None
+
+    @property
+    def size(self) -> int:
+        cards = sum(100 + len(card.id.encode()) + len(card.title.encode()) for card in self.cards.values())
+        return len(self.text.encode()) + cards
+
+
+Fault = Callable[[StreamCall, int], Answer | str | None]
+"""What goes wrong with the n-th call: an answer without an effect, "applied" for a doubt with one, None for nothing."""
+
+
+@dataclass
+class Run:
+    """One answer from its first to its last step."""
+
+    fault: Fault = field(default=lambda call, number: None)
+    turn_seconds: Callable[[Slot], float] = field(default=lambda slot: 0.0)
+    call_seconds: float = 0.05
+    mode: Mode = Mode.STREAM
+    has_streams: bool = True
+    now: float = 1000.0
+    messages: list[Message] = field(default_factory=list)
+    calls: list[tuple[float, StreamCall]] = field(default_factory=list)
+    statuses: list[tuple[float, SetStatus]] = field(default_factory=list)
+    hung_up_at: float | None = None
+    over: Over | None = None
+    live: Live = field(init=False)
+
+    def play(self, events: Iterable[tuple[float, AgentEvent | Stop]], mentionable: Iterable[str] = ()) -> Run:
+        """Play a run: events with the seconds after its start at which they come."""
+        self._heap: list[tuple[float, int, Input]] = []
+        self._order = count()
+        start = self.now
+        for after, event in events:
+            taken = event if isinstance(event, Stop) else Heard(event=event)
+            heapq.heappush(self._heap, (start + after, next(self._order), taken))
+        self.live, commands = begin(self.now, mentionable=mentionable, mode=self.mode)
+        self._obey(commands)
+        for _ in range(100_000):
+            if self.over is not None:
+                return self
+            self._step()
+        raise AssertionError("it never ends")
+
+    def _step(self) -> None:
+        wake = wake_at(self.live, self.now)
+        if self._heap and (wake is None or self._heap[0][0] <= wake):
+            at, _, taken = heapq.heappop(self._heap)
+            if self.hung_up_at is not None and isinstance(taken, Heard):
+                return
+        elif wake is not None:
+            at, taken = wake, Tick()
+        else:
+            raise AssertionError("nothing will ever happen again, and it is not over")
+        self.now = max(self.now, at)
+        self.live, commands = step(self.live, taken, self.now)
+        self._obey(commands)
+
+    def _obey(self, commands: Iterable[object]) -> None:
+        for command in commands:
+            match command:
+                case AskTurn(slot=slot):
+                    self._later(self.turn_seconds(slot), TurnCame(slot=slot))
+                case Find():
+                    self._later(1.0, Located(ts=self._begun_last()))
+                case Hang():
+                    self.hung_up_at = self.now
+                case SetStatus():
+                    self.statuses.append((self.now, command))
+                case Over():
+                    assert self.over is None, "it ended twice"
+                    self.over = command
+                case OpenStream() | AppendStream() | CloseStream() | PostPage() | UpdatePage():
+                    assert not self._under_way, "two calls at once"
+                    self.calls.append((self.now, command))
+                    self._later(self.call_seconds, SlackSaid(answer=self._answer(command)))
+                case _:
+                    raise AssertionError(command)
+
+    @property
+    def _under_way(self) -> bool:
+        return any(isinstance(taken, SlackSaid | Located) for _, _, taken in self._heap)
+
+    def _later(self, seconds: float, taken: Input) -> None:
+        heapq.heappush(self._heap, (self.now + seconds, next(self._order), taken))
+
+    def _begun_last(self) -> str | None:
+        """The message that nobody has heard of yet, if there is one."""
+        known = self.live.pages
+        return self.messages[-1].ts if len(self.messages) > known else None
+
+    def _answer(self, call: StreamCall) -> Answer:
+        wrong = self.fault(call, len(self.calls))
+        if wrong == "applied":
+            self._apply(call)
+            return InDoubt(reason="the connection broke")
+        if wrong == "expire":
+            for message in self.messages:
+                message.is_live = False
+        elif wrong is not None:
+            assert not isinstance(wrong, str)
+            return wrong
+        return self._apply(call)
+
+    def _apply(self, call: StreamCall) -> Answer:
+        match call:
+            case OpenStream():
+                return self._open(call)
+            case PostPage():
+                return self._begin(Mode.POST, call.text, call.cards, call.closing)
+            case AppendStream():
+                return self._grow(self._of(call.ts), call.chunks)
+            case CloseStream():
+                return self._close(call)
+            case UpdatePage():
+                return self._update(call)
+
+    def _open(self, call: OpenStream) -> Answer:
+        if not self.has_streams:
+            return Refused(error="unknown_method")
+        assert call.chunks, "a stream is opened with something to see"
+        message = Message(ts=self._ts(), mode=Mode.STREAM, begun_at=self.now)
+        answer = self._grow(message, call.chunks)
+        if isinstance(answer, Accepted):
+            self.messages.append(message)
+        return answer
+
+    def _begin(self, mode: Mode, text: str, cards: tuple[Card, ...], closing: Closing) -> Answer:
+        assert len(text) <= 4_000, "Slack would split this text"
+        message = Message(ts=self._ts(), mode=mode, text=text, closing=closing, begun_at=self.now)
+        message.cards = {card.id: card for card in cards}
+        self.messages.append(message)
+        return Accepted(ts=message.ts)
+
+    def _grow(self, message: Message, chunks: tuple[Chunk, ...]) -> Answer:
+        if not message.is_live or self.now - message.begun_at > LIFETIME_SECONDS:
+            message.is_live = False
+            return Refused(error="message_not_in_streaming_state")
+        text = message.text + "".join(chunk.text for chunk in chunks if isinstance(chunk, Text))
+        cards = message.cards | {chunk.id: chunk for chunk in chunks if isinstance(chunk, Card)}
+        grown = Message(ts=message.ts, mode=message.mode, text=text, cards=cards)
+        if grown.size > MAX_BYTES:
+            return Refused(error="msg_too_long")
+        message.text, message.cards = text, cards
+        return Accepted(ts=message.ts)
+
+    def _close(self, call: CloseStream) -> Answer:
+        message = self._of(call.ts)
+        answer = self._grow(message, call.chunks)
+        if isinstance(answer, Accepted):
+            message.is_live, message.closing, message.ended_at = False, call.closing, self.now
+        return answer
+
+    def _update(self, call: UpdatePage) -> Answer:
+        message = self._of(call.ts)
+        if message.mode is Mode.STREAM and message.is_live:
+            return Refused(error="streaming_state_conflict")
+        message.text, message.closing = call.text, call.closing
+        message.cards = {card.id: card for card in call.cards}
+        return Accepted(ts=message.ts)
+
+    def _of(self, ts: str) -> Message:
+        return next(message for message in self.messages if message.ts == ts)
+
+    def _ts(self) -> str:
+        return f"{self.now:.3f}{len(self.messages):03}"
+
+    @property
+    def shown(self) -> list[str]:
+        """The text of each message, and of what is left to others."""
+        assert self.over is not None
+        return [*(message.text for message in self.messages), *filter(None, [self.over.leftover])]
+
+    @property
+    def closings(self) -> list[Closing]:
+        """Everything that stands below a message, or is to stand there."""
+        assert self.over is not None
+        below = [*(message.closing for message in self.messages), self.over.closing]
+        return [closing for closing in below if closing != NOTHING_BELOW]
+
+
+def no_answer(reason: str = "ratelimited", seconds: float = 1.0) -> NotSent:
+    """It did not happen."""
+    return NotSent(reason=reason, retry_after_seconds=seconds)

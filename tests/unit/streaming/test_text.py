@@ -1,0 +1,101 @@
+"""Safe text that comes in pieces is the safe text of the whole, whatever the pieces."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from swarm.domain.mrkdwn import safe, tidied
+from swarm.domain.streaming.markers import without_markers
+from swarm.domain.streaming.text import SafeText
+
+pytestmark = pytest.mark.req("STREAM-04")
+
+ALICE = frozenset({"U1"})
+PIECES = (
+    "` `` ``` ```py\n ~~~ \n \r\n \r < <!channel> <@U1> <@U2|x> @channel @here @ channel here > https://a.b/c?d=1&e=2 "
+)
+FRAGMENTS = st.sampled_from(
+    [
+        *PIECES.split(" "),
+        " ",
+        "> ",
+        "<https://x.y|label>",
+        "&",
+        "&amp;",
+        "a",
+        "word",
+        "中",
+        "é",
+        "[FINAL ANSWER]",
+        "[final",
+        "[",
+        "]",
+        "[CONFIDENCE: high]",
+        "\ud83d",
+        "\ude00",
+        "\x00",
+        "|a|b|\n",
+        "-",
+        "\t",
+        "x@here.org",
+        "http",
+    ]
+)
+TEXTS = st.lists(FRAGMENTS | st.text(max_size=5), max_size=25).map("".join)
+
+
+def fed(pieces: list[str]) -> tuple[str, str]:
+    """The plain and the safe text that some pieces give."""
+    state, plain, settled = SafeText(mentionable=ALICE), [], []
+    for piece in pieces:
+        state, more, safe_now = state.feed(piece)
+        plain.append(more)
+        settled.append(safe_now)
+    state, more, safe_now = state.end_line()
+    return "".join([*plain, more]), "".join([*settled, safe_now])
+
+
+@settings(max_examples=500, deadline=None)
+@given(text=TEXTS, cuts=st.lists(st.integers(0, 200)))
+def test_pieces_give_what_the_whole_gives(text: str, cuts: list[int]) -> None:
+    """Mentions, links, code and escapes mean the same, wherever a piece ends."""
+    ends = sorted({cut for cut in cuts if cut < len(text)})
+    plain, shown = fed([text[a:b] for a, b in zip([0, *ends], [*ends, len(text)], strict=True)])
+    assert plain == without_markers(tidied(text))
+    assert shown == safe(plain, ALICE)
+
+
+@settings(max_examples=200, deadline=None)
+@given(text=TEXTS)
+def test_single_characters_give_what_the_whole_gives(text: str) -> None:
+    """The smallest pieces there are."""
+    _, shown = fed(list(text))
+    assert shown == safe(without_markers(tidied(text)), ALICE)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "shown"),
+    [
+        (["Hello <!chan", "nel> you "], ["Hello ", "&lt;!channel&gt; you "]),
+        (["Ask <@U", "1> now "], ["Ask ", "<@U1> now "]),
+        (["a word and more"], ["a word and "]),
+        (["a `code wi", "th blanks` end "], ["a ", "`code with blanks` end "]),
+        (["[FINAL AN", "SWER]\nYes, "], ["", "Yes, "]),
+        (["``", "`py\nx = <1>\n"], ["", "```py\nx = &lt;1&gt;\n"]),
+    ],
+)
+def test_what_can_no_longer_change_is_shown_at_once(pieces: list[str], shown: list[str]) -> None:
+    """What may still become live or code is held back, and nothing else."""
+    state, seen = SafeText(mentionable=ALICE), []
+    for piece in pieces:
+        state, _, settled = state.feed(piece)
+        seen.append(settled)
+    assert seen == shown
+
+
+def test_an_endless_line_is_not_held_back_for_ever() -> None:
+    """Neither by a backtick nor by a bracket that nobody closes."""
+    state, _, settled = SafeText().feed("see ` and < " + "word " * 1_000)
+    assert len(settled) > 4_000
