@@ -120,7 +120,7 @@ def faulty(plan: dict[int, object]) -> Fault:
 
 def plain(text: str) -> str:
     """Text without blanks and code fences, which a roll-over may add and drop."""
-    return re.sub(r"\s|```p?y?t?h?o?n?|~~~", "", text)
+    return re.sub(r"\s|[`~]+p?y?t?h?o?n?", "", text)
 
 
 @settings(max_examples=400, deadline=None)

@@ -97,5 +97,5 @@ def test_what_can_no_longer_change_is_shown_at_once(pieces: list[str], shown: li
 
 def test_an_endless_line_is_not_held_back_for_ever() -> None:
     """Neither by a backtick nor by a bracket that nobody closes."""
-    state, _, settled = SafeText().feed("see ` and < " + "word " * 1_000)
+    _, _, settled = SafeText().feed("see ` and < " + "word " * 1_000)
     assert len(settled) > 4_000
