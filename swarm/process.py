@@ -49,6 +49,29 @@ def stop_on_signals() -> asyncio.Event:
     return stop
 
 
+def told_by_hangup(stop: asyncio.Event) -> asyncio.Event:
+    """An event that each SIGHUP sets: read the settings again. If our terminal is gone, it is told to stop instead."""
+    heard = asyncio.Event()
+    if not hasattr(signal, "SIGHUP"):  # not on every platform
+        return heard
+    was_told_to_stay = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # by nohup
+    began_at_terminal = _has_terminal() and not was_told_to_stay
+
+    def hung_up() -> None:
+        (stop if began_at_terminal and not _has_terminal() else heard).set()
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hung_up)
+    return heard
+
+
+def _has_terminal() -> bool:
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
 def who_we_are(port: int) -> str:
     """A name for this process that an operator recognises and no other process has, nor had."""
     return f"{socket.gethostname()}:{port} {new_id()}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ import yaml
 from swarm.cli import app
 from swarm.config import VARIABLES, Settings, describe, load
 from swarm.domain import errors
+from swarm.domain.client_context import OWN_KEYS
 from swarm.domain.errors import SwarmError
+from swarm.domain.streaming.agent import History
 from swarm.entrypoints.metrics import Page
 from swarm.services.figures import Figures
 from swarm.telemetry.journal import GRAVE, NOTEWORTHY
@@ -35,8 +38,42 @@ def test_the_example_environment_lists_every_variable_and_no_other() -> None:
 
 
 def test_every_variable_stands_for_a_setting_that_exists() -> None:
-    known = {key for key, _ in describe(Settings)}
-    assert {".".join(path) for path in VARIABLES.values()} <= known
+    known = [key for key, _ in describe(Settings)]
+    named = [".".join(path) for path in VARIABLES.values()]
+    assert [name for name in named if not any(fnmatchcase(name, key) for key in known)] == []
+
+
+def configuration_tables() -> tuple[set[str], set[str]]:
+    """What the tables of the configuration page name first in each row: settings, and keys of the client context."""
+    before, _, rest = text("docs/configuration.md").partition("### Client context")
+    context, _, after = rest.partition("\n## ")
+    of_settings, of_context = (
+        [key for row in re.findall(r"^\| (`[^|]+) \|", part, re.MULTILINE) for key in re.findall(r"`([a-z_.*]+)`", row)]
+        for part in (before + after, context)
+    )
+    assert of_settings == list(dict.fromkeys(of_settings))
+    return set(of_settings), set(of_context)
+
+
+@pytest.mark.req("OPS-02", "CHAN-01")
+def test_the_configuration_page_lists_every_setting_and_no_other() -> None:
+    """``channel_defaults`` has the keys of a channel, which are listed once."""
+    listed, _ = configuration_tables()
+    assert listed == {key for key, _ in describe(Settings) if not key.startswith("channel_defaults.")}
+
+
+@pytest.mark.req("CHAN-03")
+def test_the_configuration_page_lists_every_key_of_the_client_context() -> None:
+    assert configuration_tables()[1] == OWN_KEYS
+
+
+def test_the_example_on_the_configuration_page_is_valid(tmp_path: Path) -> None:
+    example = re.search(r"```yaml\n(.*?)```", text("docs/configuration.md"), re.DOTALL)
+    assert example is not None
+    (tmp_path / "swarm.yaml").write_text(example.group(1), encoding="utf-8")
+    settings = load({"DOCS_AGENT_TOKEN": "hush-hush"}, folder=tmp_path, user_home=tmp_path / "nobody")
+    assert settings.channels_in_full["C0123456789"].client_context == {"tone": "terse", "product": "agntcy"}
+    assert settings.agents.remote["docs"].history_sent is History.ALL
 
 
 def test_the_example_of_swarm_yaml_in_the_slack_guide_is_valid(tmp_path: Path) -> None:

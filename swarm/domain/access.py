@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
+from swarm.domain.streaming.calls import Display
 from swarm.domain.transcript import Author, AuthorKind
 
 
@@ -25,6 +27,9 @@ class ChannelPolicy:
     listen: Listen = Listen.MENTION
     allowed_users: frozenset[str] | None = None  # user ids; None: everybody
     allowed_bots: frozenset[str] = frozenset()  # bot ids (B…) or their users' ids (U…)
+    display: Display = Display.PLAN
+    client_context: Mapping[str, object] = field(default_factory=dict, hash=False)  # its own keys, JSON values
+    share_email: bool = False  # whether the agent is told the e-mail address of who asks
 
 
 def denial(author: Author, policy: ChannelPolicy) -> str | None:

@@ -1,14 +1,21 @@
-"""How the swarm behaves: what the operator has decided, defaults filled in, as the use cases need it."""
+"""How the swarm behaves: what the operator has decided, defaults filled in, as the use cases need it.
+
+Most of it holds for as long as a process lives. What may change meanwhile, the policies, is one frozen value in a
+`PolicyBook`: a reload replaces it as a whole, and whoever asks next gets the new one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from swarm.domain.access import ChannelPolicy
 from swarm.domain.agents import OFFLINE_AFTER_SECONDS
 from swarm.domain.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STORED
 from swarm.domain.leases import LEASE_SECONDS
+
+_DIRECT = "D"  # what the ids of direct messages begin with, and no other's
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,17 +28,113 @@ class Reactions:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Conduct:
-    """The operator's decisions. ``channels`` is keyed by channel id."""
+class Policies:
+    """What the operator may change while coordinators run. ``channels`` is keyed by channel id."""
 
     default_agent: str | None = None  # a lead's name; None: the oldest lead that is online
-    offline_after_seconds: float = OFFLINE_AFTER_SECONDS
-    lease_seconds: float = LEASE_SECONDS
-    started_at: int = 0  # microseconds; when this coordinator began to listen
+    dm_agent: str | None = None  # the name of the agent for direct messages; None: as everywhere
     reactions: Reactions = field(default_factory=Reactions)
     channels: Mapping[str, ChannelPolicy] = field(default_factory=dict)
     everywhere: ChannelPolicy = field(default_factory=ChannelPolicy)
 
+    def of(self, channel: str) -> ChannelPolicy:
+        """What holds in a channel: by its own entry, else as everywhere, direct messages with the agent for them."""
+        own = self.channels.get(channel)
+        if own is None and self.dm_agent and channel.startswith(_DIRECT):
+            return replace(self.everywhere, agent=self.dm_agent)
+        return own or self.everywhere
+
+
+class PolicyBook:
+    """Holds the policies that are in force. Replacing them is one assignment, so nobody ever sees half of a change."""
+
+    def __init__(self, policies: Policies) -> None:
+        self.current = policies
+
+
+class _ReactionsInForce(Reactions):
+    """Reactions that follow a book: who was handed them once, as the sender is, sees every change."""
+
+    __slots__ = ("_book",)
+    _book: PolicyBook
+
+    def __init__(self, book: PolicyBook) -> None:
+        object.__setattr__(self, "_book", book)
+
+    @property
+    def stored(self) -> str | None:
+        return self._book.current.reactions.stored
+
+    @property
+    def answered(self) -> str | None:
+        return self._book.current.reactions.answered
+
+    @property
+    def failed(self) -> str | None:
+        return self._book.current.reactions.failed
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, init=False)
+class Conduct:
+    """The operator's decisions. Two of one book, as `dataclasses.replace` makes them, follow the same reloads."""
+
+    offline_after_seconds: float
+    lease_seconds: float
+    started_at: int  # microseconds; when this coordinator began to listen
+    book: PolicyBook
+
+    def __init__(
+        self,
+        *,
+        offline_after_seconds: float = OFFLINE_AFTER_SECONDS,
+        lease_seconds: float = LEASE_SECONDS,
+        started_at: int = 0,
+        book: PolicyBook | None = None,
+        default_agent: str | None = None,
+        dm_agent: str | None = None,
+        reactions: Reactions | None = None,
+        channels: Mapping[str, ChannelPolicy] | None = None,
+        everywhere: ChannelPolicy | None = None,
+    ) -> None:
+        """Without a ``book`` it gets one, with the policies that are given here: see `Policies`."""
+        policies = Policies(
+            default_agent=default_agent,
+            dm_agent=dm_agent,
+            reactions=reactions or Reactions(),
+            channels=channels or {},
+            everywhere=everywhere or ChannelPolicy(),
+        )
+        for name, value in (
+            ("offline_after_seconds", offline_after_seconds),
+            ("lease_seconds", lease_seconds),
+            ("started_at", started_at),
+            ("book", book or PolicyBook(policies)),
+        ):
+            object.__setattr__(self, name, value)
+
+    @property
+    def default_agent(self) -> str | None:
+        """A lead's name; None: the oldest lead that is online."""
+        return self.book.current.default_agent
+
+    @property
+    def reactions(self) -> Reactions:
+        """The emoji in force, now and later."""
+        return _ReactionsInForce(self.book)
+
     def policy(self, channel: str) -> ChannelPolicy:
         """What holds in a channel."""
-        return self.channels.get(channel, self.everywhere)
+        return self.book.current.of(channel)
+
+
+KEPT: Final = "The old ones stay."
+"""What becomes of the settings when the new ones cannot be used."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reloaded:
+    """What came of reading the settings again; all keys are dotted, and none of it tells a value but agents' names."""
+
+    changed: tuple[str, ...]  # what is in force from now on
+    needs_restart: tuple[str, ...]  # what differs from what the process was started with, and waits for the next start
+    doubts: tuple[str, ...]  # sentences about what may not be meant, such as a name that no agent has

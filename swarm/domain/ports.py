@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import Protocol
 
+from swarm.domain.client_context import ChannelFacts
 from swarm.domain.deliveries import Accepted, Answer, Delivery
 from swarm.domain.files import FileInfo, Share
 from swarm.domain.transcript import AuthorKind, SlackMessage
 
 
 class Directory(Protocol):
-    """Names for ids. Never fails: what cannot be looked up goes by its id."""
+    """Names for ids, and what is behind them. Never fails: what cannot be looked up goes by its id, or is left out."""
 
     async def author_name(self, author_id: str, kind: AuthorKind) -> str:
         """The display name of a user, or the name of a bot."""
@@ -19,6 +20,14 @@ class Directory(Protocol):
 
     async def channel_name(self, channel_id: str) -> str:
         """A channel's name without ``#``."""
+        ...
+
+    async def channel_facts(self, channel_id: str) -> ChannelFacts:
+        """What a channel is called and about; changes show within five minutes."""
+        ...
+
+    async def user_email(self, user_id: str) -> str | None:
+        """Somebody's e-mail address. Ask only where the channel shares it (`ChannelPolicy.share_email`)."""
         ...
 
 

@@ -17,7 +17,7 @@ from swarm.entrypoints.errors import Guard, translate
 from swarm.entrypoints.files_api import file_router
 from swarm.entrypoints.health import Readiness, health_router
 from swarm.entrypoints.identity import Identities
-from swarm.entrypoints.operator_api import operator_router
+from swarm.entrypoints.operator_api import Reload, operator_router
 from swarm.entrypoints.polling_api import HotRoutes
 from swarm.entrypoints.tasks_api import task_router
 from swarm.services.use_cases import Services
@@ -59,12 +59,14 @@ def create_app(
     *,
     routes: Sequence[BaseRoute] = (),
     running: Sequence[Running] = (),
+    reload: Reload | None = None,
     version: str = "development",
 ) -> Api:
     """The application with everything under one origin.
 
     ``routes`` are those of further doors (MCP, Slack over HTTP); ``running`` is entered at the start and left at the
-    end. At shutdown close the wakeups of the database first: the polls that wait then answer with an empty list.
+    end; ``reload`` reads the settings again. At shutdown close the wakeups of the database first: the polls that wait
+    then answer with an empty list.
     """
     app = Api(
         HotRoutes(services, identities),
@@ -79,7 +81,7 @@ def create_app(
     app.router.routes.extend(routes)
     app.include_router(agent_router(services, identities))
     app.include_router(file_router(services, identities))
-    app.include_router(operator_router(services, identities))
+    app.include_router(operator_router(services, identities, reload))
     app.include_router(task_router(services, identities))
     app.include_router(health_router(services.overview, readiness))
     return app

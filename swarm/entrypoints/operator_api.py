@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
+from typing_extensions import TypedDict
 
+from swarm.domain.conduct import Reloaded
 from swarm.entrypoints.answers import Answer
 from swarm.entrypoints.identity import Identities
 from swarm.entrypoints.openapi import problems
@@ -27,9 +31,20 @@ from swarm.entrypoints.schema import (
 )
 from swarm.services.use_cases import Services
 
+Reload = Callable[[], Awaitable[Reloaded]]
+"""Reads the settings again; raises Invalid if they cannot be used."""
 
-def operator_router(services: Services, identities: Identities) -> APIRouter:
-    """``/inbox``, ``/threads``, ``/deliveries`` and ``/explain``."""
+
+class ReloadedShape(TypedDict):
+    """Dotted keys: what has changed, and what waits for a restart; and sentences about what may not be meant."""
+
+    changed: list[str]
+    needs_restart: list[str]
+    doubts: list[str]
+
+
+def operator_router(services: Services, identities: Identities, reload: Reload | None = None) -> APIRouter:
+    """``/inbox``, ``/threads``, ``/deliveries``, ``/explain`` and, where there is something to reload, ``/reload``."""
     routes = OperatorRoutes(services, identities)
     router = APIRouter(tags=["operator"])
     add = router.add_api_route
@@ -41,7 +56,26 @@ def operator_router(services: Services, identities: Identities) -> APIRouter:
     add("/threads/{thread_id}", routes.thread, response_model=ThreadTimeline, responses=problems(401, 403, 404))
     add("/deliveries", routes.deliveries, response_model=Deliveries, responses=problems(401, 403, 422))
     add("/explain", routes.explain, response_model=Explained, responses=problems(401, 403, 404, 422))
+    if reload:
+        reloading = ReloadRoute(reload, identities)
+        add(
+            "/reload", reloading.reload, methods=["POST"], response_model=ReloadedShape,
+            responses=problems(401, 403, 422),
+        )  # fmt: skip
     return router
+
+
+class ReloadRoute:
+    """The endpoint that needs the settings."""
+
+    def __init__(self, reload: Reload, identities: Identities) -> None:
+        self._reload = reload
+        self._identities = identities
+
+    async def reload(self, request: Request) -> Response:
+        """Have this process read its settings again. What they do not allow changes nothing, and is named in 422."""
+        await self._identities.operator(request.scope)
+        return Answer(asdict(await self._reload()))
 
 
 class OperatorRoutes:

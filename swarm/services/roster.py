@@ -20,7 +20,7 @@ KEPT_SECONDS: Final = 1.0
 
 
 class Rosters:
-    """The roster, at most a second old, and never older than a change that this process made."""
+    """The roster, at most a second old, and never older than a change that this process made or a reload."""
 
     def __init__(self, database: Database, conduct: Conduct, *, kept_seconds: float = KEPT_SECONDS) -> None:
         self._database = database
@@ -41,7 +41,8 @@ class Rosters:
 
     def _is_fresh(self) -> bool:
         is_young = self._read_at is not None and time.monotonic() - self._read_at < self._kept_seconds
-        return is_young and self._generation == self._database.wakeups.generation(AGENTS)
+        has_default = self._roster.default_name == self._conduct.default_agent  # which a reload may have changed
+        return is_young and has_default and self._generation == self._database.wakeups.generation(AGENTS)
 
     async def _read(self) -> None:
         generation, now = self._database.wakeups.generation(AGENTS), time.monotonic()  # before looking

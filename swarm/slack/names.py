@@ -1,112 +1,94 @@
-"""Names for ids, remembered, so that a follow-up in a known thread asks Slack for nothing.
+"""What Slack knows about people, bots and channels, remembered, so that a follow-up in a known thread asks for nothing.
 
 A name is asked for once and kept for an hour. After that the old one is still given at once, while a new one is fetched
-in the background. Everybody who wants the same name meanwhile shares one call. Nobody waits longer than two seconds:
-a poll must not stand still because a thread of strangers exceeds the rate at which Slack tells names.
+in the background. A channel's topic and purpose are never older than five minutes. Everybody who wants the same thing
+meanwhile shares one call. Nobody waits longer than two seconds: a poll must not stand still because a thread of
+strangers exceeds the rate at which Slack tells names.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, Protocol
 
-import structlog
-
-from swarm.domain.errors import SwarmError
+from swarm.domain.client_context import NOTHING_KNOWN, ChannelFacts
 from swarm.domain.transcript import AuthorKind
 from swarm.slack.gateway import ChannelInfo
+from swarm.slack.lookups import RETRY_SECONDS, Lookups, Patience
+
+__all__ = ["FACTS_FRESH_SECONDS", "FRESH_SECONDS", "RETRY_SECONDS", "WAIT_SECONDS", "Names", "Source"]
 
 FRESH_SECONDS: Final = 3600.0
-RETRY_SECONDS: Final = 60.0
-"""When Slack would not tell a name, it is asked again after this time."""
-
+FACTS_FRESH_SECONDS: Final = 300.0
 WAIT_SECONDS: Final = 2.0
-_REMEMBERED: Final = 20_000
-
-_log = structlog.get_logger(__name__)
 
 
 class Source(Protocol):
-    """Where names come from: the gateway."""
+    """Where it all comes from: the gateway."""
 
     async def user_name(self, user_id: str) -> str: ...
 
     async def bot_name(self, bot_id: str) -> str: ...
 
+    async def user_email(self, user_id: str) -> str | None: ...
+
     async def channel(self, channel_id: str) -> ChannelInfo: ...
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Known:
-    name: str
-    fresh_until: float
-
-
 class Names:
-    """The names of people, bots and channels. Never fails: what cannot be looked up goes by its id."""
+    """The names of people, bots and channels, and what channels are about.
+
+    Never fails: what cannot be looked up goes by its id, or is left out.
+    """
 
     def __init__(
         self, source: Source, *, monotonic: Callable[[], float] = time.monotonic, wait_seconds: float = WAIT_SECONDS
     ) -> None:
         self._source = source
-        self._monotonic = monotonic
-        self._wait_seconds = wait_seconds
-        self._known: dict[str, _Known] = {}
-        self._lookups: dict[str, asyncio.Task[None]] = {}
+        at_leisure = Patience(fresh_seconds=FRESH_SECONDS, wait_seconds=wait_seconds, monotonic=monotonic)
+        up_to_date = replace(at_leisure, fresh_seconds=FACTS_FRESH_SECONDS, waits_for_news=True)
+        self._users = Lookups("name", source.user_name, str, at_leisure)
+        self._bots = Lookups("name", source.bot_name, str, at_leisure)
+        self._channels = Lookups("name", self._describe_channel, str, at_leisure)
+        self._facts = Lookups("facts", self._channel_facts, lambda _: NOTHING_KNOWN, up_to_date)
+        self._emails = Lookups("e-mail address", source.user_email, lambda _: None, at_leisure)
+        self._all = (self._users, self._bots, self._channels, self._facts, self._emails)
 
     async def author_name(self, author_id: str, kind: AuthorKind) -> str:
         """The display name of a user, or the name of a bot; one without a user has an id that starts with B."""
         is_bare_bot = kind is not AuthorKind.USER and author_id.startswith("B")
-        return await self._name(author_id, self._source.bot_name if is_bare_bot else self._source.user_name)
+        return await (self._bots if is_bare_bot else self._users).get(author_id)
 
     async def channel_name(self, channel_id: str) -> str:
         """A channel's name without ``#``; of a direct message, the other person's."""
-        return await self._name(channel_id, self._describe_channel)
+        return await self._channels.get(channel_id)
+
+    async def channel_facts(self, channel_id: str) -> ChannelFacts:
+        """What a channel is called and about, at most five minutes old while Slack answers."""
+        return await self._facts.get(channel_id)
+
+    async def user_email(self, user_id: str) -> str | None:
+        """Somebody's e-mail address; None where Slack does not tell, which needs the scope users:read.email."""
+        return await self._emails.get(user_id)
 
     def forget(self, id: str) -> None:
-        """Ask anew for this name the next time it is wanted."""
-        self._known.pop(id, None)
+        """Ask anew about this the next time."""
+        for lookups in self._all:
+            lookups.forget(id)
 
     async def close(self) -> None:
         """End the lookups under way."""
-        lookups = list(self._lookups.values())
-        for lookup in lookups:
-            lookup.cancel()
-        await asyncio.gather(*lookups, return_exceptions=True)
-
-    async def _name(self, id: str, look_up: Callable[[str], Awaitable[str]]) -> str:
-        known = self._known.get(id)
-        if known is None or known.fresh_until <= self._monotonic():
-            lookup = self._lookup(id, look_up)
-            if known is None:
-                await asyncio.wait((lookup,), timeout=self._wait_seconds)
-                known = self._known.get(id)
-        return known.name if known else id
-
-    def _lookup(self, id: str, look_up: Callable[[str], Awaitable[str]]) -> asyncio.Task[None]:
-        """The lookup that is under way, or a new one."""
-        if id not in self._lookups:
-            lookup = asyncio.create_task(self._ask(id, look_up), name=f"name of {id}")
-            self._lookups[id] = lookup
-            lookup.add_done_callback(lambda _: self._lookups.pop(id, None))
-        return self._lookups[id]
-
-    async def _ask(self, id: str, look_up: Callable[[str], Awaitable[str]]) -> None:
-        """Remember what Slack says; if it says nothing, the old name or the id, for a short while."""
-        try:
-            name, seconds = await look_up(id), FRESH_SECONDS
-        except SwarmError as error:
-            _log.info("Slack does not tell a name.", action="slack_name", id=id, error=error.message)
-            name, seconds = self._known[id].name if id in self._known else id, RETRY_SECONDS
-        if id not in self._known and len(self._known) >= _REMEMBERED:
-            del self._known[next(iter(self._known))]  # the one that has been known longest
-        self._known[id] = _Known(name=name, fresh_until=self._monotonic() + seconds)
+        await asyncio.gather(*(lookups.close() for lookups in self._all))
 
     async def _describe_channel(self, channel_id: str) -> str:
         channel = await self._source.channel(channel_id)
         if channel.user_id:
             return await self.author_name(channel.user_id, AuthorKind.USER)
         return channel.name or channel_id
+
+    async def _channel_facts(self, channel_id: str) -> ChannelFacts:
+        channel = await self._source.channel(channel_id)
+        return ChannelFacts(name=channel.name, topic=channel.topic, purpose=channel.purpose)

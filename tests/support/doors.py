@@ -20,6 +20,7 @@ from swarm.domain.agents import Role
 from swarm.entrypoints.http_api import create_app
 from swarm.entrypoints.identity import Identities
 from swarm.entrypoints.mcp_server import McpDoor
+from swarm.entrypoints.operator_api import Reload
 from swarm.store.wakeups import Wakeups
 from tests.support.http import client as http_client
 from tests.support.world import World
@@ -189,12 +190,14 @@ async def serving(app: ASGIApp) -> AsyncIterator[str]:
 
 
 @contextlib.asynccontextmanager
-async def open_doors(world: World, wakeups: WatchedWakeups) -> AsyncIterator[Doors]:
+async def open_doors(world: World, wakeups: WatchedWakeups, reload: Reload | None = None) -> AsyncIterator[Doors]:
     """A world with its doors open."""
     ready = {"slack": True}
     identities = Identities(world.services.agents, OPERATOR_TOKEN, ENROLMENT_KEY)
     mcp = McpDoor(world.services, identities)
-    app = create_app(world.services, identities, lambda: ready, routes=mcp.routes(), running=[mcp.running])
+    app = create_app(
+        world.services, identities, lambda: ready, routes=mcp.routes(), running=[mcp.running], reload=reload
+    )
     async with serving(app) as base, http_client(timeout=PATIENCE_SECONDS * 2) as http:
         yield Doors(world=world, wakeups=wakeups, base=base, http=http, ready=ready)
         wakeups.close()  # as at every shutdown: those who wait are answered first

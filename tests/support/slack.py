@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeAlias
 
+from swarm.domain.client_context import ChannelFacts
 from swarm.domain.deliveries import Accepted, Answer, Delivery, DeliveryKind, InDoubt, NotSent, Refused
 from swarm.domain.errors import NotFound, SwarmError
 from swarm.domain.transcript import AuthorKind, SlackMessage
@@ -42,6 +43,8 @@ class FakeSlack:
     wait_seconds: float = 0  # so long a call would wait for Slack's limits
     turns: list[Delivery] = field(default_factory=list)  # what has waited for its turn
     held_up: set[str] = field(default_factory=set)  # kinds and channels whose turn never comes
+    facts: dict[str, ChannelFacts] = field(default_factory=dict)  # of channels that have more than a name
+    emails: dict[str, str] = field(default_factory=dict)  # by user
     go_on: asyncio.Event | None = None  # calls wait for it before they are answered
 
     @property
@@ -99,6 +102,12 @@ class FakeSlack:
 
     async def channel_name(self, channel_id: str) -> str:
         return CHANNELS.get(channel_id, channel_id)
+
+    async def channel_facts(self, channel_id: str) -> ChannelFacts:
+        return self.facts.get(channel_id, ChannelFacts(name=CHANNELS.get(channel_id, "")))
+
+    async def user_email(self, user_id: str) -> str | None:
+        return self.emails.get(user_id)
 
 
 def next_ts() -> str:

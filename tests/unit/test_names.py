@@ -7,10 +7,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from swarm.domain.client_context import NOTHING_KNOWN, ChannelFacts
 from swarm.domain.errors import Unavailable
 from swarm.domain.transcript import AuthorKind, ChannelType
+from swarm.slack import lookups
 from swarm.slack.gateway import ChannelInfo
-from swarm.slack.names import FRESH_SECONDS, RETRY_SECONDS, Names
+from swarm.slack.names import FACTS_FRESH_SECONDS, FRESH_SECONDS, RETRY_SECONDS, Names
 
 pytestmark = pytest.mark.req("LOOP-03")
 
@@ -21,6 +23,7 @@ class FakeSource:
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.names = {"U1": "Alice", "B1": "Alerts"}
+        self.topic = "everything"
         self.fails = False
         self.answering = asyncio.Event()
         self.answering.set()
@@ -28,13 +31,17 @@ class FakeSource:
     async def user_name(self, user_id: str) -> str:
         return await self._tell(user_id)
 
+    async def user_email(self, user_id: str) -> str | None:
+        return await self._tell(f"{user_id}'s e-mail") or None
+
     async def bot_name(self, bot_id: str) -> str:
         return await self._tell(bot_id)
 
     async def channel(self, channel_id: str) -> ChannelInfo:
         user = "U1" if channel_id.startswith("D") else None
         name = await self._tell(channel_id, "" if user else "general")
-        return ChannelInfo(id=channel_id, name=name, type=ChannelType.CHANNEL, topic="", purpose="", user_id=user)
+        kind = ChannelType.DM if user else ChannelType.CHANNEL
+        return ChannelInfo(id=channel_id, name=name, type=kind, topic=self.topic, purpose="talk", user_id=user)
 
     async def _tell(self, id: str, default: str = "") -> str:
         self.asked.append(id)
@@ -141,3 +148,52 @@ async def test_a_forgotten_name_is_asked_for_anew(setting: Setting) -> None:
     setting.names.forget("U1")
     await setting.alice()
     assert setting.source.asked == ["U1", "U1"]
+
+
+@pytest.mark.req("CHAN-03")
+async def test_what_a_channel_is_about_is_asked_for_once(setting: Setting) -> None:
+    facts = await asyncio.gather(*(setting.names.channel_facts("C1") for _ in range(3)))
+    assert facts == [ChannelFacts(name="general", topic="everything", purpose="talk")] * 3
+    assert setting.source.asked == ["C1"]
+
+
+@pytest.mark.req("CHAN-03")
+async def test_a_new_topic_shows_within_five_minutes_however_long_nobody_asked(setting: Setting) -> None:
+    await setting.names.channel_facts("C1")
+    setting.source.topic = "something else"
+    assert (await setting.names.channel_facts("C1")).topic == "everything"
+    setting.now += FACTS_FRESH_SECONDS
+    assert (await setting.names.channel_facts("C1")).topic == "something else"
+    assert FACTS_FRESH_SECONDS <= 5 * 60
+
+
+@pytest.mark.req("CHAN-03")
+async def test_a_slow_slack_delays_a_topic_and_not_the_run(setting: Setting) -> None:
+    await setting.names.channel_facts("C1")
+    setting.source.topic = "something else"
+    setting.source.answering.clear()
+    setting.now += FACTS_FRESH_SECONDS
+    assert (await setting.names.channel_facts("C1")).topic == "everything"
+    assert await setting.names.channel_facts("C2") == NOTHING_KNOWN
+
+
+@pytest.mark.req("CHAN-03")
+async def test_what_cannot_be_looked_up_is_left_out(setting: Setting) -> None:
+    setting.source.fails = True
+    assert await setting.names.channel_facts("C1") == NOTHING_KNOWN
+    assert await setting.names.user_email("U1") is None
+
+
+@pytest.mark.req("CHAN-03")
+async def test_an_e_mail_address_is_asked_for_once_and_apart_from_the_name(setting: Setting) -> None:
+    setting.source.names["U1's e-mail"] = "alice@example.org"
+    assert [await setting.names.user_email("U1") for _ in range(2)] == ["alice@example.org"] * 2
+    assert await setting.alice() == "Alice"
+    assert setting.source.asked == ["U1's e-mail", "U1"]
+
+
+async def test_no_more_is_remembered_than_has_room(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookups, "REMEMBERED", 2)
+    for channel in ("C1", "C2", "C3", "C3", "C1"):
+        await setting.names.channel_facts(channel)
+    assert setting.source.asked == ["C1", "C2", "C3", "C1"]

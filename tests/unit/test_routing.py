@@ -80,6 +80,7 @@ def situation(
     owner: Candidate | None = None,
     bot_turns: int = 0,
     routed: bool = False,
+    can_stop: bool = False,
     policy: ChannelPolicy | None = None,
 ) -> Situation:
     return Situation(
@@ -89,6 +90,7 @@ def situation(
         owner_id=owner.id if owner else None,
         bot_turns=bot_turns,
         routed=routed,
+        can_stop=can_stop,
     )
 
 
@@ -181,6 +183,78 @@ ROWS = {
         matched_by=MatchedBy.MENTION,
         new_owner=LEAD,
         because="mentions the bot",
+    ),
+    "a stop where something runs": Row(
+        message=message("!stop", in_thread=True),
+        situation=situation(owner=LEAD, can_stop=True),
+        outcome=Outcome.STOP,
+        because="stops what runs here",
+    ),
+    "a stop in capitals that mentions the bot": Row(
+        message=message(f" {BOT} !STOP ", in_thread=True),
+        situation=situation(can_stop=True),
+        outcome=Outcome.STOP,
+        because="stops what runs here",
+    ),
+    "a stop at the top of a direct message": Row(
+        message=message("!Stop", where=ChannelType.DM),
+        situation=situation(can_stop=True),
+        outcome=Outcome.STOP,
+        because="stops what runs here",
+    ),
+    "a stop where nothing runs": Row(
+        message=message("!stop", in_thread=True),
+        situation=situation(owner=SPARE),
+        outcome=Outcome.THREAD_OWNER,
+        to=(SPARE,),
+        matched_by=MatchedBy.THREAD_OWNER,
+        because="spare owns the thread",
+    ),
+    "a stop that says more": Row(
+        message=message("!stop it", in_thread=True),
+        situation=situation(owner=SPARE, can_stop=True),
+        outcome=Outcome.THREAD_OWNER,
+        to=(SPARE,),
+        matched_by=MatchedBy.THREAD_OWNER,
+        because="spare owns the thread",
+    ),
+    "a stop for one agent": Row(
+        message=message("swarm#spare !stop", in_thread=True),
+        situation=situation(owner=SPARE, can_stop=True),
+        outcome=Outcome.ADDRESS,
+        to=(SPARE,),
+        matched_by=MatchedBy.ADDRESS,
+        new_owner=SPARE,
+        because="swarm#spare",
+    ),
+    "a stop that is meant for somebody else": Row(
+        message=message(f"{BOB} !stop", in_thread=True),
+        situation=situation(owner=SPARE, can_stop=True),
+        outcome=Outcome.OTHERS_MENTIONED,
+        because="mentions only somebody else",
+    ),
+    "a stop by who may not speak here": Row(
+        message=message("!stop", in_thread=True),
+        situation=situation(can_stop=True, policy=ChannelPolicy(allowed_users=frozenset({"U2"}))),
+        outcome=Outcome.NOT_ALLOWED,
+        because="not on the list of allowed users",
+    ),
+    "a stop by a bot": Row(
+        message=alert("!stop", in_thread=True),
+        situation=situation(owner=SPARE, can_stop=True, policy=PAGER_ALLOWED),
+        outcome=Outcome.THREAD_OWNER,
+        to=(SPARE,),
+        matched_by=MatchedBy.THREAD_OWNER,
+        because="spare owns the thread",
+    ),
+    "a message that becomes a stop by an edit": Row(
+        message=message("!stop", in_thread=True),
+        situation=situation(owner=SPARE, can_stop=True),
+        change=Change.EDITED,
+        outcome=Outcome.THREAD_OWNER,
+        to=(SPARE,),
+        matched_by=MatchedBy.THREAD_OWNER,
+        because="spare owns the thread",
     ),
     # 2. an explicit address
     "one agent by name": Row(
@@ -410,6 +484,24 @@ ROWS = {
         new_owner=REV,
         because="rev is the channel's agent",
     ),
+    "a direct message where an agent for these is configured": Row(
+        message=message(where=ChannelType.DM),
+        situation=situation(policy=ChannelPolicy(agent="rev")),
+        outcome=Outcome.DIRECT_MESSAGE,
+        to=(REV,),
+        matched_by=MatchedBy.DIRECT_MESSAGE,
+        new_owner=REV,
+        because="rev is the agent for direct messages",
+    ),
+    "a direct message whose agent does not exist": Row(
+        message=message(where=ChannelType.DM),
+        situation=situation(policy=ChannelPolicy(agent="ghost")),
+        outcome=Outcome.DIRECT_MESSAGE,
+        to=(LEAD,),
+        matched_by=MatchedBy.DIRECT_MESSAGE,
+        new_owner=LEAD,
+        because="'ghost', the agent for direct messages, does not exist",
+    ),
     "a mention in a channel whose agent does not exist": Row(
         message=message(f"{BOT} hi"),
         situation=situation(policy=ChannelPolicy(agent="ghost")),
@@ -417,7 +509,7 @@ ROWS = {
         to=(LEAD,),
         matched_by=MatchedBy.MENTION,
         new_owner=LEAD,
-        because="'ghost' does not exist",
+        because="'ghost', the channel's agent, does not exist",
     ),
     "a mention while the oldest lead is offline": Row(
         message=message(f"{BOT} hi"),

@@ -1,0 +1,56 @@
+"""Settings: one frozen object, checked at start, that names the key, the value and what is expected.
+
+A value comes from the first of: the process's environment, ``./.env``, ``~/.swarm/.env``, ``swarm.yaml``, the default.
+`VARIABLES` lists every environment variable with the setting it stands for. In ``swarm.yaml`` the settings have the
+shape of the classes in `settings`, and ``${NAME}`` stands for a variable.
+"""
+
+from __future__ import annotations
+
+from swarm.config.agents import AgentSettings, OAuthSettings, RemoteAgentSettings
+from swarm.config.channels import ChannelSettings
+from swarm.config.listing import describe, differences, secrets
+from swarm.config.problems import BadSettings
+from swarm.config.reading import CONFIG_FILE, load
+from swarm.config.settings import (
+    DatabaseSettings,
+    FileSettings,
+    HttpSettings,
+    LeaseSettings,
+    LogFormat,
+    LogSettings,
+    MetricsSettings,
+    ReactionSettings,
+    Settings,
+    SlackMode,
+    SlackSettings,
+    TracesSettings,
+)
+from swarm.config.variables import DYNAMIC_AGENTS, VARIABLES
+
+__all__ = [
+    "CONFIG_FILE",
+    "DYNAMIC_AGENTS",
+    "VARIABLES",
+    "AgentSettings",
+    "BadSettings",
+    "ChannelSettings",
+    "DatabaseSettings",
+    "FileSettings",
+    "HttpSettings",
+    "LeaseSettings",
+    "LogFormat",
+    "LogSettings",
+    "MetricsSettings",
+    "OAuthSettings",
+    "ReactionSettings",
+    "RemoteAgentSettings",
+    "Settings",
+    "SlackMode",
+    "SlackSettings",
+    "TracesSettings",
+    "describe",
+    "differences",
+    "load",
+    "secrets",
+]

@@ -1,0 +1,84 @@
+"""Who answers, and the agents that the coordinator reaches itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from uuid import UUID
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from swarm.config.section import HttpAddress, Section
+from swarm.domain.agents import OFFLINE_AFTER_SECONDS, Role, check_name
+from swarm.domain.errors import Invalid
+from swarm.domain.streaming.agent import PARALLEL_RUNS, History, OnRestart
+from swarm.domain.streaming.remote import LONGEST_RUN_SECONDS, TIMEOUT_SECONDS, Dialect
+
+
+class OAuthSettings(Section):
+    """OAuth 2 client credentials: what an agent's access tokens are fetched with."""
+
+    token_url: HttpAddress
+    client_id: str = Field(min_length=1)
+    client_secret: SecretStr
+    scope: str | None = None
+    audience: str | None = None
+
+
+class RemoteAgentSettings(Section):
+    """An agent that speaks AG-UI over HTTP, and streams what it says."""
+
+    url: HttpAddress = Field(description="where its runs are posted; for caipe the base, before /api/v1/chat")
+    dialect: Dialect = Field(Dialect.AGUI, description="agui (protocol 1.0), or caipe")
+    role: Role = Field(Role.LEAD, description="lead, or worker")
+    description: str = Field("", description="what it is good at, for the agents that delegate")
+    token: SecretStr | None = Field(None, description="a bearer token; or oauth, not both")
+    oauth: OAuthSettings | None = None
+    agent_id: str | None = Field(None, description="which agent of the service; caipe only")
+    history: History | None = Field(
+        None, description="new messages only, or all of the thread; without it all for agui and new for caipe"
+    )
+    timeout_seconds: float = Field(TIMEOUT_SECONDS, gt=0, description="so long it may be silent during a run")
+    longest_run_seconds: float = Field(LONGEST_RUN_SECONDS, gt=0, description="so long a run may last")
+    parallel: int = Field(PARALLEL_RUNS, ge=1, description="so many runs at once in one coordinator process")
+    on_restart: OnRestart = Field(
+        OnRestart.RERUN, description="what a restart has cut off: rerun it, or ask with a Retry button"
+    )
+    namespace: UUID | None = Field(None, description="of the conversation ids (UUID v5)")
+    footer: str = Field("", max_length=1_000, description="words of your own below every answer, mrkdwn")
+
+    @model_validator(mode="after")
+    def _has_one_identity(self) -> RemoteAgentSettings:
+        if self.token and self.oauth:
+            raise ValueError("token and oauth are both set; one of them is expected")
+        return self
+
+    @property
+    def history_sent(self) -> History:
+        """What it gets of a thread. AG-UI has no memory of its own, while a caipe service keeps conversations."""
+        return self.history or (History.NEW if self.dialect is Dialect.CAIPE else History.ALL)
+
+
+class AgentSettings(Section):
+    """Who answers."""
+
+    default: str | None = Field(None, description="the default lead's name; without it the oldest that is online")
+    dm: str | None = Field(None, description="the name of the agent for direct messages; without it as everywhere")
+    offline_after_seconds: float = Field(OFFLINE_AFTER_SECONDS, gt=0, description="silence after which one is offline")
+    remote: Mapping[str, RemoteAgentSettings] = Field(default_factory=dict, description="AG-UI agents, by name")
+
+    @field_validator("remote")
+    @classmethod
+    def _have_names(cls, remote: Mapping[str, RemoteAgentSettings]) -> Mapping[str, RemoteAgentSettings]:
+        for name in remote:
+            try:
+                check_name(name)
+            except Invalid as error:
+                raise ValueError(f"{error.message} {error.hint or ''}".strip()) from error
+        return remote
+
+    @model_validator(mode="after")
+    def _default_is_a_lead(self) -> AgentSettings:
+        chosen = self.remote.get(self.default or "")
+        if chosen and chosen.role is not Role.LEAD:
+            raise ValueError(f"default is '{self.default}', whose role is worker; the name of a lead is expected")
+        return self

@@ -1,0 +1,34 @@
+"""What holds in a channel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import Field, JsonValue, field_validator
+
+from swarm.config.section import Section
+from swarm.domain.access import Listen
+from swarm.domain.client_context import OWN_KEYS
+from swarm.domain.streaming.calls import Display
+
+
+class ChannelSettings(Section):
+    """What holds in one channel, or everywhere where nothing else is said."""
+
+    agent: str | None = Field(None, description="an agent's name; without it the default lead")
+    enabled: bool = True
+    listen: Listen = Field(Listen.MENTION, description="mention, all (people's root messages), bots (allowed bots too)")
+    allowed_users: frozenset[str] | None = Field(None, description="user ids; null allows everybody")
+    allowed_bots: frozenset[str] = Field(frozenset(), description="bot ids (B…) or bot users' ids (U…)")
+    display: Display = Field(Display.PLAN, description="how tools and plans are shown: plan, or timeline")
+    client_context: Mapping[str, JsonValue] = Field(
+        default_factory=dict, description="keys of your own for the agent's client context, to shape its style"
+    )
+    share_email: bool = Field(False, description="tell the agent the e-mail address of who asks")
+
+    @field_validator("client_context")
+    @classmethod
+    def _are_their_own(cls, extra: Mapping[str, JsonValue]) -> Mapping[str, JsonValue]:
+        if taken := sorted(OWN_KEYS & set(extra)):
+            raise ValueError(f"'{taken[0]}' is set by swarm itself; keys of your own are expected")
+        return extra

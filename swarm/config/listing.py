@@ -1,0 +1,82 @@
+"""Settings looked at from outside: all there are, what is secret in them, and in what two differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, get_args, get_origin
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
+
+from swarm.config.section import Section
+from swarm.config.settings import Settings
+
+
+def secrets(settings: object) -> list[str]:
+    """Every value that nobody may see, to be hidden wherever it turns up."""
+    match settings:
+        case SecretStr():
+            return [settings.get_secret_value()]
+        case BaseModel():
+            return [secret for _, value in settings for secret in secrets(value)]
+        case Mapping():
+            return [secret for value in settings.values() for secret in secrets(value)]
+        case list():
+            return [secret for value in settings for secret in secrets(value)]
+        case str() if "://" in settings and (password := _password(settings)):
+            return [password]
+        case _:
+            return []
+
+
+def _password(url: str) -> str | None:
+    try:
+        return urlsplit(url).password
+    except ValueError:
+        return None
+
+
+def describe(settings: type[BaseModel] = Settings, prefix: str = "") -> list[tuple[str, FieldInfo]]:
+    """Every setting by its dotted key, for the documentation and its test; ``*`` stands for a name or an id."""
+    found: list[tuple[str, FieldInfo]] = []
+    for name, field in settings.model_fields.items():
+        part, below = _section(field.annotation)
+        found += describe(part, prefix + name + below) if part else [(prefix + name, field)]
+    return found
+
+
+def _section(annotation: Any) -> tuple[type[Section] | None, str]:
+    """The section that a field holds, also where there may be none or many, and how its keys go on."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return annotation, "."
+    is_mapping = get_origin(annotation) is Mapping
+    for part in get_args(annotation):
+        if isinstance(part, type) and issubclass(part, Section):
+            return part, ".*." if is_mapping else "."
+    return None, ""
+
+
+def differences(before: object, after: object, key: str = "") -> Iterator[str]:
+    """The dotted keys under which two settings differ, in order; ``agents.remote.x`` where only one has an ``x``."""
+    old, new = _parts(before), _parts(after)
+    if old is None or new is None:
+        if before != after:
+            yield key
+        return
+    for name in dict.fromkeys([*old, *new]):
+        below = f"{key}.{name}" if key else name
+        if name in old and name in new:
+            yield from differences(old[name], new[name], below)
+        else:
+            yield below
+
+
+def _parts(value: object) -> Mapping[str, object] | None:
+    match value:
+        case BaseModel():
+            return dict(value)
+        case Mapping():
+            return value
+        case _:
+            return None

@@ -1,0 +1,106 @@
+"""Where settings are looked for, and how they are put together."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from dotenv import dotenv_values
+from pydantic import ValidationError
+
+from swarm.config.problems import BadSettings
+from swarm.config.settings import Settings
+from swarm.config.variables import DYNAMIC_AGENTS, DYNAMIC_AGENTS_VARIABLE, VARIABLES
+from swarm.domain.errors import ConfigurationError
+from swarm.domain.streaming.remote import Dialect
+
+CONFIG_FILE: Final = "swarm.yaml"
+
+_PLACEHOLDER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def load(
+    environment: Mapping[str, str] | None = None, *, folder: Path | None = None, user_home: Path | None = None
+) -> Settings:
+    """The settings of a process that was started in ``folder``; raises ConfigurationError with every bad key."""
+    folder = folder or Path.cwd()
+    user_home = user_home or Path.home()
+    variables = _variables(dict(os.environ if environment is None else environment), folder, user_home)
+    values = _read_yaml(folder / CONFIG_FILE, variables)
+    for name, path in VARIABLES.items():
+        if variables.get(name):
+            _put(values, path, variables[name])
+    if variables.get(DYNAMIC_AGENTS_VARIABLE):
+        _complete_dynamic_agents(values)
+    try:
+        return Settings(**values)
+    except ValidationError as error:
+        raise BadSettings(error) from error
+
+
+def _variables(environment: dict[str, str], folder: Path, user_home: Path) -> dict[str, str]:
+    """All variables, the environment before ``./.env`` before ``~/.swarm/.env``; empty ones count as not set."""
+    found: dict[str, str] = {}
+    for source in (environment, dotenv_values(folder / ".env"), dotenv_values(user_home / ".swarm" / ".env")):
+        for name, value in source.items():
+            if value:
+                found.setdefault(name, value)
+    return found
+
+
+def _read_yaml(path: Path, variables: Mapping[str, str]) -> dict[str, Any]:
+    if not path.exists():
+        return {}
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+        raise ConfigurationError(f"{path} cannot be read: {_reason(error)}") from error
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise ConfigurationError(f"{path}: a mapping of settings is expected, not {type(document).__name__}")
+    return {str(key): _filled_in(value, variables, str(key), path) for key, value in document.items()}
+
+
+def _reason(error: Exception) -> str:
+    """What is wrong with a file, without an excerpt of it: that might be a secret."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
+        return f"line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}: {error.problem}"
+    return str(error)
+
+
+def _filled_in(value: object, variables: Mapping[str, str], key: str, path: Path) -> Any:
+    """The value with each ``${NAME}`` replaced."""
+    if isinstance(value, dict):
+        return {str(name): _filled_in(part, variables, f"{key}.{name}", path) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_filled_in(part, variables, f"{key}[{index}]", path) for index, part in enumerate(value)]
+    if not isinstance(value, str):
+        return value
+    missing = [name for name in _PLACEHOLDER.findall(value) if name not in variables]
+    if missing:
+        raise ConfigurationError(f"{path}: {key} refers to ${{{missing[0]}}}, which is not set")
+    return _PLACEHOLDER.sub(lambda found: variables[found.group(1)], value)
+
+
+def _put(values: dict[str, Any], path: tuple[str, ...], value: str) -> None:
+    *parents, last = path
+    for parent in parents:
+        section = values.setdefault(parent, {})
+        if not isinstance(section, dict):
+            return  # the model will say what is wrong with it
+        values = section
+    values[last] = value
+
+
+def _complete_dynamic_agents(values: dict[str, Any]) -> None:
+    """What is behind DYNAMIC_AGENTS_URL speaks caipe, and is the default where none is named."""
+    agents = values.get("agents")
+    remote = agents.get("remote") if isinstance(agents, dict) else None
+    if isinstance(agents, dict) and isinstance(remote, dict) and isinstance(remote.get(DYNAMIC_AGENTS), dict):
+        remote[DYNAMIC_AGENTS].setdefault("dialect", Dialect.CAIPE)
+        agents["default"] = agents.get("default") or DYNAMIC_AGENTS

@@ -1,0 +1,170 @@
+"""The settings of a coordinator, section by section; `agents` and `channels` have theirs in modules of their own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from swarm.config.agents import AgentSettings
+from swarm.config.channels import ChannelSettings
+from swarm.config.section import Section
+from swarm.domain.files import DEFAULT_CAP_BYTES
+from swarm.domain.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STORED
+from swarm.domain.leases import LEASE_SECONDS
+
+_CHANNEL_ID = re.compile(r"[CDG][A-Z0-9]{2,}")
+
+
+class SlackMode(StrEnum):
+    """How Slack reaches us."""
+
+    SOCKET = "socket"
+    HTTP = "http"
+
+
+class LogFormat(StrEnum):
+    """How log lines look."""
+
+    AUTO = "auto"  # text on a terminal, else JSON
+    TEXT = "text"
+    JSON = "json"
+
+
+class SlackSettings(Section):
+    """The Slack app. Without tokens there is no Slack, and ``swarm up`` says so."""
+
+    bot_token: SecretStr | None = Field(None, description="xoxb-…, from OAuth & Permissions")
+    app_token: SecretStr | None = Field(None, description="xapp-…, from Basic Information, for Socket Mode")
+    signing_secret: SecretStr | None = Field(None, description="from Basic Information, for HTTP mode")
+    api_base_url: str = Field("https://slack.com/api/", description="another address reaches the twin")
+    mode: SlackMode = Field(SlackMode.SOCKET, description="socket, or http for the Events API at /slack/events")
+    pace: bool = Field(True, description="keep to Slack's rate limits; off only for load tests against the twin")
+    timeout_seconds: float = Field(10, gt=0, le=60, description="how long one call of Slack may take")
+    agent_sessions: bool = Field(False, description="the Slack app is an agent: Slack has a Stop button of its own")
+    stop_button_after_seconds: float | None = Field(
+        5, ge=0, description="a run that takes longer gets a Stop button; null: none ever does"
+    )
+
+    @field_validator("api_base_url")
+    @classmethod
+    def _is_url(cls, url: str) -> str:
+        if not url.startswith(("http://", "https://")):
+            raise ValueError("an http or https URL is expected")
+        return url if url.endswith("/") else url + "/"
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> SlackSettings:
+        """One token without the other stops the start."""
+        partner, name = (
+            (self.app_token, "app_token (SLACK_APP_TOKEN)")
+            if self.mode is SlackMode.SOCKET
+            else (self.signing_secret, "signing_secret (SLACK_SIGNING_SECRET)")
+        )
+        if self.bot_token and not partner:
+            raise ValueError(f"bot_token is set, so {name} is expected as well for mode {self.mode}")
+        if partner and not self.bot_token:
+            raise ValueError(f"{name} is set, so bot_token (SLACK_BOT_TOKEN) is expected as well")
+        return self
+
+
+class HttpSettings(Section):
+    """Where the coordinator listens."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(8080, ge=0, le=65_535, description="0 takes a free port")
+
+
+class DatabaseSettings(Section):
+    """Where the state is kept."""
+
+    url: str | None = Field(None, description="sqlite:///path or postgresql://…; without it SQLite in the home folder")
+
+
+class LeaseSettings(Section):
+    """The right to work, for a while."""
+
+    seconds: float = Field(LEASE_SECONDS, ge=2, le=3_600, description="without renewal; agents renew every third of it")
+
+
+class ReactionSettings(Section):
+    """Emoji that show a message's state, by name; null switches one off."""
+
+    stored: str | None = REACTION_STORED
+    answered: str | None = REACTION_ANSWERED
+    failed: str | None = REACTION_FAILED
+
+
+class FileSettings(Section):
+    """Attachments on their way from and to Slack."""
+
+    cap_bytes: int = Field(DEFAULT_CAP_BYTES, gt=0, description="no larger file is moved")
+
+
+class LogSettings(Section):
+    """What the log says."""
+
+    level: Annotated[str, Field(pattern="^(debug|info|warning|error)$")] = "info"
+    format: LogFormat = Field(LogFormat.AUTO, description="text, json, or auto: JSON unless it goes to a terminal")
+
+
+class MetricsSettings(Section):
+    """Who may read ``/metrics``, beside the operator."""
+
+    token: SecretStr | None = Field(None, description="a bearer token that is good for /metrics only")
+    open: bool = Field(False, description="let everybody read it who can reach it")
+
+
+class TracesSettings(Section):
+    """OpenTelemetry. Off without an endpoint."""
+
+    endpoint: str | None = Field(None, description="an OTLP collector's HTTP address; needs the extra 'otel'")
+
+    @field_validator("endpoint")
+    @classmethod
+    def _is_url(cls, url: str | None) -> str | None:
+        if url and not url.startswith(("http://", "https://")):
+            raise ValueError("an http or https URL is expected, for example http://127.0.0.1:4318")
+        return url
+
+
+class Settings(Section):
+    """All settings of a coordinator."""
+
+    home: Path = Field(Path("~/.swarm"), description="where the embedded set-up keeps its files")
+    operator_token: SecretStr | None = Field(None, description="for administration; made and kept in home without it")
+    enrolment_key: SecretStr | None = Field(None, description="lets programs register themselves as workers")
+    slack: SlackSettings = SlackSettings()
+    http: HttpSettings = HttpSettings()
+    database: DatabaseSettings = DatabaseSettings()
+    agents: AgentSettings = AgentSettings()
+    leases: LeaseSettings = LeaseSettings()
+    reactions: ReactionSettings = ReactionSettings()
+    channel_defaults: ChannelSettings = ChannelSettings()
+    channels: Mapping[str, ChannelSettings] = Field(default_factory=dict, description="by channel id, C0123456789")
+    files: FileSettings = FileSettings()
+    log: LogSettings = LogSettings()
+    metrics: MetricsSettings = MetricsSettings()
+    traces: TracesSettings = TracesSettings()
+
+    @field_validator("channels")
+    @classmethod
+    def _are_channel_ids(cls, channels: Mapping[str, ChannelSettings]) -> Mapping[str, ChannelSettings]:
+        for key in channels:
+            if not _CHANNEL_ID.fullmatch(key):
+                raise ValueError(f"'{key}' is not a channel id; an id such as C0123456789 is expected (see 'About')")
+        return channels
+
+    @property
+    def channels_in_full(self) -> Mapping[str, ChannelSettings]:
+        """The channels, each with what its entry leaves out taken from ``channel_defaults``."""
+        return {channel: chosen.inheriting(self.channel_defaults) for channel, chosen in self.channels.items()}
+
+    @property
+    def database_url(self) -> str:
+        """The database, the embedded one where none is named."""
+        return self.database.url or f"sqlite:///{self.home.expanduser() / 'swarm.db'}"

@@ -1,0 +1,38 @@
+"""The environment variables, and the setting that each stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+DYNAMIC_AGENTS_VARIABLE: Final = "DYNAMIC_AGENTS_URL"
+DYNAMIC_AGENTS: Final = "dynamic-agents"
+"""The name of the agent behind this variable."""
+
+VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
+    "SLACK_BOT_TOKEN": ("slack", "bot_token"),
+    "SLACK_APP_TOKEN": ("slack", "app_token"),
+    "SLACK_SIGNING_SECRET": ("slack", "signing_secret"),
+    "SLACK_API_BASE_URL": ("slack", "api_base_url"),
+    "SLACK_AGENT_SESSIONS": ("slack", "agent_sessions"),
+    "SWARM_SLACK_MODE": ("slack", "mode"),
+    "SWARM_SLACK_TIMEOUT_SECONDS": ("slack", "timeout_seconds"),
+    "SWARM_SLACK_PACE": ("slack", "pace"),
+    "SWARM_HOST": ("http", "host"),
+    "PORT": ("http", "port"),
+    "SWARM_DATABASE_URL": ("database", "url"),
+    "SWARM_HOME": ("home",),
+    "SWARM_OPERATOR_TOKEN": ("operator_token",),
+    "SWARM_ENROLMENT_KEY": ("enrolment_key",),
+    "SWARM_DEFAULT_AGENT": ("agents", "default"),
+    "SWARM_OFFLINE_AFTER_SECONDS": ("agents", "offline_after_seconds"),
+    DYNAMIC_AGENTS_VARIABLE: ("agents", "remote", DYNAMIC_AGENTS, "url"),
+    "SWARM_LEASE_SECONDS": ("leases", "seconds"),
+    "SWARM_FILE_CAP_BYTES": ("files", "cap_bytes"),
+    "SWARM_LOG_LEVEL": ("log", "level"),
+    "SWARM_LOG_FORMAT": ("log", "format"),
+    "SWARM_METRICS_TOKEN": ("metrics", "token"),
+    "SWARM_METRICS_OPEN": ("metrics", "open"),
+    "SWARM_TRACES_ENDPOINT": ("traces", "endpoint"),
+}
+"""Environment variable -> the setting it stands for."""

@@ -1,0 +1,128 @@
+"""What the settings say, as the values that the use cases and the agents' clients know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import SecretStr
+
+from swarm.clock import SystemClock
+from swarm.config import ChannelSettings, OAuthSettings, RemoteAgentSettings, Settings
+from swarm.domain.access import ChannelPolicy
+from swarm.domain.conduct import Conduct, Policies, PolicyBook, Reactions
+from swarm.domain.streaming.agent import StreamingAgent
+from swarm.domain.streaming.remote import ClientCredentials, RemoteAgent
+
+
+def conduct(settings: Settings) -> Conduct:
+    """All that the operator has decided, with a book of its own for what a reload may change."""
+    return Conduct(
+        offline_after_seconds=settings.agents.offline_after_seconds,
+        lease_seconds=settings.leases.seconds,
+        started_at=SystemClock().now_us(),
+        book=PolicyBook(policies(settings)),
+    )
+
+
+def policies(settings: Settings) -> Policies:
+    """What a reload may change."""
+    return Policies(
+        default_agent=settings.agents.default,
+        dm_agent=settings.agents.dm,
+        reactions=Reactions(
+            stored=settings.reactions.stored,
+            answered=settings.reactions.answered,
+            failed=settings.reactions.failed,
+        ),
+        channels={channel: _policy(chosen) for channel, chosen in _channels(settings).items()},
+        everywhere=_policy(settings.channel_defaults),
+    )
+
+
+def streaming_agents(settings: Settings) -> list[StreamingAgent]:
+    """The agents that the coordinator runs itself, in the order of the settings."""
+    return [
+        StreamingAgent(
+            name=name,
+            role=chosen.role,
+            description=chosen.description,
+            history=chosen.history_sent,
+            parallel=chosen.parallel,
+            on_restart=chosen.on_restart,
+            footer=chosen.footer,
+        )
+        for name, chosen in settings.agents.remote.items()
+    ]
+
+
+def remote_agents(settings: Settings) -> list[RemoteAgent]:
+    """How the agents of `streaming_agents` are reached, in the same order."""
+    return [_remote(name, chosen) for name, chosen in settings.agents.remote.items()]
+
+
+def named_agents(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Every key that names an agent, with the name."""
+    named = {"agents.default": settings.agents.default, "agents.dm": settings.agents.dm}
+    named["channel_defaults.agent"] = settings.channel_defaults.agent
+    named |= {f"channels.{channel}.agent": chosen.agent for channel, chosen in settings.channels.items()}
+    for key, name in named.items():
+        if name:
+            yield key, name
+
+
+def channels_without_agent(settings: Settings) -> list[str]:
+    """The channels that are configured and switched on, but leave it to the default lead who answers."""
+    return [channel for channel, chosen in _channels(settings).items() if chosen.enabled and chosen.agent is None]
+
+
+def secret(value: SecretStr | None) -> str | None:
+    """The value itself."""
+    return value.get_secret_value() if value else None
+
+
+def _channels(settings: Settings) -> dict[str, ChannelSettings]:
+    """The channels in full; a direct message without an agent of its own has the one for direct messages."""
+    dm = settings.agents.dm
+    return {
+        channel: chosen.model_copy(update={"agent": dm})
+        if dm and channel.startswith("D") and "agent" not in settings.channels[channel].model_fields_set
+        else chosen
+        for channel, chosen in settings.channels_in_full.items()
+    }
+
+
+def _policy(chosen: ChannelSettings) -> ChannelPolicy:
+    return ChannelPolicy(
+        agent=chosen.agent,
+        enabled=chosen.enabled,
+        listen=chosen.listen,
+        allowed_users=chosen.allowed_users,
+        allowed_bots=chosen.allowed_bots,
+        display=chosen.display,
+        client_context=chosen.client_context,
+        share_email=chosen.share_email,
+    )
+
+
+def _remote(name: str, chosen: RemoteAgentSettings) -> RemoteAgent:
+    return RemoteAgent(
+        name=name,
+        url=chosen.url,
+        dialect=chosen.dialect,
+        token=secret(chosen.token),
+        oauth=_credentials(chosen.oauth) if chosen.oauth else None,
+        agent_id=chosen.agent_id,
+        timeout_seconds=chosen.timeout_seconds,
+        longest_run_seconds=chosen.longest_run_seconds,
+        namespace=chosen.namespace,
+    )
+
+
+def _credentials(oauth: OAuthSettings) -> ClientCredentials:
+    return ClientCredentials(
+        token_url=oauth.token_url,
+        client_id=oauth.client_id,
+        client_secret=oauth.client_secret.get_secret_value(),
+        scope=oauth.scope,
+        audience=oauth.audience,
+    )

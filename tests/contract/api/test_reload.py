@@ -1,0 +1,79 @@
+"""POST /reload: the operator has the settings read again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from swarm import decisions
+from swarm.clock import ManualClock
+from swarm.config import Settings, load
+from swarm.reload import Reloader
+from swarm.services.roster import Rosters
+from swarm.store.database import Database
+from tests.support.doors import Doors, WatchedWakeups, open_doors
+from tests.support.world import World
+
+pytestmark = pytest.mark.req("CHAN-01")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where swarm.yaml is."""
+    (tmp_path / "swarm.yaml").write_text("channels: {C123: {agent: lea}}", encoding="utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+async def doors(sqlite_url: str, folder: Path) -> AsyncIterator[Doors]:
+    def read() -> Settings:
+        return load({}, folder=folder, user_home=folder / "nobody")
+
+    settings, wakeups, clock = read(), WatchedWakeups(), ManualClock()
+    conduct = decisions.conduct(settings)
+    async with Database(sqlite_url, clock=clock, wakeups=wakeups) as database:
+        reloader = Reloader(settings, conduct.book, Rosters(database, conduct), read=read)
+        async with open_doors(World(database, clock, conduct=conduct), wakeups, reloader.reload) as opened:
+            yield opened
+
+
+async def test_the_operator_learns_what_changed_what_waits_and_what_may_not_be_meant(
+    doors: Doors, folder: Path
+) -> None:
+    await doors.lead()
+    (folder / "swarm.yaml").write_text("channels: {C123: {agent: wim}}\nhttp: {port: 1}", encoding="utf-8")
+    assert await doors.operator.post("/reload") == {
+        "changed": ["channels.C123.agent"],
+        "needs_restart": ["http.port"],
+        "doubts": [
+            "There is no agent 'wim', which channels.C123.agent names; until there is, the default lead stands in."
+        ],
+    }
+    assert doors.world.conduct.policy("C123").agent == "wim"
+
+
+async def test_what_cannot_be_used_is_422_with_the_key_and_the_reason_and_the_old_stays(
+    doors: Doors, folder: Path
+) -> None:
+    (folder / "swarm.yaml").write_text("channels: {C123: {agent: wim, display: list}}", encoding="utf-8")
+    answer = await doors.operator.ask("POST", "/reload")
+    assert answer.status_code == 422
+    error = answer.json()["error"]
+    assert error["code"] == "invalid"
+    assert error["fields"] == {"channels.C123.display": "is 'list': Input should be 'plan' or 'timeline'"}
+    assert error["hint"] == "The old ones stay."
+    assert doors.world.conduct.policy("C123").agent == "lea"
+
+
+async def test_nobody_else_may(doors: Doors) -> None:
+    lead = await doors.lead()
+    assert (await lead.ask("POST", "/reload")).status_code == 403
+    assert (await doors.http.post(f"{doors.base}/reload")).status_code == 401
+
+
+async def test_the_route_is_described(doors: Doors) -> None:
+    described = (await doors.http.get(f"{doors.base}/openapi.json")).json()["paths"]["/reload"]["post"]
+    assert {"200", "401", "403", "422"} <= set(described["responses"])
+    assert "settings" in described["description"]

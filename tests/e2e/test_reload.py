@@ -1,0 +1,146 @@
+"""A coordinator that runs reads its settings again: by a signal, and by the command."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import termios
+from collections.abc import AsyncIterator
+from fcntl import ioctl
+
+import httpx2
+import pytest
+
+from tests.support.processes import SWARM, Processes
+from tests.support.stage import Stage
+
+pytestmark = pytest.mark.req("CHAN-01")
+
+
+@pytest.fixture
+async def stage(processes: Processes) -> AsyncIterator[Stage]:
+    """A twin, and a coordinator whose swarm.yaml names an agent that does not exist, of which it warns."""
+    stage = Stage(processes)
+    stage.settings["SWARM_LOG_FORMAT"] = "text"
+    write(stage, "agents: {default: ghost}")
+    await stage.start_twin()
+    await stage.start_coordinator()
+    await stage.coordinator.says(r"There is no agent 'ghost', which agents\.default names")
+    yield stage
+    assert stage.coordinator.alive
+
+
+def write(stage: Stage, yaml: str) -> None:
+    (stage.processes.folder / "swarm.yaml").write_text(yaml, encoding="utf-8")
+
+
+async def test_a_hangup_changes_who_gets_the_next_message_unless_there_is_a_mistake(
+    stage: Stage, http: httpx2.AsyncClient
+) -> None:
+    lead = stage.visitor(http, await stage.register(http, "lead"))
+    other = stage.visitor(http, await stage.register(http, "other"))
+    person = stage.person(http)
+    first = await person.say("@swarm one")
+    (trigger,) = await lead.poll(wait_seconds=30)
+    assert trigger["inbox_messages"][0]["ts"] == first
+    write(stage, "channel_defaults: {agent: other}")
+    stage.coordinator.send(signal.SIGHUP)
+    await stage.coordinator.says(r"The settings were read again.*channel_defaults\.agent")
+    second = await person.say("@swarm two")
+    (trigger,) = await other.poll(wait_seconds=30)
+    assert trigger["inbox_messages"][0]["ts"] == second
+    write(stage, "channels: {C123: {display: list}}")
+    stage.coordinator.send(signal.SIGHUP)
+    await stage.coordinator.says(r"The settings stay as they are.*channels\.C123\.display is 'list'")
+    third = await person.say("@swarm three")
+    (trigger,) = await other.poll(wait_seconds=30)
+    assert trigger["inbox_messages"][0]["ts"] == third
+
+
+async def test_the_command_says_what_came_of_it(stage: Stage) -> None:
+    async def reload() -> tuple[int, str]:
+        ended = await stage.processes.run(SWARM, "reload", env=stage.environment)
+        return ended.code, ended.out + ended.err
+
+    write(stage, "agents: {default: nobody, offline_after_seconds: 7}")
+    assert await reload() == (
+        0,
+        "changed: agents.default\n"
+        "needs a restart: agents.offline_after_seconds\n"
+        "There is no agent 'nobody', which agents.default names; until there is, the default lead stands in.\n",
+    )
+    write(stage, "agents: {default: [nobody]}")
+    code, said = await reload()
+    assert code == 1
+    assert said.startswith("swarm: agents.default")
+    assert "The old ones stay." in said
+    assert len(said.splitlines()) == 1
+
+
+_AT_TERMINAL = """
+import asyncio, sys
+from swarm import process
+
+async def main():
+    stop = process.stop_on_signals()
+    heard = process.told_by_hangup(stop)
+    print("ready", flush=True)
+    done = [asyncio.create_task(event.wait(), name=name) for name, event in (("stop", stop), ("reload", heard))]
+    finished, _ = await asyncio.wait(done, return_when=asyncio.FIRST_COMPLETED)
+    print(finished.pop().get_name(), flush=True)
+    for task in done: task.cancel()
+
+asyncio.run(main())
+"""
+
+
+class Terminal:
+    """A terminal, and a program that was started in it and writes into a pipe."""
+
+    def __init__(self, *, nohup: bool = False) -> None:
+        self._master, slave = pty.openpty()
+
+        def take_terminal() -> None:
+            ioctl(slave, termios.TIOCSCTTY, 0)
+            if nohup:
+                signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+        self.program = subprocess.Popen(
+            [sys.executable, "-c", _AT_TERMINAL],
+            stdin=slave,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            preexec_fn=take_terminal,
+        )
+        os.close(slave)
+
+    def says(self) -> str:
+        assert self.program.stdout
+        return self.program.stdout.readline().strip()
+
+    def close(self) -> None:
+        os.close(self._master)
+
+
+@pytest.mark.parametrize(
+    ("nohup", "closed", "outcome"),
+    [(False, True, "stop"), (False, False, "reload"), (True, True, "reload"), (True, False, "reload")],
+    ids=["closed", "signalled", "nohup-closed", "nohup-signalled"],
+)
+async def test_only_a_terminal_that_is_closed_ends_what_was_started_in_it(
+    nohup: bool, closed: bool, outcome: str
+) -> None:
+    terminal = Terminal(nohup=nohup)
+    try:
+        assert terminal.says() == "ready"
+        terminal.close() if closed else terminal.program.send_signal(signal.SIGHUP)
+        assert terminal.says() == outcome
+    finally:
+        terminal.program.kill()
+        terminal.program.communicate()
+        if not closed:
+            terminal.close()

@@ -1,0 +1,239 @@
+"""A reload: what it changes at once, what it leaves to a restart, and what it does not let happen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from itertools import cycle
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from swarm import decisions
+from swarm.config import Settings, load
+from swarm.domain.errors import Invalid
+from swarm.domain.transcript import ChannelType
+from swarm.reload import Reloader
+from swarm.services.deliver import Sender
+from swarm.services.ingest import Ingest
+from swarm.services.roster import Rosters
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
+from tests.support.world import BOT, HTTP_TIMEOUT_SECONDS, ME, World, said
+
+pytestmark = pytest.mark.req("CHAN-01")
+
+LISTENING = "channels: {C123: {agent: %s, listen: all}}"
+
+
+class Operator:
+    """A coordinator with a swarm.yaml, and who edits it."""
+
+    def __init__(self, world: World, folder: Path) -> None:
+        self._folder = folder
+        self.written("")
+        settings = self.read()
+        self.world = world.governed_by(decisions.conduct(settings))
+        self.book = self.world.conduct.book
+        self.rosters = Rosters(world.database, self.world.conduct)  # which keeps what it has read for a second
+        self.reloader = Reloader(settings, self.book, self.rosters, read=self.read)
+        self.ingest = Ingest(world.database, self.rosters, ME, self.world.conduct)
+
+    def written(self, yaml: str) -> None:
+        (self._folder / "swarm.yaml").write_text(yaml, encoding="utf-8")
+
+    def read(self) -> Settings:
+        return load({}, folder=self._folder, user_home=self._folder / "nobody")
+
+    async def reloads(self, yaml: str) -> tuple[str, ...]:
+        """The operator writes settings and has them read; what has changed."""
+        self.written(yaml)
+        return (await self.reloader.reload()).changed
+
+    async def gets(self, text: str, channel: str = "C123") -> str:
+        """The name of the agent that gets a message."""
+        kind = ChannelType.DM if channel.startswith("D") else ChannelType.CHANNEL
+        message = said(text, channel=channel, channel_type=kind)
+        await self.ingest.handle(message)
+        entry = await self.world.entry(message)
+        agent = (await self.rosters.current()).by_id(entry.agent_id)
+        assert agent is not None
+        return agent.name
+
+
+@pytest.fixture
+async def operator(world: World, tmp_path: Path) -> Operator:
+    """Of a coordinator with three agents, the oldest of which is the default lead."""
+    await world.lead()
+    await world.lead("other")
+    await world.worker("helper")
+    return Operator(world, tmp_path)
+
+
+async def test_a_reload_between_two_messages_changes_who_gets_the_second(operator: Operator) -> None:
+    await operator.reloads(LISTENING % "helper")
+    assert await operator.gets("one") == "helper"
+    assert await operator.reloads(LISTENING % "other") == ("channels.C123.agent",)
+    assert await operator.gets("two") == "other"
+
+
+async def test_messages_during_reloads_are_each_routed_by_one_of_the_two_settings(operator: Operator) -> None:
+    await operator.reloads(LISTENING % "helper")
+    got: set[str] = set()
+
+    async def reload_until_both_were_seen() -> None:
+        for name in cycle(("other", "helper")):
+            await operator.reloads(LISTENING % name)
+            if len(got) == 2:
+                return
+
+    reloading = asyncio.create_task(reload_until_both_were_seen())
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not reloading.done():
+            got.add(await operator.gets("hello"))
+    await reloading
+    assert got == {"helper", "other"}
+
+
+async def test_the_default_lead_and_the_agent_for_direct_messages_change_at_once(operator: Operator) -> None:
+    assert (await operator.gets(f"{BOT} one"), await operator.gets("psst", "D1")) == ("lead", "lead")
+    assert await operator.reloads("agents: {default: other, dm: helper}") == ("agents.default", "agents.dm")
+    assert (await operator.gets(f"{BOT} two"), await operator.gets("psst", "D1")) == ("other", "helper")
+    assert await operator.gets(f"{BOT} psst", "D1") == "helper"
+
+
+async def test_an_agent_for_direct_messages_that_does_not_exist_leaves_them_to_the_default_lead(
+    operator: Operator,
+) -> None:
+    await operator.reloads("agents: {dm: nobody}")
+    message = said("psst", channel="D1", channel_type=ChannelType.DM)
+    await operator.ingest.handle(message)
+    told = await operator.world.services.explanations.explain(f"D1:{message.ts}")
+    assert "'nobody', the agent for direct messages, does not exist" in (told.routing[0].reason or "")
+
+
+async def test_reactions_change_for_those_who_were_handed_them_at_the_start(operator: Operator) -> None:
+    world = operator.world
+    sender = Sender(
+        world.database,
+        world.slack,
+        ME.team,
+        http_timeout_seconds=HTTP_TIMEOUT_SECONDS,
+        reactions=world.conduct.reactions,
+    )
+    await operator.reloads("reactions: {stored: null, answered: tada, failed: boom}")
+    lead = next(agent.agent for agent in await world.services.agents.present() if agent.agent.name == "lead")
+    message = await world.says(f"{BOT} hello")
+    await world.answers(lead, await world.only(lead), "hi")
+    await sender.send_due()
+    assert world.slack.reactions == [(message.ts, "tada")]
+    assert world.conduct.reactions.failed == "boom"
+
+
+async def test_what_cannot_be_used_changes_nothing_and_is_named(operator: Operator) -> None:
+    await operator.reloads(LISTENING % "helper")
+    in_force = operator.book.current
+    with pytest.raises(Invalid) as refused:
+        await operator.reloads(LISTENING % "other" + "\nreactions: [eyes]")
+    assert refused.value.fields == {"reactions": "Input should be a valid dictionary or instance of ReactionSettings"}
+    with pytest.raises(Invalid, match="line 1"):
+        await operator.reloads("channels: {")
+    assert operator.book.current is in_force
+    assert await operator.gets("hello") == "helper"
+
+
+async def test_what_needs_a_restart_is_listed_until_there_is_one(operator: Operator) -> None:
+    operator.written("http: {port: 1}\nagents: {offline_after_seconds: 5, remote: {a: {url: 'http://a'}}}")
+    for _ in range(2):
+        done = await operator.reloader.reload()
+        assert done.changed == ()
+        assert done.needs_restart == ("http.port", "agents.offline_after_seconds", "agents.remote.a")
+    assert operator.world.conduct.offline_after_seconds == 120
+
+
+async def test_a_name_that_no_agent_has_is_told_of(operator: Operator) -> None:
+    operator.written(
+        "channel_defaults: {agent: helper}\nagents: {default: nobody, remote: {a: {url: 'http://a'}}}\n"
+        "channels: {C111: {agent: ghost}, C222: {agent: null}, C333: {enabled: false, agent: null}, C123: {}}"
+    )
+    doubts = (await operator.reloader.reload()).doubts
+    assert doubts == (
+        "The channel C222 names no agent; the default lead answers.",
+        "There is no agent 'nobody', which agents.default names; until there is, the default lead stands in.",
+        "There is no agent 'ghost', which channels.C111.agent names; until there is, the default lead stands in.",
+    )
+
+
+async def test_an_agent_that_the_settings_run_exists_before_it_is_registered(world: World, tmp_path: Path) -> None:
+    await world.lead()
+    operator = Operator(world, tmp_path)
+    operator.written("agents: {remote: {a: {url: 'http://a'}}}\nchannels: {C123: {agent: a}}")
+    started = Reloader(operator.read(), operator.book, operator.rosters, read=operator.read)
+    assert await started.doubts() == ()
+    assert len(await operator.reloader.doubts()) == 0, "its settings name nobody"
+
+
+async def test_of_two_reloads_at_once_the_one_that_read_last_holds(operator: Operator) -> None:
+    reads = iter(("slow", "quick"))
+    slow_reads, go_on = Event(), Event()
+
+    def read() -> Settings:
+        settings = operator.read()
+        if next(reads) == "slow":
+            slow_reads.set()
+            go_on.wait(PATIENCE_SECONDS)
+        return settings
+
+    reloader = Reloader(operator.read(), operator.book, operator.rosters, read=read)
+    operator.written("agents: {default: other}")
+    slow = asyncio.create_task(reloader.reload())
+    await asyncio.to_thread(slow_reads.wait, PATIENCE_SECONDS)
+    operator.written("agents: {default: helper}")
+    quick = asyncio.create_task(reloader.reload())
+    await asyncio.wait((quick,), timeout=0.2)  # as much as it needs, if it did not wait for the other
+    go_on.set()
+    await asyncio.gather(slow, quick)
+    assert operator.book.current.default_agent == "helper"
+
+
+async def test_a_signal_reloads_and_a_mistake_does_not_end_the_process(operator: Operator) -> None:
+    heard = asyncio.Event()
+    obeying = asyncio.create_task(operator.reloader.obey(heard))
+
+    async def default() -> str | None:
+        return operator.book.current.default_agent
+
+    async def obeyed() -> bool:
+        return not heard.is_set()
+
+    operator.written("agents: [")
+    heard.set()
+    await wait_until(obeyed, bool)
+    operator.written("agents: {default: other}")
+    heard.set()
+    await wait_until(default, lambda name: name == "other")
+    obeying.cancel()
+
+
+async def test_an_unforeseen_error_does_not_end_the_process_either(operator: Operator) -> None:
+    """The folder that a coordinator was started in may be gone."""
+    read: list[Callable[[], Settings]] = [operator.read]
+
+    def fails() -> Settings:
+        raise FileNotFoundError
+
+    read.append(fails)
+    reloader = Reloader(operator.read(), operator.book, operator.rosters, read=lambda: read.pop()())
+    heard = asyncio.Event()
+    obeying = asyncio.create_task(reloader.obey(heard))
+    operator.written("agents: {default: other}")
+
+    async def left() -> int:
+        return len(read)
+
+    heard.set()
+    await wait_until(left, lambda count: count == 1)
+    heard.set()
+    await wait_until(left, lambda count: count == 0)
+    assert not obeying.done()
+    obeying.cancel()

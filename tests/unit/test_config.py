@@ -1,0 +1,321 @@
+"""Settings: what they may say, what a channel inherits, and how a mistake is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from swarm import decisions
+from swarm.config import Settings, differences, load, secrets
+from swarm.domain.access import Listen
+from swarm.domain.agents import Role
+from swarm.domain.errors import ConfigurationError
+from swarm.domain.streaming.agent import History, OnRestart, StreamingAgent
+from swarm.domain.streaming.calls import Display
+from swarm.domain.streaming.remote import ClientCredentials, Dialect, RemoteAgent
+
+Read = Callable[..., Settings]
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    """Settings of a swarm.yaml and of variables."""
+
+    def read(yaml: str = "", **environment: str) -> Settings:
+        (tmp_path / "swarm.yaml").write_text(yaml, encoding="utf-8")
+        return load(environment, folder=tmp_path, user_home=tmp_path / "nobody")
+
+    return read
+
+
+# Channels
+
+EVERY_CHANNEL_KEY = """
+  agent: helper
+  enabled: false
+  listen: bots
+  allowed_users: [U1]
+  allowed_bots: [B1]
+  display: timeline
+  client_context: {tone: short}
+  share_email: true
+"""
+
+
+@pytest.mark.req("CHAN-01")
+def test_a_channel_inherits_every_key_that_it_leaves_out(read: Read) -> None:
+    settings = read(f"channel_defaults:{EVERY_CHANNEL_KEY}channels: {{C123: {{}}, C456: {{display: plan}}}}")
+    everywhere = decisions.policies(settings).everywhere
+    assert everywhere.display is Display.TIMELINE
+    assert everywhere.client_context == {"tone": "short"}
+    assert everywhere.share_email
+    assert settings.channels_in_full["C123"] == settings.channel_defaults
+    of = decisions.policies(settings).of
+    assert of("C123") == everywhere
+    assert (of("C456").display, of("C456").listen) == (Display.PLAN, Listen.BOTS)
+
+
+@pytest.mark.req("CHAN-01")
+def test_a_channels_own_word_wins_over_the_defaults_also_where_it_is_the_usual_one(read: Read) -> None:
+    own = "{agent: null, enabled: true, listen: mention, allowed_users: null, client_context: {}, share_email: false}"
+    policy = decisions.policies(read(f"channel_defaults:{EVERY_CHANNEL_KEY}channels: {{C123: {own}}}")).of("C123")
+    assert (policy.agent, policy.enabled, policy.listen, policy.allowed_users) == (None, True, Listen.MENTION, None)
+    assert (dict(policy.client_context), policy.share_email) == ({}, False)
+    assert policy.allowed_bots == {"B1"}, "which it leaves out"
+
+
+@pytest.mark.req("CHAN-01")
+@pytest.mark.parametrize(
+    ("yaml", "agent"),
+    [
+        ("agents: {dm: helper}", "helper"),
+        ("agents: {dm: helper}\nchannel_defaults: {agent: other}", "helper"),
+        ("agents: {dm: helper}\nchannels: {D123: {listen: all}}", "helper"),
+        ("agents: {dm: helper}\nchannels: {D123: {agent: own}}", "own"),
+        ("agents: {dm: helper}\nchannels: {D123: {agent: null}}", None),
+        ("channel_defaults: {agent: other}", "other"),
+        ("", None),
+    ],
+)
+def test_direct_messages_have_an_agent_of_their_own(read: Read, yaml: str, agent: str | None) -> None:
+    policies = decisions.policies(read(yaml))
+    assert policies.of("D123").agent == agent
+    assert policies.of("C999").agent == policies.everywhere.agent, "which is about direct messages only"
+
+
+# Agents that stream
+
+
+@pytest.mark.req("STREAM-01")
+def test_a_remote_agent_needs_no_more_than_an_address(read: Read) -> None:
+    settings = read("agents: {remote: {helper: {url: 'https://helper.example/run'}}}")
+    assert decisions.streaming_agents(settings) == [
+        StreamingAgent(name="helper", role=Role.LEAD, history=History.ALL, parallel=20, on_restart=OnRestart.RERUN)
+    ]
+    assert decisions.remote_agents(settings) == [
+        RemoteAgent(name="helper", url="https://helper.example/run", timeout_seconds=300, longest_run_seconds=3600)
+    ]
+
+
+EVERY_AGENT_KEY = """
+agents:
+  remote:
+    helper:
+      url: http://helper.example
+      dialect: caipe
+      role: worker
+      description: helps
+      oauth: {token_url: "https://login.example/token", client_id: swarm, client_secret: "${SECRET}", scope: run}
+      agent_id: a-1
+      history: all
+      timeout_seconds: 30
+      longest_run_seconds: 600
+      parallel: 2
+      on_restart: ask
+      namespace: 6ba7b810-9dad-11d1-80b4-00c04fd430c8
+      footer: ask <#C1>
+"""
+
+
+@pytest.mark.req("STREAM-01")
+def test_everything_that_is_said_of_a_remote_agent_reaches_it(read: Read) -> None:
+    settings = read(EVERY_AGENT_KEY, SECRET="hush-hush")
+    assert decisions.streaming_agents(settings) == [
+        StreamingAgent(
+            name="helper",
+            role=Role.WORKER,
+            description="helps",
+            history=History.ALL,
+            parallel=2,
+            on_restart=OnRestart.ASK,
+            footer="ask <#C1>",
+        )
+    ]
+    assert decisions.remote_agents(settings) == [
+        RemoteAgent(
+            name="helper",
+            url="http://helper.example",
+            dialect=Dialect.CAIPE,
+            oauth=ClientCredentials(
+                token_url="https://login.example/token", client_id="swarm", client_secret="hush-hush", scope="run"
+            ),
+            agent_id="a-1",
+            timeout_seconds=30,
+            longest_run_seconds=600,
+            namespace=UUID("6ba7b810-9dad-11d1-80b4-00c04fd430c8"),
+        )
+    ]
+
+
+@pytest.mark.req("STREAM-01")
+@pytest.mark.parametrize(
+    ("chosen", "sent"),
+    [
+        ("dialect: agui", History.ALL),
+        ("dialect: caipe", History.NEW),
+        ("dialect: agui, history: new", History.NEW),
+        ("dialect: caipe, history: all", History.ALL),
+    ],
+)
+def test_an_agent_without_a_memory_gets_the_whole_thread_unless_told_otherwise(
+    read: Read, chosen: str, sent: History
+) -> None:
+    (agent,) = decisions.streaming_agents(read(f"agents: {{remote: {{a: {{url: 'http://a', {chosen}}}}}}}"))
+    assert agent.history is sent
+
+
+@pytest.mark.req("OPS-11")
+def test_dynamic_agents_url_is_an_agent_and_the_default_where_none_is_named(read: Read) -> None:
+    settings = read(DYNAMIC_AGENTS_URL="https://agents.example")
+    (agent,) = decisions.remote_agents(settings)
+    assert (agent.name, agent.url, agent.dialect) == ("dynamic-agents", "https://agents.example", Dialect.CAIPE)
+    assert decisions.policies(settings).default_agent == "dynamic-agents"
+
+
+@pytest.mark.req("OPS-11")
+@pytest.mark.parametrize(
+    ("yaml", "environment"), [("agents: {default: lead}", {}), ("", {"SWARM_DEFAULT_AGENT": "lead"})]
+)
+def test_dynamic_agents_url_takes_no_other_defaults_place(read: Read, yaml: str, environment: dict[str, str]) -> None:
+    settings = read(yaml, DYNAMIC_AGENTS_URL="https://agents.example", **environment)
+    assert settings.agents.default == "lead"
+
+
+@pytest.mark.req("OPS-11")
+def test_swarm_yaml_may_say_more_of_the_dynamic_agents(read: Read) -> None:
+    settings = read(
+        "agents: {remote: {dynamic-agents: {agent_id: a-1, token: hush-hush}, other: {url: 'http://b'}}}",
+        DYNAMIC_AGENTS_URL="https://agents.example",
+    )
+    dynamic, other = decisions.remote_agents(settings)
+    assert (dynamic.url, dynamic.agent_id, dynamic.dialect) == ("https://agents.example", "a-1", Dialect.CAIPE)
+    assert other.dialect is Dialect.AGUI
+
+
+def test_slack_is_told_whether_the_app_is_an_agent(read: Read) -> None:
+    assert (read().slack.agent_sessions, read().slack.stop_button_after_seconds) == (False, 5)
+    assert read(SLACK_AGENT_SESSIONS="on").slack.agent_sessions
+    assert read("slack: {stop_button_after_seconds: null}").slack.stop_button_after_seconds is None
+
+
+# Mistakes
+
+
+def channel(keys: str) -> str:
+    return f"channels: {{C123: {{{keys}}}}}"
+
+
+def remote(keys: str, name: str = "helper") -> str:
+    return f"agents: {{remote: {{{name}: {{url: 'http://a', {keys}}}}}}}"
+
+
+MISTAKES = {
+    "a display that is none": (channel("display: list"), ("channels.C123.display", "'list'", "plan", "timeline")),
+    "a context that is no mapping": (channel("client_context: terse"), ("channels.C123.client_context", "'terse'")),
+    "a context with what is no JSON": (
+        channel("client_context: {since: 2026-01-01}"),
+        ("channels.C123.client_context.since", "JSON"),
+    ),
+    "a context with a key of the coordinator": (
+        channel("client_context: {source: web}"),
+        ("channels.C123.client_context", "'source'", "keys of your own"),
+    ),
+    "sharing that is no yes or no": (channel("share_email: some"), ("channels.C123.share_email", "'some'", "boolean")),
+    "a default that is none": ("channel_defaults: {display: list}", ("channel_defaults.display", "'list'")),
+    "an agent for direct messages that is a list": ("agents: {dm: [a]}", ("agents.dm", "string")),
+    "no address": ("agents: {remote: {helper: {}}}", ("agents.remote.helper.url", "required")),
+    "an address that is none": (
+        "agents: {remote: {helper: {url: 'ftp://u:hush-hush@a'}}}",
+        ("agents.remote.helper.url", "ftp://", "http or https"),
+    ),
+    "an address without a host": (
+        "agents: {remote: {helper: {url: 'http:///run'}}}",
+        ("agents.remote.helper.url", "'http:///run'", "http or https"),
+    ),
+    "a port that is none": (
+        "agents: {remote: {helper: {url: 'http://a:port/'}}}",
+        ("agents.remote.helper.url", "'http://a:port/'"),
+    ),
+    "a name that no agent may have": (remote("role: lead", "Helper"), ("agents.remote", "'Helper'", "a-z")),
+    "a name that is reserved": (remote("role: lead", "all"), ("agents.remote", "'all'", "reserved")),
+    "a dialect that is none": (remote("dialect: acp"), ("agents.remote.helper.dialect", "'acp'", "agui", "caipe")),
+    "a role that is none": (remote("role: boss"), ("agents.remote.helper.role", "'boss'", "lead", "worker")),
+    "two identities": (
+        remote("token: hush-hush, oauth: {token_url: 'http://t', client_id: a, client_secret: hush-hush}"),
+        ("agents.remote.helper", "token and oauth", "one of them is expected"),
+    ),
+    "half an identity": (
+        remote("oauth: {token_url: 'http://t', client_secret: hush-hush}"),
+        ("agents.remote.helper.oauth.client_id", "required"),
+    ),
+    "a token service without an address": (
+        remote("oauth: {token_url: t, client_id: a, client_secret: hush-hush}"),
+        ("agents.remote.helper.oauth.token_url", "'t'", "http or https"),
+    ),
+    "a secret that is none": (remote("token: [hush-hush]"), ("agents.remote.helper.token", "string")),
+    "a history that is none": (remote("history: some"), ("agents.remote.helper.history", "'some'", "new", "all")),
+    "no patience": (remote("timeout_seconds: 0"), ("agents.remote.helper.timeout_seconds", "greater than 0")),
+    "runs of no length": (remote("longest_run_seconds: -1"), ("longest_run_seconds", "-1", "greater than 0")),
+    "no runs at all": (remote("parallel: 0"), ("agents.remote.helper.parallel", "0", "greater than or equal to 1")),
+    "a restart policy that is none": (remote("on_restart: hope"), ("on_restart", "'hope'", "rerun", "ask")),
+    "a namespace that is none": (remote("namespace: swarm"), ("agents.remote.helper.namespace", "'swarm'", "UUID")),
+    "a footer without end": (remote(f"footer: {'x' * 1001}"), ("agents.remote.helper.footer", "1000")),
+    "a worker for a default lead": (
+        "agents: {default: helper, remote: {helper: {url: 'http://a', role: worker}}}",
+        ("agents", "'helper'", "name of a lead"),
+    ),
+    "a key that does not exist": (remote("tokn: hush-hush"), ("agents.remote.helper.tokn", "no such setting")),
+    "a Stop button before the run": (
+        "slack: {stop_button_after_seconds: -1}",
+        ("slack.stop_button_after_seconds", "-1", "greater than or equal to 0"),
+    ),
+}
+
+
+@pytest.mark.req("CHAN-01", "STREAM-01")
+@pytest.mark.parametrize(("yaml", "says"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_is_named_with_its_key_and_what_is_expected(read: Read, yaml: str, says: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        read(yaml)
+    for word in says:
+        assert word in refused.value.message
+    assert "hush" not in refused.value.message
+
+
+@pytest.mark.req("OPS-11")
+@pytest.mark.parametrize(
+    ("name", "value"), [("DYNAMIC_AGENTS_URL", "agents.example"), ("SLACK_AGENT_SESSIONS", "perhaps")]
+)
+def test_a_mistake_in_a_variable_is_named_with_the_variable(read: Read, name: str, value: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"\({name}\) is '{value}'"):
+        read(**{name: value})
+
+
+# What is secret, and what differs
+
+
+def test_secrets_are_found_at_every_depth(read: Read) -> None:
+    settings = read(
+        "agents: {remote: {a: {url: 'http://u:in-address@a', token: of-agent}, b: {url: 'http://b', oauth: "
+        "{token_url: 'http://u:of-service@t', client_id: a, client_secret: of-client}}}}\n"
+        "channels: {C123: {client_context: {docs: ['http://u:in-context@d']}}}",
+        SWARM_OPERATOR_TOKEN="of-operator",
+    )
+    assert set(secrets(settings)) == {
+        "of-operator", "of-agent", "in-address", "of-client", "of-service", "in-context",
+    }  # fmt: skip
+
+
+def test_what_differs_is_named_by_its_key(read: Read) -> None:
+    before = read("channels: {C123: {agent: a}, C456: {}}\nagents: {remote: {a: {url: 'http://a'}}}")
+    after = read(
+        "channels: {C123: {agent: b}, C789: {}}\nhttp: {port: 1}\n"
+        "agents: {remote: {a: {url: 'http://a', token: new-token}}}"
+    )
+    assert list(differences(before, after)) == [
+        "http.port", "agents.remote.a.token", "channels.C123.agent", "channels.C456", "channels.C789",
+    ]  # fmt: skip
+    assert list(differences(after, after)) == []
