@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from swarm.domain.states import step
+from swarm.domain.streaming.calls import Closing, Place
 
 METADATA_EVENT_TYPE: Final = "swarm_delivery"
 """``event_type`` of the message metadata that carries our key (``event_payload.delivery_id``)."""
@@ -91,6 +92,9 @@ class Delivery:
     attempts: int
     inbox_message_id: str | None = None  # what it answers
     stops_task_id: str | None = None  # of a post or an update: the task that its button stops
+    stops_turn_id: str | None = None  # of a post or an update: the turn that its button stops
+    closing: Closing | None = None  # of a post or an update: what stands below it; counts together with `place`
+    place: Place | None = None  # for whom it is, as the buttons and the footer of `closing` need it
 
 
 # What Slack's answer to one call means for the delivery: a closed set, matched exhaustively.

@@ -15,7 +15,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, TypeVar
 
 import orjson
 import structlog
@@ -37,14 +37,17 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from swarm.domain.errors import BadRequest, ConfigurationError, SwarmError, TooLarge
-from swarm.domain.presses import ButtonPressed
+from swarm.domain.presses import ButtonPressed, SessionStopped
 from swarm.domain.transcript import AuthorKind, SlackEvent, SlackMessage
 from swarm.entrypoints.errors import describe
+from swarm.slack.fields import JsonObject
 from swarm.slack.gateway import Gateway
 from swarm.slack.payloads import slack_event
-from swarm.slack.presses import button_pressed
+from swarm.slack.presses import button_pressed, session_stopped
 from swarm.slack.signature import verify
 from swarm.slack.socket_mode import BACKOFF_SECONDS, SocketMode, until_reachable
+
+T = TypeVar("T")
 
 MAX_BODY_BYTES: Final = 1024 * 1024
 
@@ -62,6 +65,10 @@ Press = Callable[[ButtonPressed], Awaitable[str | None]]
 """Takes a press of a button; what it returns is shown to that person alone."""
 
 
+Stopped = Callable[[SessionStopped], Awaitable[None]]
+"""Takes a press of Slack's own Stop; the same one may come again."""
+
+
 async def ignore_press(press: ButtonPressed) -> str | None:
     """For a door without buttons."""
     return None
@@ -71,7 +78,8 @@ class SlackDoor:
     """Events from Slack, each handed to ``handle`` and acknowledged when that returns.
 
     With ``app_token`` there is Socket Mode: :meth:`start` and :attr:`connected`. With ``signing_secret`` there is
-    HTTP: :meth:`routes`. ``handle`` runs concurrently for events that come together.
+    HTTP: :meth:`routes`. ``handle`` runs concurrently for events that come together. ``press`` gets every press of a
+    button under one of our messages, whatever its action; ``stopped`` every press of Slack's own Stop.
     """
 
     def __init__(
@@ -80,6 +88,7 @@ class SlackDoor:
         handle: Handle,
         press: Press = ignore_press,
         *,
+        stopped: Stopped | None = None,
         app_token: str | None = None,
         signing_secret: str | None = None,
         backoff_seconds: float = BACKOFF_SECONDS,
@@ -93,7 +102,7 @@ class SlackDoor:
         self._socket: SocketMode | None = None
         self._closing = False
         self._running: set[asyncio.Task[object]] = set()
-        self.bolt = _bolt_app(gateway, handle, press)
+        self.bolt = _bolt_app(gateway, handle, press, stopped)
 
     @property
     def connected(self) -> bool:
@@ -154,7 +163,7 @@ class SlackDoor:
         return to_starlette_response(await self.bolt.async_dispatch(bolt_request))
 
 
-def _bolt_app(gateway: Gateway, handle: Handle, press: Press) -> AsyncApp:
+def _bolt_app(gateway: Gateway, handle: Handle, press: Press, stopped: Stopped | None) -> AsyncApp:
     app = AsyncApp(
         client=gateway.client,
         authorize=_OneWorkspace(gateway),
@@ -165,7 +174,7 @@ def _bolt_app(gateway: Gateway, handle: Handle, press: Press) -> AsyncApp:
         attaching_function_token_enabled=False,
         attaching_conversation_kwargs_enabled=False,
     )
-    app.use(_Events(gateway, handle, press))
+    app.use(_Events(gateway, handle, press, stopped))
     return app
 
 
@@ -195,16 +204,17 @@ class _OneWorkspace(AsyncAuthorize):
 
 
 class _Events(AsyncMiddleware):
-    """Hands events about messages and presses of buttons over, and acknowledges everything.
+    """Hands events about messages, presses of buttons and of Slack's Stop over, and acknowledges everything.
 
     It comes ahead of Bolt's listeners, which halves the cost of an event. They have nothing to do so far; a request
     without a listener Bolt would answer with 404, and Slack would send it again.
     """
 
-    def __init__(self, gateway: Gateway, handle: Handle, press: Press) -> None:
+    def __init__(self, gateway: Gateway, handle: Handle, press: Press, stopped: Stopped | None) -> None:
         self._gateway = gateway
         self._handle = handle
         self._press = press
+        self._stopped = stopped
 
     async def async_process(
         self, *, req: AsyncBoltRequest, resp: BoltResponse, next: Callable[[], Awaitable[BoltResponse]]
@@ -212,6 +222,9 @@ class _Events(AsyncMiddleware):
         press = button_pressed(req.body)
         if press:
             return await self._pressed(press)
+        stop = session_stopped(req.body)
+        if stop and self._stopped:
+            return await self._take(self._stopped, stop, req.body)
         try:
             event = slack_event(req.body, await self._gateway.identify())
         except BadRequest as error:
@@ -220,10 +233,13 @@ class _Events(AsyncMiddleware):
             return BoltResponse(status=200) if req.mode == "socket_mode" else _refusal(error)
         if event is None or _is_known(event):
             return BoltResponse(status=200)
+        return await self._take(self._handle, event, req.body)
+
+    async def _take(self, handle: Callable[[T], Awaitable[None]], event: T, body: JsonObject) -> BoltResponse:
         try:
-            await self._handle(event)
+            await handle(event)
         except Exception:  # noqa: BLE001  whatever it was: the event is not stored, so Slack must send it again
-            _log.exception("An event was not stored.", action="slack_event_failed", event_id=req.body.get("event_id"))
+            _log.exception("An event was not stored.", action="slack_event_failed", event_id=body.get("event_id"))
             return BoltResponse(status=500)
         return BoltResponse(status=200)
 

@@ -15,17 +15,18 @@ import structlog
 from slack_sdk.web.async_client import AsyncWebClient
 
 from swarm.clock import slack_ts_to_us
-from swarm.domain.deliveries import METADATA_EVENT_TYPE, Accepted, Answer, Delivery, DeliveryKind, InDoubt, Refused
+from swarm.domain.deliveries import Accepted, Answer, Delivery, DeliveryKind, InDoubt, Refused
 from swarm.domain.errors import ConfigurationError, Unavailable
-from swarm.domain.presses import STOP_TASK_ACTION
 from swarm.domain.routing import Me
 from swarm.domain.transcript import ChannelType, SlackMessage
 from swarm.domain.watchers import NOBODY, Watcher
+from swarm.slack.answer_blocks import MAX_UPDATE_CHARACTERS, closing_blocks, cut_text, stop_task_block, stop_turn_block
 from swarm.slack.fields import JsonObject, object_at, objects_at, text_at, ts_at
 from swarm.slack.files import Files
 from swarm.slack.outcomes import Failure
 from swarm.slack.pacing import Pacing
 from swarm.slack.payloads import history_message
+from swarm.slack.streams import Streams, own_metadata
 from swarm.slack.web_api import RefusedBySlack, WebApi
 
 SLACK_API_URL: Final = "https://slack.com/api/"
@@ -64,6 +65,7 @@ class Gateway:
 
     ``timeout_seconds`` bounds one HTTP call, connecting included. Unless they say otherwise, methods that read raise
     Unavailable when Slack cannot be asked and RefusedBySlack, a NotFound with Slack's code, when it says no.
+    ``agent_sessions``: our app is declared as an agent, see :class:`Streams`.
     """
 
     def __init__(
@@ -74,10 +76,12 @@ class Gateway:
         base_url: str = SLACK_API_URL,
         timeout_seconds: float = 10.0,
         watcher: Watcher = NOBODY,
+        agent_sessions: bool = False,
     ) -> None:
         self._api = WebApi(token, base_url=base_url, timeout_seconds=timeout_seconds, pacing=pacing, watcher=watcher)
         self._me: Me | None = None
         self.files = Files(self._api, timeout_seconds=timeout_seconds)
+        self.streams = Streams(self._api, self._messages, self._take_back, agent_sessions=agent_sessions)
 
     @property
     def client(self) -> AsyncWebClient:
@@ -194,6 +198,11 @@ class Gateway:
         names = (text_at(profile, "display_name"), text_at(profile, "real_name"), text_at(user, "real_name"))
         return next(filter(None, names), text_at(user, "name") or user_id)
 
+    async def user_email(self, user_id: str) -> str | None:
+        """Somebody's e-mail address (``users.info``); Slack leaves it out without the scope users:read.email."""
+        user = object_at(await self._api.read("users.info", {"user": user_id}), "user")
+        return text_at(object_at(user, "profile"), "email") or None
+
     async def bot_name(self, bot_id: str) -> str:
         """The name of a bot (``bots.info``)."""
         return text_at(object_at(await self._api.read("bots.info", {"bot": bot_id}), "bot"), "name") or bot_id
@@ -288,25 +297,19 @@ def _content(delivery: Delivery) -> dict[str, object]:
     """The text as a markdown block; the plain text is what notifications show."""
     blocks: list[dict[str, object]] = [{"type": "markdown", "text": delivery.text}]
     if delivery.stops_task_id:
-        blocks.append({"type": "actions", "elements": [_stop_button(delivery.stops_task_id)]})
-    return {"text": delivery.text, "blocks": blocks}
-
-
-def _stop_button(task_id: str) -> dict[str, object]:
-    return {
-        "type": "button",
-        "action_id": STOP_TASK_ACTION,
-        "text": {"type": "plain_text", "text": "Stop"},
-        "style": "danger",
-        "value": task_id,
-    }
+        blocks.append(stop_task_block(delivery.stops_task_id))
+    if delivery.stops_turn_id:
+        blocks.append(stop_turn_block(delivery.stops_turn_id))
+    if delivery.closing and delivery.place:
+        blocks += closing_blocks(delivery.closing, delivery.place)
+    is_update = delivery.kind is DeliveryKind.UPDATE
+    return {"text": cut_text(delivery.text, MAX_UPDATE_CHARACTERS) if is_update else delivery.text, "blocks": blocks}
 
 
 def _post_arguments(delivery: Delivery) -> dict[str, object]:
-    metadata = {"delivery_id": delivery.id, "agent": delivery.agent_name or ""}
     arguments: dict[str, object] = {
         **_content(delivery),
-        "metadata": {"event_type": METADATA_EVENT_TYPE, "event_payload": metadata},
+        "metadata": own_metadata(delivery.id, delivery.agent_name or ""),
         "unfurl_links": False,
         "unfurl_media": False,
     }

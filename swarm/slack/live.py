@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
+from typing import Any, Final, TypeGuard
 
 import structlog
 
@@ -22,7 +21,6 @@ from swarm.domain.streaming.calls import (
     AppendStream,
     AskTurn,
     CloseStream,
-    Closing,
     Command,
     Find,
     Hang,
@@ -40,6 +38,7 @@ from swarm.domain.streaming.pages import Mode
 from swarm.domain.streaming.reducer import (
     Heard,
     Input,
+    Live,
     Located,
     Pace,
     SlackSaid,
@@ -50,10 +49,16 @@ from swarm.domain.streaming.reducer import (
     step,
     wake_at,
 )
-from swarm.slack.streams import Streams
+from swarm.domain.streaming.showing import Last, LiveSlack, LostRight, Record, Shown
 
 EVENTS_AHEAD: Final = 256
 """So many events of an agent may wait to be looked at; then it is read no further, and has to wait itself."""
+
+PIECE_CHARACTERS: Final = 4_096
+"""A longer delta counts as several events, so that what waits is bounded in characters too."""
+
+_JOINED_CHARACTERS: Final = 16_384
+"""A longer text is not copied to add to it."""
 
 LANDING_SECONDS: Final = 3.0
 """So long a call that is under way is waited for when everything has to end."""
@@ -63,29 +68,6 @@ _UNFINISHED: Final = "it stopped in the middle of its answer"
 _CRASHED: Final = "it failed inside"
 
 _log = structlog.get_logger(__name__)
-
-Last = CloseStream | PostPage | UpdatePage
-"""A call that may end an answer."""
-
-
-class Record(Protocol):
-    """Whoever must know of an answer's messages after a crash."""
-
-    async def beginning(self, page: int, *, is_post: bool) -> None:
-        """A message is about to begin."""
-        ...
-
-    async def began(self, page: int, ts: str) -> None:
-        """A message has begun."""
-        ...
-
-    async def ending(self, call: Last, outcome: Outcome) -> None:
-        """The last call of an answer is about to be made: everything is known that it is to show."""
-        ...
-
-    async def ended(self, page: int) -> None:
-        """A message is whole, and will not change any more."""
-        ...
 
 
 class NoRecord:
@@ -97,34 +79,21 @@ class NoRecord:
 
     async def ending(self, call: Last, outcome: Outcome) -> None: ...
 
-    async def ended(self, page: int) -> None: ...
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Shown:
-    """What became of an answer. ``leftover`` and ``closing`` are still to be posted, where they are not empty."""
-
-    outcome: Outcome
-    text: str  # everything that the agent said, plain
-    leftover: str  # safe for Slack
-    closing: Closing
-
-
-class LostRight(Exception):
-    """Another process shows answers now: this one must not go on."""
+    async def ended(self, page: int, text: str) -> None: ...
 
 
 class LiveAnswer:
     """One answer, shown while it is given.
 
     ``doubt_seconds`` after a call whose outcome nobody knows, Slack is searched: later than it could still land.
-    ``may_call`` is asked before each call.
+    ``may_call`` is asked before each call. ``known`` are all messages that grow at the moment, those of other answers
+    included: none of them is one that is searched for.
     """
 
     def __init__(
         self,
         place: Place,
-        slack: Streams,
+        slack: LiveSlack,
         *,
         mentionable: Iterable[str] = (),
         mode: Mode = Mode.STREAM,
@@ -133,6 +102,7 @@ class LiveAnswer:
         may_call: Callable[[], bool] = lambda: True,
         doubt_seconds: float = 11.0,
         clock: Callable[[], float] = time.monotonic,
+        known: set[str] | None = None,
     ) -> None:
         self._place = place
         self._slack = slack
@@ -145,13 +115,15 @@ class LiveAnswer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._calling: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[None] | None = None
-        self._known: set[str] = set()
+        self._known = set[str]() if known is None else known
+        self._own: set[str] = set()
         self._call_began_us = 0
         self._over: Over | None = None
         self._failure: BaseException | None = None
         self._showing: asyncio.Task[None] | None = None
         self._status: tuple[SetStatus, ...] = ()
-        self._live, self._first = begin(clock(), mentionable=mentionable, mode=mode, pace=pace)
+        self._looked_at = clock()  # what has become due since then is still to be done
+        self._live, self._first = begin(self._looked_at, mentionable=mentionable, mode=mode, pace=pace)
 
     def stop(self, by: str | None = None) -> None:
         """A person does not want the answer any more; ``by`` is the user id."""
@@ -176,7 +148,7 @@ class LiveAnswer:
         )
 
     async def _next(self) -> Input:
-        wake = wake_at(self._live, self._clock())
+        wake = wake_at(self._live, self._looked_at)
         timeout = None if wake is None else max(0.0, wake - self._clock())
         try:
             async with asyncio.timeout(timeout):
@@ -191,14 +163,25 @@ class LiveAnswer:
         rest: Input | None = taken
         while rest is not None:
             taken, rest = self._together(rest)
-            self._live, commands = step(self._live, taken, self._clock())
+            before, self._looked_at = self._live, self._clock()
+            self._live, commands = step(before, taken, self._looked_at)
+            await self._note_end(before, taken)
             await self._obey(commands)
+
+    async def _note_end(self, before: Live, taken: Input) -> None:
+        """A message that is not the one which grows any more stays as it is."""
+        page = before.page
+        if before.flight and isinstance(taken, SlackSaid) and isinstance(taken.answer, Accepted):
+            page = before.flight.page
+        is_begun = page is not None and page.number <= self._live.pages
+        if page and is_begun and (self._live.page is None or self._live.page.number != page.number):
+            await self._record.ended(page.number, page.text)
 
     def _together(self, taken: Input) -> tuple[Input, Input | None]:
         """An input with the deltas behind it that go on where it ends, and the first that does not."""
         if isinstance(taken, Heard):
             self._ahead.release()
-        while isinstance(taken, Heard) and isinstance(taken.event, TextDelta) and not self._inputs.empty():
+        while isinstance(taken, Heard) and _may_grow(taken.event) and not self._inputs.empty():
             following = self._inputs.get_nowait()
             more = following.event if isinstance(following, Heard) else None
             if not isinstance(more, TextDelta) or more.message_id != taken.event.message_id:
@@ -214,7 +197,7 @@ class LiveAnswer:
                 case AskTurn():
                     self._start(self._wait_for_turn(command))
                 case Find(page=page):
-                    self._calling = self._start(self._find(page))
+                    self._start(self._find(page))
                 case Hang():
                     if self._reading:
                         self._reading.cancel()
@@ -254,10 +237,12 @@ class LiveAnswer:
         if not isinstance(answer, Accepted):
             return
         if isinstance(call, OpenStream | PostPage) and answer.ts:
-            self._known.add(answer.ts)
+            self._remember(answer.ts)
             await self._record.began(call.page, answer.ts)
-        if isinstance(call, CloseStream):
-            await self._record.ended(call.page)
+
+    def _remember(self, ts: str) -> None:
+        self._known.add(ts)
+        self._own.add(ts)
 
     async def _find(self, page: int) -> None:
         """Search for a message that may have begun, when a call in flight must be over."""
@@ -274,7 +259,7 @@ class LiveAnswer:
                 await asyncio.sleep(_FIND_AGAIN_SECONDS)
                 continue
             if ts:
-                self._known.add(ts)
+                self._remember(ts)
                 await self._record.began(page, ts)
             self._inputs.put_nowait(Located(ts=ts))
             return
@@ -298,8 +283,9 @@ class LiveAnswer:
         await self._heard(last)
 
     async def _heard(self, event: AgentEvent) -> None:
-        await self._ahead.acquire()
-        self._inputs.put_nowait(Heard(event=event))
+        for piece in _pieces(event):
+            await self._ahead.acquire()
+            self._inputs.put_nowait(Heard(event=piece))
 
     def _show_status(self, status: SetStatus) -> None:
         """One status after another; of those that wait only the last is shown."""
@@ -332,8 +318,48 @@ class LiveAnswer:
             task.cancel()
         if landing:
             await asyncio.wait(landing, timeout=LANDING_SECONDS)
+        self._known -= self._own
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         with contextlib.suppress(RuntimeError):  # it is closed already, or its reader was never begun
             await events.aclose()
+
+
+def _may_grow(event: AgentEvent) -> TypeGuard[TextDelta]:
+    """Whether more text can be added to it without copying much."""
+    return isinstance(event, TextDelta) and len(event.text) < _JOINED_CHARACTERS
+
+
+def _pieces(event: AgentEvent) -> Iterator[AgentEvent]:
+    """The same in pieces that are not large."""
+    if not isinstance(event, TextDelta) or len(event.text) <= PIECE_CHARACTERS:
+        yield event
+        return
+    for start in range(0, len(event.text), PIECE_CHARACTERS):
+        yield TextDelta(text=event.text[start : start + PIECE_CHARACTERS], message_id=event.message_id)
+
+
+class LiveStage:
+    """Answers in Slack, all over one gateway."""
+
+    def __init__(self, slack: LiveSlack, *, doubt_seconds: float = 11.0, pace: Pace | None = None) -> None:
+        self.slack = slack
+        self._doubt_seconds = doubt_seconds
+        self._pace = pace
+        self._growing: set[str] = set()
+
+    def answer(
+        self, place: Place, *, mentionable: Iterable[str], record: Record, may_call: Callable[[], bool]
+    ) -> LiveAnswer:
+        """An answer that is about to be given."""
+        return LiveAnswer(
+            place,
+            self.slack,
+            mentionable=mentionable,
+            pace=self._pace,
+            record=record,
+            may_call=may_call,
+            doubt_seconds=self._doubt_seconds,
+            known=self._growing,
+        )

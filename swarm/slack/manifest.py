@@ -13,12 +13,17 @@ _READ_CONVERSATIONS: Final = ("channels:read", "groups:read", "im:read", "mpim:r
 _READ_HISTORY: Final = ("channels:history", "groups:history", "im:history", "mpim:history")
 
 METHOD_SCOPES: Final[dict[str, tuple[str, ...]]] = {
+    "agents.sessions.setStatus": ("chat:write",),  # for apps that are agents only
     "apps.connections.open": (),  # takes the app-level token with connections:write
+    "assistant.threads.setStatus": ("chat:write",),
     "auth.test": (),
     "bots.info": ("users:read",),
+    "chat.appendStream": ("chat:write",),
     "chat.delete": ("chat:write",),
     "chat.postEphemeral": ("chat:write",),
     "chat.postMessage": ("chat:write",),
+    "chat.startStream": ("chat:write",),
+    "chat.stopStream": ("chat:write",),
     "chat.update": ("chat:write",),
     "conversations.history": _READ_HISTORY,
     "conversations.info": _READ_CONVERSATIONS,
@@ -38,8 +43,14 @@ EVENT_SCOPES: Final[dict[str, str]] = {
     "message.mpim": "mpim:history",
 }
 
+AGENT_EVENT_SCOPES: Final[dict[str, str]] = {"agent_session_stopped": "assistant:write"}
+"""What only an app that is declared as an agent gets: Slack gives it this scope, and a Stop button in its threads."""
+
+AGENT_DESCRIPTION: Final = "Ask for anything: an agent of the team takes it on, here or in a channel."
+
 WHY: Final[dict[str, str]] = {
     "app_mentions:read": "Hear mentions, also where the bot is not a member yet.",
+    "assistant:write": "Be an agent for Slack: show its state, and hear when somebody presses Stop.",
     "channels:history": "Hear messages in public channels, and read a thread met in the middle.",
     "channels:read": "Tell agents the name of the channel a message comes from.",
     "chat:write": "Post, correct and take back the agents' answers.",
@@ -64,17 +75,30 @@ class Mode(StrEnum):
     HTTP = "http"
 
 
-def bot_scopes() -> list[str]:
+def bot_events(*, agent: bool = False) -> dict[str, str]:
+    """Every event that is listened to, with its scope; ``agent``: of an app that is declared as one."""
+    return EVENT_SCOPES | (AGENT_EVENT_SCOPES if agent else {})
+
+
+def bot_scopes(*, agent: bool = False) -> list[str]:
     """Every scope that a method or an event needs."""
-    needed = set(EVENT_SCOPES.values()).union(*METHOD_SCOPES.values())
+    needed = set(bot_events(agent=agent).values()).union(*METHOD_SCOPES.values())
     return sorted(needed)
 
 
 def manifest(
-    mode: Mode = Mode.SOCKET, *, name: str = "swarm", request_url: str = "https://example.com/slack/events"
+    mode: Mode = Mode.SOCKET,
+    *,
+    name: str = "swarm",
+    request_url: str = "https://example.com/slack/events",
+    agent: bool = False,
 ) -> dict[str, object]:
-    """The manifest of an app called ``name``; in HTTP mode Slack sends events to ``request_url``."""
-    subscriptions: dict[str, object] = {"bot_events": sorted(EVENT_SCOPES)}
+    """The manifest of an app called ``name``; in HTTP mode Slack sends events to ``request_url``.
+
+    ``agent`` declares the app as an agent (https://docs.slack.dev/ai/agent-sessions), which not every plan has: its
+    state shows in the threads it works in, with Slack's own Stop button.
+    """
+    subscriptions: dict[str, object] = {"bot_events": sorted(bot_events(agent=agent))}
     interactivity: dict[str, object] = {"is_enabled": True}  # for the buttons under our messages
     if mode is Mode.HTTP:
         subscriptions["request_url"] = interactivity["request_url"] = request_url
@@ -87,8 +111,9 @@ def manifest(
                 "messages_tab_read_only_enabled": False,
             },
             "bot_user": {"display_name": name, "always_online": True},
+            **({"agent_view": {"agent_description": AGENT_DESCRIPTION}} if agent else {}),
         },
-        "oauth_config": {"scopes": {"bot": bot_scopes()}},
+        "oauth_config": {"scopes": {"bot": bot_scopes(agent=agent)}},
         "settings": {
             "event_subscriptions": subscriptions,
             "interactivity": interactivity,

@@ -45,13 +45,18 @@ TIER_3: Final = Limit.per_minute(50)
 TIER_4: Final = Limit.per_minute(100)
 
 METHOD_LIMITS: Final = {
+    "agents.sessions.setStatus": TIER_3,
     # Rare, and a reconnect must not wait for a bucket; Slack's own answer slows it down if need be.
     "apps.connections.open": UNLIMITED,
+    "assistant.threads.setStatus": Limit.per_minute(300),  # "special limits", which Slack does not name
     "auth.test": Limit.per_minute(300),  # Slack says hundreds
     "bots.info": TIER_3,
+    "chat.appendStream": TIER_4,
     "chat.delete": TIER_3,
     "chat.postEphemeral": TIER_4,
     "chat.postMessage": Limit.per_minute(300),  # Slack says several hundred for the workspace
+    "chat.startStream": TIER_2,
+    "chat.stopStream": TIER_2,
     "chat.update": TIER_3,
     "conversations.history": TIER_3,
     "conversations.info": TIER_3,

@@ -25,11 +25,16 @@ READ_ATTEMPTS: Final = 5
 
 _TAKES_JSON: Final = frozenset(
     {
+        "agents.sessions.setStatus",
         "apps.connections.open",
+        "assistant.threads.setStatus",
         "auth.test",
+        "chat.appendStream",
         "chat.delete",
         "chat.postEphemeral",
         "chat.postMessage",
+        "chat.startStream",
+        "chat.stopStream",
         "chat.update",
         "reactions.add",
     }

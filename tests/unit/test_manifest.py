@@ -6,14 +6,16 @@ import ast
 import inspect
 import re
 from types import ModuleType
+from typing import Any
 
 import pytest
 
-from swarm.slack import files, gateway, manifest, pacing, web_api
+from swarm.domain.streaming import calls
+from swarm.slack import files, gateway, manifest, pacing, presses, streams, web_api
 
 pytestmark = pytest.mark.req("OPS-02")
 
-METHOD = re.compile(r"(apps|auth|bots|chat|conversations|reactions|users|files|views|team|assistant)(\.\w+)+")
+METHOD = re.compile(r"(agents|apps|auth|bots|chat|conversations|reactions|users|files|views|team|assistant)(\.\w+)+")
 
 
 def methods_in(module: ModuleType) -> set[str]:
@@ -25,7 +27,8 @@ def methods_in(module: ModuleType) -> set[str]:
 
 
 def test_the_tables_name_exactly_the_methods_that_the_gateway_calls() -> None:
-    called = (methods_in(gateway) | methods_in(files) | methods_in(web_api)) - {files.FILE_HOST}
+    callers = (gateway, files, streams, calls, web_api)
+    called = set().union(*map(methods_in, callers)) - {files.FILE_HOST}
     assert called == set(manifest.METHOD_SCOPES)
     assert called == set(pacing.METHOD_LIMITS)
 
@@ -50,7 +53,23 @@ def test_the_scopes_are_those_of_the_methods_and_events() -> None:
 
 
 def test_every_scope_has_its_reason() -> None:
-    assert sorted(manifest.WHY) == manifest.bot_scopes()
+    assert sorted(manifest.WHY) == manifest.bot_scopes(agent=True)
+
+
+@pytest.mark.req("STREAM-09")
+def test_an_app_that_is_an_agent_hears_of_slacks_own_stop_and_asks_for_one_scope_more() -> None:
+    plain, agent = manifest.manifest(), manifest.manifest(agent=True)
+    assert set(manifest.bot_scopes(agent=True)) - set(manifest.bot_scopes()) == {"assistant:write"}
+    assert events_of(agent) - events_of(plain) == {"agent_session_stopped"} == set(manifest.AGENT_EVENT_SCOPES)
+    assert "agent_session_stopped" in inspect.getsource(presses)
+    assert isinstance(plain["features"], dict)
+    assert isinstance(agent["features"], dict)
+    assert "agent_view" not in plain["features"]
+    assert 0 < len(agent["features"]["agent_view"]["agent_description"]) <= 300
+
+
+def events_of(app: dict[str, Any]) -> set[str]:
+    return set(app["settings"]["event_subscriptions"]["bot_events"])
 
 
 def test_socket_mode_needs_no_address_and_http_has_one() -> None:

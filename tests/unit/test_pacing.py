@@ -8,7 +8,10 @@ import itertools
 
 import pytest
 
-from swarm.slack.pacing import FORGET_ABOVE, METHOD_LIMITS, TIER_3, Limit, Pacing
+from swarm.domain.streaming.calls import Slot
+from swarm.slack.pacing import FORGET_ABOVE, METHOD_LIMITS, TIER_2, TIER_3, TIER_4, UNLIMITED, Limit, Pacing
+from swarm.twin.limits import Tier
+from swarm.twin.methods import METHODS
 
 pytestmark = pytest.mark.req("OPS-10")
 
@@ -287,3 +290,27 @@ async def test_without_limits_there_is_nothing_to_wait_for_after_taking_over(tim
     pacing = Pacing(enforced=False, monotonic=time.monotonic, sleep=time.sleep)
     pacing.take_over()
     assert pacing.expected_wait_seconds(POST, "C1") == 0
+
+
+@pytest.mark.req("STREAM-05")
+def test_streams_have_the_tiers_that_slack_gives_them() -> None:
+    tiers = {slot: METHOD_LIMITS[slot.value] for slot in Slot if slot is not Slot.POST}
+    assert tiers == {Slot.OPEN: TIER_2, Slot.APPEND: TIER_4, Slot.CLOSE: TIER_2, Slot.UPDATE: TIER_3}
+    assert METHOD_LIMITS["agents.sessions.setStatus"] == TIER_3
+
+
+@pytest.mark.parametrize("method", sorted(name for name, limit in METHOD_LIMITS.items() if limit != UNLIMITED))
+def test_no_minute_of_ours_sees_more_calls_than_slack_allows(method: str) -> None:
+    limit, tier = METHOD_LIMITS[method], METHODS[method].tier
+    assert limit.burst + 60 * limit.per_second <= tier.value
+    assert tier is not Tier.SPECIAL or limit == Limit.per_minute(300)
+
+
+@pytest.mark.req("STREAM-05")
+async def test_a_new_process_begins_as_if_its_predecessor_had_just_used_up_the_streams() -> None:
+    time = FakeTime()
+    pacing = Pacing(monotonic=time.monotonic, sleep=time.sleep)
+    assert pacing.expected_wait_seconds(Slot.APPEND.value) == 0
+    pacing.take_over()
+    for slot in (Slot.OPEN, Slot.APPEND, Slot.CLOSE):
+        assert pacing.expected_wait_seconds(slot.value) > 0

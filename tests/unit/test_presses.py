@@ -7,8 +7,15 @@ from typing import Any
 
 import pytest
 
-from swarm.domain.presses import STOP_TASK_ACTION, ButtonPressed
-from swarm.slack.presses import button_pressed
+from swarm.domain.presses import (
+    STOP_TASK_ACTION,
+    ButtonPressed,
+    Feedback,
+    SessionStopped,
+    feedback_of,
+    feedback_value,
+)
+from swarm.slack.presses import button_pressed, session_stopped
 
 PAYLOAD: dict[str, Any] = {
     "type": "block_actions",
@@ -47,3 +54,58 @@ def test_a_press_that_lacks_what_every_press_has_is_none(path: tuple[str, ...], 
 @pytest.mark.parametrize("payload", [None, [], {}, {"type": "view_submission"}, {**PAYLOAD, "actions": []}])
 def test_what_is_no_press_is_none(payload: object) -> None:
     assert button_pressed(payload) is None
+
+
+STOPPED: dict[str, Any] = {
+    "type": "event_callback",
+    "event_id": "Ev1",
+    "event": {
+        "type": "agent_session_stopped",
+        "channel": "C1",
+        "thread_ts": "1700000000.000100",
+        "user": "U1",
+        "streaming_message_ts": ["1700000000.000200"],
+    },
+}
+
+
+@pytest.mark.req("STREAM-09")
+def test_a_press_of_slacks_stop_names_the_person_the_thread_and_what_was_being_written() -> None:
+    assert session_stopped(STOPPED) == SessionStopped(
+        key="stop:Ev1",
+        channel="C1",
+        thread_ts="1700000000.000100",
+        user_id="U1",
+        message_ts=("1700000000.000200",),
+    )
+
+
+@pytest.mark.parametrize("given", [None, [], "1700000000.000200", [7, "soon"], {}])
+def test_a_stop_that_names_no_messages_still_counts(given: object) -> None:
+    stop = session_stopped({**STOPPED, "event": {**STOPPED["event"], "streaming_message_ts": given}})
+    assert stop is not None
+    assert stop.message_ts == ()
+
+
+@pytest.mark.parametrize("field", ["type", "channel", "thread_ts", "user"])
+@pytest.mark.parametrize("value", [None, 7, [], {}, ""])
+def test_a_stop_that_does_not_say_where_or_by_whom_is_none(field: str, value: object) -> None:
+    assert session_stopped({**STOPPED, "event": {**STOPPED["event"], field: value}}) is None
+
+
+@pytest.mark.parametrize("body", [None, [], {}, {**STOPPED, "event": 5}, {**STOPPED, "event_id": None}, PAYLOAD])
+def test_what_is_no_stop_is_none(body: object) -> None:
+    assert session_stopped(body) is None
+
+
+@pytest.mark.req("CHAN-05")
+@pytest.mark.parametrize("is_good", [True, False])
+@pytest.mark.parametrize("turn_id", ["0193b0c0-6400-7000-8000-000000000000", "with:a:colon"])
+def test_feedback_survives_the_way_through_a_button(turn_id: str, is_good: bool) -> None:
+    feedback = Feedback(turn_id=turn_id, is_good=is_good)
+    assert feedback_of(feedback_value(feedback)) == feedback
+
+
+@pytest.mark.parametrize("value", ["", "up", ":up", "turn:sideways", "turn:"])
+def test_a_value_that_is_no_feedback_of_ours_is_none(value: str) -> None:
+    assert feedback_of(value) is None

@@ -6,10 +6,13 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from swarm.slack.gateway import Gateway
+from swarm.slack.pacing import Pacing
 from swarm.twin.server import running
 from swarm.twin.twin import build_twin
+from tests.contract.slack.scripted import ScriptedSlack
 from tests.contract.slack.workspace import Workspace
 
 
@@ -25,3 +28,23 @@ async def gateway(workspace: Workspace) -> AsyncIterator[Gateway]:
     gateway = workspace.gateway()
     yield gateway
     await gateway.close()
+
+
+@pytest.fixture
+def script() -> ScriptedSlack:
+    return ScriptedSlack()
+
+
+@pytest.fixture
+async def scripted(script: ScriptedSlack) -> AsyncIterator[Gateway]:
+    app = web.Application()
+    app.router.add_route("*", "/api/{method}", script.answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    host, port = runner.addresses[0]
+    gateway = Gateway("xoxb-1", base_url=f"http://{host}:{port}/api", pacing=Pacing(enforced=False))
+    yield gateway
+    await gateway.close()
+    await runner.cleanup()

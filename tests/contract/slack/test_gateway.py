@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp import web
@@ -14,6 +13,7 @@ from swarm.domain.transcript import AuthorKind, ChannelType
 from swarm.slack.gateway import Gateway
 from swarm.slack.pacing import Pacing
 from swarm.slack.web_api import RefusedBySlack
+from tests.contract.slack.scripted import ScriptedSlack
 from tests.contract.slack.workspace import Workspace, delivery
 
 OPS_10 = pytest.mark.req("OPS-10")
@@ -143,6 +143,19 @@ async def test_an_update_a_delete_and_a_reaction_reach_their_message(gateway: Ga
     assert message["reactions"][0]["name"] == "eyes"
     assert await gateway.deliver(delivery(DeliveryKind.DELETE, target_ts=ts)) == Accepted(ts=ts)
     assert await workspace.messages() == []
+
+
+async def test_a_long_update_is_shown_whole_though_slack_takes_less_of_its_plain_text(
+    gateway: Gateway, workspace: Workspace
+) -> None:
+    posted = await gateway.deliver(delivery(text="before"))
+    assert isinstance(posted, Accepted)
+    text = "word " * 1_500 + "end"
+    answer = await gateway.deliver(delivery(DeliveryKind.UPDATE, target_ts=posted.ts, text=text))
+    assert answer == Accepted(ts=posted.ts)
+    [message] = await workspace.messages()
+    assert message["blocks"][0]["text"] == text
+    assert text.startswith(message["text"].removesuffix("…"))
 
 
 @OPS_10
@@ -334,43 +347,6 @@ async def test_a_closed_gateway_makes_no_more_calls(workspace: Workspace) -> Non
 
 
 # A Slack that answers as the twin never would.
-
-AUTH = {"ok": True, "team_id": "T1", "user_id": "UBOT", "bot_id": "BBOT", "url": "https://x.test/"}
-
-
-class ScriptedSlack:
-    """Gives each method the answer that it was told to, and notes the calls."""
-
-    def __init__(self) -> None:
-        self.answers: dict[str, web.Response | dict[str, object]] = {"auth.test": AUTH}
-        self.calls: list[tuple[str, dict[str, object]]] = []
-
-    async def answer(self, request: web.Request) -> web.StreamResponse:
-        method = request.match_info["method"]
-        arguments = dict(request.query) if request.method == "GET" else await request.json()
-        self.calls.append((method, arguments))
-        answer = self.answers[method]
-        return answer if isinstance(answer, web.Response) else web.json_response(answer)
-
-
-@pytest.fixture
-def script() -> ScriptedSlack:
-    return ScriptedSlack()
-
-
-@pytest.fixture
-async def scripted(script: ScriptedSlack) -> AsyncIterator[Gateway]:
-    app = web.Application()
-    app.router.add_route("*", "/api/{method}", script.answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    host, port = runner.addresses[0]
-    gateway = Gateway("xoxb-1", base_url=f"http://{host}:{port}/api", pacing=Pacing(enforced=False))
-    yield gateway
-    await gateway.close()
-    await runner.cleanup()
 
 
 @OPS_10

@@ -64,6 +64,19 @@ class Workspace:
     async def deliveries(self) -> list[dict[str, Any]]:
         return list((await self._get("deliveries", {"since": "0"}))["deliveries"])
 
+    async def stop(self, thread_ts: str, *, user: str = "alice", channel: str = "general") -> None:
+        """Press Slack's own Stop."""
+        await self._post("stop", {"user": user, "channel": channel, "thread_ts": thread_ts})
+
+    async def press(self, ts: str, action_id: str, *, value: str | None = None, user: str = "alice") -> None:
+        """Press a button under a message in #general; of feedback, the one with this value."""
+        pressed = {"user": user, "channel": "general", "ts": ts, "action_id": action_id, "wait_seconds": 0}
+        await self._post("actions", pressed | ({"value": value} if value else {}))
+
+    async def assistant(self) -> dict[str, Any]:
+        """What stands beside the threads: statuses and agents' sessions."""
+        return await self._get("assistant", {})
+
     async def fault(self, kind: str, **more: Any) -> None:
         await self._post("faults", {"kind": kind, **more})
 

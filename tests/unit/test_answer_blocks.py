@@ -1,0 +1,119 @@
+"""What stands below an answer, as blocks that Slack takes."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+
+from swarm.domain.presses import FEEDBACK_ACTION, RETRY_TURN_ACTION, STOP_TASK_ACTION, STOP_TURN_ACTION
+from swarm.domain.streaming.calls import NOTHING_BELOW, Card, Closing, Display, PlanTitle, Text
+from swarm.domain.streaming.events import StepStatus
+from swarm.slack.answer_blocks import (
+    MAX_CARDS,
+    card_blocks,
+    closing_blocks,
+    cut_text,
+    footer_text,
+    stop_task_block,
+    stop_turn_block,
+    stream_chunks,
+)
+from swarm.twin.blocks import checked_blocks
+from tests.contract.slack.answers import TURN, card, place
+
+THERE = place("1700000000.000100")
+CLOSINGS = list(product(["", "n" * 20_000], *[[False, True]] * 3))
+FOOTER = "lead · asked by <@U000ALICE> · Reply in this thread to continue"
+
+
+def blocks(made: list[dict[str, object]]) -> list[dict[str, Any]]:
+    """The blocks, if Slack takes them."""
+    checked_blocks(made)
+    return made
+
+
+@pytest.mark.req("STREAM-12")
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({}, FOOTER),
+        ({"is_direct": True}, "lead · asked by <@U000ALICE> · Write again to continue"),
+        ({"requester": None}, "lead · Reply in this thread to continue"),
+        ({"footer": " *Beta* <https://x.test|help> "}, f"{FOOTER} · *Beta* <https://x.test|help>"),
+        ({"agent_name": "<!channel>"}, FOOTER.replace("lead", "&lt;!channel&gt;")),
+    ],
+)
+def test_the_footer_says_who_answered_whom_and_how_to_go_on(more: dict[str, Any], expected: str) -> None:
+    assert footer_text(place("1700000000.000100", **more)) == expected
+
+
+@pytest.mark.req("STREAM-07", "STREAM-12")
+def test_what_is_wanted_below_stands_there_in_order_and_nothing_else() -> None:
+    assert closing_blocks(NOTHING_BELOW, THERE) == []
+    everything = Closing(note="It **broke** off.", retry=True, feedback=True, footer=True)
+    note, retry, footer, feedback = blocks(closing_blocks(everything, THERE))
+    assert note == {"type": "markdown", "text": "It **broke** off."}
+    assert retry["elements"] == [
+        {
+            "type": "button",
+            "action_id": RETRY_TURN_ACTION,
+            "text": {"type": "plain_text", "text": "Retry"},
+            "value": TURN,
+        }
+    ]
+    assert footer == {"type": "context", "elements": [{"type": "mrkdwn", "text": FOOTER}]}
+    assert feedback["type"] == "context_actions"
+    [thumbs] = feedback["elements"]
+    assert (thumbs["type"], thumbs["action_id"]) == ("feedback_buttons", FEEDBACK_ACTION)
+    assert thumbs["positive_button"]["value"] == f"{TURN}:up"
+    assert thumbs["negative_button"]["value"] == f"{TURN}:down"
+
+
+@pytest.mark.req("CHAN-05", "CHAN-06")
+@pytest.mark.parametrize(("note", "retry", "feedback", "footer"), CLOSINGS)
+def test_slack_takes_every_closing_even_a_very_long_one(note: str, retry: bool, feedback: bool, footer: bool) -> None:
+    where = place("1700000000.000100", footer="f" * 9_000)
+    made = blocks(closing_blocks(Closing(note=note, retry=retry, feedback=feedback, footer=footer), where))
+    assert len(made) == sum((bool(note), retry, feedback, footer))
+
+
+@pytest.mark.parametrize("display", list(Display))
+def test_slack_takes_any_number_of_cards_and_the_newest_are_shown(display: Display) -> None:
+    made = blocks(card_blocks([card(number) for number in range(MAX_CARDS + 9)], display))
+    tasks = made[0]["tasks"] if display is Display.PLAN else made
+    assert [task["task_id"] for task in tasks] == [f"card-{number}" for number in range(9, MAX_CARDS + 9)]
+    assert card_blocks([], display) == []
+
+
+def test_a_plan_is_called_after_what_is_being_done_else_after_what_was_done_last() -> None:
+    done, running, later = card(1, StepStatus.COMPLETE), card(2), card(3, StepStatus.PENDING)
+    assert card_blocks([done, running, later], Display.PLAN)[0]["title"] == "Step 2"
+    assert card_blocks([card(9, StepStatus.COMPLETE), done], Display.PLAN)[0]["title"] == "Step 1"
+
+
+def test_chunks_are_slacks_own_kinds_and_empty_text_is_none() -> None:
+    step = Card(id="a", title="Look", status=StepStatus.ERROR)
+    assert stream_chunks([Text(text="x"), Text(text=""), Text(text="\n"), step, PlanTitle(title="Plan")]) == [
+        {"type": "markdown_text", "text": "x"},
+        {"type": "markdown_text", "text": "\n"},
+        {"type": "task_update", "id": "a", "title": "Look", "status": "error"},
+        {"type": "plan_update", "title": "Plan"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("block", "action_id"), [(stop_turn_block("t"), STOP_TURN_ACTION), (stop_task_block("t"), STOP_TASK_ACTION)]
+)
+def test_a_stop_button_says_what_it_stops(block: dict[str, Any], action_id: str) -> None:
+    checked_blocks([block])
+    [button] = block["elements"]
+    assert (button["action_id"], button["value"], button["style"]) == (action_id, "t", "danger")
+
+
+def test_text_that_fits_is_left_alone_and_other_text_ends_with_an_ellipsis() -> None:
+    assert cut_text("x" * 100, 100) == "x" * 100
+    assert cut_text("word " * 100, 100).endswith("word…")
+    cut = cut_text("&amp;" * 100, 100)
+    assert (len(cut) <= 100, cut.removesuffix("…").replace("&amp;", "")) == (True, "")
