@@ -1,0 +1,221 @@
+"""The requests to remote agents, in both dialects; pure: from a turn to what is sent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+import orjson
+from ag_ui.core import (
+    PROTOCOL_VERSION,
+    AssistantMessage,
+    Context,
+    FunctionCall,
+    Message,
+    ResumeEntry,
+    RunAgentInput,
+    ToolCall,
+    UserMessage,
+)
+
+from swarm.agents.failures import refused
+from swarm.agents.http import Call
+from swarm.agents.translation.questions import TOOL_CALL
+from swarm.agents.translation.values import id_of, is_object
+from swarm.domain.streaming.events import Decided, Speaker, TurnInput, TurnMessage
+from swarm.domain.streaming.remote import Dialect, Health, RemoteAgent
+
+DISMISSED: Final = "User dismissed the input form without providing values."
+"""CAIPE's ``form_data`` where a person did not want to answer."""
+
+_JSON: Final = {"Content-Type": "application/json"}
+_EVENTS: Final = {**_JSON, "Accept": "text/event-stream", "Cache-Control": "no-store"}
+_NOT_IN_NAMES: Final = re.compile(r"[\s<|\\/>]+")
+
+
+class Requests(Protocol):
+    """How one dialect asks."""
+
+    def run(self, turn: TurnInput) -> Call:
+        """Begin a run, or go on with one that was interrupted."""
+        ...
+
+    def invoke(self, turn: TurnInput) -> Call | None:
+        """Begin a run whose answer comes whole; None if there is no such request."""
+        ...
+
+    def cancel(self, turn: TurnInput) -> Call | None:
+        """End a run; None if closing its connection is all there is."""
+        ...
+
+    def health(self) -> Call:
+        """Ask for a sign of life."""
+        ...
+
+    def health_of(self, status: int) -> Health:
+        """What the HTTP status of that answer says."""
+        ...
+
+
+def requests_of(agent: RemoteAgent) -> Requests:
+    """The requests that an agent understands."""
+    return CaipeRequests(agent) if agent.dialect is Dialect.CAIPE else AguiRequests(agent)
+
+
+class AguiRequests:
+    """AG-UI 1.0: one address, and everything in a ``RunAgentInput``. https://docs.ag-ui.com/sdk/python/core/types"""
+
+    def __init__(self, agent: RemoteAgent) -> None:
+        self._agent = agent
+
+    def run(self, turn: TurnInput) -> Call:
+        """Fields that were optional only since 1.0 are sent in any case, for agents that are older."""
+        asked = RunAgentInput(
+            thread_id=turn.conversation_id,
+            run_id=turn.run_id,
+            protocol_version=PROTOCOL_VERSION,
+            state={},
+            messages=_messages(turn),
+            tools=[],
+            context=[Context(description=name, value=_words(value)) for name, value in turn.client_context.items()],
+            forwarded_props=self._props(turn),
+            resume=[_resume(decided) for decided in turn.decided] or None,
+        )
+        body = asked.model_dump_json(by_alias=True).encode()
+        return Call(method="POST", url=self._agent.url, body=body, headers=_EVENTS)
+
+    def invoke(self, turn: TurnInput) -> Call | None:
+        """There is none: the stream is collected."""
+        return None
+
+    def cancel(self, turn: TurnInput) -> Call | None:
+        """There is none: an agent notices that nobody listens any more."""
+        return None
+
+    def health(self) -> Call:
+        """There is none either; that something answers at all is taken for a sign of life."""
+        return Call(method="GET", url=self._agent.url, headers={"Accept": "*/*"})
+
+    def health_of(self, status: int) -> Health:
+        """Refusing a GET (404, 405) is what an address for runs does; refusing us, or being broken, is not healthy."""
+        return _health(status, is_well=status < 500 and status not in (401, 403))
+
+    def _props(self, turn: TurnInput) -> dict[str, object]:
+        return _present(
+            agent_id=self._agent.agent_id,
+            client_context=dict(turn.client_context) or None,
+            trace_id=turn.trace_id,
+            turn_id=turn.turn_id,
+        )
+
+
+class CaipeRequests:
+    """CAIPE's chat API. A key that does not apply is absent, never null; the message is what people wrote and no more.
+
+    https://github.com/cnoe-io/ai-platform-engineering
+    """
+
+    def __init__(self, agent: RemoteAgent) -> None:
+        self._agent = agent
+        self._base = agent.url.rstrip("/")
+
+    def run(self, turn: TurnInput) -> Call:
+        """A resume, if people have decided something; the history stays with the agent."""
+        if not turn.decided:
+            return self._post("/api/v1/chat/stream/start?protocol=agui", _EVENTS, self._message(turn))
+        body = self._present(turn, form_data=_form_data(turn.decided))
+        return self._post("/api/v1/chat/stream/resume?protocol=agui", _EVENTS, body)
+
+    def invoke(self, turn: TurnInput) -> Call | None:
+        """The same body, and JSON in return."""
+        return self._post("/api/v1/chat/invoke", {**_JSON, "Accept": "application/json"}, self._message(turn))
+
+    def cancel(self, turn: TurnInput) -> Call | None:
+        """By conversation: it has one run at a time."""
+        body = _present(agent_id=self._agent.agent_id, conversation_id=turn.conversation_id)
+        return self._post("/api/v1/chat/stream/cancel", _JSON, body)
+
+    def health(self) -> Call:
+        """CAIPE's own health check."""
+        return Call(method="GET", url=f"{self._base}/healthz")
+
+    def health_of(self, status: int) -> Health:
+        """It answers 200 when it is well."""
+        return _health(status, is_well=200 <= status < 300)
+
+    def _message(self, turn: TurnInput) -> dict[str, object]:
+        return self._present(turn, message="\n\n".join(message.text for message in turn.messages))
+
+    def _present(self, turn: TurnInput, **more: object) -> dict[str, object]:
+        return _present(
+            **more,
+            conversation_id=turn.conversation_id,
+            agent_id=self._agent.agent_id,
+            trace_id=turn.trace_id,
+            client_context=dict(turn.client_context) or None,
+        )
+
+    def _post(self, path: str, headers: dict[str, str], body: dict[str, object]) -> Call:
+        headers = {**headers, "X-Client-Source": "slack-bot"}
+        return Call(method="POST", url=f"{self._base}{path}", body=_json(body), headers=headers)
+
+
+def _health(status: int, *, is_well: bool) -> Health:
+    return Health(reachable=is_well, detail=f"it answers (HTTP {status})" if is_well else refused(status).reason)
+
+
+def _messages(turn: TurnInput) -> list[Message]:
+    """The conversation. A resumed run goes on from the tool calls that waited, so these come last."""
+    said = [_message(message) for message in (*turn.history, *turn.messages)]
+    waited = [call for decided in turn.decided if (call := _tool_call(decided.raw.get(TOOL_CALL)))]
+    if not waited:
+        return said
+    return [*said, AssistantMessage(id=f"{turn.run_id}-calls", role="assistant", tool_calls=waited)]
+
+
+def _message(message: TurnMessage) -> Message:
+    if message.speaker is Speaker.ASSISTANT:
+        return AssistantMessage(id=message.id, role="assistant", content=message.text)
+    # Model services refuse names with blanks and some signs in them.
+    name = _NOT_IN_NAMES.sub("_", message.author)[:64] or None
+    return UserMessage(id=message.id, role="user", content=message.text, name=name)
+
+
+def _tool_call(call: object) -> ToolCall | None:
+    if not is_object(call):
+        return None
+    name, arguments = call.get("name"), call.get("arguments")
+    function = FunctionCall(name=str(name), arguments=arguments if isinstance(arguments, str) else "{}")
+    return ToolCall(id=id_of(call.get("id")), type="function", function=function)
+
+
+def _resume(decided: Decided) -> ResumeEntry:
+    if decided.values is None:
+        return ResumeEntry(interrupt_id=decided.interrupt_id, status="cancelled")
+    return ResumeEntry(interrupt_id=decided.interrupt_id, status="resolved", payload=dict(decided.values))
+
+
+def _form_data(decided: tuple[Decided, ...]) -> str:
+    """One JSON text of all that people filled in; a sentence, if they filled in nothing."""
+    answers = [one.values for one in decided if one.values is not None]
+    if not answers:
+        return DISMISSED
+    return _json({name: value for values in answers for name, value in values.items()}).decode()
+
+
+def _present(**fields: object) -> dict[str, object]:
+    return {name: value for name, value in fields.items() if value not in (None, "")}
+
+
+def _words(value: object) -> str:
+    return value if isinstance(value, str) else _json(value).decode()
+
+
+def _json(value: object | Mapping[str, Any]) -> bytes:
+    return orjson.dumps(value, default=_plain)
+
+
+def _plain(value: object) -> object:
+    """Mappings that are no dict."""
+    return dict(value) if isinstance(value, Mapping) else str(value)

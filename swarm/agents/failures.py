@@ -1,0 +1,134 @@
+"""Why an agent cannot be used, in words for the people who wait for it.
+
+Every reason is a clause that goes on after "the agent could not answer: …". It holds nothing that the agent sent: what
+an agent says about its errors goes to the log.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator
+from typing import Final
+
+import httpx2
+
+from swarm.domain.errors import Unavailable
+
+BROKE_OFF: Final = "it stopped in the middle of its answer"
+NO_ANSWER: Final = "it broke off before it answered"
+NOT_A_STREAM: Final = "it did not answer with a stream of events"
+NOT_AN_ANSWER: Final = "what it answered could not be understood"
+COMPRESSED: Final = "it answered in a compressed form, which was not asked for"
+EVENT_TOO_LARGE: Final = "it sent an event that is too large"
+OUR_FAULT: Final = "something went wrong on our side"
+
+_UNCONNECTED: Final = (httpx2.ConnectError, httpx2.ConnectTimeout)
+_INVALID: Final = (httpx2.UnsupportedProtocol, httpx2.InvalidURL)
+
+_STATUSES: Final = {
+    400: "it does not understand our request",
+    401: "it refuses our credentials",
+    403: "it does not let us in",
+    404: "there is no agent at its address",
+    405: "there is no agent at its address",
+    408: "it did not answer in time",
+    413: "our request is too large for it",
+    422: "it does not understand our request",
+    429: "it has too much to do",
+    503: "it is not available",
+    504: "it did not answer in time",
+}
+
+_MAY_STILL_RUN: Final = frozenset({408, 502, 504})
+"""Statuses of what stands between us and the agent, when it has given up waiting."""
+
+
+class GaveUp(Unavailable):
+    """The agent cannot be used.
+
+    ``reason`` is for people. ``may_still_run`` tells whether the agent may be at work on what it was asked.
+    """
+
+    def __init__(self, reason: str, *, may_still_run: bool = True) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.may_still_run = may_still_run
+
+
+class Unauthenticated(GaveUp):
+    """The agent refuses our credentials."""
+
+
+def silent_for(seconds: float) -> str:
+    """No byte came for so long."""
+    return f"it was silent for {seconds:g} s"
+
+
+def not_within(seconds: float) -> str:
+    """There was no answer at all."""
+    return f"it did not answer within {seconds:g} s"
+
+
+def not_finished_within(seconds: float) -> str:
+    """There was an answer, and no end to it."""
+    return f"it did not finish within {seconds:g} s"
+
+
+def more_than(max_bytes: int) -> str:
+    """There was far too much of an answer."""
+    return f"it sent more than {max_bytes // (1024 * 1024)} MiB"
+
+
+def refused(status: int) -> GaveUp:
+    """What an HTTP status other than success means."""
+    kind = Unauthenticated if status == 401 else GaveUp
+    return kind(_words(status), may_still_run=status in _MAY_STILL_RUN)
+
+
+def _words(status: int) -> str:
+    if 300 <= status < 400:
+        return "it answered with a redirect, which is not followed"
+    words = _STATUSES.get(status) or ("it has a problem of its own" if status >= 500 else "it did not do what we asked")
+    return f"{words} (HTTP {status})"
+
+
+def not_sent(error: Exception) -> GaveUp:
+    """The error that the HTTP client raised instead of an answer."""
+    return GaveUp(unreached(error), may_still_run=not never_arrived(error))
+
+
+def unreached(error: Exception) -> str:
+    """Why there was no answer to a request: the error that the HTTP client raised instead of one."""
+    for cause in _causes(error):
+        match cause:
+            case ssl.SSLCertVerificationError():
+                return "its certificate is not trusted"
+            case ssl.SSLError():
+                return "no secure connection to it is possible"
+            case socket.gaierror():
+                return "its address is not known"
+            case httpx2.ProxyError():
+                return "the proxy on the way to it does not let us through"
+    if isinstance(error, _UNCONNECTED):
+        return "it cannot be reached"
+    return "its address is not valid" if isinstance(error, _INVALID) else NO_ANSWER
+
+
+def never_arrived(error: Exception) -> bool:
+    """Whether a request certainly did nothing: there was no connection to send it on."""
+    return isinstance(error, (*_UNCONNECTED, *_INVALID, httpx2.ProxyError))
+
+
+def may_arrive_later(error: Exception) -> bool:
+    """Whether a request may be repeated: it did nothing, and there is hope.
+
+    A certificate that is not trusted now will not be in a second.
+    """
+    return isinstance(error, _UNCONNECTED) and not any(isinstance(cause, ssl.SSLError) for cause in _causes(error))
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

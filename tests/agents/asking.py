@@ -1,0 +1,43 @@
+"""Turns, and agents to run them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+from swarm.agents.agui import AguiAgent
+from swarm.domain.streaming.events import AgentEvent, Speaker, TextDelta, TurnInput, TurnMessage
+from swarm.domain.streaming.remote import Dialect, RemoteAgent
+
+
+def turn(text: str = "hello", **more: Any) -> TurnInput:
+    """A turn of one message."""
+    message = TurnMessage(id="1700000000.000100", speaker=Speaker.USER, text=text, author="Ada Lovelace")
+    given = {"messages": (message,), **more}
+    return TurnInput(turn_id="t1", run_id="r1", trace_id="trace1", conversation_id="c1", **given)
+
+
+@contextlib.asynccontextmanager
+async def reached(url: str, *, tls: Any = None, clock: Any = None, **settings: Any) -> AsyncIterator[AguiAgent]:
+    """An agent at an address, impatient as far as the test does not say otherwise."""
+    remote = RemoteAgent(**{"name": "ada", "url": url, "timeout_seconds": 5.0, **settings})
+    agent = AguiAgent(remote, tls=tls, clock=clock, connect_patience_seconds=0.5)
+    try:
+        yield agent
+    finally:
+        await agent.aclose()
+
+
+async def run(url: str, *, of: TurnInput | None = None, **settings: Any) -> list[AgentEvent]:
+    """All that an agent at an address does in one run."""
+    async with reached(url, **settings) as agent:
+        return [event async for event in agent.run(of or turn())]
+
+
+def text_of(events: list[AgentEvent]) -> str:
+    """What was said."""
+    return "".join(event.text for event in events if isinstance(event, TextDelta))
+
+
+CAIPE = Dialect.CAIPE

@@ -1,0 +1,191 @@
+"""How an agent knows us."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qsl
+
+import pytest
+import structlog
+
+from swarm.agents.credentials import NO_TOKEN
+from swarm.clock import ManualClock
+from swarm.domain.streaming.events import Broken, Finished
+from swarm.domain.streaming.remote import ClientCredentials, RemoteAgent
+from tests.agents.asking import CAIPE, reached, run, turn
+from tests.support.agui_server import (
+    DROP,
+    STALL,
+    STARTED,
+    AguiServer,
+    Answer,
+    Flood,
+    answer_json,
+    answering,
+    said,
+)
+
+pytestmark = pytest.mark.req("STREAM-01")
+
+SECRET = "very-secret-client-secret"
+TOKEN = "/token"
+
+
+def oauth(server: AguiServer, **more: Any) -> ClientCredentials:
+    return ClientCredentials(token_url=server.url + TOKEN, client_id="swarm", client_secret=SECRET, **more)
+
+
+def grants(server: AguiServer, *tokens: str, expires_in: object = 3600) -> None:
+    """The token service gives out these, one after another."""
+    for token in tokens:
+        server.next(TOKEN, answer_json({"access_token": token, "token_type": "Bearer", "expires_in": expires_in}))
+
+
+def shown(server: AguiServer) -> list[str | None]:
+    """The tokens that the agent saw."""
+    return [request.headers.get("authorization") for request in server.to("/")]
+
+
+async def test_client_credentials_are_exchanged_for_a_token(server: AguiServer) -> None:
+    grants(server, "one")
+    server.on("/", *answering("hi"))
+    await run(server.url, oauth=oauth(server, scope="a b", audience="agents"))
+    (asked,) = server.to(TOKEN)
+    assert dict(parse_qsl(asked.body.decode())) == {
+        "grant_type": "client_credentials",
+        "client_id": "swarm",
+        "client_secret": SECRET,
+        "scope": "a b",
+        "audience": "agents",
+    }
+    assert asked.headers["content-type"] == "application/x-www-form-urlencoded"
+    assert shown(server) == ["Bearer one"]
+
+
+async def test_a_token_serves_until_60_s_before_its_end(server: AguiServer) -> None:
+    clock = ManualClock()
+    grants(server, "one", "two")
+    server.on("/", *answering("hi"))
+    async with reached(server.url, oauth=oauth(server), clock=clock) as agent:
+        for seconds in (0, 3539, 1):
+            clock.advance(seconds)
+            assert [event async for event in agent.run(turn())][-1] == Finished()
+    assert shown(server) == ["Bearer one", "Bearer one", "Bearer two"]
+
+
+@pytest.mark.parametrize(("expires_in", "count"), [(60, 3), (-5, 3), (None, 1), (1e300, 1)])
+async def test_odd_lifetimes_of_tokens(expires_in: object, count: int, server: AguiServer) -> None:
+    said_so = {} if expires_in is None else {"expires_in": expires_in}
+    server.on(TOKEN, answer_json({"access_token": "one", **said_so}))
+    server.on("/", *answering("hi"))
+    async with reached(server.url, oauth=oauth(server)) as agent:
+        for _ in range(3):
+            assert [event async for event in agent.run(turn())][-1] == Finished()
+    assert len(server.to(TOKEN)) == count
+
+
+async def test_runs_at_once_share_one_fetch(server: AguiServer) -> None:
+    go_on = asyncio.Event()
+    body = b'{"access_token": "one", "expires_in": 3600}'
+    server.on(TOKEN, Answer(headers={"Content-Type": "application/json"}), go_on, body)
+    server.on("/", *answering("hi"))
+    async with reached(server.url, oauth=oauth(server)) as agent:
+        first, *others = [asyncio.create_task(_read(agent)) for _ in range(5)]
+        await server.asked(TOKEN)
+        others.pop().cancel()
+        go_on.set()
+        ends = await asyncio.gather(first, *others)
+    assert [events[-1] for events in ends] == [Finished()] * 4
+    assert len(server.to(TOKEN)) == 1
+
+
+async def test_a_run_that_gives_up_while_it_fetches_does_not_take_the_others_along(server: AguiServer) -> None:
+    server.next(TOKEN, Answer(0), STALL)
+    grants(server, "two")
+    server.on("/", *answering("hi"))
+    async with reached(server.url, oauth=oauth(server)) as agent:
+        first, second = [asyncio.create_task(_read(agent)) for _ in range(2)]
+        await server.asked(TOKEN)
+        first.cancel()
+        assert (await second)[-1] == Finished()
+
+
+async def test_a_token_that_is_refused_is_replaced_once(server: AguiServer) -> None:
+    grants(server, "old", "new")
+    server.next("/", *answering("hi"))
+    server.next("/", Answer(401, {}, b""))
+    server.next("/", *answering("hi again"))
+    async with reached(server.url, oauth=oauth(server)) as agent:
+        for _ in range(2):
+            assert (await _read(agent))[-1] == Finished()
+    assert shown(server) == ["Bearer old", "Bearer old", "Bearer new"]
+
+
+async def test_an_agent_that_refuses_every_token_is_asked_twice(server: AguiServer) -> None:
+    server.on(TOKEN, answer_json({"access_token": "one", "expires_in": 3600}))
+    server.on("/", Answer(401, {}, b""))
+    assert await run(server.url, oauth=oauth(server)) == [Broken(reason="it refuses our credentials (HTTP 401)")]
+    assert len(server.to("/")) == len(server.to(TOKEN)) == 2
+
+
+async def test_a_fixed_token_that_is_refused_is_not_tried_again(server: AguiServer) -> None:
+    server.on("/", Answer(401, {}, b""))
+    assert await run(server.url, token="fixed") == [Broken(reason="it refuses our credentials (HTTP 401)")]
+    assert len(server.to("/")) == 1
+
+
+async def test_a_run_that_has_begun_to_answer_is_never_repeated(server: AguiServer) -> None:
+    grants(server, "one", "two")
+    server.on("/", STARTED, *said("so far"), DROP)
+    await run(server.url, oauth=oauth(server))
+    assert len(server.to("/")) == 1
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        pytest.param((Answer(401, {}, b'{"error": "invalid_client"}'),), id="refuses"),
+        pytest.param((Answer(500, {}, b""),), id="is broken"),
+        pytest.param((Answer(302, {"Location": "/"}, b""),), id="leads elsewhere"),
+        pytest.param((answer_json({"token": "one"}),), id="gives none"),
+        pytest.param((answer_json({"access_token": "one\r\nX-Evil: yes"}),), id="gives one that is a header"),
+        pytest.param((answer_json({"access_token": ""}),), id="gives an empty one"),
+        pytest.param((answer_json({"access_token": "one", "expires_in": "soon"}),), id="says nonsense"),
+        pytest.param((Answer(200, {}, b"<html>"),), id="shows a page"),
+        pytest.param((Answer(200, {}), Flood(b"x" * 65536, 3200)), id="never ends"),
+        pytest.param((Answer(0), DROP), id="hangs up"),
+    ],
+)
+async def test_a_token_service_that_gives_no_token(steps: Any, server: AguiServer) -> None:
+    server.on(TOKEN, *steps)
+    server.on("/", *answering("hi"))
+    assert await run(server.url, oauth=oauth(server)) == [Broken(reason=NO_TOKEN)]
+    assert not server.to("/")
+
+
+async def test_no_secret_is_ever_logged_or_shown(
+    server: AguiServer, caplog: pytest.LogCaptureFixture, logged: Callable[[], str]
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    server.next(TOKEN, answer_json({"access_token": "very-secret-token", "expires_in": {"very-secret-token": 1}}))
+    grants(server, "very-secret-token")
+    server.on("/", Answer(500, {}, b"Authorization: Bearer very-secret-token"))
+    settings: dict[str, Any] = {"oauth": oauth(server), "token": "very-secret-fixed", "headers": {"X": "very-secret-x"}}
+    ends = [await run(server.url, **settings) for _ in range(2)]
+    remote = RemoteAgent(name="a", url=server.url, dialect=CAIPE, **settings)
+    assert "very-secret" not in f"{ends} {remote!r} {logged()} {caplog.text}"
+    assert "agent_refused" in logged()
+
+
+@pytest.fixture
+def logged() -> Any:
+    """All that was logged during the test."""
+    with structlog.testing.capture_logs() as lines:
+        yield lambda: str(lines)
+
+
+async def _read(agent: Any) -> list[Any]:
+    return [event async for event in agent.run(turn())]

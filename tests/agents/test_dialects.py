@@ -1,0 +1,144 @@
+"""What is sent to an agent, as it arrives there."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from ag_ui.core import PROTOCOL_VERSION, RunAgentInput
+
+from swarm.domain.streaming.events import Decided, Finished, Speaker, TurnInput, TurnMessage
+from tests.agents.asking import CAIPE, run, turn
+from tests.support.agui_server import AguiServer, Request, answering
+
+pytestmark = pytest.mark.req("STREAM-01")
+
+START = "/api/v1/chat/stream/start"
+RESUME = "/api/v1/chat/stream/resume"
+
+CONTEXT = {"source": "slack", "channel_name": "#ops", "overthink": True}
+HISTORY = (
+    TurnMessage(id="1.1", speaker=Speaker.USER, text="what is 17?", author="Ada <b>|x"),
+    TurnMessage(id="1.2", speaker=Speaker.ASSISTANT, text="a number"),
+)
+TWO = (
+    TurnMessage(id="1.3", speaker=Speaker.USER, text="a *prime* <number>?", author="Bob"),
+    TurnMessage(id="1.4", speaker=Speaker.USER, text="or not?", author="Ada"),
+)
+TOOL_CALL = {"toolCall": {"id": "call1", "name": "delete_file", "arguments": '{"path": "a"}'}}
+
+
+async def sent(server: AguiServer, path: str, of: TurnInput, **settings: Any) -> Request:
+    """The one request of a run."""
+    server.on(path, *answering("hi"))
+    events = await run(server.url, of=of, **settings)
+    assert events[-1] == Finished()
+    (request,) = server.requests
+    return request
+
+
+async def test_agui_gets_a_run_agent_input_of_1_0(server: AguiServer) -> None:
+    request = await sent(server, "/", turn(messages=TWO, history=HISTORY, client_context=CONTEXT), agent_id="a1")
+    assert request.json == {
+        "threadId": "c1",
+        "runId": "r1",
+        "protocolVersion": PROTOCOL_VERSION,
+        "state": {},
+        "messages": [
+            {"id": "1.1", "role": "user", "content": "what is 17?", "name": "Ada_b_x"},
+            {"id": "1.2", "role": "assistant", "content": "a number"},
+            {"id": "1.3", "role": "user", "content": "a *prime* <number>?", "name": "Bob"},
+            {"id": "1.4", "role": "user", "content": "or not?", "name": "Ada"},
+        ],
+        "tools": [],
+        "context": [
+            {"description": "source", "value": "slack"},
+            {"description": "channel_name", "value": "#ops"},
+            {"description": "overthink", "value": "true"},
+        ],
+        "forwardedProps": {"agent_id": "a1", "client_context": CONTEXT, "trace_id": "trace1", "turn_id": "t1"},
+    }
+    RunAgentInput.model_validate(request.json)
+    assert (request.method, request.target) == ("POST", "/")
+    assert request.headers["accept"] == "text/event-stream"
+    assert request.headers["accept-encoding"] == "identity"
+    assert request.headers["content-type"] == "application/json"
+    assert "authorization" not in request.headers
+
+
+async def test_agui_is_resumed_with_an_answer_to_every_interrupt(server: AguiServer) -> None:
+    decided = (
+        Decided(interrupt_id="i1", values={"approved": True}, raw=TOOL_CALL),
+        Decided(interrupt_id="i2", values=None),
+    )
+    request = await sent(server, "/", turn(decided=decided))
+    assert request.json["resume"] == [
+        {"interruptId": "i1", "status": "resolved", "payload": {"approved": True}},
+        {"interruptId": "i2", "status": "cancelled"},
+    ]
+    assert request.json["messages"][-1] == {
+        "id": "r1-calls",
+        "role": "assistant",
+        "toolCalls": [
+            {"id": "call1", "type": "function", "function": {"name": "delete_file", "arguments": '{"path": "a"}'}}
+        ],
+    }
+    RunAgentInput.model_validate(request.json)
+
+
+async def test_caipe_gets_the_raw_text_of_the_new_messages_and_nothing_around_it(server: AguiServer) -> None:
+    given = turn(messages=TWO, history=HISTORY, client_context=CONTEXT)
+    request = await sent(server, START, given, dialect=CAIPE, agent_id="a1")
+    assert request.json == {
+        "message": "a *prime* <number>?\n\nor not?",
+        "conversation_id": "c1",
+        "agent_id": "a1",
+        "trace_id": "trace1",
+        "client_context": CONTEXT,
+    }
+    assert (request.method, request.target) == ("POST", f"{START}?protocol=agui")
+    assert request.headers["x-client-source"] == "slack-bot"
+    assert request.headers["accept"] == "text/event-stream"
+
+
+async def test_for_caipe_a_key_that_does_not_apply_is_absent(server: AguiServer) -> None:
+    request = await sent(server, START, turn(), dialect=CAIPE)
+    assert request.json == {"message": "hello", "conversation_id": "c1", "trace_id": "trace1"}
+
+
+@pytest.mark.parametrize(
+    ("decided", "form_data"),
+    [
+        pytest.param([{"repo": "a", "count": 3}], {"repo": "a", "count": 3}, id="values"),
+        pytest.param([{"repo": "a"}, {"tag": "b"}], {"repo": "a", "tag": "b"}, id="values of two"),
+        pytest.param([{}], {}, id="an empty form"),
+        pytest.param([None], "User dismissed the input form without providing values.", id="dismissed"),
+    ],
+)
+async def test_caipe_is_resumed_with_form_data(decided: list[Any], form_data: object, server: AguiServer) -> None:
+    decisions = tuple(Decided(interrupt_id=f"i{at}", values=values) for at, values in enumerate(decided))
+    request = await sent(server, RESUME, turn(decided=decisions, client_context=CONTEXT), dialect=CAIPE, agent_id="a1")
+    got = request.json["form_data"]
+    assert isinstance(got, str)
+    assert (json.loads(got) if isinstance(form_data, dict) else got) == form_data
+    assert {name: value for name, value in request.json.items() if name != "form_data"} == {
+        "agent_id": "a1",
+        "conversation_id": "c1",
+        "trace_id": "trace1",
+        "client_context": CONTEXT,
+    }
+    assert request.target == f"{RESUME}?protocol=agui"
+
+
+@pytest.mark.parametrize("suffix", ["", "/", "/base", "/base/"])
+async def test_caipes_paths_come_after_the_base(suffix: str, server: AguiServer) -> None:
+    path = suffix.rstrip("/") + START
+    server.on(path, *answering("hi"))
+    assert (await run(server.url + suffix, dialect=CAIPE))[-1] == Finished()
+
+
+async def test_headers_of_the_operator_are_sent_along(server: AguiServer) -> None:
+    request = await sent(server, "/", turn(), headers={"X-Tenant": "t1"}, token="secret-token-1")
+    assert request.headers["x-tenant"] == "t1"
+    assert request.headers["authorization"] == "Bearer secret-token-1"

@@ -1,0 +1,160 @@
+"""What an agent asks people."""
+
+from __future__ import annotations
+
+import json
+
+import orjson
+import pytest
+
+from swarm.domain.streaming.events import (
+    AnswerKind,
+    Asked,
+    AskedField,
+    Failed,
+    Interrupted,
+)
+from tests.agents.wire_events import (
+    FINISHED,
+    Fields,
+    arguments,
+    interrupt,
+    tool,
+    tool_end,
+    translated,
+)
+
+pytestmark = pytest.mark.req("STREAM-01", "STREAM-03")
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "approved": {"type": "boolean"},
+        "reason": {"type": "string", "description": "why"},
+        "editedArgs": {"type": "object"},
+        "size": {"enum": ["S", "M"], "default": "M"},
+        "tags": {"type": "array", "items": {"enum": ["a", "b"]}},
+        "count": {"type": "integer", "title": "How many"},
+        "mail": {"type": "string", "format": "email"},
+        "site": {"type": "string", "format": "uri"},
+    },
+    "required": ["approved", "count"],
+}
+FIELDS = [
+    {
+        "field_name": "repo",
+        "field_label": "Repository",
+        "field_type": "text",
+        "required": True,
+        "field_description": "Which?",
+    },
+    {"name": "size", "type": "select", "options": [{"label": "Small", "value": "S"}, "M"], "default": "M"},
+    {"name": "notes", "type": "multiline"},
+    {"name": "count", "type": "number", "default_value": 3},
+    {"name": "sure", "type": "checkbox", "default": False},
+    {"name": "odd", "type": "hologram"},
+    {"name": "choice", "values": ["x", "y"]},
+    {"label": "no name"},
+    "no field",
+]
+
+
+def test_an_approval_of_1_0() -> None:
+    asking = {"id": "i1", "reason": "tool_call", "toolCallId": "t1", "message": "Delete?", "responseSchema": SCHEMA}
+    told = translated(tool(name="delete"), arguments('{"path": '), arguments('"a"}'), tool_end(), interrupt(asking))[-1]
+    assert told == Interrupted(
+        asked=(
+            Asked(
+                id="i1",
+                prompt="Delete?",
+                reason="tool_call",
+                tool_name="delete",
+                fields=(
+                    AskedField(name="approved", kind=AnswerKind.BOOLEAN, required=True),
+                    AskedField(name="reason", description="why"),
+                    AskedField(name="editedArgs", kind=AnswerKind.TEXTAREA),
+                    AskedField(name="size", kind=AnswerKind.SELECT, options=("S", "M"), default="M"),
+                    AskedField(name="tags", kind=AnswerKind.MULTISELECT, options=("a", "b")),
+                    AskedField(name="count", label="How many", kind=AnswerKind.NUMBER, required=True),
+                    AskedField(name="mail", kind=AnswerKind.EMAIL),
+                    AskedField(name="site", kind=AnswerKind.URL),
+                ),
+                raw={**asking, "toolCall": {"id": "t1", "name": "delete", "arguments": '{"path": "a"}'}},
+            ),
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    "old",
+    [
+        {
+            "outcome": "interrupt",
+            "interrupt": {
+                "id": "i1",
+                "reason": "input",
+                "payload": {"prompt": "Where?", "fields": FIELDS, "agent": "gh"},
+            },
+        },
+        {
+            "outcome": {
+                "type": "interrupt",
+                "interrupts": [{"id": "i1", "reason": "input", "payload": {"prompt": "Where?", "fields": FIELDS}}],
+            }
+        },
+        {
+            "interrupt": {"id": "i1", "reason": "input", "payload": {"prompt": "Where?", "fields": FIELDS}},
+            "timestamp": 1.5,
+        },
+        {
+            "outcome": "interrupt",
+            "interrupts": [{"interruptId": "i1", "reason": "input", "value": {"question": "Where?", "fields": FIELDS}}],
+        },
+    ],
+)
+def test_forms_of_older_agents(old: Fields) -> None:
+    (told,) = translated({**FINISHED, **old})
+    assert isinstance(told, Interrupted)
+    (asked,) = told.asked
+    assert (asked.id, asked.prompt, asked.reason) == ("i1", "Where?", "input")
+    assert asked.fields == (
+        AskedField(name="repo", label="Repository", required=True, description="Which?"),
+        AskedField(name="size", kind=AnswerKind.SELECT, options=("S", "M"), default="M"),
+        AskedField(name="notes", kind=AnswerKind.TEXTAREA),
+        AskedField(name="count", kind=AnswerKind.NUMBER, default="3"),
+        AskedField(name="sure", kind=AnswerKind.BOOLEAN, default="false"),
+        AskedField(name="odd"),
+        AskedField(name="choice", kind=AnswerKind.SELECT, options=("x", "y")),
+    )
+    assert "repo" in json.dumps(asked.raw)
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        "interrupt",
+        {"type": "interrupt"},
+        {"type": "interrupt", "interrupts": []},
+        {"type": "interrupt", "interrupts": [7]},
+    ],
+)
+def test_a_run_that_waits_for_nothing_that_can_be_answered_has_failed(outcome: object) -> None:
+    (told,) = translated({**FINISHED, "outcome": outcome})
+    assert isinstance(told, Failed)
+    assert "waits for an answer" in told.message
+
+
+def test_several_interrupts_are_all_asked_within_reason() -> None:
+    (told,) = translated(interrupt(*({"id": str(n), "reason": "r"} for n in range(500))))
+    assert isinstance(told, Interrupted)
+    assert [asked.id for asked in told.asked] == [str(n) for n in range(20)]
+
+
+@pytest.mark.parametrize("huge", [{"x": "y" * 500_000}, json.loads("[" * 150 + "]" * 150)])
+def test_what_is_kept_of_an_interrupt_can_be_stored(huge: object) -> None:
+    (told,) = translated(
+        interrupt({"id": "i1", "reason": "r", "message": "m" * 50_000, "payload": huge, "metadata": {"deep": huge}})
+    )
+    assert isinstance(told, Interrupted)
+    assert len(orjson.dumps(told.asked[0].raw)) <= 256 * 1024
+    assert len(told.asked[0].prompt) == 10_000
