@@ -27,6 +27,14 @@ class Role(StrEnum):
     WORKER = "worker"
 
 
+class Reach(StrEnum):
+    """How an agent gets its work."""
+
+    POLLING = "polling"  # it asks for it, with a token
+    AGUI = "agui"  # the coordinator calls it, over AG-UI
+    BUILTIN = "builtin"  # it runs inside the coordinator
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Agent:
     """A registered agent, without its token."""
@@ -38,6 +46,7 @@ class Agent:
     capabilities: tuple[str, ...]
     created_at: int  # microseconds since 1970 UTC
     last_seen_at: int | None
+    reach: Reach = Reach.POLLING
 
     def online(self, now: int, offline_after_seconds: float, started_at: int) -> bool:
         """Whether the agent is there: see `is_online`."""

@@ -40,6 +40,7 @@ class EntryStatus(StrEnum):
         unread | claimed | waiting → withdrawn   withdraw
         unread | claimed → dead              bury
         dead → unread                        redrive
+        dead | dismissed → unread            retry
     """
 
     UNREAD = "unread"
@@ -66,7 +67,8 @@ class EntryStep(StrEnum):
     DECLINE = "decline"
     WITHDRAW = "withdraw"
     BURY = "bury"
-    REDRIVE = "redrive"
+    REDRIVE = "redrive"  # by an operator
+    RETRY = "retry"  # by a person, after a run that failed or was stopped
 
 
 _S = EntryStatus
@@ -84,6 +86,7 @@ ENTRY_TRANSITIONS: Final = {
     EntryStep.WITHDRAW: step(_S.UNREAD, _S.CLAIMED, _S.WAITING, to=_S.WITHDRAWN),
     EntryStep.BURY: step(_S.UNREAD, _S.CLAIMED, to=_S.DEAD),
     EntryStep.REDRIVE: step(_S.DEAD, to=_S.UNREAD),
+    EntryStep.RETRY: step(_S.DEAD, _S.DISMISSED, to=_S.UNREAD),
 }
 
 

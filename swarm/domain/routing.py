@@ -3,11 +3,13 @@
 :func:`decide` is the whole of it: a pure function from what Slack said and what we know to one of a closed set of
 outcomes. The first rule that applies decides:
 
-1. own, edited, deleted and system messages are never work; who is not allowed here is not heard
+1. own, edited, deleted and system messages are never work; who is not allowed here is not heard; ``!stop`` stops what
+   runs here, and is a message like any other where nothing runs
 2. an explicit address: ``swarm#<name or id>``, ``swarm#all``
 3. the owner of the thread, unless the message mentions only somebody else
 4. the channel's listening mode
-5. a mention of the bot, or a direct message: the channel's agent, else the default lead
+5. a mention of the bot, or a direct message: the channel's agent, in a direct message the agent for these, else the
+   default lead
 6. everything else is context
 """
 
@@ -28,6 +30,9 @@ BOT_TURNS_PER_HOUR: Final = 10
 
 _CONTENT_SUBTYPES: Final = frozenset({None, "file_share", "thread_broadcast", "me_message", "bot_message"})
 _MENTION = re.compile(r"<@([UW][A-Z0-9]*)(?:\|[^>]*)?>")
+_OF_CHANNEL: Final = "the channel's agent"
+_FOR_DIRECT_MESSAGES: Final = "the agent for direct messages"
+_STOP: Final = "!stop"
 _ADDRESS = re.compile(r"(?<![\w#])swarm#([a-z0-9-]+)", re.IGNORECASE)
 
 
@@ -48,6 +53,7 @@ class Outcome(StrEnum):
     SYSTEM = "system"
     NOT_ALLOWED = "not_allowed"
     BOT_CAPPED = "bot_capped"
+    STOP = "stop"
     ADDRESS = "address"
     BROADCAST = "broadcast"
     THREAD_OWNER = "thread_owner"
@@ -122,6 +128,7 @@ class Situation:
     awaits_lead: bool = False  # messages of the thread wait until a lead is registered
     bot_turns: int = 0  # bots' messages routed in this thread within the last hour
     routed: bool = False  # of an edit: the message was routed to somebody before
+    can_stop: bool = False  # something runs that the message could stop
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -169,6 +176,11 @@ def names_swarm(text: str, me: Me) -> bool:
     return me.user_id in mentions(text) or _ADDRESS.search(text) is not None
 
 
+def asks_to_stop(text: str) -> bool:
+    """Whether a text is ``!stop``, in any case, with or without mentions around it."""
+    return _STOP in text.lower() and _MENTION.sub("", text).strip().lower() == _STOP
+
+
 def _longest_match(word: str, roster: Roster) -> Candidate | None:
     """The agent whose name or id is the word; trailing hyphens may belong to the sentence."""
     for end in range(len(word), 0, -1):
@@ -184,6 +196,7 @@ def decide(message: SlackMessage, situation: Situation, change: Change = Change.
     """Who gets ``message``, and why. Total: every message has exactly one outcome."""
     return (
         _never_work(message, situation, change)
+        or _by_stop(message, situation, change)
         or _by_address(message, situation)
         or _by_owner(message, situation)
         or _by_listening(message, situation)
@@ -211,6 +224,15 @@ def _never_work(message: SlackMessage, situation: Situation, change: Change) -> 
             reason=f"bots have had their {BOT_TURNS_PER_HOUR} messages of this hour in this thread",
         )
     return None
+
+
+def _by_stop(message: SlackMessage, situation: Situation, change: Change) -> Decision | None:
+    """The end of rule 1. Bots stop nothing, and what is said to somebody else is meant for them."""
+    if not situation.can_stop or change is not Change.POSTED or message.author.kind is not AuthorKind.USER:
+        return None
+    if not asks_to_stop(message.text) or _mentions_only_others(message, situation):
+        return None
+    return Decision(outcome=Outcome.STOP, reason="it stops what runs here")
 
 
 def _by_address(message: SlackMessage, situation: Situation) -> Decision | None:
@@ -279,11 +301,13 @@ def _by_listening(message: SlackMessage, situation: Situation) -> Decision | Non
 
 def _by_mention(message: SlackMessage, situation: Situation) -> Decision | None:
     """Rule 5."""
+    is_direct = message.channel_type is ChannelType.DM
+    of_what = _FOR_DIRECT_MESSAGES if is_direct else _OF_CHANNEL
     if situation.me.user_id in mentions(message.text):
-        return _to_channel_agent(situation, Outcome.MENTION, MatchedBy.MENTION, "it mentions the bot")
-    if message.channel_type is ChannelType.DM:
+        return _to_channel_agent(situation, Outcome.MENTION, MatchedBy.MENTION, "it mentions the bot", of_what)
+    if is_direct:
         return _to_channel_agent(
-            situation, Outcome.DIRECT_MESSAGE, MatchedBy.DIRECT_MESSAGE, "it is a direct message to the bot"
+            situation, Outcome.DIRECT_MESSAGE, MatchedBy.DIRECT_MESSAGE, "it is a direct message to the bot", of_what
         )
     return None
 
@@ -294,14 +318,16 @@ def _mentions_only_others(message: SlackMessage, situation: Situation) -> bool:
     return bool(named) and situation.me.user_id not in named and message.channel_type is not ChannelType.DM
 
 
-def _to_channel_agent(situation: Situation, outcome: Outcome, matched_by: MatchedBy, reason: str) -> Decision:
+def _to_channel_agent(
+    situation: Situation, outcome: Outcome, matched_by: MatchedBy, reason: str, of_what: str = _OF_CHANNEL
+) -> Decision:
     """To the agent configured for the channel; to the default lead where none is, or where it does not exist."""
     name = situation.policy.agent
     agent = situation.roster.by_name(name)
     if agent is None:
-        missing = f", and the channel's agent '{name}' does not exist" if name else ""
+        missing = f", and '{name}', {of_what}, does not exist" if name else ""
         return _to_default(situation, outcome, matched_by, f"{reason}{missing}; the default lead gets it")
-    return _to_one(agent, situation, outcome, matched_by, f"{reason}; {agent.name} is the channel's agent")
+    return _to_one(agent, situation, outcome, matched_by, f"{reason}; {agent.name} is {of_what}")
 
 
 def _to_default(situation: Situation, outcome: Outcome, matched_by: MatchedBy, reason: str) -> Decision:

@@ -50,7 +50,7 @@ def agent_router(services: Services, identities: Identities) -> APIRouter:
     )  # fmt: skip
     add(
         "/agents/{agent}/rotate", routes.rotate, methods=["POST"], response_model=RegisteredShape, tags=["operator"],
-        responses=problems(401, 403, 404),
+        responses=problems(401, 403, 404, 409),
     )  # fmt: skip
     return router
 

@@ -128,6 +128,7 @@ class AgentRow(AgentShape):
 
     created_at: str
     last_seen_at: str | None
+    reach: str
 
 
 class EntryRow(TypedDict):
@@ -258,6 +259,7 @@ def agent_row(present: Present) -> AgentRow:
         **agent_shape(agent, online=present.online),
         "created_at": to_iso(agent.created_at),
         "last_seen_at": to_iso(agent.last_seen_at) if agent.last_seen_at is not None else None,
+        "reach": agent.reach.value,
     }
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from swarm.clock import new_id
-from swarm.domain.agents import Agent, Role, check_name, new_agent_token, token_hash
+from swarm.domain.agents import Agent, Reach, Role, check_name, new_agent_token, token_hash
 from swarm.domain.conduct import Conduct
-from swarm.domain.errors import NotFound, Unauthorized
+from swarm.domain.errors import Conflict, NotFound, Unauthorized
 from swarm.domain.leases import LeaseEnd
 from swarm.services.leases import lose
 from swarm.services.roster import AGENTS
@@ -60,6 +60,17 @@ class Agents:
         await look_after_offline(self._database, self._conduct)  # what waited for a lead has one now
         return Registered(agent=agent, token=token)
 
+    async def ensure(
+        self, name: str, role: Role, reach: Reach, description: str = "", capabilities: Sequence[str] = ()
+    ) -> Agent:
+        """An agent that the coordinator runs itself, without a token: added, or brought up to date.
+
+        Raises Invalid for a name it cannot have, Conflict for one of an agent that is reached in another way.
+        """
+        agent = await self._database.write(_ensure, check_name(name), role, description, tuple(capabilities), reach)
+        await look_after_offline(self._database, self._conduct)
+        return agent
+
     async def identify(self, token: str) -> Agent:
         """The agent with this token; raises Unauthorized.
 
@@ -102,7 +113,7 @@ class Agents:
         return await self._database.write(_describe, id_or_name, description, capabilities)
 
     async def rotate(self, id_or_name: str) -> Registered:
-        """A new token for an agent; the old ones end now. Raises NotFound."""
+        """A new token for an agent; the old ones end now. Raises NotFound, or Conflict for one that needs none."""
         token = new_agent_token()
         agent = await self._database.write(_rotate, id_or_name, token_hash(token))
         return Registered(agent=agent, token=token)
@@ -144,6 +155,14 @@ def _register(
     return agent
 
 
+def _ensure(
+    tx: Transaction, name: str, role: Role, description: str, capabilities: tuple[str, ...], reach: Reach
+) -> Agent:
+    agent = agents.ensure(tx, name, role, description, capabilities, reach)
+    tx.wake(AGENTS)
+    return agent
+
+
 def _present(tx: Transaction, conduct: Conduct) -> list[Present]:
     return [
         Present(agent=agent, online=agent.online(tx.now, conduct.offline_after_seconds, conduct.started_at))
@@ -172,6 +191,8 @@ def _describe(tx: Transaction, id_or_name: str, description: str | None, capabil
 
 def _rotate(tx: Transaction, id_or_name: str, hashed: str) -> Agent:
     agent = _find(tx, id_or_name)
+    if agent.reach is not Reach.POLLING:
+        raise Conflict(f"'{agent.name}' has no token: the coordinator itself calls it.")
     agents.rotate(tx, agent.id, hashed)
     history.record(tx, "agent.rotate", agent.id, agent_id=agent.id)
     tx.wake(AGENTS)

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from swarm.domain.access import denial
 from swarm.domain.conduct import Conduct
-from swarm.domain.presses import STOP_TASK_ACTION, ButtonPressed
+from swarm.domain.presses import (
+    FEEDBACK_ACTION,
+    RETRY_TURN_ACTION,
+    STOP_TASK_ACTION,
+    STOP_TURN_ACTION,
+    ButtonPressed,
+    feedback_of,
+)
 from swarm.domain.transcript import Author, AuthorKind
+from swarm.domain.turns import Opinion
 from swarm.services.tasks import cancel_by_person
+from swarm.services.turn_control import Retried, give_feedback, retry_turn, stop_turn
 from swarm.store import receipts
 from swarm.store.database import Database
 from swarm.store.transaction import Transaction
 
 NOT_ALLOWED_TEXT: Final = "You may not do that here: {reason}."
 OVER_TEXT: Final = "This task is over, so there is nothing to stop."
+COMPLETE_TEXT: Final = "This answer is complete, so there is nothing to stop."
+RETRIED_TEXT: Final = "It is being run again already."
+NO_RETRY_TEXT: Final = "This cannot be run again. Ask anew in the thread."
+THANKS_TEXT: Final = "Thank you, that helps."
+FORGOTTEN_TEXT: Final = "This answer is too old to be rated."
 
 
 class Buttons:
@@ -26,16 +41,44 @@ class Buttons:
 
     async def press(self, press: ButtonPressed) -> str | None:
         """Do what the button is for; what to tell this person alone, if anything."""
-        if press.action_id != STOP_TASK_ACTION:
-            return None
-        return await self._database.write(self._stop_task, press)
+        act = _ACTS.get(press.action_id)
+        return await self._database.write(self._once, press, act) if act else None
 
-    def _stop_task(self, tx: Transaction, press: ButtonPressed) -> str | None:
+    def _once(self, tx: Transaction, press: ButtonPressed, act: Act) -> str | None:
         if not receipts.add(tx, press.key):
             return None
         person = Author(id=press.user_id, kind=AuthorKind.USER)
         denied = denial(person, self._conduct.policy(press.channel))
-        if denied:
-            return NOT_ALLOWED_TEXT.format(reason=denied)
-        stopped = cancel_by_person(tx, press.value, press.channel, press.user_id, self._conduct)
-        return None if stopped else OVER_TEXT
+        return NOT_ALLOWED_TEXT.format(reason=denied) if denied else act(tx, press, self._conduct)
+
+
+def _stop_task(tx: Transaction, press: ButtonPressed, conduct: Conduct) -> str | None:
+    stopped = cancel_by_person(tx, press.value, press.channel, press.user_id, conduct)
+    return None if stopped else OVER_TEXT
+
+
+def _stop_turn(tx: Transaction, press: ButtonPressed, _conduct: Conduct) -> str | None:
+    return None if stop_turn(tx, press.value, press.channel, press.user_id) else COMPLETE_TEXT
+
+
+def _retry_turn(tx: Transaction, press: ButtonPressed, conduct: Conduct) -> str | None:
+    return _ON_RETRY[retry_turn(tx, press.value, press.channel, press.user_id, conduct)]
+
+
+def _give_feedback(tx: Transaction, press: ButtonPressed, _conduct: Conduct) -> str | None:
+    said = feedback_of(press.value)
+    if said is None:
+        return None
+    opinion = Opinion.UP if said.is_good else Opinion.DOWN
+    return THANKS_TEXT if give_feedback(tx, said.turn_id, press.channel, press.user_id, opinion) else FORGOTTEN_TEXT
+
+
+Act = Callable[[Transaction, ButtonPressed, Conduct], str | None]
+
+_ACTS: Final[Mapping[str, Act]] = {
+    STOP_TASK_ACTION: _stop_task,
+    STOP_TURN_ACTION: _stop_turn,
+    RETRY_TURN_ACTION: _retry_turn,
+    FEEDBACK_ACTION: _give_feedback,
+}
+_ON_RETRY: Final = {Retried.DONE: None, Retried.BEFORE: RETRIED_TEXT, Retried.IMPOSSIBLE: NO_RETRY_TEXT}

@@ -13,7 +13,18 @@ from swarm.clock import SECOND
 from swarm.domain.conduct import Conduct
 from swarm.domain.inbox import EntryStatus, EntryStep
 from swarm.domain.notices import NoticeKind
-from swarm.domain.routing import Change, Decision, Me, Outcome, Roster, Situation, Target, decide, names_swarm
+from swarm.domain.routing import (
+    Change,
+    Decision,
+    Me,
+    Outcome,
+    Roster,
+    Situation,
+    Target,
+    asks_to_stop,
+    decide,
+    names_swarm,
+)
 from swarm.domain.threads import Thread
 from swarm.domain.transcript import (
     CONTEXT_WAIT_SECONDS,
@@ -28,6 +39,7 @@ from swarm.services.follow_ups import answer, concerned, stored
 from swarm.services.handover import hand_over
 from swarm.services.roster import Rosters
 from swarm.services.speak import show_stored, tell_queued
+from swarm.services.turn_control import can_stop, stop_latest, stop_thread
 from swarm.store import early, history, inbox, notices, task_queries, threads, transcript
 from swarm.store.database import Database
 from swarm.store.transaction import Transaction
@@ -72,7 +84,9 @@ class Ingest:
             thread = self._if_unopened(tx, message, early.keep)
             if thread:
                 decision = decide(message, self._situation(tx, message, thread, roster))
-        if thread is None:
+        if thread is None and decision.outcome is Outcome.STOP:
+            self._stop_latest(tx, message, decision)
+        elif thread is None:
             self._note(tx, message, decision, None)
         elif transcript.route(tx, team, message):
             if not is_new:
@@ -80,6 +94,12 @@ class Ingest:
             self._act(tx, message, thread, decision, roster, is_new=is_new)
             if is_new:
                 self._route_early(tx, message, roster)
+
+    def _stop_latest(self, tx: Transaction, message: SlackMessage, decision: Decision) -> None:
+        """It begins no thread of its own."""
+        stopped = stop_latest(tx, self._me.team, message, self._conduct)
+        if stopped:
+            self._note(tx, message, decision, stopped)
 
     def _if_unopened(
         self, tx: Transaction, message: SlackMessage, act: Callable[[Transaction, str, SlackMessage], None]
@@ -185,6 +205,7 @@ class Ingest:
             awaits_lead=thread is not None and thread.owner_id is None and inbox.awaits_lead(tx, thread.id),
             bot_turns=turns,
             routed=routed,
+            can_stop=asks_to_stop(message.text) and can_stop(tx, self._me.team, message, thread),
         )
 
     def _open(self, tx: Transaction, message: SlackMessage, *, known_whole: bool) -> tuple[Thread, bool]:
@@ -204,6 +225,9 @@ class Ingest:
     ) -> None:
         """Carry a decision out: entries, owner, 👀, and a word if nobody is there. In a new thread nothing waits."""
         self._note(tx, message, decision, thread)
+        if decision.outcome is Outcome.STOP:
+            stop_thread(tx, thread, message, self._conduct)
+            return
         in_order = sorted(decision.targets, key=lambda target: target.agent_id or "")  # in which heads are locked
         if decision.new_owner_id:  # first, since messages are locked before heads
             hand_over(tx, thread, decision.new_owner_id, decision.reason)

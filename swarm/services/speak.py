@@ -95,24 +95,6 @@ def say_closing(
     return [delivery_id for delivery_id in wanted if delivery_id]
 
 
-def offer_stop(tx: Transaction, thread: Thread, turn_id: str, text: str, *, agent_id: str | None = None) -> None:
-    """Post a message with a button that stops a turn, once; `withdraw_stop` removes it."""
-    deliveries.add(
-        tx,
-        DeliveryKind.POST,
-        thread,
-        text=_first_part(text),
-        agent_id=agent_id,
-        once_key=_stop_key(turn_id),
-        stops_turn_id=turn_id,
-    )
-
-
-def withdraw_stop(tx: Transaction, thread: Thread, turn_id: str) -> None:
-    """A turn is over: the message with the button that stops it goes away, if there is one."""
-    deliveries.take_down(tx, thread, _stop_key(turn_id))
-
-
 def tell_queued(tx: Transaction, thread: Thread) -> None:
     """Tell a thread that nobody is there, once until it has been answered."""
     if threads.tell_queued(tx, thread.id):
@@ -166,10 +148,6 @@ def close_progress(tx: Transaction, thread: Thread, task: Task, how: str) -> Non
 
 def _progress_key(task: Task) -> str:
     return f"progress:{task.id}"
-
-
-def _stop_key(turn_id: str) -> str:
-    return f"stop:{turn_id}"
 
 
 def _first_part(text: str) -> str:

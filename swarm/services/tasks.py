@@ -127,7 +127,7 @@ class Tasks:
                     hint="Cancel it and create another one." if task.status in OPEN_STATUSES else None,
                 )
             reason = f"assigned to {target.name}"
-            tasks.give(tx, task, target.id, self._take_thread(tx, task, target.id, reason), reason)
+            tasks.give(tx, task, target.id, _take_thread(tx, task, target.id, reason, self._conduct), reason)
             if task.status is TaskStatus.UNASSIGNED:
                 tasks.move(tx, TaskStep.ASSIGN, replace(task, agent_id=target.id))
             return {}
@@ -138,13 +138,6 @@ class Tasks:
 
         _once(tx, caller, "assign-task", task_id, {"agent": agent}, act, stands=stands)
         return view_of(tx, task_id)
-
-    def _take_thread(self, tx: Transaction, task: Task, agent_id: str, reason: str) -> int | None:
-        """A task that came from a message brings its thread along, if that is free; the epoch since which it does."""
-        if task.thread_id is None or task.inbox_message_id is None:
-            return None
-        thread = threads.locked(tx, task.thread_id)
-        return take_if_free(tx, thread, task, agent_id, read_roster(tx, self._conduct), reason)
 
     def _cancel(self, tx: Transaction, caller: Caller | None, task_id: str, reason: str) -> TaskView:
         who = caller.agent.name if caller else "an operator"
@@ -161,12 +154,8 @@ class Tasks:
 
     def _redrive(self, tx: Transaction, task_id: str) -> TaskView:
         task = _to_manage(tx, None, task_id)
-        if task.status is not TaskStatus.DEAD or task.agent_id is None:
+        if not redrive_dead(tx, task, "redriven by an operator", self._conduct):
             raise Conflict(f"This task is {task.status}; only dead ones can be redriven.")
-        reason = "redriven by an operator"
-        epoch = self._take_thread(tx, task, task.agent_id, reason)
-        tasks.move(tx, TaskStep.REDRIVE, task, reason=reason)
-        tasks.give(tx, task, task.agent_id, epoch, reason)
         return view_of(tx, task_id)
 
 
@@ -199,6 +188,24 @@ def cancel_by_person(tx: Transaction, task_id: str, channel: str, person: str, c
     if task is None or thread is None or thread.channel != channel:
         return False
     return task_ends.cancel(tx, task, f"by <@{person}>", conduct, person=person)
+
+
+def redrive_dead(tx: Transaction, task: Task, reason: str, conduct: Conduct) -> bool:
+    """Hand a task out again, which is locked; False if it is not dead, or nobody has it."""
+    if task.status is not TaskStatus.DEAD or task.agent_id is None:
+        return False
+    epoch = _take_thread(tx, task, task.agent_id, reason, conduct)
+    tasks.move(tx, TaskStep.REDRIVE, task, reason=reason)
+    tasks.give(tx, task, task.agent_id, epoch, reason)
+    return True
+
+
+def _take_thread(tx: Transaction, task: Task, agent_id: str, reason: str, conduct: Conduct) -> int | None:
+    """A task that came from a message brings its thread along, if that is free; the epoch since which it does."""
+    if task.thread_id is None or task.inbox_message_id is None:
+        return None
+    thread = threads.locked(tx, task.thread_id)
+    return take_if_free(tx, thread, task, agent_id, read_roster(tx, conduct), reason)
 
 
 def _check_part(caller: Caller | None, parent: Task | None) -> None:

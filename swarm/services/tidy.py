@@ -10,7 +10,7 @@ import structlog
 from swarm.clock import SECOND
 from swarm.domain.threads import OWNED_FOR_IDLE_DAYS
 from swarm.services.attempt import attempt
-from swarm.store import agent_messages, early, heads, history, leases, receipts, retention, threads
+from swarm.store import agent_messages, early, heads, history, leases, receipts, retention, threads, turns
 from swarm.store.database import Database
 from swarm.store.transaction import Transaction
 
@@ -28,6 +28,7 @@ _KEEP_RECEIPTS = 3 * _DAY
 _KEEP_UNCONCERNED = 7 * _DAY  # why a message concerned nobody
 _KEEP_IDLE_THREADS = 90 * _DAY
 _KEEP_AGENT_MESSAGES = 90 * _DAY
+_KEEP_TURNS = 90 * _DAY
 
 _log = structlog.get_logger(__name__)
 
@@ -47,6 +48,7 @@ class Tidier:
             forget_receipts,
             forget_unconcerned,
             forget_agent_messages,
+            forget_turns,
             disown_idle,
         ):
             await attempt(self._in_steps(part), "tidy", part=part.__name__)
@@ -94,6 +96,11 @@ def forget_unconcerned(tx: Transaction) -> bool:
 def forget_agent_messages(tx: Transaction) -> bool:
     """Drop messages between agents that are ninety days old; whether there may be more."""
     return agent_messages.forget(tx, tx.now - _KEEP_AGENT_MESSAGES, AT_ONCE) >= AT_ONCE
+
+
+def forget_turns(tx: Transaction) -> bool:
+    """Drop turns that ended ninety days ago, with what was thought of them; whether there may be more."""
+    return turns.forget(tx, tx.now - _KEEP_TURNS, AT_ONCE) >= AT_ONCE
 
 
 def disown_idle(tx: Transaction) -> bool:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import orjson
 from sqlalchemy import and_, bindparam, insert, select, update
 
-from swarm.domain.agents import Agent, Role
+from swarm.clock import new_id
+from swarm.domain.agents import Agent, Reach, Role
 from swarm.domain.errors import Conflict
+from swarm.store import history
 from swarm.store.statements import Row, Statement
 from swarm.store.tables import agent_tokens, agents
 from swarm.store.transaction import Transaction
@@ -25,6 +29,7 @@ _ADD = Statement(
             created_at=bindparam("now"),
             last_seen_at=None,
             revoked_at=None,
+            reach=bindparam("reach"),
         )
         .on_conflict_do_nothing(index_elements=["name"], index_where=_present)
     )
@@ -54,6 +59,13 @@ _DESCRIBE = Statement(
     .where(agents.c.id == bindparam("agent_id"), _present)
     .values(description=bindparam("new_description"), capabilities=bindparam("new_capabilities"))
 )
+_REDESCRIBE = Statement(
+    update(agents)
+    .where(agents.c.id == bindparam("agent_id"), _present)
+    .values(
+        role=bindparam("new_role"), description=bindparam("new_description"), capabilities=bindparam("new_capabilities")
+    )
+)
 _REVOKE = Statement(
     update(agents).where(and_(agents.c.id == bindparam("agent_id"), _present)).values(revoked_at=bindparam("now"))
 )
@@ -66,20 +78,44 @@ _REVOKE_TOKENS = Statement(
 
 def add(tx: Transaction, agent: Agent, token_hash: str) -> None:
     """Register an agent with its first token. A name that is taken raises Conflict."""
-    added = _ADD.run(
-        tx,
-        id=agent.id,
-        name=agent.name,
-        role=agent.role,
-        description=agent.description,
-        capabilities=_json(agent.capabilities),
-        now=tx.now,
-    )
-    if not added:
+    if not _add(tx, agent):
         raise Conflict(
             f"An agent named '{agent.name}' is registered already.", hint="Choose another name, or rotate its token."
         )
     _ADD_TOKEN.run(tx, token_hash=token_hash, agent_id=agent.id, now=tx.now)
+
+
+def ensure(
+    tx: Transaction, name: str, role: Role, description: str, capabilities: tuple[str, ...], reach: Reach
+) -> Agent:
+    """The agent of this name that the coordinator itself runs, without a token: made, or brought up to date.
+
+    Raises Conflict where the name belongs to an agent that is reached in another way.
+    """
+    agent = Agent(
+        id=new_id(),
+        name=name,
+        role=role,
+        description=description,
+        capabilities=capabilities,
+        created_at=tx.now,
+        last_seen_at=None,
+        reach=reach,
+    )
+    if _add(tx, agent):
+        history.record(tx, "agent.register", agent.id, agent_id=agent.id, reason=f"{role} {name}, reached by {reach}")
+        return agent
+    there = by_name(tx, name)
+    assert there is not None  # or it would have been added
+    if there.reach is not reach:
+        raise Conflict(
+            f"The name '{name}' belongs to an agent that is reached by {there.reach}, not by {reach}.",
+            hint="Choose another name for one of them, or remove the agent that is there.",
+        )
+    _REDESCRIBE.run(
+        tx, agent_id=there.id, new_role=role, new_description=description, new_capabilities=_json(capabilities)
+    )
+    return replace(there, role=role, description=description, capabilities=capabilities)
 
 
 def by_token(tx: Transaction, token_hash: str) -> Agent | None:
@@ -137,6 +173,20 @@ def rotate(tx: Transaction, agent_id: str, token_hash: str) -> None:
     _ADD_TOKEN.run(tx, token_hash=token_hash, agent_id=agent_id, now=tx.now)
 
 
+def _add(tx: Transaction, agent: Agent) -> bool:
+    added = _ADD.run(
+        tx,
+        id=agent.id,
+        name=agent.name,
+        role=agent.role,
+        description=agent.description,
+        capabilities=_json(agent.capabilities),
+        now=tx.now,
+        reach=agent.reach,
+    )
+    return bool(added)
+
+
 def _json(values: tuple[str, ...]) -> str:
     return orjson.dumps(list(values)).decode()
 
@@ -150,4 +200,5 @@ def _agent(row: Row) -> Agent:
         capabilities=tuple(orjson.loads(row["capabilities"])),
         created_at=row["created_at"],
         last_seen_at=row["last_seen_at"],
+        reach=Reach(row["reach"]),
     )

@@ -17,8 +17,10 @@ from swarm.domain.deliveries import (
     DeliveryStep,
 )
 from swarm.domain.facts import DeliveryStepped, ReactionsExpired
+from swarm.domain.streaming.calls import Closing, Place
 from swarm.domain.threads import Thread
 from swarm.store import history
+from swarm.store.closings import below_of, below_text
 from swarm.store.conditions import AT_MOST_N, arrive, may
 from swarm.store.statements import Row, Statement
 from swarm.store.tables import agents, deliveries
@@ -33,6 +35,7 @@ _VALUES: dict[str, BindParameter[object]] = {
     for name in (
         "id", "kind", "thread_id", "agent_id", "inbox_message_id", "channel", "thread_ts", "target_ts", "text",
         "broadcast", "once_key", "expires_at", "task_id", "updates_id", "stops_task_id",
+        "stops_turn_id", "closing",
     )
 }  # fmt: skip
 _ADD = Statement(
@@ -182,10 +185,14 @@ def add(
     task_id: str | None = None,
     updates_id: str | None = None,
     stops_task_id: str | None = None,
+    stops_turn_id: str | None = None,
+    closing: Closing | None = None,
+    place: Place | None = None,
 ) -> str | None:
     """Want an effect in Slack; its id, or None if ``once_key`` says that it was wanted before.
 
-    A reaction expires after EPHEMERAL_SECONDS unless it is ``lasting``; nothing else ever does.
+    A reaction expires after EPHEMERAL_SECONDS unless it is ``lasting``; nothing else ever does. ``closing`` is what
+    stands below a text; it needs the ``place`` of the answer.
     """
     delivery_id = new_id()
     added = _ADD.run(
@@ -205,6 +212,8 @@ def add(
         task_id=task_id,
         updates_id=updates_id,
         stops_task_id=stops_task_id,
+        stops_turn_id=stops_turn_id,
+        closing=below_text(closing, place),
         now=tx.now,
     )
     tx.wake(DELIVERIES)
@@ -231,6 +240,15 @@ def change(
         stops_task_id=stops_task_id,
     )
     return True
+
+
+def take_down(tx: Transaction, thread: Thread, once_key: str) -> bool:
+    """Want the message removed that was posted under ``once_key``; False if none was, or if that is wanted already."""
+    first = _BY_ONCE_KEY.first(tx, once_key=once_key)
+    if first is None:
+        return False
+    gone = add(tx, DeliveryKind.DELETE, thread, text="", updates_id=first["id"], once_key=f"{once_key}:gone")
+    return gone is not None
 
 
 def aim(tx: Transaction, delivery_id: str, target_ts: str) -> bool:
@@ -345,6 +363,7 @@ def latest(tx: Transaction, status: DeliveryStatus | None, limit: int) -> list[R
 
 def delivery(row: Mapping[str, object]) -> Delivery:
     """What the sender needs of a row."""
+    below = below_of(_text(row["closing"]))
     return Delivery(
         id=str(row["id"]),
         kind=DeliveryKind(str(row["kind"])),
@@ -357,6 +376,9 @@ def delivery(row: Mapping[str, object]) -> Delivery:
         attempts=int(str(row["attempts"])),
         inbox_message_id=_text(row["inbox_message_id"]),
         stops_task_id=_text(row["stops_task_id"]),
+        stops_turn_id=_text(row["stops_turn_id"]),
+        closing=below.closing if below else None,
+        place=below.place if below else None,
     )
 
 

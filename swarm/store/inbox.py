@@ -407,6 +407,7 @@ _CHANGES_WHAT_IS_DUE = {
     if EntryStatus.UNREAD in {*transition.sources, transition.target}
 }
 _COUNTS_ATTEMPT = {EntryStep.LOSE, EntryStep.BURY}
+_FORGETS_ATTEMPTS = {EntryStep.REDRIVE, EntryStep.RETRY}
 
 
 def _move(step: EntryStep) -> Statement:
@@ -419,7 +420,7 @@ def _move(step: EntryStep) -> Statement:
     values["resolved_at"] = bindparam("new_resolved_at")
     if step in _COUNTS_ATTEMPT:
         values["attempts"] = _i.attempts + 1
-    if step is EntryStep.REDRIVE:
+    if step in _FORGETS_ATTEMPTS:
         values["attempts"] = 0
     if transition.target not in _STILL_OPEN:
         values |= {"held_by": None, "due_at": None}

@@ -10,15 +10,21 @@ from typing import Final
 
 from sqlalchemy import bindparam, delete, exists, or_, select, tuple_, update
 
-from swarm.domain.inbox import ENTRY_TRANSITIONS
+from swarm.domain.inbox import ENTRY_TRANSITIONS, EntryStep
 from swarm.domain.threads import Thread
 from swarm.store.conditions import AT_MOST_N, literally
 from swarm.store.statements import Statement
 from swarm.store.tables import deliveries, history, inbox_messages, tasks, thread_messages, threads
 from swarm.store.transaction import Transaction
 
-# A message from which a step leads on may be read again; a dead one is, when an operator hands it out again.
-_OPEN: Final = {source for transition in ENTRY_TRANSITIONS.values() for source in transition.sources}
+# A message from which a step leads on may be read again; a dead one is, when an operator hands it out again. People may
+# retry a turn only while it is kept, and no turn is kept longer than its thread.
+_OPEN: Final = {
+    source
+    for step, transition in ENTRY_TRANSITIONS.items()
+    if step is not EntryStep.RETRY
+    for source in transition.sources
+}
 
 _t = threads.c
 _m = thread_messages.c
@@ -75,7 +81,7 @@ _FORGET_ANSWERS = [
                 .limit(AT_MOST_N)
             )
         )
-        .values(text="")
+        .values(text="", closing=None)
     )
     for about, concerned in ((deliveries.c.inbox_message_id, inbox_messages), (deliveries.c.task_id, tasks))
 ]

@@ -279,3 +279,11 @@ _OPEN_PARTS = Statement(select(tasks).where(_t.parent_id == bindparam("parent_id
 def open_parts(tx: Transaction, parent_id: str) -> list[Task]:
     """The open tasks below a task, not locked."""
     return [task(row) for row in _OPEN_PARTS.all(tx, parent_id=parent_id)]
+
+
+_OPEN_OF_THREAD = Statement(select(tasks).where(_t.thread_id == bindparam("thread_id"), _open).order_by(_t.id))
+
+
+def open_in_thread(tx: Transaction, thread_id: str) -> list[Task]:
+    """The tasks of a thread that are not over, oldest first, not locked."""
+    return [task(row) for row in _OPEN_OF_THREAD.all(tx, thread_id=thread_id)]

@@ -13,6 +13,7 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection
+from sqlalchemy.exc import IntegrityError
 
 from swarm.domain.errors import ConfigurationError, Unavailable
 from swarm.store import migrations
@@ -150,6 +151,49 @@ BEFORE_THE_TEAM = (
     "INSERT INTO notices VALUES ('n1', 'message_changed', 'a1', 't1', 'i1', NULL, NULL, 'unread', 0, 1)",
     "INSERT INTO deliveries (seq, id, kind, status, thread_id, channel, thread_ts, text, broadcast, attempts, due_at,"
     " created_at) VALUES (5, 'd1', 'post', 'queued', 't1', 'C1', '1.1', 'hello', false, 0, 1, 1)",
+)
+
+
+def test_the_migration_to_live_answers_keeps_what_is_there_and_every_agent_polls(empty_database_url: str) -> None:
+    with migrations._locked(empty_database_url) as connection:
+        command.upgrade(migrations._config(connection), "0002")
+        for statement in BEFORE_LIVE_ANSWERS:
+            connection.exec_driver_sql(statement)
+    migrations.upgrade(empty_database_url)
+    with migrations._locked(empty_database_url) as connection:
+        agents = connection.exec_driver_sql("SELECT id, name, last_seen_at, revoked_at, reach FROM agents ORDER BY id")
+        assert [tuple(row) for row in agents] == [
+            ("a1", "lead", 7, None, "polling"),
+            ("a2", "gone", None, 9, "polling"),
+        ]
+        kept = connection.exec_driver_sql("SELECT seq, text, stops_task_id, stops_turn_id, closing FROM deliveries")
+        assert tuple(kept.one()) == (5, "hello", "k1", None, None)
+        for table in ("agent_tokens", "threads", "inbox_messages", "tasks", "leases", "lease_members"):
+            assert connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar() == 1, table
+        with pytest.raises(IntegrityError), connection.begin_nested():  # the name is still taken
+            connection.exec_driver_sql(
+                "INSERT INTO agents (id, name, role, description, capabilities, created_at)"
+                " VALUES ('a3', 'lead', 'lead', '', '[]', 1)"
+            )
+        with pytest.raises(IntegrityError), connection.begin_nested():
+            connection.exec_driver_sql("UPDATE agents SET reach = 'pigeon'")
+        if connection.dialect.name == "sqlite":
+            assert connection.exec_driver_sql("PRAGMA foreign_key_check").all() == []
+
+
+BEFORE_LIVE_ANSWERS = (
+    "INSERT INTO agents VALUES ('a1', 'lead', 'lead', '', '[]', 1, 7, NULL)",
+    "INSERT INTO agents VALUES ('a2', 'gone', 'worker', '', '[]', 1, NULL, 9)",
+    "INSERT INTO agent_tokens VALUES ('hash', 'a1', 1, NULL)",
+    "INSERT INTO threads VALUES ('t1', 'T1', 'C1', '1.1', 'channel', 'a1', 1, 'complete', NULL, 0, NULL, 1, 1)",
+    "INSERT INTO tasks (id, thread_id, lane_id, title, description, status, priority, agent_id, depth, attempts,"
+    " claims, order_key, created_at) VALUES ('k1', 't1', 't1', 'Count', '', 'pending', 50, 'a1', 1, 0, 0, 7, 1)",
+    "INSERT INTO inbox_messages VALUES ('i1', 't1', 'a1', 'T1', 'C1', '1.1', 'unread', 'mention', '', 0, 0, 7, NULL,"
+    " NULL, NULL, 1, NULL, 'k1')",
+    "INSERT INTO leases VALUES ('l1', 'work', 'a1', 't1', 'i1', 1, false, 1, 2, NULL, NULL, NULL)",
+    "INSERT INTO lease_members VALUES ('l1', 'i1')",
+    "INSERT INTO deliveries (seq, id, kind, status, thread_id, channel, thread_ts, text, broadcast, attempts, due_at,"
+    " created_at, stops_task_id) VALUES (5, 'd1', 'post', 'queued', 't1', 'C1', '1.1', 'hello', false, 0, 1, 1, 'k1')",
 )
 
 

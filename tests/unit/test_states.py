@@ -17,7 +17,18 @@ from swarm.domain.notices import NOTICE_TRANSITIONS, NoticeStatus, NoticeStep
 from swarm.domain.states import Transition
 from swarm.domain.tasks import TASK_TRANSITIONS, TaskStatus, TaskStep
 from swarm.domain.transcript import CONTEXT_TRANSITIONS, ContextState, ContextStep
-from swarm.store import deliveries, inbox, notices, tables, tasks, threads
+from swarm.domain.turns import (
+    INTERRUPT_TRANSITIONS,
+    PAGE_TRANSITIONS,
+    TURN_TRANSITIONS,
+    InterruptStatus,
+    InterruptStep,
+    PagePhase,
+    PageStep,
+    TurnStatus,
+    TurnStep,
+)
+from swarm.store import deliveries, inbox, interrupts, notices, tables, tasks, threads, turn_pages, turns
 from swarm.store.statements import Statement
 
 Edges = set[tuple[str, str, str]]  # source, step, target
@@ -77,6 +88,38 @@ MACHINES = {
         table=tables.threads,
         column="context",
         updates=threads._CONTEXT_MOVES,
+    ),
+    "turn": Machine(
+        states=TurnStatus,
+        steps=TurnStep,
+        transitions=TURN_TRANSITIONS,
+        table=tables.turns,
+        column="status",
+        updates=turns._MOVES,
+    ),
+    "message of a turn": Machine(
+        states=PagePhase,
+        steps=PageStep,
+        transitions=PAGE_TRANSITIONS,
+        table=tables.turn_messages,
+        column="phase",
+        updates=turn_pages._MOVES,
+    ),
+    "interrupt": Machine(
+        states=InterruptStatus,
+        steps=InterruptStep,
+        transitions=INTERRUPT_TRANSITIONS,
+        table=tables.interrupts,
+        column="status",
+        updates=interrupts._MOVES,
+    ),
+    "interrupts of a turn": Machine(
+        states=InterruptStatus,
+        steps=InterruptStep,
+        transitions=INTERRUPT_TRANSITIONS,
+        table=tables.interrupts,
+        column="status",
+        updates=interrupts._MOVES_OF_TURN,
     ),
 }
 

@@ -1,6 +1,6 @@
 """First light: agents, threads and their transcripts, inbox, leases, notices, deliveries, history.
 
-Moments are microseconds since 1970 UTC, documents are JSON text; `swarm/store/tables.py` says what each column means.
+Moments are microseconds since 1970 UTC, documents are JSON text; `swarm/store/tables` says what each column means.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The team: tasks and what they depend on, messages between agents, elections; queues and leases of tasks.
 
-Moments are microseconds since 1970 UTC; `swarm/store/tables.py` says what each column means.
+Moments are microseconds since 1970 UTC; `swarm/store/tables` says what each column means.
 """
 
 from __future__ import annotations

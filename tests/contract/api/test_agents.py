@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from swarm.domain.agents import Reach, Role
 from tests.support.doors import ENROLMENT_KEY, Doors, Visitor
 from tests.support.world import BOT
 
@@ -90,6 +91,16 @@ async def test_after_a_rotation_only_the_new_token_works(doors: Doors, lea: Visi
     rotated = await doors.operator.post(f"/agents/{lea.id}/rotate")
     assert (await lea.ask("GET", "/me")).status_code == 401
     assert (await doors.visitor(rotated["token"]).get("/me"))["id"] == lea.id
+
+
+@pytest.mark.req("STREAM-01", "OPS-04")
+async def test_it_is_told_how_each_agent_is_reached_and_one_without_a_token_gets_none(doors: Doors) -> None:
+    await doors.lead("lea")
+    await doors.world.services.agents.ensure("router", Role.LEAD, Reach.AGUI)
+    listed = (await doors.operator.get("/agents"))["agents"]
+    assert [(row["name"], row["reach"]) for row in listed] == [("lea", "polling"), ("router", "agui")]
+    refused = await doors.operator.ask("POST", "/agents/router/rotate")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "conflict")
 
 
 @pytest.mark.req("OPS-04")

@@ -1,0 +1,46 @@
+"""The tables. Moments are microseconds since 1970 UTC, documents are JSON text, identifiers are UUID version 7.
+
+Values are guarded here (CHECK, unique and partial unique indexes); transitions are guarded by the ``WHERE`` of each
+update. Both come from the enums of the domain.
+"""
+
+from swarm.store.tables.agents import agent_message_addressees, agent_messages, agent_tokens, agents
+from swarm.store.tables.effects import deliveries, elections, history, receipts
+from swarm.store.tables.schema import metadata
+from swarm.store.tables.threads import early_messages, thread_messages, threads
+from swarm.store.tables.turns import feedback, interrupts, turn_messages, turns
+from swarm.store.tables.work import (
+    inbox_heads,
+    inbox_messages,
+    lease_members,
+    leases,
+    notices,
+    task_dependencies,
+    tasks,
+)
+
+__all__ = [
+    "agent_message_addressees",
+    "agent_messages",
+    "agent_tokens",
+    "agents",
+    "deliveries",
+    "early_messages",
+    "elections",
+    "feedback",
+    "history",
+    "inbox_heads",
+    "inbox_messages",
+    "interrupts",
+    "lease_members",
+    "leases",
+    "metadata",
+    "notices",
+    "receipts",
+    "task_dependencies",
+    "tasks",
+    "thread_messages",
+    "threads",
+    "turn_messages",
+    "turns",
+]

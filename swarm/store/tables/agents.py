@@ -1,0 +1,84 @@
+"""Agents, and what they say to each other."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+)
+
+from swarm.domain.agents import Reach, Role
+from swarm.store.tables.schema import metadata, one_of
+
+agents = Table(
+    "agents",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("capabilities", Text, nullable=False),  # JSON list of strings
+    Column("created_at", BigInteger, nullable=False),
+    Column("last_seen_at", BigInteger),
+    Column("revoked_at", BigInteger),
+    Column("reach", Text, nullable=False, server_default="polling"),
+    one_of("role", Role),
+    one_of("reach", Reach),
+)
+# A name may be used again once its bearer is gone.
+Index(
+    "uq_agents_name",
+    agents.c.name,
+    unique=True,
+    sqlite_where=agents.c.revoked_at.is_(None),
+    postgresql_where=agents.c.revoked_at.is_(None),
+)
+
+agent_tokens = Table(
+    "agent_tokens",
+    metadata,
+    Column("token_hash", Text, primary_key=True),  # SHA-256, hex
+    Column("agent_id", Text, ForeignKey("agents.id"), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("revoked_at", BigInteger),
+)
+Index("ix_agent_tokens_agent", agent_tokens.c.agent_id)
+
+# What agents say to each other: to one of them, or in a channel of their own.
+agent_messages = Table(
+    "agent_messages",
+    metadata,
+    Column("id", Text, primary_key=True),  # in the order of time
+    Column("channel", Text),
+    Column("recipient_id", Text, ForeignKey("agents.id")),
+    Column("sender_id", Text, ForeignKey("agents.id"), nullable=False),
+    Column("text", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    CheckConstraint("(channel IS NULL) <> (recipient_id IS NULL)", name="somewhere"),
+)
+Index("ix_agent_messages_channel", agent_messages.c.channel, agent_messages.c.id)
+Index("ix_agent_messages_recipient", agent_messages.c.recipient_id, agent_messages.c.id)
+Index("ix_agent_messages_sender", agent_messages.c.sender_id, agent_messages.c.id)
+
+# Whom a message between agents is meant for: its recipient, or whom it mentions in a channel.
+agent_message_addressees = Table(
+    "agent_message_addressees",
+    metadata,
+    Column("message_id", Text, ForeignKey("agent_messages.id", ondelete="CASCADE"), nullable=False),
+    Column("agent_id", Text, ForeignKey("agents.id"), nullable=False),
+    Column("read_at", BigInteger),
+    PrimaryKeyConstraint("message_id", "agent_id"),
+)
+_unread_message = agent_message_addressees.c.read_at.is_(None)
+Index(
+    "ix_agent_message_addressees_unread",
+    agent_message_addressees.c.agent_id,
+    sqlite_where=_unread_message,
+    postgresql_where=_unread_message,
+)

@@ -1,0 +1,101 @@
+"""What was done, what is to be done in Slack, and who may do it."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    Table,
+    Text,
+)
+
+from swarm.domain.deliveries import DeliveryKind, DeliveryStatus
+from swarm.store.tables.schema import Serial, metadata, one_of
+
+# What was done once and must not be done again: events without a timestamp of their own, and tool calls with results.
+receipts = Table(
+    "receipts",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("result", Text),  # JSON; of a tool call: what it answered
+    Column("created_at", BigInteger, nullable=False),
+)
+Index("ix_receipts_created", receipts.c.created_at)
+
+deliveries = Table(
+    "deliveries",
+    metadata,
+    Column("seq", Serial, primary_key=True, autoincrement=True),  # the order within a thread
+    Column("id", Text, nullable=False, unique=True),
+    Column("kind", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("thread_id", Text, ForeignKey("threads.id"), nullable=False),
+    Column("agent_id", Text, ForeignKey("agents.id")),  # null: the coordinator itself speaks
+    Column("inbox_message_id", Text, ForeignKey("inbox_messages.id")),
+    Column("channel", Text, nullable=False),
+    Column("thread_ts", Text),
+    Column("target_ts", Text),
+    Column("text", Text, nullable=False),
+    Column("broadcast", Boolean, nullable=False),
+    Column("once_key", Text, unique=True),  # an effect that happens at most once, whoever asks for it
+    Column("attempts", Integer, nullable=False),
+    Column("due_at", BigInteger),  # when to try next; while sending: when to doubt; null once it is over
+    Column("expires_at", BigInteger),
+    Column("sent_ts", Text),
+    Column("error", Text),
+    Column("created_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger),
+    Column("task_id", Text, ForeignKey("tasks.id")),  # what it says something of
+    Column("updates_id", Text),  # of an update: the delivery whose message it changes
+    Column("stops_task_id", Text),  # the task that its button stops
+    Column("stops_turn_id", Text),  # the turn that its button stops
+    Column("closing", Text),  # JSON: what stands below the text, and of which answer
+    one_of("kind", DeliveryKind),
+    one_of("status", DeliveryStatus),
+    CheckConstraint("(due_at IS NULL) = (status IN ('sent', 'failed', 'expired'))", name="due_until_over"),
+    sqlite_autoincrement=True,
+)
+_open = deliveries.c.due_at.is_not(None)
+Index("ix_deliveries_open", deliveries.c.thread_id, deliveries.c.seq, sqlite_where=_open, postgresql_where=_open)
+Index("ix_deliveries_due", deliveries.c.due_at, sqlite_where=_open, postgresql_where=_open)
+Index("ix_deliveries_message", deliveries.c.inbox_message_id)
+Index("ix_deliveries_task", deliveries.c.task_id)
+
+# Who may do what only one process may do: a lease on a role, with a term that grows with each change of holder.
+elections = Table(
+    "elections",
+    metadata,
+    Column("role", Text, primary_key=True),
+    Column("holder", Text),  # null: given up
+    Column("term", BigInteger, nullable=False),
+    Column("since", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+)
+
+history = Table(
+    "history",
+    metadata,
+    Column("seq", Serial, primary_key=True, autoincrement=True),
+    Column("at", BigInteger, nullable=False),
+    Column("subject", Text, nullable=False),  # the id of what changed; of a Slack message: CHANNEL:TS
+    Column("thread_id", Text),
+    Column("change", Text, nullable=False),  # for example "inbox.claim"
+    Column("agent_id", Text),
+    Column("reason", Text),
+    sqlite_autoincrement=True,
+)
+Index("ix_history_subject", history.c.subject, history.c.seq)
+Index("ix_history_thread", history.c.thread_id, history.c.seq)
+_threadless = history.c.thread_id.is_(None)
+Index(
+    "ix_history_threadless",
+    history.c.thread_id,  # or SQLite would rather use the index above, and read them all
+    history.c.at,
+    sqlite_where=_threadless,
+    postgresql_where=_threadless,
+)

@@ -1,0 +1,105 @@
+"""Runs of streaming agents: what they show, what they ask people, and what people think of them."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+from swarm.domain.turns import InterruptStatus, Opinion, PageKind, PagePhase, TurnOutcome, TurnStatus
+from swarm.store.tables.schema import metadata, one_of
+
+turns = Table(
+    "turns",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("agent_id", Text, ForeignKey("agents.id"), nullable=False),
+    Column("thread_id", Text, ForeignKey("threads.id")),  # null: of a task without a thread
+    Column("lease_token", Text, nullable=False),  # no reference, for leases are forgotten earlier
+    Column("trigger_id", Text, nullable=False),  # the first inbox message, the task or the notice that it is about
+    Column("entry_ids", Text, nullable=False),  # JSON list: the inbox messages that it answers
+    Column("task_id", Text, ForeignKey("tasks.id")),  # the task that it works on
+    Column("conversation_id", Text, nullable=False),
+    Column("run_id", Text, nullable=False),
+    Column("requester", Text),  # the Slack user who asked
+    Column("status", Text, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("stop_requested_at", BigInteger),
+    Column("stop_requested_by", Text),  # a Slack user's id
+    Column("outcome", Text),  # how the run ended; null while it runs
+    Column("outcome_note", Text),  # why it failed
+    Column("final_text", Text),  # of the last message, whole
+    Column("final_closing", Text),  # JSON: what stands below it
+    Column("retried_at", BigInteger),
+    Column("retried_by", Text),  # a Slack user's id
+    Column("started_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger),
+    one_of("status", TurnStatus),
+    one_of("outcome", TurnOutcome),
+    CheckConstraint("(ended_at IS NULL) = (status IN ('running', 'closing', 'waiting'))", name="ended"),
+    CheckConstraint("status <> 'closing' OR outcome IS NOT NULL", name="closing_is_known"),
+)
+_unfinished = turns.c.status.in_(("running", "closing"))
+# The locks that keep two processes from running one trigger.
+for _index, _column in (("uq_turns_trigger", turns.c.trigger_id), ("uq_turns_lease", turns.c.lease_token)):
+    Index(_index, _column, unique=True, sqlite_where=_unfinished, postgresql_where=_unfinished)
+_open_turn = turns.c.ended_at.is_(None)
+Index("ix_turns_open", turns.c.id, sqlite_where=_open_turn, postgresql_where=_open_turn)
+Index("ix_turns_thread", turns.c.thread_id, turns.c.id)
+Index("ix_turns_task", turns.c.task_id)
+_ended_turn = turns.c.ended_at.is_not(None)
+Index("ix_turns_ended", turns.c.ended_at, sqlite_where=_ended_turn, postgresql_where=_ended_turn)
+
+turn_messages = Table(
+    "turn_messages",
+    metadata,
+    Column("turn_id", Text, ForeignKey("turns.id", ondelete="CASCADE"), nullable=False),
+    Column("page", Integer, nullable=False),  # 1 is the first
+    Column("kind", Text, nullable=False),
+    Column("ts", Text),  # null: not known
+    Column("phase", Text, nullable=False),
+    Column("began_at", BigInteger, nullable=False),
+    Column("text", Text),  # the whole text, from when it is to be closed
+    PrimaryKeyConstraint("turn_id", "page"),
+    one_of("kind", PageKind),
+    one_of("phase", PagePhase),
+    CheckConstraint("page >= 1", name="page"),
+    CheckConstraint("phase <> 'open' OR ts IS NOT NULL", name="open_is_known"),
+)
+
+interrupts = Table(
+    "interrupts",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("turn_id", Text, ForeignKey("turns.id", ondelete="CASCADE"), nullable=False),
+    Column("agent_interrupt_id", Text, nullable=False),  # the agent's own, which a resume names
+    Column("prompt", Text, nullable=False),
+    Column("payload", Text, nullable=False),  # JSON: all that is asked
+    Column("status", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger),
+    one_of("status", InterruptStatus),
+    CheckConstraint("(ended_at IS NULL) = (status = 'open')", name="ended"),
+)
+Index("ix_interrupts_turn", interrupts.c.turn_id, interrupts.c.id)
+
+feedback = Table(
+    "feedback",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("turn_id", Text, ForeignKey("turns.id", ondelete="CASCADE"), nullable=False),
+    Column("user_id", Text, nullable=False),
+    Column("value", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    UniqueConstraint("turn_id", "user_id", name="uq_feedback_person"),
+    one_of("value", Opinion),
+)

@@ -1,0 +1,234 @@
+"""Work: tasks and inbox messages, their queues, the leases on them, and news of them."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    func,
+    text,
+)
+
+from swarm.domain.inbox import EntryStatus, Hold, MatchedBy
+from swarm.domain.leases import LeaseEnd, LeaseKind
+from swarm.domain.notices import NoticeKind, NoticeStatus
+from swarm.domain.tasks import TaskHold, TaskStatus
+from swarm.store.tables.schema import metadata, one_of
+
+tasks = Table(
+    "tasks",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("thread_id", Text, ForeignKey("threads.id")),
+    Column("lane_id", Text, nullable=False),  # what it queues up in: its thread; without one, the task itself
+    Column("title", Text, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("priority", Integer, nullable=False),
+    Column("agent_id", Text, ForeignKey("agents.id")),  # null: not assigned
+    Column("created_by", Text, ForeignKey("agents.id")),  # who hears of its end; null: an operator
+    Column("requester", Text),  # the Slack user who asked for it
+    Column("parent_id", Text, ForeignKey("tasks.id")),
+    Column("depth", Integer, nullable=False),  # 1 without a parent
+    Column("inbox_message_id", Text),  # the delegated message; no reference, for that one refers to its task
+    Column("epoch", Integer),  # of its thread, since it was handed over with the task; null: it was not
+    Column("attempts", Integer, nullable=False),  # leases that were lost
+    Column("claims", Integer, nullable=False),  # leases ever taken
+    Column("order_key", BigInteger, nullable=False),
+    Column("held_by", Text),  # why it is not due yet
+    Column("due_at", BigInteger),  # of a held task: when it becomes due
+    Column("offer_ends_at", BigInteger),  # of an offered task: when it counts as declined
+    Column("lease_token", Text),  # the last lease that was taken on it
+    Column("progress", Text),
+    Column("percent", Integer),
+    Column("result", Text),
+    Column("error", Text),
+    Column("created_at", BigInteger, nullable=False),
+    Column("started_at", BigInteger),
+    Column("ended_at", BigInteger),
+    one_of("status", TaskStatus),
+    one_of("held_by", TaskHold),
+    CheckConstraint("priority BETWEEN 0 AND 100", name="priority"),
+    CheckConstraint("percent BETWEEN 0 AND 100", name="percent"),
+    CheckConstraint("lane_id = coalesce(thread_id, id)", name="lane"),
+    CheckConstraint("(held_by IS NULL) = (due_at IS NULL)", name="held_until"),
+    CheckConstraint("(status = 'offered') = (offer_ends_at IS NOT NULL)", name="offer_ends"),
+    CheckConstraint(
+        "status NOT IN ('offered', 'pending', 'in_progress', 'waiting') OR agent_id IS NOT NULL", name="somebody_has_it"
+    ),
+)
+_open_task = tasks.c.ended_at.is_(None)
+Index("ix_tasks_lane", tasks.c.agent_id, tasks.c.lane_id, sqlite_where=_open_task, postgresql_where=_open_task)
+Index("ix_tasks_thread", tasks.c.thread_id)
+Index("ix_tasks_status", tasks.c.status, tasks.c.id)
+Index("ix_tasks_agent", tasks.c.agent_id, tasks.c.id)
+Index("ix_tasks_created", tasks.c.created_by, tasks.c.id)
+Index("ix_tasks_parent", tasks.c.parent_id)
+Index("ix_tasks_creator", tasks.c.created_by, sqlite_where=_open_task, postgresql_where=_open_task)
+_held_task = tasks.c.due_at.is_not(None)
+Index("ix_tasks_held", tasks.c.due_at, sqlite_where=_held_task, postgresql_where=_held_task)
+_offered = tasks.c.offer_ends_at.is_not(None)
+Index("ix_tasks_offered", tasks.c.offer_ends_at, sqlite_where=_offered, postgresql_where=_offered)
+
+task_dependencies = Table(
+    "task_dependencies",
+    metadata,
+    Column("task_id", Text, ForeignKey("tasks.id"), nullable=False),
+    Column("depends_on_id", Text, ForeignKey("tasks.id"), nullable=False),
+    PrimaryKeyConstraint("task_id", "depends_on_id"),
+    CheckConstraint("task_id <> depends_on_id", name="not_itself"),
+)
+Index("ix_task_dependencies_on", task_dependencies.c.depends_on_id)
+
+inbox_messages = Table(
+    "inbox_messages",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("thread_id", Text, ForeignKey("threads.id"), nullable=False),
+    Column("agent_id", Text, ForeignKey("agents.id")),  # null: waits until a lead is registered
+    Column("team", Text, nullable=False),
+    Column("channel", Text, nullable=False),
+    Column("ts", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("matched_by", Text, nullable=False),
+    Column("reason", Text, nullable=False),  # why it was routed here
+    Column("attempts", Integer, nullable=False),  # leases that were lost
+    Column("claims", Integer, nullable=False),  # leases ever taken
+    Column("order_key", BigInteger, nullable=False),
+    Column("held_by", Text),  # why it is not due yet
+    Column("due_at", BigInteger),  # of a held message: when it becomes due
+    Column("lease_token", Text),  # the last lease that was taken on it
+    Column("created_at", BigInteger, nullable=False),
+    Column("resolved_at", BigInteger),
+    Column("task_id", Text, ForeignKey("tasks.id")),  # what it was delegated as, or what it is a follow-up to
+    one_of("status", EntryStatus),
+    one_of("matched_by", MatchedBy),
+    one_of("held_by", Hold),
+    CheckConstraint("(held_by IS NULL) = (due_at IS NULL)", name="held_until"),
+)
+Index(
+    "uq_inbox_messages_message",
+    inbox_messages.c.team,
+    inbox_messages.c.channel,
+    inbox_messages.c.ts,
+    func.coalesce(inbox_messages.c.agent_id, text("''")),
+    unique=True,
+)
+_unread = inbox_messages.c.status == text("'unread'")
+Index(
+    "ix_inbox_messages_unread",
+    inbox_messages.c.agent_id,
+    inbox_messages.c.thread_id,
+    inbox_messages.c.ts,
+    sqlite_where=_unread,
+    postgresql_where=_unread,
+)
+_held = inbox_messages.c.due_at.is_not(None)
+Index("ix_inbox_messages_held", inbox_messages.c.due_at, sqlite_where=_held, postgresql_where=_held)
+Index("ix_inbox_messages_thread", inbox_messages.c.thread_id, inbox_messages.c.ts)
+Index("ix_inbox_messages_task", inbox_messages.c.task_id)
+_dead = inbox_messages.c.status == text("'dead'")
+Index("ix_inbox_messages_dead", inbox_messages.c.id, sqlite_where=_dead, postgresql_where=_dead)
+
+# The head of each lane of each agent's queue: a claim reads these few rows instead of the whole backlog.
+inbox_heads = Table(
+    "inbox_heads",
+    metadata,
+    Column("agent_id", Text, ForeignKey("agents.id"), nullable=False),
+    Column("lane_id", Text, nullable=False),  # a thread, or a task without one
+    Column("order_key", BigInteger, nullable=False),  # the lowest among the lane's due messages and tasks
+    PrimaryKeyConstraint("agent_id", "lane_id"),
+)
+Index("ix_inbox_heads_order", inbox_heads.c.agent_id, inbox_heads.c.order_key)
+
+leases = Table(
+    "leases",
+    metadata,
+    Column("token", Text, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("agent_id", Text, ForeignKey("agents.id"), nullable=False),
+    Column("thread_id", Text, ForeignKey("threads.id")),
+    Column("trigger_id", Text, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("hold", Boolean, nullable=False),  # lasts until finish, also when everything is answered
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger),
+    Column("ended_as", Text),
+    Column("task_id", Text, ForeignKey("tasks.id")),  # the task that it covers; else it covers messages
+    one_of("kind", LeaseKind),
+    one_of("ended_as", LeaseEnd),
+    CheckConstraint("(ended_at IS NULL) = (ended_as IS NULL)", name="ended"),
+    CheckConstraint("kind <> 'work' OR coalesce(thread_id, task_id) IS NOT NULL", name="work_is_about"),
+)
+_active = leases.c.ended_at.is_(None)
+_active_work = _active & (leases.c.kind == text("'work'"))
+# The lock that keeps two runs of one agent out of one thread.
+Index(
+    "uq_leases_thread_lock",
+    leases.c.thread_id,
+    leases.c.agent_id,
+    unique=True,
+    sqlite_where=_active_work,
+    postgresql_where=_active_work,
+)
+Index("ix_leases_expiry", leases.c.expires_at, sqlite_where=_active, postgresql_where=_active)
+Index(
+    "ix_leases_ended",
+    leases.c.ended_at,
+    sqlite_where=leases.c.ended_at.is_not(None),
+    postgresql_where=leases.c.ended_at.is_not(None),
+)
+
+lease_members = Table(
+    "lease_members",
+    metadata,
+    Column("token", Text, ForeignKey("leases.token", ondelete="CASCADE"), nullable=False),
+    Column("inbox_message_id", Text, ForeignKey("inbox_messages.id"), nullable=False),
+    PrimaryKeyConstraint("token", "inbox_message_id"),
+)
+Index("ix_lease_members_message", lease_members.c.inbox_message_id)
+
+notices = Table(
+    "notices",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("agent_id", Text, ForeignKey("agents.id"), nullable=False),
+    Column("thread_id", Text, ForeignKey("threads.id")),
+    Column("inbox_message_id", Text, ForeignKey("inbox_messages.id")),
+    Column("actor", Text),  # who caused it: a Slack user's id, an agent's id
+    Column("text", Text),  # what it says, where it says something
+    Column("status", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("task_id", Text, ForeignKey("tasks.id")),
+    Column("agent_message_id", Text, ForeignKey("agent_messages.id")),
+    one_of("kind", NoticeKind),
+    one_of("status", NoticeStatus),
+)
+_waiting = notices.c.status == text("'unread'")
+Index(
+    "ix_notices_unread",
+    notices.c.agent_id,
+    notices.c.created_at,
+    notices.c.id,
+    sqlite_where=_waiting,
+    postgresql_where=_waiting,
+)
+
+_of_agent_message = notices.c.agent_message_id.is_not(None)
+Index(
+    "ix_notices_agent_message",
+    notices.c.agent_message_id,
+    sqlite_where=_of_agent_message,
+    postgresql_where=_of_agent_message,
+)

@@ -1,0 +1,114 @@
+"""The messages in Slack that make up the answer of a turn: one, or several where one would be too long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import bindparam, delete, select, update
+
+from swarm.domain.turns import PAGE_TRANSITIONS, PageKind, PagePhase, PageStep
+from swarm.store.conditions import may
+from swarm.store.statements import Row, Statement
+from swarm.store.tables import turn_messages, turns
+from swarm.store.transaction import Transaction
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TurnPage:
+    """A message of an answer as it stands in its row."""
+
+    turn_id: str
+    page: int
+    kind: PageKind
+    ts: str | None  # None: it may exist, and it is not known where
+    phase: PagePhase
+    began_at: int  # microseconds; no message of this page is older
+    text: str | None  # the whole text, known from when the message is to be closed
+
+
+_m = turn_messages.c
+_page = (_m.turn_id == bindparam("of_turn")) & (_m.page == bindparam("of_page"))
+_BEGIN = Statement(
+    lambda insert: (
+        insert(turn_messages)
+        .values(
+            turn_id=bindparam("turn_id"),
+            page=bindparam("page"),
+            kind=bindparam("kind"),
+            ts=None,
+            phase=PagePhase.OPENING.value,
+            began_at=bindparam("now"),
+            text=None,
+        )
+        .on_conflict_do_nothing()
+    )
+)
+_TAKE_BACK = Statement(delete(turn_messages).where(_page, _m.phase == PagePhase.OPENING.value))
+_TEXT = Statement(
+    update(turn_messages).where(_page, _m.phase != PagePhase.CLOSED.value).values(text=bindparam("new_text"))
+)
+_OF_TURN = Statement(select(turn_messages).where(_m.turn_id == bindparam("turn_id")).order_by(_m.page))
+
+_KNOWN_IN_THREAD = Statement(
+    select(_m.ts)
+    .join(turns, turns.c.id == _m.turn_id)
+    .where(turns.c.thread_id == bindparam("thread_id"), _m.ts.is_not(None))
+)
+
+
+def _move(step: PageStep) -> Statement:
+    transition = PAGE_TRANSITIONS[step]
+    ts: dict[str, object] = {"ts": bindparam("new_ts")} if step is PageStep.OPEN else {}
+    return Statement(
+        update(turn_messages).where(_page, may(_m.phase, transition)).values(phase=transition.target.value, **ts)
+    )
+
+
+_MOVES = {step: _move(step) for step in PageStep}
+
+
+def open_page(tx: Transaction, turn_id: str, page: int, kind: PageKind) -> bool:
+    """Note that a message is about to be asked of Slack; False if it was before, so that it may exist already."""
+    return bool(_BEGIN.run(tx, turn_id=turn_id, page=page, kind=kind.value, now=tx.now))
+
+
+def page_not_opened(tx: Transaction, turn_id: str, page: int) -> bool:
+    """Slack certainly has no such message: it may be asked for again, in another way."""
+    return bool(_TAKE_BACK.run(tx, of_turn=turn_id, of_page=page))
+
+
+def page_opened(tx: Transaction, turn_id: str, page: int, ts: str) -> bool:
+    """Slack has the message; False if that was known, or if it is closed."""
+    return bool(_MOVES[PageStep.OPEN].run(tx, of_turn=turn_id, of_page=page, new_ts=ts))
+
+
+def page_text(tx: Transaction, turn_id: str, page: int, text: str) -> bool:
+    """Before a message is closed: its whole text, for whoever has to mend it. False if it is closed."""
+    return bool(_TEXT.run(tx, of_turn=turn_id, of_page=page, new_text=text))
+
+
+def page_closed(tx: Transaction, turn_id: str, page: int) -> bool:
+    """Nothing will be done to the message any more; False if that was known."""
+    return bool(_MOVES[PageStep.CLOSE].run(tx, of_turn=turn_id, of_page=page))
+
+
+def of_turn(tx: Transaction, turn_id: str) -> list[TurnPage]:
+    """The messages of a turn, in order."""
+    return [_turn_page(row) for row in _OF_TURN.all(tx, turn_id=turn_id)]
+
+
+def known_in_thread(tx: Transaction, thread_id: str) -> frozenset[str]:
+    """Where the messages of all answers in a thread are: none of them is one that is searched for."""
+    return frozenset(row["ts"] for row in _KNOWN_IN_THREAD.all(tx, thread_id=thread_id))
+
+
+def _turn_page(row: Row) -> TurnPage:
+    return TurnPage(
+        turn_id=row["turn_id"],
+        page=row["page"],
+        kind=PageKind(row["kind"]),
+        ts=row["ts"],
+        phase=PagePhase(row["phase"]),
+        began_at=row["began_at"],
+        text=row["text"],
+    )

@@ -1,0 +1,258 @@
+"""What people do after an answer: have a failed one run again, once, and say what they think of it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from swarm.domain.access import ChannelPolicy
+from swarm.domain.conduct import Conduct
+from swarm.domain.inbox import MAX_ATTEMPTS, EntryStatus, EntryStep
+from swarm.domain.leases import LeaseEnd, Outcome
+from swarm.domain.presses import FEEDBACK_ACTION, RETRY_TURN_ACTION, ButtonPressed, Feedback, feedback_value
+from swarm.domain.tasks import MAX_ATTEMPTS as MAX_TASK_ATTEMPTS
+from swarm.domain.tasks import TaskStatus
+from swarm.domain.turns import Opinion, TurnStep
+from swarm.services.buttons import FORGOTTEN_TEXT, NO_RETRY_TEXT, RETRIED_TEXT, THANKS_TEXT, Buttons, _retry_turn
+from swarm.services.leases import lose
+from swarm.services.tasks import cancel_by_person
+from swarm.store import feedback, leases, turns
+from swarm.store.transaction import Transaction
+from swarm.store.turns import Turn
+from tests.services.test_locks import under_way
+from tests.services.test_task_races import once_it_waits
+from tests.support.tasks import asked_and_handed, status_of, work_of
+from tests.support.turns import asked, begun, failed, now
+from tests.support.world import World, delete, texts
+
+ONLY_U1 = Conduct(everywhere=ChannelPolicy(allowed_users=frozenset({"U1"})))
+
+
+def press(turn: Turn, *, key: str = "press:1", by: str = "U1", channel: str = "C1") -> ButtonPressed:
+    return pressed(RETRY_TURN_ACTION, turn.id, key=key, by=by, channel=channel)
+
+
+def thumb(turn: Turn, *, up: bool, key: str, by: str = "U1", channel: str = "C1") -> ButtonPressed:
+    value = feedback_value(Feedback(turn_id=turn.id, is_good=up))
+    return pressed(FEEDBACK_ACTION, value, key=key, by=by, channel=channel)
+
+
+def pressed(action_id: str, value: str, *, key: str, by: str, channel: str) -> ButtonPressed:
+    return ButtonPressed(
+        key=key,
+        action_id=action_id,
+        value=value,
+        user_id=by,
+        channel=channel,
+        message_ts="1700000000.000900",
+        thread_ts=None,
+    )
+
+
+def _end_lease(tx: Transaction, turn: Turn) -> None:
+    leases.end(tx, turn.lease_token, LeaseEnd.FINISHED)
+
+
+# Retry
+
+
+@pytest.mark.req("CHAN-06", "STREAM-07")
+@pytest.mark.parametrize("step", [EntryStep.BURY, EntryStep.DISMISS])
+async def test_what_failed_or_was_stopped_is_run_again_with_all_its_messages(world: World, step: EntryStep) -> None:
+    lead = await world.lead()
+    root = await world.says("swarm#lead one")
+    await world.says("two", thread=root)
+    trigger = await world.only(lead)
+    turn = await begun(world, lead, trigger)
+    await failed(world, turn, step=step)
+    await world.database.write(_end_lease, turn)
+    assert await world.poll(lead) == []
+    assert await Buttons(world.database, world.conduct).press(press(turn)) is None
+    assert (await world.entry(root)).attempts == 0
+    again = await world.only(lead)
+    assert texts([again]) == [["swarm#lead one", "two"]]
+    assert (await now(world, turn)).retried_at is not None
+    assert (await begun(world, lead, again)).id != turn.id
+
+
+@pytest.mark.req("CHAN-06")
+async def test_a_message_that_was_tried_too_often_may_be_tried_as_often_again(world: World) -> None:
+    lead = await world.lead()
+    root, turn = await asked(world, lead)
+    for _ in range(MAX_ATTEMPTS - 1):
+        await world.database.write(lose, turn.lease_token, LeaseEnd.FAILED, "it broke", world.conduct)
+        await world.database.write(turns.end, turn.id, TurnStep.ABANDON)
+        turn = await begun(world, lead, await world.only(lead))
+    await failed(world, turn)
+    await world.database.write(_end_lease, turn)
+    await Buttons(world.database, world.conduct).press(press(turn))
+    entry = await world.entry(root)
+    assert (entry.status, entry.attempts) == (EntryStatus.UNREAD, 0)
+
+
+@pytest.mark.req("CHAN-06")
+async def test_of_several_presses_at_once_one_counts_and_the_others_hear_so(world: World) -> None:
+    lead = await world.lead()
+    _, turn = await asked(world, lead)
+    await failed(world, turn)
+    await world.database.write(_end_lease, turn)
+    buttons = Buttons(world.database, world.conduct)
+    presses = [press(turn, key=f"press:{n}", by=f"U{n}") for n in (1, 2, 3)]
+    said = await asyncio.gather(*map(buttons.press, presses))
+    assert (said.count(None), said.count(RETRIED_TEXT)) == (1, 2)
+    assert len(await world.poll(lead)) == 1
+    told = await world.rows("SELECT change FROM history WHERE change IN ('turn.retry', 'inbox.retry') ORDER BY change")
+    assert [row["change"] for row in told] == ["inbox.retry", "turn.retry"]
+
+
+@pytest.mark.req("CHAN-06")
+async def test_the_same_press_told_twice_is_one(world: World) -> None:
+    _, turn = await asked(world, await world.lead())
+    await failed(world, turn)
+    buttons = Buttons(world.database, world.conduct)
+    assert [await buttons.press(press(turn)) for _ in range(2)] == [None, None]
+
+
+@pytest.mark.req("CHAN-06")
+async def test_it_works_after_the_lease_was_forgotten(world: World) -> None:
+    lead = await world.lead()
+    root, turn = await asked(world, lead)
+    await failed(world, turn)
+    await world.database.write(_end_lease, turn)
+    world.clock.advance(2 * 24 * 3600)
+    await world.sweeper.tidy()
+    assert await world.rows("SELECT * FROM leases") == []
+    await world.is_here(lead)
+    assert await Buttons(world.database, world.conduct).press(press(turn)) is None
+    assert (await world.entry(root)).status is EntryStatus.UNREAD
+
+
+@pytest.mark.req("CHAN-06")
+@pytest.mark.parametrize("status", ["running", "answered", "abandoned", "elsewhere", "unknown"])
+async def test_what_did_not_fail_here_is_not_run_again(world: World, status: str) -> None:
+    root, turn = await asked(world, await world.lead())
+    if status in ("answered", "abandoned"):
+        await world.database.write(turns.end, turn.id, TurnStep.ANSWER if status == "answered" else TurnStep.ABANDON)
+    if status == "elsewhere":
+        await failed(world, turn)
+    before = await world.entry(root)
+    click = press(turn, channel="C2" if status == "elsewhere" else "C1")
+    if status == "unknown":
+        click = pressed(RETRY_TURN_ACTION, "nothing", key="press:1", by="U1", channel="C1")
+    assert await Buttons(world.database, world.conduct).press(click) == NO_RETRY_TEXT
+    assert await world.entry(root) == before
+    assert (await now(world, turn)).retried_at is None
+
+
+@pytest.mark.req("CHAN-06")
+async def test_a_question_that_was_deleted_meanwhile_is_not_asked_again(world: World) -> None:
+    root, turn = await asked(world, await world.lead())
+    await world.database.write(turns.end, turn.id, TurnStep.FAIL, "it broke")
+    await world.ingest.handle(delete(root))
+    assert await Buttons(world.database, world.conduct).press(press(turn)) == NO_RETRY_TEXT
+
+
+@pytest.mark.req("CHAN-06")
+async def test_what_is_tried_again_of_itself_needs_no_press(world: World) -> None:
+    _, turn = await asked(world, await world.lead())
+    await world.database.write(turns.end, turn.id, TurnStep.FAIL, "it broke")
+    await world.later(61)
+    assert await Buttons(world.database, world.conduct).press(press(turn)) == RETRIED_TEXT
+
+
+@pytest.mark.req("CHAN-06", "CHAN-09")
+async def test_who_may_not_speak_here_may_not_run_anything_again(world: World) -> None:
+    root, turn = await asked(world, await world.lead())
+    await failed(world, turn)
+    told = await Buttons(world.database, ONLY_U1).press(press(turn, by="U2"))
+    assert (told or "").startswith("You may not do that here")
+    assert (await world.entry(root)).status is EntryStatus.DEAD
+
+
+@pytest.mark.req("CHAN-06")
+async def test_a_task_that_was_given_up_is_run_again_and_a_cancelled_one_is_not(world: World) -> None:
+    lead, worker = await world.lead(), await world.worker()
+    handed = await asked_and_handed(world, lead, worker)
+    for _ in range(MAX_TASK_ATTEMPTS):
+        run = await work_of(world, worker)
+        turn = await begun(world, worker, run)
+        await world.database.write(turns.end, turn.id, TurnStep.FAIL, "it broke")
+        await world.services.work.finish(worker, [run.lease_token], Outcome.FAILED, "it broke")
+    assert await status_of(world, handed.task_id) is TaskStatus.DEAD
+    buttons = Buttons(world.database, world.conduct)
+    assert await buttons.press(press(turn)) is None
+    assert await status_of(world, handed.task_id) is TaskStatus.PENDING
+    assert await buttons.press(press(turn, key="press:2")) == RETRIED_TEXT
+    again = await begun(world, worker, await work_of(world, worker))
+    await world.database.write(turns.end, again.id, TurnStep.STOP)
+    await world.database.write(cancel_by_person, handed.task_id, "C1", "U1", world.conduct)
+    assert await buttons.press(press(again, key="press:3")) == NO_RETRY_TEXT
+
+
+@pytest.mark.req("CHAN-06")
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+async def test_a_press_that_meets_another_waits_and_hears_that_it_came_second(world: World) -> None:
+    _, turn = await asked(world, await world.lead())
+    await failed(world, turn)
+    buttons = Buttons(world.database, world.conduct)
+    first = press(turn)
+
+    async with under_way(world, buttons._once, first, _retry_turn) as go_on:
+        said = await once_it_waits(world, go_on, buttons.press(press(turn, key="press:2", by="U2")))
+    assert said == RETRIED_TEXT
+    assert (await world.rows("SELECT retried_by FROM turns"))[0]["retried_by"] == "U1"
+
+
+# Feedback
+
+
+@pytest.mark.req("CHAN-05", "STREAM-12")
+async def test_an_opinion_is_thanked_for_and_kept_and_the_last_one_of_each_person_counts(world: World) -> None:
+    _, turn = await asked(world, await world.lead())
+    buttons = Buttons(world.database, world.conduct)
+    clicks = [
+        thumb(turn, up=True, key="1"),
+        thumb(turn, up=False, key="2"),
+        thumb(turn, up=False, key="3"),
+        thumb(turn, up=True, key="4", by="U2"),
+    ]
+    assert [await buttons.press(click) for click in clicks] == [THANKS_TEXT] * 4
+    assert await world.database.read(feedback.of_turn, turn.id) == {"U1": Opinion.DOWN, "U2": Opinion.UP}
+    assert len(await world.rows("SELECT * FROM feedback")) == 2
+
+
+@pytest.mark.req("CHAN-05")
+async def test_opinions_that_come_at_once_are_one_row(world: World) -> None:
+    _, turn = await asked(world, await world.lead())
+    given = await asyncio.gather(
+        *(world.database.write(feedback.give, turn.id, "U1", opinion) for opinion in (*Opinion, *Opinion))
+    )
+    assert any(given)
+    assert len(await world.rows("SELECT * FROM feedback")) == 1
+
+
+@pytest.mark.req("CHAN-05")
+async def test_an_opinion_about_nothing_is_told_so_and_nonsense_is_ignored(world: World) -> None:
+    _, turn = await asked(world, await world.lead())
+    buttons = Buttons(world.database, world.conduct)
+    assert await buttons.press(thumb(turn, up=True, key="1", channel="C2")) == FORGOTTEN_TEXT
+    gone = pressed(FEEDBACK_ACTION, "gone:up", key="2", by="U1", channel="C1")
+    assert await buttons.press(gone) == FORGOTTEN_TEXT
+    nonsense = pressed(FEEDBACK_ACTION, f"{turn.id}:sideways", key="3", by="U1", channel="C1")
+    assert await buttons.press(nonsense) is None
+    assert await world.rows("SELECT * FROM feedback") == []
+
+
+@pytest.mark.req("CHAN-05", "CHAN-09")
+async def test_who_may_not_speak_here_has_no_say(world: World) -> None:
+    _, turn = await asked(world, await world.lead())
+    told = await Buttons(world.database, ONLY_U1).press(thumb(turn, up=True, key="1", by="U2"))
+    assert (told or "").startswith("You may not do that here")
+    assert await world.rows("SELECT * FROM feedback") == []
+
+
+async def test_a_button_that_is_none_of_ours_does_nothing(world: World) -> None:
+    click = pressed("something_else", "x", key="1", by="U1", channel="C1")
+    assert await Buttons(world.database, world.conduct).press(click) is None
+    assert await world.rows("SELECT * FROM receipts") == []

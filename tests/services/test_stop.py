@@ -1,0 +1,335 @@
+"""Stopping what runs: `!stop` in a thread or a direct message, the button, and Slack's own Stop."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from swarm.domain.access import ChannelPolicy
+from swarm.domain.conduct import Conduct
+from swarm.domain.presses import STOP_TURN_ACTION, ButtonPressed, SessionStopped
+from swarm.domain.streaming.calls import NOTHING_BELOW
+from swarm.domain.tasks import TaskStatus
+from swarm.domain.transcript import AuthorKind, ChannelType, SlackMessage
+from swarm.domain.turns import TurnOutcome, TurnStep
+from swarm.services.buttons import COMPLETE_TEXT, Buttons
+from swarm.services.explain import Explanations
+from swarm.services.turn_control import TurnControl
+from swarm.store import turns
+from swarm.store.transaction import Transaction
+from swarm.store.turns import Turn
+from tests.services.test_locks import under_way
+from tests.services.test_task_races import once_it_waits
+from tests.support.tasks import asked_and_handed, hand, status_of, work_of
+from tests.support.turns import asked, now
+from tests.support.world import BOT, ME, World, holding, said, texts
+
+pytestmark = pytest.mark.req("STREAM-09")
+
+ONLY_U1 = Conduct(everywhere=ChannelPolicy(allowed_users=frozenset({"U1"})))
+CHECK = "white_check_mark"
+
+
+async def stopped_by(world: World, turn: Turn) -> str | None:
+    return (await now(world, turn)).stop_requested_by
+
+
+async def end(world: World, turn: Turn, outcome: TurnOutcome = TurnOutcome.ANSWERED) -> None:
+    await close(world, turn, outcome)
+    await world.database.write(turns.end, turn.id, outcome.step)
+
+
+async def close(world: World, turn: Turn, outcome: TurnOutcome = TurnOutcome.ANSWERED) -> bool:
+    return await world.database.write(turns.closing, turn.id, text="", closing=NOTHING_BELOW, outcome=outcome)
+
+
+async def once_more(world: World, turn: Turn) -> Turn:
+    """Another turn of the same agent in the same thread."""
+    later = await world.database.write(
+        turns.start,
+        agent_id=turn.agent_id,
+        thread_id=turn.thread_id,
+        lease_token="another",
+        trigger_id=turn.trigger_id,
+        attempt=2,
+        conversation_id=turn.conversation_id,
+        run_id="another",
+    )
+    assert later is not None
+    return later
+
+
+def direct(text: str, *, thread_ts: str | None = None) -> SlackMessage:
+    return said(text, channel="D1", channel_type=ChannelType.DM, thread_ts=thread_ts)
+
+
+# !stop
+
+
+@pytest.mark.parametrize("text", ["!stop", "!STOP ", f"{BOT} !Stop", f" !stop {BOT}"])
+async def test_it_stops_the_turns_of_its_thread_and_goes_to_no_agent(world: World, text: str) -> None:
+    root, turn = await asked(world, await world.lead())
+    stop = await world.says(text, thread=root, by="U2")
+    assert await stopped_by(world, turn) == "U2"
+    assert await world.database.read(turns.stops_wanted) == [turn.id]
+    assert await world.entries(stop) == []
+    await world.send()
+    assert (stop.ts, CHECK) in world.slack.reactions
+    assert (stop.ts, "eyes") not in world.slack.reactions
+
+
+async def test_explain_tells_what_became_of_it(world: World) -> None:
+    root, _ = await asked(world, await world.lead())
+    stop = await world.says("!stop", thread=root)
+    explained = await Explanations(world.database, ME.team).explain(f"C1:{stop.ts}")
+    assert [(step.change, step.reason) for step in explained.routing] == [("route.stop", "it stops what runs here")]
+
+
+async def test_where_nothing_runs_it_is_a_message_like_any_other(world: World) -> None:
+    lead = await world.lead()
+    root, turn = await asked(world, lead)
+    await end(world, turn)
+    stop = await world.says("!stop", thread=root)
+    assert (await world.entry(stop)).agent_id == lead.id
+
+
+async def test_an_answer_that_is_just_being_closed_still_keeps_it_from_the_agent(world: World) -> None:
+    root, turn = await asked(world, await world.lead())
+    await close(world, turn)
+    stop = await world.says("!stop", thread=root)
+    assert await world.entries(stop) == []
+    assert await stopped_by(world, turn) is None
+    await world.send()
+    assert (stop.ts, CHECK) in world.slack.reactions
+
+
+async def test_said_twice_it_is_no_message_either(world: World) -> None:
+    root, turn = await asked(world, await world.lead())
+    for by in ("U1", "U2"):
+        again = await world.says("!stop", thread=root, by=by)
+        assert await world.entries(again) == []
+    assert await stopped_by(world, turn) == "U1"
+
+
+async def test_told_of_again_it_does_not_stop_what_has_begun_since(world: World) -> None:
+    lead = await world.lead()
+    root, turn = await asked(world, lead)
+    stop = await world.says("!stop", thread=root)
+    await world.database.write(turns.end, turn.id, TurnStep.STOP)
+    later = await once_more(world, turn)
+    await world.hears(stop)
+    assert await stopped_by(world, later) is None
+    assert await world.entries(stop) == []
+
+
+@pytest.mark.req("LOOP-16")
+async def test_it_cancels_the_tasks_of_its_thread_and_ends_their_runs(world: World) -> None:
+    lead, a, b = await world.lead(), await world.worker("a"), await world.worker("b")
+    first = await asked_and_handed(world, lead, a)
+    run = await world.only(a)
+    await world.says("swarm#lead and the words", thread=first.root)
+    second = await hand(world, lead, await work_of(world, lead), b, what="Words.", depends_on=[first.task_id])
+    await world.says("!stop", thread=first.root)
+    assert [await status_of(world, task) for task in (first.task_id, second)] == [TaskStatus.CANCELLED] * 2
+    beat = await world.services.work.renew(a, [run.lease_token])
+    assert beat.renewed.lost == (run.lease_token,)
+    await world.send()
+    assert sum("was cancelled: by <@U1>" in post for post in world.slack.posts) == 2
+    assert not any("failed" in post for post in world.slack.posts)
+
+
+async def test_a_task_that_waits_for_its_turn_or_for_people_is_stopped_as_well(world: World) -> None:
+    lead, worker = await world.lead(), await world.worker()
+    handed = await asked_and_handed(world, lead, worker)
+    await world.says("!stop", thread=handed.root)
+    assert await status_of(world, handed.task_id) is TaskStatus.CANCELLED
+
+
+async def test_it_leaves_other_threads_alone(world: World) -> None:
+    lead = await world.lead()
+    _, elsewhere = await asked(world, lead)
+    root, turn = await asked(world, lead)
+    await world.says("!stop", thread=root)
+    assert (await stopped_by(world, elsewhere), await stopped_by(world, turn)) == (None, "U1")
+
+
+async def test_who_may_not_speak_here_stops_nothing(world: World) -> None:
+    root, turn = await asked(world, await world.lead())
+    await world.governed_by(ONLY_U1).says("!stop", thread=root, by="U2")
+    assert await stopped_by(world, turn) is None
+
+
+@pytest.mark.parametrize("text", ["please !stop", "!stopit", "<@U3> !stop"])
+async def test_what_says_more_or_is_said_to_somebody_else_stops_nothing(world: World, text: str) -> None:
+    root, turn = await asked(world, await world.lead())
+    await world.says(text, thread=root)
+    assert await stopped_by(world, turn) is None
+
+
+async def test_a_bot_stops_nothing(world: World) -> None:
+    conduct = Conduct(everywhere=ChannelPolicy(allowed_bots=frozenset({"B1"})))
+    root, turn = await asked(world, await world.lead())
+    message = said("!stop", by="B1", kind=AuthorKind.BOT, thread_ts=root.ts)
+    await world.governed_by(conduct).hears(message)
+    assert await stopped_by(world, turn) is None
+
+
+# !stop in a direct message
+
+
+async def test_in_a_direct_message_it_stops_what_was_active_last(world: World) -> None:
+    lead = await world.lead()
+    _, older = await asked(world, lead, message=direct("first"))
+    world.clock.advance(10)
+    _, newer = await asked(world, lead, message=direct("second"))
+    world.clock.advance(10)
+    idle, over = await asked(world, lead, message=direct("third"))
+    await end(world, over)
+    stop = await world.hears(direct("!stop"))
+    assert [await stopped_by(world, turn) for turn in (older, newer)] == [None, "U1"]
+    assert await world.entries(stop) == []
+    await world.send()
+    assert (stop.ts, CHECK) in world.slack.reactions
+    assert [row["thread_ts"] for row in await world.rows("SELECT thread_ts FROM threads")].count(stop.ts) == 0
+    assert idle.ts != stop.ts
+
+
+async def test_in_a_direct_message_in_which_nothing_runs_it_is_a_message(world: World) -> None:
+    lead = await world.lead()
+    _, elsewhere = await asked(world, lead)
+    stop = await world.hears(direct("!stop"))
+    assert (await world.entry(stop)).agent_id == lead.id
+    assert await stopped_by(world, elsewhere) is None
+
+
+async def test_in_a_direct_message_it_counts_once_however_often_slack_tells_of_it(world: World) -> None:
+    lead = await world.lead()
+    _, turn = await asked(world, lead, message=direct("first"))
+    stop = direct("!stop")
+    await asyncio.gather(*(world.hears(stop) for _ in range(3)))
+    await end(world, turn, TurnOutcome.STOPPED)
+    await world.hears(stop)  # nothing runs any more
+    _, later = await asked(world, lead, message=direct("second"))
+    await world.hears(stop)
+    assert await world.entries(stop) == []
+    assert await stopped_by(world, later) is None
+    told = await world.rows("SELECT change FROM history WHERE change LIKE 'route.stop'")
+    assert len(told) == 1
+
+
+# The button
+
+
+def press(turn: Turn, *, key: str = "press:1", by: str = "U1", channel: str = "C1") -> ButtonPressed:
+    return ButtonPressed(
+        key=key,
+        action_id=STOP_TURN_ACTION,
+        value=turn.id,
+        user_id=by,
+        channel=channel,
+        message_ts="1700000000.000900",
+        thread_ts=None,
+    )
+
+
+async def test_the_button_stops_its_turn_and_a_second_press_is_quiet_while_it_ends(world: World) -> None:
+    _, turn = await asked(world, await world.lead())
+    buttons = Buttons(world.database, world.conduct)
+    presses = [press(turn), press(turn), press(turn, key="press:2", by="U2")]
+    assert await asyncio.gather(*map(buttons.press, presses)) == [None] * 3
+    assert await stopped_by(world, turn) in ("U1", "U2")
+
+
+@pytest.mark.parametrize("closed", [True, False])
+async def test_a_late_press_hears_that_the_answer_is_complete(world: World, closed: bool) -> None:
+    _, turn = await asked(world, await world.lead())
+    await (end if closed else close)(world, turn)
+    assert await Buttons(world.database, world.conduct).press(press(turn)) == COMPLETE_TEXT
+
+
+async def test_the_button_of_another_channel_stops_nothing(world: World) -> None:
+    _, turn = await asked(world, await world.lead())
+    buttons = Buttons(world.database, world.conduct)
+    assert await buttons.press(press(turn, channel="C2")) == COMPLETE_TEXT
+    assert await buttons.press(replace(press(turn, key="press:2"), value="nothing")) == COMPLETE_TEXT
+    assert await stopped_by(world, turn) is None
+
+
+async def test_the_button_does_nothing_for_who_may_not_speak_here(world: World) -> None:
+    _, turn = await asked(world, await world.lead())
+    told = await Buttons(world.database, ONLY_U1).press(press(turn, by="U2"))
+    assert (told or "").startswith("You may not do that here")
+    assert await stopped_by(world, turn) is None
+
+
+# Slack's own Stop
+
+
+def session(root: SlackMessage, *, key: str = "Ev1", by: str = "U1") -> SessionStopped:
+    return SessionStopped(key=key, channel=root.channel, thread_ts=root.root_ts, user_id=by, message_ts=())
+
+
+async def test_slacks_stop_stops_the_turns_of_its_thread_once(world: World) -> None:
+    lead = await world.lead()
+    root, turn = await asked(world, lead)
+    _, elsewhere = await asked(world, lead)
+    control = TurnControl(world.database, world.conduct, ME.team)
+    await control.stop_session(session(root))
+    assert (await stopped_by(world, turn), await stopped_by(world, elsewhere)) == ("U1", None)
+    await world.database.write(turns.end, turn.id, TurnStep.STOP)
+    later = await once_more(world, turn)
+    await control.stop_session(session(root))
+    assert await stopped_by(world, later) is None
+
+
+async def test_slacks_stop_does_nothing_for_who_may_not_speak_here_and_where_we_are_not(world: World) -> None:
+    root, turn = await asked(world, await world.lead())
+    await TurnControl(world.database, ONLY_U1, ME.team).stop_session(session(root, by="U2"))
+    elsewhere = replace(session(root, key="Ev2"), thread_ts="1.1")
+    await TurnControl(world.database, world.conduct, ME.team).stop_session(elsewhere)
+    assert await stopped_by(world, turn) is None
+
+
+# Races, on PostgreSQL: in SQLite there is one writer, so nothing ever waits.
+
+postgresql = pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+
+
+@postgresql
+async def test_a_stop_that_meets_the_end_of_the_run_finds_it_over(world: World) -> None:
+    _, turn = await asked(world, await world.lead())
+
+    def closes(tx: Transaction) -> None:
+        turns.closing(tx, turn.id, text="", closing=NOTHING_BELOW, outcome=TurnOutcome.ANSWERED)
+
+    async with under_way(world, closes) as go_on:
+        pressed = Buttons(world.database, world.conduct).press(press(turn))
+        assert await once_it_waits(world, go_on, pressed) == COMPLETE_TEXT
+    assert await stopped_by(world, turn) is None
+
+
+@postgresql
+async def test_the_end_of_a_run_that_meets_a_stop_is_still_the_end(world: World) -> None:
+    _, turn = await asked(world, await world.lead())
+
+    def stops(tx: Transaction) -> None:
+        turns.request_stop(tx, "U1", turn_id=turn.id)
+
+    async with under_way(world, stops) as go_on:
+        assert await once_it_waits(world, go_on, close(world, turn))
+    assert await stopped_by(world, turn) == "U1"
+
+
+@postgresql
+@pytest.mark.req("LOOP-16")
+async def test_a_stop_that_meets_the_completion_of_the_task_changes_nothing_of_it(world: World) -> None:
+    lead, worker = await world.lead(), await world.worker()
+    handed = await asked_and_handed(world, lead, worker)
+    run = await world.only(worker)
+    complete = world.services.task_work._complete
+    async with under_way(world, complete, holding(run, worker), handed.task_id, "42", None) as go_on:
+        await once_it_waits(world, go_on, world.says("!stop", thread=handed.root))
+    assert await status_of(world, handed.task_id) is TaskStatus.COMPLETED
+    assert texts([await work_of(world, lead)]) == [["!stop"]]

@@ -1,0 +1,316 @@
+"""Turns in the database: one run for one trigger, whoever tries; what a run shows, asks and leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from swarm.domain.deliveries import DeliveryKind
+from swarm.domain.streaming.calls import Closing, Display, Place
+from swarm.domain.streaming.events import AnswerKind, Asked, AskedField
+from swarm.domain.turns import (
+    InterruptStatus,
+    InterruptStep,
+    PageKind,
+    PagePhase,
+    TurnOutcome,
+    TurnStatus,
+    TurnStep,
+)
+from swarm.services.speak import say_closing
+from swarm.store import deliveries, history, interrupts, threads, turn_pages, turns
+from swarm.store.deliveries import delivery
+from swarm.store.transaction import Transaction
+from tests.services.test_tidy import DAY, count
+from tests.support.turns import asked, begin, begun, now, place_of
+from tests.support.world import BOT, World
+
+CLOSING = Closing(note="The agent fell silent.", retry=True, footer=True)
+QUESTION = Asked(
+    id="approve-1",
+    prompt="May I?",
+    fields=(AskedField(name="env", kind=AnswerKind.SELECT, options=("dev", "prod"), required=True),),
+    tool_name="deploy",
+    raw={"reason": "tool_call", "n": [1, 2.5, None]},
+)
+
+pytestmark = pytest.mark.req("STREAM-10")
+
+
+# One run for one trigger
+
+
+async def test_of_several_that_start_one_trigger_at_once_one_does(world: World) -> None:
+    lead = await world.lead()
+    await world.says(f"{BOT} hello")
+    trigger = await world.only(lead, hold=True)
+    started = await asyncio.gather(*(world.database.write(begin, lead, trigger) for _ in range(8)))
+    (turn,) = [turn for turn in started if turn]
+    assert (turn.status, turn.entry_ids) == (TurnStatus.RUNNING, (trigger.inbox_messages[0].id,))
+    assert await world.database.read(turns.in_hand, trigger.id) == turn
+
+
+@pytest.mark.parametrize("same", ["trigger", "lease"])
+async def test_a_turn_that_is_not_over_keeps_others_from_its_trigger_and_from_its_lease(
+    world: World, same: str
+) -> None:
+    lead = await world.lead()
+    await world.says(f"{BOT} hello")
+    trigger = await world.only(lead, hold=True)
+    first = await begun(world, lead, trigger)
+    other = replace(trigger, lease_token="other") if same == "trigger" else replace(trigger, id="other")
+    assert await world.database.write(begin, lead, other) is None
+    await close(world, first.id)
+    assert await world.database.write(begin, lead, other) is None
+    await world.database.write(turns.end, first.id, TurnStep.ABANDON, "its process went away")
+    again = await begun(world, lead, other)
+    assert [turn.id for turn in await world.database.read(turns.unfinished)] == [again.id]
+
+
+async def test_what_is_closing_is_known_whole_by_whoever_finds_it(world: World) -> None:
+    _, turn = await asked(world, await world.lead())
+    assert await close(world, turn.id)
+    (found,) = await world.database.read(turns.unfinished)
+    assert (found.status, found.outcome, found.outcome_note) == (TurnStatus.CLOSING, TurnOutcome.FAILED, "it broke")
+    assert (found.final_text, found.final_closing, found.ended_at) == ("What *I* know", CLOSING, None)
+    assert await world.database.write(turns.end, turn.id, TurnOutcome.FAILED.step)
+    over = await now(world, turn)
+    assert (over.status, over.outcome_note) == (TurnStatus.FAILED, "it broke")
+    assert over.ended_at is not None
+    assert await world.database.read(turns.unfinished) == []
+
+
+async def test_a_process_whose_turn_was_taken_from_it_changes_nothing_any_more(world: World) -> None:
+    _, turn = await asked(world, await world.lead())
+    assert await world.database.write(turns.end, turn.id, TurnStep.ABANDON, "its process went away")
+    before = await now(world, turn)
+    assert not await close(world, turn.id)
+    for step in TurnStep:
+        if step is not TurnStep.CLOSE:
+            assert not await world.database.write(turns.end, turn.id, step)
+    assert await now(world, turn) == before
+
+
+async def test_the_timeline_of_a_thread_tells_each_step_of_its_turns(world: World) -> None:
+    _, turn = await asked(world, await world.lead())
+    await world.database.write(turns.request_stop, "U2", turn_id=turn.id)
+    await close(world, turn.id, TurnOutcome.STOPPED)
+    await world.database.write(turns.end, turn.id, TurnStep.STOP)
+    told = await world.database.read(history.of_subject, turn.id)
+    assert [row["change"] for row in told] == ["turn.start", "turn.stop_requested", "turn.close", "turn.stop"]
+    assert {(row["thread_id"], row["agent_id"]) for row in told} == {(turn.thread_id, turn.agent_id)}
+    assert told[1]["reason"] == "by <@U2>"
+
+
+@pytest.mark.req("STREAM-09")
+async def test_of_two_who_stop_a_run_at_once_one_is_first_and_whoever_runs_it_is_woken_once(world: World) -> None:
+    _, turn = await asked(world, await world.lead())
+    seen = world.database.wakeups.generation(turns.TURNS)
+    flagged = await asyncio.gather(
+        *(world.database.write(turns.request_stop, by, turn_id=turn.id) for by in ("U1", "U2"))
+    )
+    assert sorted(flagged) == [0, 1]
+    assert world.database.wakeups.generation(turns.TURNS) == seen + 1
+    assert await world.database.read(turns.stops_wanted) == [turn.id]
+    assert (await now(world, turn)).stop_requested_by == ("U1" if flagged[0] else "U2")
+
+
+@pytest.mark.req("STREAM-09")
+async def test_a_run_that_is_over_cannot_be_stopped_any_more(world: World) -> None:
+    _, turn = await asked(world, await world.lead())
+    await close(world, turn.id, TurnOutcome.ANSWERED)
+    assert await world.database.write(turns.request_stop, "U1", turn_id=turn.id) == 0
+    assert await world.database.read(turns.stops_wanted) == []
+
+
+@pytest.mark.req("STREAM-09")
+async def test_a_stop_and_an_end_at_once_leave_one_truth(world: World) -> None:
+    lead = await world.lead()
+    for _ in range(10):
+        _, turn = await asked(world, lead)
+        flagged, closed = await asyncio.gather(
+            world.database.write(turns.request_stop, "U1", turn_id=turn.id), close(world, turn.id)
+        )
+        assert closed
+        assert ((await now(world, turn)).stop_requested_at is not None) == bool(flagged)
+        await world.database.write(turns.end, turn.id, TurnStep.FAIL)
+
+
+# Its messages
+
+
+@pytest.mark.req("STREAM-06")
+async def test_a_message_is_stored_before_slack_is_asked_and_known_when_slack_has_it(world: World) -> None:
+    _, turn = await asked(world, await world.lead())
+    write = world.database.write
+    assert await write(turn_pages.open_page, turn.id, 1, PageKind.STREAM)
+    assert not await write(turn_pages.open_page, turn.id, 1, PageKind.STREAM)
+    (page,) = await world.database.read(turn_pages.of_turn, turn.id)
+    assert (page.phase, page.ts, page.began_at) == (PagePhase.OPENING, None, world.clock.now_us())
+    assert await write(turn_pages.page_opened, turn.id, 1, "1.5")
+    assert not await write(turn_pages.page_not_opened, turn.id, 1)
+    assert await write(turn_pages.page_text, turn.id, 1, "all of it")
+    assert await write(turn_pages.page_closed, turn.id, 1)
+    assert not await write(turn_pages.page_closed, turn.id, 1)
+    assert not await write(turn_pages.page_text, turn.id, 1, "more")
+    assert not await write(turn_pages.page_opened, turn.id, 1, "1.6")
+    await write(turn_pages.open_page, turn.id, 2, PageKind.POST)
+    first, second = await world.database.read(turn_pages.of_turn, turn.id)
+    assert (first.phase, first.ts, first.text) == (PagePhase.CLOSED, "1.5", "all of it")
+    assert (second.page, second.kind, second.phase) == (2, PageKind.POST, PagePhase.OPENING)
+
+
+@pytest.mark.req("STREAM-08")
+async def test_a_message_that_slack_refused_may_be_begun_in_another_way(world: World) -> None:
+    _, turn = await asked(world, await world.lead())
+    await world.database.write(turn_pages.open_page, turn.id, 1, PageKind.STREAM)
+    assert await world.database.write(turn_pages.page_not_opened, turn.id, 1)
+    assert await world.database.write(turn_pages.open_page, turn.id, 1, PageKind.POST)
+    (page,) = await world.database.read(turn_pages.of_turn, turn.id)
+    assert page.kind is PageKind.POST
+
+
+# What it asks
+
+
+async def test_what_a_run_asks_is_kept_as_it_was_asked(world: World) -> None:
+    turn = await waiting(world)
+    (interrupt,) = await world.database.read(interrupts.of_turn, turn.id)
+    assert interrupt.asked == QUESTION
+    assert interrupt.status is InterruptStatus.OPEN
+    assert await world.database.read(interrupts.get, interrupt.id) == interrupt
+
+
+async def test_an_interrupt_ends_once(world: World) -> None:
+    turn = await waiting(world)
+    (interrupt,) = await world.database.read(interrupts.of_turn, turn.id)
+    ended = await asyncio.gather(
+        *(world.database.write(interrupts.end, interrupt.id, InterruptStep.RESOLVE) for _ in range(4))
+    )
+    assert sorted(ended) == [False, False, False, True]
+    assert not await world.database.write(interrupts.end, interrupt.id, InterruptStep.EXPIRE)
+
+
+async def test_what_waits_in_a_thread_is_superseded_with_what_it_asked(world: World) -> None:
+    turn = await waiting(world)
+    _, elsewhere = await asked(world, await world.lead("other"), "swarm#other hello")
+    superseded = await world.database.write(turns.supersede_waiting, turn.thread_id or "")
+    assert [one.id for one in superseded] == [turn.id]
+    assert (await now(world, turn)).status is TurnStatus.SUPERSEDED
+    (interrupt,) = await world.database.read(interrupts.of_turn, turn.id)
+    assert interrupt.status is InterruptStatus.SUPERSEDED
+    assert (await now(world, elsewhere)).status is TurnStatus.RUNNING
+    assert await world.database.write(turns.supersede_waiting, turn.thread_id or "") == []
+
+
+# What is queued for Slack
+
+
+@pytest.mark.req("STREAM-07", "STREAM-12")
+async def test_a_long_text_shows_what_stands_below_it_on_its_last_part_alone(world: World) -> None:
+    root, turn = await asked(world, await world.lead())
+    place = replace(place_of(turn, root), display=Display.TIMELINE, footer="be kind")
+    wanted = await say(world, turn, "a <b> " * 800, CLOSING, place)
+    assert len(wanted) == 3
+    sent = [delivery(row) for row in [await world.database.read(deliveries.get, one) for one in wanted] if row]
+    assert [(one.closing, one.place) for one in sent] == [(None, None), (None, None), (CLOSING, place)]
+    assert all("&lt;b&gt;" in one.text for one in sent)
+
+
+@pytest.mark.req("STREAM-07")
+async def test_where_there_is_no_text_the_note_is_the_text_and_where_there_is_nothing_nothing_is_said(
+    world: World,
+) -> None:
+    root, turn = await asked(world, await world.lead())
+    (wanted,) = await say(world, turn, " \n", CLOSING, place_of(turn, root))
+    row = await world.database.read(deliveries.get, wanted)
+    assert row is not None
+    assert delivery(row).text == "The agent fell silent."
+    assert delivery(row).closing == replace(CLOSING, note="")
+    assert await say(world, turn, "", Closing(feedback=True), place_of(turn, root)) == []
+
+
+async def test_a_text_that_was_made_safe_before_is_not_escaped_again(world: World) -> None:
+    root, turn = await asked(world, await world.lead())
+    (wanted,) = await say(world, turn, "a &lt; b", CLOSING, place_of(turn, root), is_safe=True)
+    row = await world.database.read(deliveries.get, wanted)
+    assert row is not None
+    assert row["text"] == "a &lt; b"
+
+
+@pytest.mark.req("STREAM-09")
+async def test_the_button_that_stops_a_turn_is_posted_once_and_goes_away(world: World) -> None:
+    root, turn = await asked(world, await world.lead())
+    for act in (offered, offered, withdrawn, withdrawn):
+        await world.database.write(act, turn.thread_id or "", turn.id)
+    await world.send()
+    (post,) = [done for done in world.slack.landed if done.kind is DeliveryKind.POST]
+    (gone,) = [done for done in world.slack.landed if done.kind is DeliveryKind.DELETE]
+    assert (post.stops_turn_id, post.thread_ts) == (turn.id, root.ts)
+    assert gone.target_ts == world.slack.timestamps[post.id]
+
+
+# How long it is kept
+
+
+@pytest.mark.parametrize("at_once", [1, 1000])
+async def test_turns_are_forgotten_ninety_days_after_their_end_with_all_that_belongs_to_them(
+    world: World, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr("swarm.services.tidy.AT_ONCE", at_once)
+    turn = await waiting(world)
+    await world.database.write(turn_pages.open_page, turn.id, 1, PageKind.STREAM)
+    world.clock.advance(91 * DAY)
+    await world.sweeper.tidy()
+    assert await count(world, "turns") == 1  # it still waits for people
+    await world.database.write(turns.supersede_waiting, turn.thread_id or "")
+    world.clock.advance(90 * DAY)
+    await world.sweeper.tidy()
+    assert await count(world, "turns") == 1
+    world.clock.advance(1)
+    await world.sweeper.tidy()
+    assert [await count(world, table) for table in ("turns", "turn_messages", "interrupts")] == [0, 0, 0]
+
+
+# Helpers
+
+
+async def close(world: World, turn_id: str, outcome: TurnOutcome = TurnOutcome.FAILED) -> bool:
+    return await world.database.write(
+        turns.closing, turn_id, text="What *I* know", closing=CLOSING, outcome=outcome, note="it broke"
+    )
+
+
+async def waiting(world: World) -> turns.Turn:
+    _, turn = await asked(world, await world.lead())
+    await world.database.write(interrupts.add, turn.id, [QUESTION])
+    await close(world, turn.id, TurnOutcome.WAITING)
+    await world.database.write(turns.end, turn.id, TurnOutcome.WAITING.step)
+    return await now(world, turn)
+
+
+async def say(
+    world: World, turn: turns.Turn, text: str, closing: Closing, place: Place, *, is_safe: bool = False
+) -> list[str]:
+    def said(tx: Transaction) -> list[str]:
+        assert turn.thread_id is not None
+        return say_closing(tx, threads.locked(tx, turn.thread_id), text, closing, place, is_safe=is_safe)
+
+    return await world.database.write(said)
+
+
+def offered(tx: Transaction, thread_id: str, turn_id: str) -> None:
+    deliveries.add(
+        tx,
+        DeliveryKind.POST,
+        threads.locked(tx, thread_id),
+        text="Working on it …",
+        once_key=f"stop:{turn_id}",
+        stops_turn_id=turn_id,
+    )
+
+
+def withdrawn(tx: Transaction, thread_id: str, turn_id: str) -> None:
+    deliveries.take_down(tx, threads.locked(tx, thread_id), f"stop:{turn_id}")

@@ -1,0 +1,83 @@
+"""Turns for tests: begun as whoever runs streaming agents does it, and looked at."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from swarm.domain.agents import Agent
+from swarm.domain.inbox import EntryStep
+from swarm.domain.streaming.calls import Closing, Place
+from swarm.domain.transcript import SlackMessage
+from swarm.domain.triggers import Trigger, TriggerKind
+from swarm.domain.turns import TurnOutcome, TurnStep
+from swarm.store import inbox, turns
+from swarm.store.transaction import Transaction
+from swarm.store.turns import Turn
+from tests.support.world import BOT, ME, World
+
+_runs = count(1)
+
+
+def begin(tx: Transaction, agent: Agent, trigger: Trigger) -> Turn | None:
+    """Begin a turn for a trigger."""
+    return turns.start(
+        tx,
+        agent_id=agent.id,
+        thread_id=trigger.place.id if trigger.place else None,
+        lease_token=trigger.lease_token,
+        trigger_id=trigger.id,
+        attempt=trigger.attempt,
+        conversation_id="conversation",
+        run_id=f"run-{next(_runs)}",
+        requester="U1",
+        task_id=trigger.id if trigger.kind is TriggerKind.TASK_ASSIGNED else None,
+        entry_ids=[entry.id for entry in trigger.inbox_messages],
+    )
+
+
+async def begun(world: World, agent: Agent, trigger: Trigger) -> Turn:
+    """A turn that runs for a trigger."""
+    turn = await world.database.write(begin, agent, trigger)
+    assert turn is not None
+    return turn
+
+
+async def asked(
+    world: World, agent: Agent, text: str = f"{BOT} tell me", *, message: SlackMessage | None = None
+) -> tuple[SlackMessage, Turn]:
+    """Somebody asks an agent, which runs for it: the message and the turn."""
+    root = await world.hears(message) if message else await world.says(text)
+    return root, await begun(world, agent, await world.only(agent, hold=True))
+
+
+async def now(world: World, turn: Turn) -> Turn:
+    """The turn as it is now."""
+    found = await world.database.read(turns.get, turn.id)
+    assert found is not None
+    return found
+
+
+async def failed(world: World, turn: Turn, *, step: EntryStep = EntryStep.BURY, note: str = "it broke") -> None:
+    """A run has failed, or was stopped: what it worked on is set aside, or dismissed."""
+    await world.database.write(_fail, turn, step, note)
+
+
+def _fail(tx: Transaction, turn: Turn, step: EntryStep, note: str) -> None:
+    outcome = TurnOutcome.FAILED if step is EntryStep.BURY else TurnOutcome.STOPPED
+    for entry in inbox.members_locked(tx, turn.lease_token):
+        inbox.move(tx, step, entry, reason=note)
+    turns.closing(tx, turn.id, text="half of", closing=Closing(note=note, retry=True), outcome=outcome, note=note)
+    turns.end(tx, turn.id, TurnStep.FAIL if outcome is TurnOutcome.FAILED else TurnStep.STOP)
+
+
+def place_of(turn: Turn, root: SlackMessage) -> Place:
+    """Where the answer of a turn appears."""
+    return Place(
+        team=ME.team,
+        channel=root.channel,
+        thread_ts=root.root_ts,
+        is_direct=False,
+        requester=turn.requester,
+        agent_name="lead",
+        turn_id=turn.id,
+    )
