@@ -19,23 +19,23 @@ from typing import Any, Final
 
 import structlog
 import uvicorn
-from pydantic import SecretStr
 from starlette.types import ASGIApp
 
-from swarm import home, preflight, process
-from swarm.clock import SystemClock
-from swarm.config import ChannelSettings, Settings, SlackMode
-from swarm.domain.access import ChannelPolicy
-from swarm.domain.conduct import Conduct, Reactions
+from swarm import decisions, home, preflight, process, staff
+from swarm.config import Settings, SlackMode
+from swarm.decisions import secret
 from swarm.domain.errors import Unavailable
 from swarm.domain.routing import Me
 from swarm.entrypoints.http_api import create_app
 from swarm.entrypoints.identity import Identities
 from swarm.entrypoints.mcp_server import McpDoor
 from swarm.entrypoints.metrics import Measured, MetricsDoor
-from swarm.entrypoints.slack_events import Handle, Press, SlackDoor
+from swarm.entrypoints.operator_api import Reload
+from swarm.entrypoints.slack_events import Handle, Press, SlackDoor, Stopped
+from swarm.reload import Reloader
 from swarm.services.backfill import Backfill
 from swarm.services.buttons import Buttons
+from swarm.services.converse import Converse
 from swarm.services.deliver import Sender
 from swarm.services.elections import Election, Term
 from swarm.services.figures import FigureReader
@@ -43,8 +43,10 @@ from swarm.services.ingest import Ingest
 from swarm.services.roster import Rosters
 from swarm.services.sweep import Sweeper
 from swarm.services.ticker import Ticker
+from swarm.services.turn_control import TurnControl
 from swarm.services.use_cases import Services
 from swarm.slack.gateway import Gateway
+from swarm.slack.live import LiveStage
 from swarm.slack.names import Names
 from swarm.slack.pacing import Pacing
 from swarm.store import migrations
@@ -77,12 +79,14 @@ def run(settings: Settings) -> None:
 async def serve(settings: Settings) -> None:
     """The coordinator's whole life."""
     stop = process.stop_on_signals()
+    hangup = process.told_by_hangup(stop)
     with process.listening(settings.http) as listener, _telemetry(settings) as telemetry:
         async with _slack(settings, telemetry) as slack, _database(settings, telemetry) as database:
             me = await _identified(slack.gateway, stop)
             if me:
                 coordinator = build(settings, database, slack, me, telemetry)
-                await _live(coordinator, database, listener, stop)
+                await coordinator.reloader.doubts()
+                await _live(coordinator, database, listener, stop, hangup)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,23 +110,31 @@ class Coordinator:
     sender: Sender
     sweeper: Sweeper
     backfill: Backfill
+    converse: Converse
+    reloader: Reloader
 
 
 def build(settings: Settings, database: Database, slack: Slack, me: Me, telemetry: Telemetry) -> Coordinator:
     """Wire doors, use cases, database and Slack."""
-    conduct = _conduct(settings)
-    _warn_of_defaults(settings)
+    conduct = decisions.conduct(settings)
     services = Services.over(
         database, slack.names, me, conduct, slack.gateway.files, file_cap_bytes=settings.files.cap_bytes
     )
-    ingest = Ingest(database, Rosters(database, conduct), me, conduct)
+    rosters = Rosters(database, conduct)
+    ingest = Ingest(database, rosters, me, conduct)
+    reloader = Reloader(settings, conduct.book, rosters)
     slack_door = _slack_door(
-        settings, slack.gateway, watched_events(ingest.handle, telemetry.watcher), Buttons(database, conduct).press
+        settings,
+        slack.gateway,
+        watched_events(ingest.handle, telemetry.watcher),
+        Buttons(database, conduct).press,
+        TurnControl(database, conduct, me.team).stop_session,
     )
+    stage = LiveStage(slack.gateway.streams, doubt_seconds=2 * settings.slack.timeout_seconds + 1)
     terms: dict[str, Term] = {}
     figures = FigureReader(database, conduct)
     return Coordinator(
-        app=_application(settings, services, slack_door, figures, telemetry, terms),
+        app=_application(settings, services, slack_door, figures, telemetry, terms, reloader.reload),
         terms=terms,
         slack_door=slack_door,
         election=Election(database, UPKEEP, process.who_we_are(settings.http.port)),
@@ -136,6 +148,8 @@ def build(settings: Settings, database: Database, slack: Slack, me: Me, telemetr
         ),
         sweeper=Sweeper(database, conduct),
         backfill=Backfill(database, slack.gateway, me),
+        converse=staff.converse(settings, database, services, slack.names, stage, me, conduct),
+        reloader=reloader,
     )
 
 
@@ -146,9 +160,10 @@ def _application(
     figures: FigureReader,
     telemetry: Telemetry,
     terms: Mapping[str, Term],
+    reload: Reload,
 ) -> Measured:
     """Everything that is served over HTTP."""
-    identities = Identities(services.agents, home.make_operator_token(settings), _secret(settings.enrolment_key))
+    identities = Identities(services.agents, home.make_operator_token(settings), secret(settings.enrolment_key))
     mcp_door = McpDoor(services, identities, watcher=telemetry.watcher)
 
     def readiness() -> dict[str, bool]:
@@ -160,7 +175,7 @@ def _application(
         identities,
         readiness,
         offices=lambda: {UPKEEP: UPKEEP in terms and terms[UPKEEP].holds()},
-        token=_secret(settings.metrics.token),
+        token=secret(settings.metrics.token),
         open_to_all=settings.metrics.open,
     )
     app = create_app(
@@ -169,12 +184,15 @@ def _application(
         readiness,
         routes=[*mcp_door.routes(), *slack_door.routes(), *metrics_door.routes()],
         running=[mcp_door.running],
+        reload=reload,
         version=version("swarm"),
     )
     return Measured(app, telemetry.metrics, plain_paths=app.plain_paths)
 
 
-async def _live(coordinator: Coordinator, database: Database, listener: socket.socket, stop: asyncio.Event) -> None:
+async def _live(
+    coordinator: Coordinator, database: Database, listener: socket.socket, stop: asyncio.Event, hangup: asyncio.Event
+) -> None:
     """Open the doors and work until told to stop; then close them in an order in which nothing gets lost."""
     server = _Server(
         uvicorn.Config(coordinator.app, log_config=None, access_log=False, backlog=2048, timeout_graceful_shutdown=4)
@@ -183,6 +201,7 @@ async def _live(coordinator: Coordinator, database: Database, listener: socket.s
     slack = asyncio.create_task(coordinator.slack_door.start(), name="slack")
     upkeep = partial(_keep_up, coordinator)
     background = [asyncio.create_task(coordinator.election.run(upkeep), name=UPKEEP)]
+    background.append(asyncio.create_task(coordinator.reloader.obey(hangup), name="reload"))
     if database.dialect == "postgresql":
         background.append(asyncio.create_task(Ticker(database).run(), name="ticker"))
     process.settle_memory()
@@ -201,6 +220,7 @@ async def _live(coordinator: Coordinator, database: Database, listener: socket.s
                 for task in background:  # the calls to Slack that have begun are brought to their end
                     task.cancel()
                 await asyncio.gather(slack, *background, return_exceptions=True)
+                await coordinator.converse.close()
         except TimeoutError:
             _log.warning("Something would not end in time and is cut off.", action="stop", seconds=SHUTDOWN_SECONDS)
 
@@ -213,6 +233,7 @@ async def _keep_up(coordinator: Coordinator, term: Term) -> None:
         works.create_task(coordinator.sender.run(term.holds), name="sender")
         works.create_task(coordinator.sweeper.run(), name="sweeper")
         works.create_task(coordinator.backfill.run(), name="backfill")
+        works.create_task(coordinator.converse.run(term), name="converse")
 
 
 class _Server(uvicorn.Server):
@@ -270,6 +291,7 @@ async def _slack(settings: Settings, telemetry: Telemetry) -> AsyncIterator[Slac
         base_url=settings.slack.api_base_url,
         timeout_seconds=settings.slack.timeout_seconds,
         watcher=telemetry.watcher,
+        agent_sessions=settings.slack.agent_sessions,
     )
     names = Names(gateway)
     try:
@@ -279,51 +301,15 @@ async def _slack(settings: Settings, telemetry: Telemetry) -> AsyncIterator[Slac
         await gateway.close()
 
 
-def _slack_door(settings: Settings, gateway: Gateway, handle: Handle, press: Press) -> SlackDoor:
+def _slack_door(settings: Settings, gateway: Gateway, handle: Handle, press: Press, stopped: Stopped) -> SlackDoor:
     return SlackDoor(
         gateway,
         handle,
         press,
-        app_token=_secret(settings.slack.app_token) if settings.slack.mode is SlackMode.SOCKET else None,
-        signing_secret=_secret(settings.slack.signing_secret),
+        stopped=stopped,
+        app_token=secret(settings.slack.app_token) if settings.slack.mode is SlackMode.SOCKET else None,
+        signing_secret=secret(settings.slack.signing_secret),
     )
-
-
-def _conduct(settings: Settings) -> Conduct:
-    return Conduct(
-        default_agent=settings.agents.default,
-        offline_after_seconds=settings.agents.offline_after_seconds,
-        lease_seconds=settings.leases.seconds,
-        started_at=SystemClock().now_us(),
-        reactions=Reactions(
-            stored=settings.reactions.stored,
-            answered=settings.reactions.answered,
-            failed=settings.reactions.failed,
-        ),
-        channels={channel: _policy(chosen) for channel, chosen in settings.channels.items()},
-        everywhere=_policy(settings.channel_defaults),
-    )
-
-
-def _warn_of_defaults(settings: Settings) -> None:
-    """A channel that is configured but names no agent falls back to the default lead, which may not be meant."""
-    for channel, chosen in settings.channels.items():
-        if chosen.enabled and chosen.agent is None:
-            _log.warning("The channel names no agent; the default lead answers.", action="configure", channel=channel)
-
-
-def _policy(chosen: ChannelSettings) -> ChannelPolicy:
-    return ChannelPolicy(
-        agent=chosen.agent,
-        enabled=chosen.enabled,
-        listen=chosen.listen,
-        allowed_users=chosen.allowed_users,
-        allowed_bots=chosen.allowed_bots,
-    )
-
-
-def _secret(value: SecretStr | None) -> str | None:
-    return value.get_secret_value() if value else None
 
 
 def _slack_is_connected(settings: Settings, door: SlackDoor) -> bool:

@@ -52,10 +52,10 @@ def break_off(tx: Transaction, task: Task, reason: str, conduct: Conduct) -> Non
         _failed(tx, task, reason, FAILED_TEXT, conduct)
 
 
-def bury(tx: Transaction, task: Task, reason: str, conduct: Conduct) -> None:
-    """It was tried too often: set it aside until an operator redrives it."""
+def bury(tx: Transaction, task: Task, reason: str, conduct: Conduct, *, told: bool = False) -> None:
+    """It was tried too often: set it aside until somebody redrives it. ``told``: the thread knows why already."""
     if tasks.move(tx, TaskStep.BURY, task, said=reason):
-        _failed(tx, task, reason, SET_ASIDE_TEXT, conduct)
+        _failed(tx, task, reason, None if told else SET_ASIDE_TEXT, conduct)
 
 
 def cancel(

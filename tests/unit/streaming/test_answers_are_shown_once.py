@@ -198,7 +198,7 @@ def test_where_there_are_no_streams_the_answer_is_posted_and_updated() -> None:
 def test_an_answer_that_cannot_be_opened_in_time_is_left_to_posts() -> None:
     """Under load a whole answer does not wait a minute for a stream that would be closed at once."""
     slow = {Slot.OPEN: 60.0}
-    events = [(0, TextDelta(text="All of it.")), (0.5, Finished())]
+    events: list[tuple[float, AgentEvent]] = [(0, TextDelta(text="All of it.")), (0.5, Finished())]
     run = Run(turn_seconds=lambda slot: slow.get(slot, 0.0)).play(events)
     assert run.over is not None
     assert run.over.leftover == "All of it."

@@ -1,0 +1,162 @@
+"""Running the agents that answer live: the coordinator claims their work itself, in the elected process.
+
+Each agent has a loop that claims, and each claim becomes a turn with a task of its own. What a turn shows is the
+reducer's business (`swarm.domain.streaming`), what becomes of the work `turn_ends`'s, and what is found unfinished
+after a crash `turn_recovery`'s. Only the elected process does any of this, since Slack's limits for streams are so low
+that two could not share them without talking; it is fenced by its term, by the turn's row and by the lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Final
+
+import structlog
+
+from swarm.domain.agents import Agent, Reach
+from swarm.domain.errors import SwarmError
+from swarm.domain.streaming.agent import StreamingAgent
+from swarm.domain.streaming.remote import Health
+from swarm.domain.triggers import TriggerKind
+from swarm.services.attempt import attempt
+from swarm.services.claim import Polls
+from swarm.services.elections import Term
+from swarm.services.roster import AGENTS
+from swarm.services.running_turns import RunningTurns
+from swarm.services.turn_crew import Hired
+from swarm.services.turn_news import TurnNews
+from swarm.services.turn_recovery import Recovery
+from swarm.store import agents, turns
+from swarm.store.database import Database
+from swarm.store.transaction import Transaction
+
+POLL_SECONDS: Final = 20.0
+HEALTH_SECONDS: Final = 30.0
+"""An agent that cannot be reached is asked again after this time, and one that can is, now and then, too."""
+
+AGAIN_SECONDS: Final = 2.0
+
+ENDING_SECONDS: Final = 5.0
+"""So long the turns that run have to be sealed when the coordinator stops."""
+
+_log = structlog.get_logger(__name__)
+
+
+class Converse:
+    """The use case that runs streaming agents."""
+
+    def __init__(
+        self,
+        database: Database,
+        polls: Polls,
+        running: RunningTurns,
+        recovery: Recovery,
+        news: TurnNews,
+        hired: Sequence[Hired],
+    ) -> None:
+        self._database = database
+        self._polls = polls
+        self._turns = running
+        self._recovery = recovery
+        self._news = news
+        self._hired = {one.spec.name: one for one in hired}
+
+    async def run(self, term: Term) -> None:
+        """Run the agents for as long as this process is elected. Cancelled, what runs is sealed and given back."""
+        if not self._hired:
+            await asyncio.Event().wait()
+        self._turns.begin_term(term.holds)
+        await self._recover()
+        try:
+            async with asyncio.TaskGroup() as works:
+                works.create_task(self._watch_stops(), name="stops")
+                for one in self._hired.values():
+                    works.create_task(self._employ(one), name=f"agent {one.spec.name}")
+        finally:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(ENDING_SECONDS):
+                    await self._turns.end_all()
+
+    async def close(self) -> None:
+        """Let go of all connections to agents."""
+        await asyncio.gather(*(one.client.aclose() for one in self._hired.values()))
+
+    async def _recover(self) -> None:
+        """Nothing is claimed before what a predecessor left unfinished has been brought to an end."""
+        while True:
+            try:
+                return await self._recovery.recover()
+            except SwarmError as error:
+                _log.warning("unfinished answers cannot be looked after yet", action="turn_recover", error=str(error))
+                await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _employ(self, one: Hired) -> None:
+        """Register an agent, and hand it work whenever it can be reached."""
+        agent = await self._registered(one)
+        while True:
+            await self._until_reachable(one)
+            until = asyncio.get_running_loop().time() + HEALTH_SECONDS
+            while asyncio.get_running_loop().time() < until:
+                await attempt(self._hand_out(agent, one), "converse", agent=agent.name)
+
+    async def _registered(self, one: Hired) -> Agent:
+        while True:
+            try:
+                return await self._database.write(register, one.spec)
+            except SwarmError as error:
+                _log.error(
+                    "an agent cannot be registered", action="agent_register", agent=one.spec.name, error=str(error)
+                )
+                await asyncio.sleep(HEALTH_SECONDS)
+
+    async def _until_reachable(self, one: Hired) -> None:
+        """Wait until a run would reach the agent. Meanwhile it is offline, and people are told so as ever."""
+        was: Health | None = None
+        name = one.spec.name
+        while not (health := await one.client.health()).reachable:
+            if was != health:
+                _log.warning("an agent cannot be reached", action="agent_health", agent=name, why=health.detail)
+            was = health
+            await asyncio.sleep(HEALTH_SECONDS / 3)
+        if was:
+            _log.info("an agent can be reached again", action="agent_health", agent=name)
+
+    async def _hand_out(self, agent: Agent, one: Hired) -> None:
+        """Claim what is due, once there is room for another run, and begin it."""
+        await self._turns.room(agent.id, one.spec.parallel)
+        if self._database.wakeups.closed:
+            await asyncio.sleep(AGAIN_SECONDS)  # the coordinator stops: nothing new is begun
+        for trigger in await self._polls.poll(agent, wait_seconds=POLL_SECONDS, limit=1):
+            if trigger.kind in (TriggerKind.SLACK_INBOX_MESSAGE, TriggerKind.TASK_ASSIGNED):
+                self._turns.begin(agent, one, trigger, self._news.take)
+            else:
+                await self._news.take(agent, trigger)
+
+    async def _watch_stops(self) -> None:
+        """What people want stopped is stopped at once, wherever they said so."""
+        wakeups = self._database.wakeups
+        while True:
+            seen = wakeups.generation(turns.TURNS)
+            await attempt(self._stop_wanted(), "turn_stop")
+            if wakeups.closed:
+                await asyncio.sleep(AGAIN_SECONDS)
+            else:
+                await wakeups.wait(turns.TURNS, seen, AGAIN_SECONDS)
+
+    async def _stop_wanted(self) -> None:
+        for turn in await self._database.read(_stops_wanted):
+            self._turns.stop(turn.id, turn.stop_requested_by)
+
+
+def register(tx: Transaction, spec: StreamingAgent) -> Agent:
+    """The agent as it is known to routing; it has no token, since it never calls."""
+    agent = agents.ensure(tx, spec.name, spec.role, spec.description, (), Reach.AGUI)
+    tx.wake(AGENTS)
+    return agent
+
+
+def _stops_wanted(tx: Transaction) -> list[turns.Turn]:
+    found = (turns.get(tx, turn_id) for turn_id in turns.stops_wanted(tx))
+    return [turn for turn in found if turn]

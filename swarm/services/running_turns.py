@@ -1,0 +1,70 @@
+"""The turns that this process runs at the moment, one task each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from swarm.domain.agents import Agent
+from swarm.domain.triggers import Trigger
+from swarm.services.turn_crew import Crew, Hired, TakeNews
+from swarm.services.turn_run import TurnRun
+
+_log = structlog.get_logger(__name__)
+
+
+class RunningTurns:
+    """Begins turns, stops them, and ends them all."""
+
+    def __init__(self, crew: Crew) -> None:
+        self._crew = crew
+        self._may_call: Callable[[], bool] = lambda: False
+        self._runs: dict[TurnRun, asyncio.Task[None]] = {}
+        self._changed = asyncio.Condition()
+
+    def begin_term(self, may_call: Callable[[], bool]) -> None:
+        """From now on this process may call Slack for turns, as long as ``may_call`` says so."""
+        self._may_call = may_call
+
+    async def room(self, agent_id: str, parallel: int) -> None:
+        """Wait until an agent may have another run beside those it has."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: sum(run.agent.id == agent_id for run in self._runs) < parallel)
+
+    def begin(self, agent: Agent, one: Hired, trigger: Trigger, take_news: TakeNews) -> None:
+        """Begin the run for what was claimed."""
+        run = TurnRun(self._crew, agent, one, trigger, self._may_call, take_news)
+        task = asyncio.create_task(run.run(), name=f"turn {run.turn_id}")
+        self._runs[run] = task
+        task.add_done_callback(lambda done: self._ended(run, done))
+
+    def stop(self, turn_id: str, by: str | None) -> None:
+        """A person, by user id, does not want a turn any more. One that does not run here is left to where it does."""
+        for run in self._runs:
+            if run.turn_id == turn_id:
+                run.stop(by)
+
+    def stop_for(self, work_id: str, by: str | None = None) -> None:
+        """A message or a task is of no interest any more, and neither is the run that is about it."""
+        for run in self._runs:
+            if work_id in run.work_ids:
+                run.stop(by)
+
+    async def end_all(self) -> None:
+        """End every run, and wait until what it showed is sealed."""
+        tasks = list(self._runs.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _ended(self, run: TurnRun, task: asyncio.Task[None]) -> None:
+        self._runs.pop(run, None)
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("a turn failed", action="turn", turn=run.turn_id, exc_info=task.exception())
+        self._crew.background(self._tell())
+
+    async def _tell(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()

@@ -1,0 +1,184 @@
+"""How turns begin and end: one transaction each for the turn, its lease, the work that it was about, and the thread.
+
+Locks are taken in the order of everybody: the thread, the lease, the task, the messages, the turn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from swarm.domain.conduct import Conduct
+from swarm.domain.deliveries import DeliveryKind
+from swarm.domain.inbox import EntryStep
+from swarm.domain.leases import LeaseEnd
+from swarm.domain.streaming.calls import NOTHING_BELOW, Closing, Place
+from swarm.domain.streaming.outcomes import Asks, Outcome, RunFailed, RunStopped
+from swarm.domain.tasks import TaskStatus, TaskStep
+from swarm.domain.threads import Thread
+from swarm.domain.transcript import Author, AuthorKind, SlackMessage
+from swarm.domain.turns import UNFINISHED, TurnOutcome, TurnStep
+from swarm.services import task_ends
+from swarm.services.follow_ups import answered_before
+from swarm.services.leases import claimed_members, end_if_resolved, give_back, lose
+from swarm.services.speak import react_failed, say_closing, show_answered
+from swarm.services.turn_record import outcome_of
+from swarm.store import deliveries, inbox, interrupts, leases, tasks, threads, transcript, turn_pages, turns
+from swarm.store.leases import Lease
+from swarm.store.tasks import Task
+from swarm.store.transaction import Transaction
+from swarm.store.turns import Turn
+
+RESTARTED: Final = "the coordinator was restarted"
+STOP_TEXT: Final = "⏳ Still working on it."
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ending:
+    """What is known of a run that is over."""
+
+    outcome: Outcome
+    text: str = ""  # everything that the agent said, plain
+    leftover: str = ""  # safe text that is still to be posted
+    closing: Closing = NOTHING_BELOW  # what is still to stand below it
+
+
+def end_turn(tx: Transaction, turn_id: str, ending: Ending, place: Place | None, conduct: Conduct) -> bool:
+    """Bring a turn to its end; False if it has ended before. ``place`` is None for a task without a thread."""
+    found = turns.get(tx, turn_id)
+    assert found is not None  # turns that are not over are never removed
+    thread = threads.locked(tx, found.thread_id) if found.thread_id else None
+    lease = leases.by_token(tx, found.lease_token)
+    turn = turns.get(tx, turn_id)
+    if turn is None or turn.status not in UNFINISHED:
+        return False
+    holds = lease is not None and leases.holds(lease, tx.now)
+    if lease and holds:
+        _settle_work(tx, turn, lease, thread, ending, conduct)
+    _end(tx, turn, ending, in_time=holds)
+    if thread and place:
+        _show_end(tx, turn, thread, ending, place)
+    return True
+
+
+def abandon(tx: Transaction, turn: Turn, conduct: Conduct, *, counts: bool) -> None:
+    """The process that ran a turn is gone: its work is due again, with an attempt more if that ``counts``."""
+    thread = threads.locked(tx, turn.thread_id) if turn.thread_id else None
+    if not counts:
+        give_back(tx, [turn.lease_token])
+    else:
+        lose(tx, turn.lease_token, LeaseEnd.EXPIRED, RESTARTED, conduct)
+    turns.end(tx, turn.id, TurnStep.ABANDON, RESTARTED)
+    _close_pages(tx, turn)
+    if thread:
+        deliveries.take_down(tx, thread, stop_key(turn.id))
+
+
+def offer_stop(tx: Transaction, turn_id: str) -> None:
+    """A run takes its time: show a button that stops it, unless it is over by now."""
+    turn = turns.get(tx, turn_id)
+    thread = threads.locked(tx, turn.thread_id) if turn and turn.thread_id else None
+    turn = turns.get(tx, turn_id)
+    if turn and thread and turn.status in UNFINISHED:
+        deliveries.add(
+            tx,
+            DeliveryKind.POST,
+            thread,
+            text=STOP_TEXT,
+            once_key=stop_key(turn_id),
+            agent_id=turn.agent_id,
+            stops_turn_id=turn_id,
+        )
+
+
+def stop_key(turn_id: str) -> str:
+    """The key under which the button of a turn is posted once."""
+    return f"stop:{turn_id}"
+
+
+def _settle_work(
+    tx: Transaction, turn: Turn, lease: Lease, thread: Thread | None, ending: Ending, conduct: Conduct
+) -> None:
+    """What the turn was about is answered, waits, is set aside, or is not wanted any more."""
+    task = tasks.locked(tx, turn.task_id) if turn.task_id else None
+    if task and task.status is TaskStatus.IN_PROGRESS:
+        _settle_task(tx, task, ending, conduct)
+    if thread:
+        _settle_messages(tx, lease, thread, ending, conduct)
+        if isinstance(ending.outcome, Asks):
+            answered_before(tx, thread, turn.agent_id)
+    end_if_resolved(tx, lease)
+
+
+def _settle_messages(tx: Transaction, lease: Lease, thread: Thread, ending: Ending, conduct: Conduct) -> None:
+    step, reason = _entry_step(ending.outcome)
+    for entry in claimed_members(tx, lease):
+        if inbox.move(tx, step, entry, reason=reason):
+            if step is EntryStep.RESPOND:
+                show_answered(tx, thread, entry.ts, conduct.reactions)
+            elif step is EntryStep.BURY:
+                react_failed(tx, thread, entry.ts, conduct.reactions)
+    threads.answered(tx, thread.id)
+
+
+def _entry_step(outcome: Outcome) -> tuple[EntryStep, str | None]:
+    known, note = outcome_of(outcome)
+    steps = {
+        TurnOutcome.ANSWERED: EntryStep.RESPOND,
+        TurnOutcome.FAILED: EntryStep.BURY,
+        TurnOutcome.STOPPED: EntryStep.DISMISS,
+        TurnOutcome.WAITING: EntryStep.ASK,
+    }
+    return steps[known], note
+
+
+def _settle_task(tx: Transaction, task: Task, ending: Ending, conduct: Conduct) -> None:
+    match ending.outcome:
+        case RunFailed(reason=reason):
+            task_ends.bury(tx, task, reason, conduct, told=True)
+        case RunStopped(by=by):
+            task_ends.cancel(tx, task, f"by <@{by}>" if by else "by a person", conduct, person=by)
+        case Asks():
+            tasks.move(tx, TaskStep.ASK, task)
+        case _:
+            task_ends.complete(tx, task, ending.text.strip() or "done", conduct)
+
+
+def _end(tx: Transaction, turn: Turn, ending: Ending, *, in_time: bool) -> None:
+    """A run whose lease was lost has answered what is somebody else's by now, unless it was to end so."""
+    known, note = outcome_of(ending.outcome)
+    if not in_time and known is not TurnOutcome.STOPPED:
+        turns.end(tx, turn.id, TurnStep.ABANDON, "its lease was lost")
+        return
+    turns.end(tx, turn.id, known.step, note)
+    if isinstance(ending.outcome, Asks) and not interrupts.of_turn(tx, turn.id):
+        interrupts.add(tx, turn.id, ending.outcome.asked)
+
+
+def _show_end(tx: Transaction, turn: Turn, thread: Thread, ending: Ending, place: Place) -> None:
+    """Own messages enter the transcript, the Stop button goes, and what could not be shown live is posted."""
+    author = Author(id=turn.agent_id, kind=AuthorKind.AGENT, name=place.agent_name)
+    for page in turn_pages.of_turn(tx, turn.id):
+        if page.ts and page.text:
+            message = SlackMessage(
+                channel=thread.channel, ts=page.ts, thread_ts=thread.thread_ts, author=author, text=page.text
+            )
+            transcript.own_post(tx, thread.team, message)
+    _close_pages(tx, turn)
+    deliveries.take_down(tx, thread, stop_key(turn.id))
+    if ending.leftover.strip() or ending.closing != NOTHING_BELOW:
+        say_closing(
+            tx,
+            thread,
+            ending.leftover,
+            ending.closing,
+            place,
+            agent_id=turn.agent_id,
+            inbox_message_id=turn.entry_ids[0] if turn.entry_ids else None,
+            task_id=turn.task_id,
+        )
+
+
+def _close_pages(tx: Transaction, turn: Turn) -> None:
+    for page in turn_pages.of_turn(tx, turn.id):
+        turn_pages.page_closed(tx, turn.id, page.page)

@@ -1,0 +1,96 @@
+"""What a run of a streaming agent gets: the new messages as people wrote them, and apart from them everything else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from swarm.domain.streaming.agent import History
+from swarm.domain.streaming.events import Speaker, TurnInput, TurnMessage
+from swarm.domain.task_views import TaskView
+from swarm.domain.transcript import AuthorKind, Said
+from swarm.domain.triggers import EntryView, Trigger
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ids:
+    """The names of a run."""
+
+    turn_id: str
+    run_id: str
+    trace_id: str
+    conversation_id: str
+
+
+def turn_input(
+    trigger: Trigger, ids: Ids, *, history: History, bot_name: str, client_context: Mapping[str, object]
+) -> TurnInput:
+    """The input of the run for a trigger. ``bot_name`` is how a mention of the bot reads."""
+    if trigger.task:
+        messages = _of_task(trigger.task)
+    else:
+        messages = tuple(_new(entry, bot_name) for entry in trigger.inbox_messages)
+    return TurnInput(
+        turn_id=ids.turn_id,
+        run_id=ids.run_id,
+        trace_id=ids.trace_id,
+        conversation_id=ids.conversation_id,
+        messages=messages,
+        history=_history(trigger, bot_name) if history is History.ALL else (),
+        client_context=client_context,
+    )
+
+
+def requester_of(trigger: Trigger) -> str | None:
+    """The person whom the answer is for, by user id; None if only bots have spoken."""
+    if trigger.task:
+        return trigger.task.requester
+    kinds = {said.ts: said.kind for said in trigger.thread_context}
+    people = [
+        entry.user_id
+        for entry in trigger.inbox_messages
+        if kinds.get(entry.ts, AuthorKind.USER) is AuthorKind.USER and entry.user_id.startswith(("U", "W"))
+    ]
+    return people[-1] if people else None
+
+
+def _new(entry: EntryView, bot_name: str) -> TurnMessage:
+    text = _without_mention(entry.text, bot_name) or _file_names(entry)
+    return TurnMessage(id=entry.id, speaker=Speaker.USER, text=text, author=entry.user_name)
+
+
+def _file_names(entry: EntryView) -> str:
+    """A message that is nothing but files still says something."""
+    return ", ".join(file.name for file in entry.files)
+
+
+def _of_task(task: TaskView) -> tuple[TurnMessage, ...]:
+    """What is to be done, after the results of what it builds on."""
+    before = [
+        TurnMessage(
+            id=other.id, speaker=Speaker.USER, text=f"{other.title}\n\n{other.result}", author=task.created_by or ""
+        )
+        for other in task.depends_on
+        if other.result
+    ]
+    text = task.description.strip() or task.title
+    return (*before, TurnMessage(id=task.id, speaker=Speaker.USER, text=text, author=task.created_by or ""))
+
+
+def _history(trigger: Trigger, bot_name: str) -> tuple[TurnMessage, ...]:
+    """What was said before; a deleted or empty message says nothing."""
+    new = {entry.ts for entry in trigger.inbox_messages}
+    before: Sequence[Said] = [said for said in trigger.thread_context if said.ts not in new]
+    messages = (_said(said, bot_name) for said in before)
+    return tuple(message for message in messages if message.text.strip())
+
+
+def _said(said: Said, bot_name: str) -> TurnMessage:
+    speaker = Speaker.ASSISTANT if said.kind is AuthorKind.AGENT else Speaker.USER
+    return TurnMessage(id=said.ts, speaker=speaker, text=_without_mention(said.text, bot_name), author=said.author)
+
+
+def _without_mention(text: str, bot_name: str) -> str:
+    """The text without whom it is said to, where that stands in front: an agent knows that it is meant."""
+    return re.sub(rf"^\s*@{re.escape(bot_name)}\b[\s,:]*", "", text) if bot_name else text

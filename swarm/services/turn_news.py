@@ -1,0 +1,43 @@
+"""News for streaming agents. They hear nothing while they run, so the coordinator acts on the news itself."""
+
+from __future__ import annotations
+
+from swarm.domain.agents import Agent
+from swarm.domain.leases import Outcome
+from swarm.domain.triggers import Trigger, TriggerKind
+from swarm.services.attempt import attempt
+from swarm.services.delegate import Delegations
+from swarm.services.reply import Caller
+from swarm.services.running_turns import RunningTurns
+from swarm.services.tasks import Tasks
+from swarm.services.work import Work
+
+
+class TurnNews:
+    """What a notice means for a streaming agent."""
+
+    def __init__(self, work: Work, tasks: Tasks, delegations: Delegations, running: RunningTurns) -> None:
+        self._work = work
+        self._tasks = tasks
+        self._delegations = delegations
+        self._turns = running
+
+    async def take(self, agent: Agent, trigger: Trigger) -> None:
+        """Act on one notice, and finish it."""
+        await attempt(self._act(agent, trigger), "turn_news", trigger=trigger.id)
+        await self._work.finish(agent, [trigger.lease_token], Outcome.DONE)
+
+    async def _act(self, agent: Agent, trigger: Trigger) -> None:
+        notice = trigger.notice
+        caller = Caller(agent=agent, lease_token=trigger.lease_token)
+        match trigger.kind:
+            case TriggerKind.MESSAGE_DELETED if notice and notice.inbox_message_id:
+                self._turns.stop_for(notice.inbox_message_id)
+            case TriggerKind.TASK_CANCELLED if trigger.task:
+                self._turns.stop_for(trigger.task.id, notice.actor_id if notice else None)
+            case TriggerKind.TASK_OFFERED if trigger.task:
+                await self._delegations.accept(caller, trigger.task.id)
+            case TriggerKind.TASK_RETURNED if trigger.task:
+                await self._tasks.cancel(caller, trigger.task.id, "its worker has gone")
+            case _:
+                """It answers what people said, and is done with it."""

@@ -1,0 +1,68 @@
+"""The record of an answer's messages in the database, for whoever finds it unfinished."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from swarm.domain.streaming.outcomes import Answered, Asks, Outcome, RunFailed, RunStopped
+from swarm.domain.streaming.showing import Last, LostRight
+from swarm.domain.turns import PageKind, TurnOutcome
+from swarm.store import interrupts, turn_pages, turns
+from swarm.store.database import Database
+from swarm.store.transaction import Transaction
+
+
+class TurnRecord:
+    """Writes what happens to the messages of one turn. Raises LostRight where the turn is somebody else's by now."""
+
+    def __init__(self, database: Database, turn_id: str) -> None:
+        self._database = database
+        self._turn_id = turn_id
+
+    async def beginning(self, page: int, *, is_post: bool) -> None:
+        """Before Slack is asked for a message."""
+        kind = PageKind.POST if is_post else PageKind.STREAM
+        await self._database.write(turn_pages.open_page, self._turn_id, page, kind)
+
+    async def began(self, page: int, ts: str) -> None:
+        """Slack has it."""
+        await self._database.write(turn_pages.page_opened, self._turn_id, page, ts)
+
+    async def ending(self, call: Last, outcome: Outcome) -> None:
+        """Before the last call: from now on anybody can bring the answer to its end."""
+        if not await self._database.write(_closing, self._turn_id, call, outcome):
+            raise LostRight
+
+    async def ended(self, page: int, text: str) -> None:
+        """A message will not change any more."""
+        await self._database.write(_page_ended, self._turn_id, page, text)
+
+
+def outcome_of(outcome: Outcome) -> tuple[TurnOutcome, str | None]:
+    """The outcome as its row has it, and why it failed."""
+    match outcome:
+        case Answered():
+            return TurnOutcome.ANSWERED, None
+        case RunFailed(reason=reason):
+            return TurnOutcome.FAILED, reason
+        case RunStopped(by=by):
+            return TurnOutcome.STOPPED, f"stopped by <@{by}>" if by else "stopped"
+        case Asks():
+            return TurnOutcome.WAITING, None
+        case _:
+            assert_never(outcome)
+
+
+def _closing(tx: Transaction, turn_id: str, call: Last, outcome: Outcome) -> bool:
+    known, note = outcome_of(outcome)
+    if turns.closing(tx, turn_id, text=call.text, closing=call.closing, outcome=known, note=note):
+        if isinstance(outcome, Asks):
+            interrupts.add(tx, turn_id, outcome.asked)
+        return True
+    turn = turns.get(tx, turn_id)  # the same call made again finds it closing
+    return turn is not None and turn.outcome is known and turn.ended_at is None
+
+
+def _page_ended(tx: Transaction, turn_id: str, page: int, text: str) -> None:
+    turn_pages.page_text(tx, turn_id, page, text)
+    turn_pages.page_closed(tx, turn_id, page)

@@ -1,0 +1,247 @@
+"""One turn: a streaming agent's run for one trigger, from its row in the database to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Callable
+from typing import Final
+
+import structlog
+
+from swarm.clock import new_id
+from swarm.domain.agents import Agent
+from swarm.domain.client_context import client_context
+from swarm.domain.errors import LeaseLost, SwarmError, Unavailable
+from swarm.domain.streaming.calls import Place
+from swarm.domain.streaming.events import AgentEvent, TurnInput
+from swarm.domain.streaming.showing import LostRight, Showing, Shown
+from swarm.domain.streaming.whole import Whole
+from swarm.domain.transcript import AuthorKind, ChannelType
+from swarm.domain.triggers import Trigger
+from swarm.services.turn_crew import Crew, Hired, TakeNews
+from swarm.services.turn_ends import Ending, end_turn, offer_stop
+from swarm.services.turn_input import Ids, requester_of, turn_input
+from swarm.services.turn_record import TurnRecord
+from swarm.store import turns
+
+RELEASE_SECONDS: Final = 2.0
+"""After so long a trigger comes again that another turn still had in hand."""
+
+_AGAIN_SECONDS: Final = 1.0
+
+_log = structlog.get_logger(__name__)
+
+
+class TurnRun:
+    """A turn in motion. Cancelled, it seals what it has shown and gives its work back."""
+
+    def __init__(
+        self,
+        crew: Crew,
+        agent: Agent,
+        one: Hired,
+        trigger: Trigger,
+        may_call: Callable[[], bool],
+        take_news: TakeNews,
+    ) -> None:
+        self.turn_id = new_id()
+        self.agent = agent
+        self.work_ids = frozenset(
+            [*(entry.id for entry in trigger.inbox_messages), *([trigger.task.id] if trigger.task else [])]
+        )
+        self._crew = crew
+        self._one = one
+        self._trigger = trigger
+        self._may_call = may_call
+        self._take_news = take_news
+        self._requester = requester_of(trigger)
+        self._showing: Showing | None = None
+        self._reading: asyncio.Task[None] | None = None  # of a run that is not shown live
+        self._stopped: tuple[str | None] | None = None  # by whom, if people want no more of it
+
+    async def run(self) -> None:
+        """Run the agent, show what it does, and record how it ended."""
+        ids = Ids(turn_id=self.turn_id, run_id=new_id(), trace_id=new_id(), conversation_id=self._conversation_id())
+        if not await self._start(ids):
+            await self._crew.work.release(self.agent, [self._trigger.lease_token], RELEASE_SECONDS)
+            return
+        place = self._place()
+        beside = [self._crew.background(self._keep_lease())]
+        if place and self._requester and self._crew.stop_button_seconds is not None:
+            beside.append(self._crew.background(self._offer_stop(self._crew.stop_button_seconds)))
+        try:
+            shown = await self._shown(await self._input(ids), place)
+            await self._end(shown, place)
+        except LostRight:
+            _log.info("a turn is somebody else's by now", action="turn", turn=self.turn_id)
+        except BaseException as error:
+            await asyncio.shield(self._give_up(error))
+            raise
+        finally:
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+
+    def stop(self, by: str | None) -> None:
+        """People want no more of it; ``by`` is a user id."""
+        self._stopped = (by,)
+        if self._showing:
+            self._showing.stop(by)
+        if self._reading:
+            self._reading.cancel()
+
+    async def _start(self, ids: Ids) -> bool:
+        trigger = self._trigger
+        turn = await self._crew.database.write(
+            lambda tx: turns.start(
+                tx,
+                agent_id=self.agent.id,
+                thread_id=trigger.place.id if trigger.place else None,
+                lease_token=trigger.lease_token,
+                trigger_id=trigger.id,
+                attempt=trigger.attempt,
+                conversation_id=ids.conversation_id,
+                run_id=ids.run_id,
+                requester=self._requester,
+                task_id=trigger.task.id if trigger.task else None,
+                entry_ids=[entry.id for entry in trigger.inbox_messages],
+                turn_id=self.turn_id,
+            )
+        )
+        return turn is not None
+
+    def _conversation_id(self) -> str:
+        """That of the thread; of a task without one, one of its own."""
+        place = self._trigger.place
+        if place is None:
+            return self._one.conversation_id(team=self._crew.me.team, channel="task", thread_ts=self._trigger.id)
+        return self._one.conversation_id(team=place.team, channel=place.channel, thread_ts=place.thread_ts)
+
+    async def _input(self, ids: Ids) -> TurnInput:
+        directory, me = self._crew.directory, self._crew.me
+        return turn_input(
+            self._trigger,
+            ids,
+            history=self._one.spec.history,
+            bot_name=await directory.author_name(me.user_id, AuthorKind.USER),
+            client_context=await self._context(),
+        )
+
+    async def _context(self) -> dict[str, object]:
+        """What shapes the answer beside the words: where they were said."""
+        place = self._trigger.place
+        if place is None:
+            return client_context(channel_type=ChannelType.CHANNEL)
+        policy = self._crew.conduct.policy(place.channel)
+        directory = self._crew.directory
+        email = await directory.user_email(self._requester) if policy.share_email and self._requester else None
+        return client_context(
+            channel_type=place.channel_type,
+            facts=await directory.channel_facts(place.channel),
+            user_email=email,
+            extra=policy.client_context,
+        )
+
+    def _place(self) -> Place | None:
+        place = self._trigger.place
+        if place is None:
+            return None
+        return Place(
+            team=place.team,
+            channel=place.channel,
+            thread_ts=place.thread_ts,
+            is_direct=place.channel_type is ChannelType.DM,
+            requester=self._requester,
+            agent_name=self.agent.name,
+            turn_id=self.turn_id,
+            display=self._crew.conduct.policy(place.channel).display,
+            footer=self._one.spec.footer,
+        )
+
+    async def _shown(self, taken: TurnInput, place: Place | None) -> Shown:
+        """Live for people; whole for bots, and where there is no thread to show it in."""
+        if place is None or self._requester is None:
+            return await self._whole(taken, has_thread=place is not None)
+        showing = self._crew.stage.answer(
+            place,
+            mentionable=self._people(),
+            record=TurnRecord(self._crew.database, self.turn_id),
+            may_call=self._may_call,
+        )
+        self._showing = showing
+        if self._stopped:
+            showing.stop(*self._stopped)
+        return await showing.show(self._one.client.run(taken))
+
+    async def _whole(self, taken: TurnInput, *, has_thread: bool) -> Shown:
+        whole = Whole(self._people())
+        reading = self._read_invoked(taken, whole) if has_thread else self._read_run(self._one.client.run(taken), whole)
+        self._reading = asyncio.create_task(reading)
+        if self._stopped:
+            self._reading.cancel()
+        try:
+            await asyncio.wait({self._reading})
+        finally:
+            self._reading.cancel()
+        if self._stopped:
+            whole.stop(*self._stopped)
+        return whole.shown()
+
+    async def _read_invoked(self, taken: TurnInput, whole: Whole) -> None:
+        whole.hear(await self._one.client.invoke(taken))
+
+    async def _read_run(self, events: AsyncGenerator[AgentEvent, None], whole: Whole) -> None:
+        async with contextlib.aclosing(events):
+            async for event in events:
+                whole.hear(event)
+                if whole.is_over:
+                    return
+
+    def _people(self) -> frozenset[str]:
+        """Whom the answer may mention: people who have spoken in the thread."""
+        spoken = {said.author_id for said in self._trigger.thread_context if said.kind is AuthorKind.USER}
+        return frozenset(spoken | ({self._requester} if self._requester else set()))
+
+    async def _end(self, shown: Shown, place: Place | None) -> None:
+        """Record the end, however long the database takes to come back."""
+        ending = Ending(outcome=shown.outcome, text=shown.text, leftover=shown.leftover, closing=shown.closing)
+        while True:
+            try:
+                await self._crew.database.write(end_turn, self.turn_id, ending, place, self._crew.conduct)
+            except Unavailable as error:
+                _log.warning("the end of a turn cannot be stored yet", action="turn", error=error.message)
+                await asyncio.sleep(_AGAIN_SECONDS)
+            else:
+                _log.info("a turn has ended", action="turn", turn=self.turn_id, outcome=type(shown.outcome).__name__)
+                return
+
+    async def _give_up(self, error: BaseException) -> None:
+        """Seal what was shown, and give the work back: as after a crash, but at once."""
+        is_told = isinstance(error, asyncio.CancelledError)
+        if not is_told:
+            _log.error("a turn failed inside", action="turn", turn=self.turn_id, exc_info=error)
+        try:
+            await self._crew.recovery.bring_to_end(self.turn_id, counts=not is_told)
+        except SwarmError as trouble:
+            _log.warning("a turn is left to the next start", action="turn", turn=self.turn_id, error=trouble.message)
+
+    async def _keep_lease(self) -> None:
+        """Renew the lease until the end; a run that has lost it is stopped."""
+        while True:
+            await asyncio.sleep(self._crew.conduct.lease_seconds / 3)
+            try:
+                heartbeat = await self._crew.work.renew(self.agent, [self._trigger.lease_token])
+            except (Unavailable, LeaseLost) as error:
+                _log.warning("a lease could not be renewed", action="turn_renew", error=error.message)
+                continue
+            for trigger in heartbeat.notices:
+                await self._take_news(self.agent, trigger)
+            if heartbeat.renewed.lost:
+                _log.warning("a turn has lost its lease", action="turn_renew", turn=self.turn_id)
+                self.stop(None)
+                return
+
+    async def _offer_stop(self, after_seconds: float) -> None:
+        await asyncio.sleep(after_seconds)
+        await self._crew.database.write(offer_stop, self.turn_id)

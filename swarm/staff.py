@@ -1,0 +1,63 @@
+"""The agents that the coordinator runs itself, put together from the settings."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from swarm import decisions
+from swarm.config import Settings
+from swarm.domain.conduct import Conduct
+from swarm.domain.ports import Directory
+from swarm.domain.routing import Me
+from swarm.domain.streaming.showing import Stage
+from swarm.services.converse import Converse
+from swarm.services.running_turns import RunningTurns
+from swarm.services.turn_crew import Crew, Hired
+from swarm.services.turn_news import TurnNews
+from swarm.services.turn_recovery import Recovery
+from swarm.services.use_cases import Services
+from swarm.store.database import Database
+
+
+def converse(
+    settings: Settings,
+    database: Database,
+    services: Services,
+    directory: Directory,
+    stage: Stage,
+    me: Me,
+    conduct: Conduct,
+) -> Converse:
+    """The use case that runs them all."""
+    specs = {spec.name: spec for spec in decisions.streaming_agents(settings)}
+    recovery = Recovery(database, stage.slack, specs, conduct)
+    crew = Crew(
+        database=database,
+        stage=stage,
+        work=services.work,
+        directory=directory,
+        me=me,
+        conduct=conduct,
+        recovery=recovery,
+        stop_button_seconds=None if settings.slack.agent_sessions else settings.slack.stop_button_after_seconds,
+    )
+    running = RunningTurns(crew)
+    news = TurnNews(services.work, services.tasks, services.delegations, running)
+    return Converse(database, services.polls, running, recovery, news, _hired(settings))
+
+
+def _hired(settings: Settings) -> list[Hired]:
+    remotes = decisions.remote_agents(settings)
+    if not remotes:
+        return []
+    from swarm.agents.agui import AguiAgent  # the protocol's types take a while to load, and many need none
+    from swarm.agents.conversation import conversation_with
+
+    return [
+        Hired(
+            spec=spec,
+            client=AguiAgent(remote),
+            conversation_id=partial(conversation_with, remote),
+        )
+        for spec, remote in zip(decisions.streaming_agents(settings), remotes, strict=True)
+    ]
