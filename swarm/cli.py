@@ -291,7 +291,13 @@ def upgrade() -> None:
 
 
 @slack.command
-def manifest(*, mode: SlackMode = SlackMode.SOCKET, url: str = "https://example.com/slack/events") -> None:
+def manifest(
+    *,
+    mode: SlackMode = SlackMode.SOCKET,
+    url: str = "https://example.com/slack/events",
+    agent: Annotated[bool, Parameter(negative=())] = False,
+    emails: Annotated[bool, Parameter(negative=())] = False,
+) -> None:
     """Print the Slack app's manifest, with exactly the scopes and events that are used.
 
     Create the app at https://api.slack.com/apps ("From a manifest"), install it, and put its tokens into ./.env.
@@ -302,11 +308,15 @@ def manifest(*, mode: SlackMode = SlackMode.SOCKET, url: str = "https://example.
         How Slack reaches the coordinator: socket needs no public address.
     url
         Where Slack sends events in http mode.
+    agent
+        Declare the app as an agent: with Slack's own Stop button (slack.agent_sessions). Not every plan has that.
+    emails
+        Ask for people's e-mail addresses, for channels that share them with agents (share_email).
     """
     from swarm.slack.manifest import Mode
     from swarm.slack.manifest import manifest as make
 
-    print(json.dumps(make(Mode(mode.value), request_url=url), indent=2))
+    print(json.dumps(make(Mode(mode.value), request_url=url, agent=agent, emails=emails), indent=2))
 
 
 def _print_steps(steps: list[dict[str, Any]]) -> None:

@@ -46,6 +46,9 @@ EVENT_SCOPES: Final[dict[str, str]] = {
 AGENT_EVENT_SCOPES: Final[dict[str, str]] = {"agent_session_stopped": "assistant:write"}
 """What only an app that is declared as an agent gets: Slack gives it this scope, and a Stop button in its threads."""
 
+EMAIL_SCOPE: Final = "users:read.email"
+"""What only those need who let agents know people's e-mail addresses (``share_email``)."""
+
 AGENT_DESCRIPTION: Final = "Ask for anything: an agent of the team takes it on, here or in a channel."
 
 WHY: Final[dict[str, str]] = {
@@ -64,6 +67,7 @@ WHY: Final[dict[str, str]] = {
     "mpim:read": "Tell agents the name of such a conversation.",
     "reactions:write": "Mark a message as seen, answered or failed.",
     "users:read": "Show agents people's and bots' names instead of ids.",
+    "users:read.email": "Tell agents people's e-mail addresses, in channels that share them.",
 }
 """Why each scope is asked for; the set-up guide shows it."""
 
@@ -80,10 +84,10 @@ def bot_events(*, agent: bool = False) -> dict[str, str]:
     return EVENT_SCOPES | (AGENT_EVENT_SCOPES if agent else {})
 
 
-def bot_scopes(*, agent: bool = False) -> list[str]:
-    """Every scope that a method or an event needs."""
+def bot_scopes(*, agent: bool = False, emails: bool = False) -> list[str]:
+    """Every scope that a method or an event needs; ``emails``: and people's e-mail addresses."""
     needed = set(bot_events(agent=agent).values()).union(*METHOD_SCOPES.values())
-    return sorted(needed)
+    return sorted(needed | ({EMAIL_SCOPE} if emails else set()))
 
 
 def manifest(
@@ -92,11 +96,12 @@ def manifest(
     name: str = "swarm",
     request_url: str = "https://example.com/slack/events",
     agent: bool = False,
+    emails: bool = False,
 ) -> dict[str, object]:
     """The manifest of an app called ``name``; in HTTP mode Slack sends events to ``request_url``.
 
     ``agent`` declares the app as an agent (https://docs.slack.dev/ai/agent-sessions), which not every plan has: its
-    state shows in the threads it works in, with Slack's own Stop button.
+    state shows in the threads it works in, with Slack's own Stop button. ``emails`` is for ``share_email``.
     """
     subscriptions: dict[str, object] = {"bot_events": sorted(bot_events(agent=agent))}
     interactivity: dict[str, object] = {"is_enabled": True}  # for the buttons under our messages
@@ -113,7 +118,7 @@ def manifest(
             "bot_user": {"display_name": name, "always_online": True},
             **({"agent_view": {"agent_description": AGENT_DESCRIPTION}} if agent else {}),
         },
-        "oauth_config": {"scopes": {"bot": bot_scopes(agent=agent)}},
+        "oauth_config": {"scopes": {"bot": bot_scopes(agent=agent, emails=emails)}},
         "settings": {
             "event_subscriptions": subscriptions,
             "interactivity": interactivity,

@@ -53,7 +53,12 @@ def test_the_scopes_are_those_of_the_methods_and_events() -> None:
 
 
 def test_every_scope_has_its_reason() -> None:
-    assert sorted(manifest.WHY) == manifest.bot_scopes(agent=True)
+    assert sorted(manifest.WHY) == manifest.bot_scopes(agent=True, emails=True)
+
+
+@pytest.mark.req("CHAN-03")
+def test_peoples_addresses_are_asked_for_only_if_they_are_shared() -> None:
+    assert set(manifest.bot_scopes(emails=True)) - set(manifest.bot_scopes()) == {"users:read.email"}
 
 
 @pytest.mark.req("STREAM-09")
