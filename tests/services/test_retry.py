@@ -115,6 +115,22 @@ async def test_the_same_press_told_twice_is_one(world: World) -> None:
 
 
 @pytest.mark.req("CHAN-06")
+async def test_when_the_second_run_fails_too_its_own_button_counts_and_the_first_one_no_more(world: World) -> None:
+    lead = await world.lead()
+    root, first = await asked(world, lead)
+    await failed(world, first)
+    await world.database.write(_end_lease, first)
+    buttons = Buttons(world.database, world.conduct)
+    await buttons.press(press(first))
+    second = await begun(world, lead, await world.only(lead))
+    await failed(world, second)
+    assert await buttons.press(press(first, key="press:2")) == RETRIED_TEXT
+    assert (await world.entry(root)).status is EntryStatus.DEAD
+    assert await buttons.press(press(second, key="press:3")) is None
+    assert (await world.entry(root)).status is EntryStatus.UNREAD
+
+
+@pytest.mark.req("CHAN-06")
 async def test_it_works_after_the_lease_was_forgotten(world: World) -> None:
     lead = await world.lead()
     root, turn = await asked(world, lead)

@@ -5,10 +5,16 @@ from __future__ import annotations
 import pytest
 
 from swarm.domain.conduct import Conduct
+from swarm.domain.inbox import EntryStep
 from swarm.domain.leases import Outcome
+from swarm.domain.streaming.calls import Closing
 from swarm.domain.transcript import SlackMessage
 from swarm.services import tidy
-from swarm.store import leases
+from swarm.services.speak import say_closing
+from swarm.store import leases, threads
+from swarm.store.transaction import Transaction
+from swarm.store.turns import Turn
+from tests.support.turns import asked, failed, place_of
 from tests.support.world import BOT, World, said
 
 DAY = 24 * 3600
@@ -149,3 +155,32 @@ async def test_a_part_that_fails_keeps_no_other_from_tidying(world: World, monke
     assert await count(world, "leases") == 1
     assert await count(world, "history", "thread_id IS NULL AND substr(change, 1, 6) = 'route.'") == 0
     assert await count(world, "threads", "owner_id IS NOT NULL") == 0
+
+
+@pytest.mark.req("CHAN-06")
+async def test_a_message_that_people_may_retry_keeps_its_thread_no_longer(world: World) -> None:
+    lead = await world.lead()
+    await world.says(f"{BOT} hello")
+    trigger = await world.only(lead)
+    await world.services.work.finish(lead, [trigger.lease_token], Outcome.DISMISSED, "stopped")
+    world.clock.advance(90 * DAY + 1)
+    await world.sweeper.tidy()
+    assert await count(world, "thread_messages") == 0
+
+
+@pytest.mark.req("STREAM-07")
+async def test_what_stands_below_an_answer_is_forgotten_with_it(world: World) -> None:
+    root, turn = await asked(world, await world.lead())
+    said = await world.database.write(_say_below, turn, root)
+    await world.send()
+    await failed(world, turn, step=EntryStep.DISMISS)
+    assert await count(world, "deliveries", "closing IS NOT NULL") == len(said) == 1
+    world.clock.advance(90 * DAY + 1)
+    await world.sweeper.tidy()
+    assert await count(world, "deliveries", "closing IS NOT NULL OR text = 'half of it'") == 0
+
+
+def _say_below(tx: Transaction, turn: Turn, root: SlackMessage) -> list[str]:
+    closing = Closing(note="it broke", retry=True)
+    thread = threads.locked(tx, turn.thread_id or "")
+    return say_closing(tx, thread, "half of it", closing, place_of(turn, root), inbox_message_id=turn.entry_ids[0])

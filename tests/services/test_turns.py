@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
 
 import pytest
@@ -22,6 +23,7 @@ from swarm.domain.turns import (
 from swarm.services.speak import say_closing
 from swarm.store import deliveries, history, interrupts, threads, turn_pages, turns
 from swarm.store.deliveries import delivery
+from swarm.store.statements import Statement
 from swarm.store.transaction import Transaction
 from tests.services.test_tidy import DAY, count
 from tests.support.turns import asked, begin, begun, now, place_of
@@ -136,6 +138,20 @@ async def test_a_stop_and_an_end_at_once_leave_one_truth(world: World) -> None:
         assert closed
         assert ((await now(world, turn)).stop_requested_at is not None) == bool(flagged)
         await world.database.write(turns.end, turn.id, TurnStep.FAIL)
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_what_is_asked_of_turns_reads_an_index_and_not_all_turns(world: World) -> None:
+    asked_of = {name: found for name, found in vars(turns).items() if isinstance(found, Statement)} | turns._MOVES
+    del asked_of["_START"]
+    for name, statement in asked_of.items():
+        plan = await world.database.read(_plan, statement.sql("sqlite"))
+        assert not [line for line in plan if "turns" in line and "INDEX" not in line], (name, plan)
+
+
+def _plan(tx: Transaction, sql: str) -> list[str]:
+    nothing = dict.fromkeys(re.findall(r":(\w+)", sql))
+    return [row[3] for row in tx.fetch(f"EXPLAIN QUERY PLAN {sql}", nothing)[1]]
 
 
 # Its messages

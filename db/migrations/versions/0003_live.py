@@ -27,6 +27,7 @@ depends_on = None
 
 REACHES = "reach IN ('polling', 'agui', 'builtin')"
 TURN_STATUSES = ("running", "closing", "waiting", "answered", "failed", "stopped", "superseded", "abandoned")
+TURN_EVENTS = ("opened", "said", "task", "doing", "closed")
 INTERRUPT_STATUSES = ("open", "resolved", "dismissed", "expired", "superseded")
 
 
@@ -34,6 +35,7 @@ def upgrade() -> None:
     _add_reach()
     _create_turns()
     _create_turn_messages()
+    _create_turn_events()
     _create_interrupts()
     _create_feedback()
     op.add_column("deliveries", Column("stops_turn_id", Text))
@@ -82,7 +84,7 @@ def _create_turns() -> None:
         ),
         CheckConstraint("status <> 'closing' OR outcome IS NOT NULL", name=op.f("ck_turns_closing_is_known")),
     )
-    unfinished = "status IN ('running', 'closing')"
+    unfinished = "status IN ('closing', 'running')"
     _create_partial_index("uq_turns_trigger", ["trigger_id"], unfinished, unique=True)
     _create_partial_index("uq_turns_lease", ["lease_token"], unfinished, unique=True)
     _create_partial_index("ix_turns_open", ["id"], "ended_at IS NULL")
@@ -107,6 +109,22 @@ def _create_turn_messages() -> None:
         CheckConstraint(_listed("phase", ("opening", "open", "closed")), name=op.f("ck_turn_messages_phase")),
         CheckConstraint("page >= 1", name=op.f("ck_turn_messages_page")),
         CheckConstraint("phase <> 'open' OR ts IS NOT NULL", name=op.f("ck_turn_messages_open_is_known")),
+    )
+
+
+def _create_turn_events() -> None:
+    op.create_table(
+        "turn_events",
+        Column("turn_id", Text, nullable=False),
+        Column("seq", Integer, nullable=False),
+        Column("kind", Text, nullable=False),
+        Column("payload", Text, nullable=False),
+        Column("characters", Integer, nullable=False),
+        Column("created_at", BigInteger, nullable=False),
+        PrimaryKeyConstraint("turn_id", "seq", name=op.f("pk_turn_events")),
+        _of_turn("turn_events"),
+        CheckConstraint(_listed("kind", TURN_EVENTS), name=op.f("ck_turn_events_kind")),
+        CheckConstraint("(seq = 1) = (kind = 'opened')", name=op.f("ck_turn_events_opened_first")),
     )
 
 

@@ -8,7 +8,7 @@ from swarm.store.tables.agents import agent_message_addressees, agent_messages, 
 from swarm.store.tables.effects import deliveries, elections, history, receipts
 from swarm.store.tables.schema import metadata
 from swarm.store.tables.threads import early_messages, thread_messages, threads
-from swarm.store.tables.turns import feedback, interrupts, turn_messages, turns
+from swarm.store.tables.turns import feedback, interrupts, turn_events, turn_messages, turns
 from swarm.store.tables.work import (
     inbox_heads,
     inbox_messages,
@@ -41,6 +41,7 @@ __all__ = [
     "tasks",
     "thread_messages",
     "threads",
+    "turn_events",
     "turn_messages",
     "turns",
 ]

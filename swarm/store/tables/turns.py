@@ -15,6 +15,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from swarm.domain.streaming.pieces import PieceKind
 from swarm.domain.turns import InterruptStatus, Opinion, PageKind, PagePhase, TurnOutcome, TurnStatus
 from swarm.store.tables.schema import metadata, one_of
 
@@ -48,7 +49,7 @@ turns = Table(
     CheckConstraint("(ended_at IS NULL) = (status IN ('running', 'closing', 'waiting'))", name="ended"),
     CheckConstraint("status <> 'closing' OR outcome IS NOT NULL", name="closing_is_known"),
 )
-_unfinished = turns.c.status.in_(("running", "closing"))
+_unfinished = turns.c.status.in_(("closing", "running"))  # in the order in which statements say it, for SQLite
 # The locks that keep two processes from running one trigger.
 for _index, _column in (("uq_turns_trigger", turns.c.trigger_id), ("uq_turns_lease", turns.c.lease_token)):
     Index(_index, _column, unique=True, sqlite_where=_unfinished, postgresql_where=_unfinished)
@@ -74,6 +75,20 @@ turn_messages = Table(
     one_of("phase", PagePhase),
     CheckConstraint("page >= 1", name="page"),
     CheckConstraint("phase <> 'open' OR ts IS NOT NULL", name="open_is_known"),
+)
+
+turn_events = Table(
+    "turn_events",
+    metadata,
+    Column("turn_id", Text, ForeignKey("turns.id", ondelete="CASCADE"), nullable=False),
+    Column("seq", Integer, nullable=False),  # 1 is that it was opened
+    Column("kind", Text, nullable=False),
+    Column("payload", Text, nullable=False),  # JSON: what the agent said
+    Column("characters", Integer, nullable=False),  # of all text up to here
+    Column("created_at", BigInteger, nullable=False),
+    PrimaryKeyConstraint("turn_id", "seq"),
+    one_of("kind", PieceKind),
+    CheckConstraint("(seq = 1) = (kind = 'opened')", name="opened_first"),
 )
 
 interrupts = Table(
