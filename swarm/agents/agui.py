@@ -53,9 +53,11 @@ class AguiAgent:
         self._requests = requests_of(agent)
         self._exchange = Exchange(agent, tls=tls, clock=clock, patience_seconds=connect_patience_seconds)
         self._farewells: set[asyncio.Task[None]] = set()
+        self._is_closed = False
 
     async def aclose(self) -> None:
-        """Close all connections, after those agents whose runs were left have been told."""
+        """Close all connections, after the agent was told of the runs that were left; the others break off."""
+        self._is_closed = True
         await asyncio.gather(*self._farewells, return_exceptions=True)
         await self._exchange.aclose()
 
@@ -144,7 +146,8 @@ class AguiAgent:
         return Broken(reason=OUR_FAULT)
 
     def _say_farewell(self, turn: TurnInput) -> None:
-        if call := self._requests.cancel(turn):
+        call = None if self._is_closed else self._requests.cancel(turn)
+        if call is not None:
             farewell = asyncio.create_task(self._farewell(call, turn.run_id))
             self._farewells.add(farewell)
             farewell.add_done_callback(self._farewells.discard)

@@ -19,10 +19,12 @@ def turn(text: str = "hello", **more: Any) -> TurnInput:
 
 
 @contextlib.asynccontextmanager
-async def reached(url: str, *, tls: Any = None, clock: Any = None, **settings: Any) -> AsyncIterator[AguiAgent]:
+async def reached(
+    url: str, *, tls: Any = None, clock: Any = None, patience_seconds: float = 0.5, **settings: Any
+) -> AsyncIterator[AguiAgent]:
     """An agent at an address, impatient as far as the test does not say otherwise."""
     remote = RemoteAgent(**{"name": "ada", "url": url, "timeout_seconds": 5.0, **settings})
-    agent = AguiAgent(remote, tls=tls, clock=clock, connect_patience_seconds=0.5)
+    agent = AguiAgent(remote, tls=tls, clock=clock, connect_patience_seconds=patience_seconds)
     try:
         yield agent
     finally:

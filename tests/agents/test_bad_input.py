@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import stamina
 
 from swarm.agents import failures
 from swarm.agents.sse import BODY_BYTES, EVENT_BYTES
@@ -173,6 +175,14 @@ async def test_after_its_end_a_run_is_not_listened_to(server: AguiServer) -> Non
     await asyncio.wait_for(server.requests[0].left.wait(), 1)
 
 
+@pytest.mark.parametrize("answer", [Answer(200, PLAIN), Answer(500, PLAIN), Answer(307, {"Location": "/"})])
+async def test_an_answer_that_is_of_no_use_is_not_kept_waiting(answer: Answer, server: AguiServer) -> None:
+    server.on("/", answer, b"x" * 5000, STALL)
+    async with reached(server.url) as agent:
+        await _all(agent)
+        await asyncio.wait_for(server.requests[0].left.wait(), 1)
+
+
 async def test_an_error_reported_after_text_shows_both(server: AguiServer) -> None:
     server.on("/", STARTED, *SAID, {"type": "RUN_ERROR", "message": "out of credit", "code": 402})
     events = await run(server.url)
@@ -235,7 +245,7 @@ async def test_nobody_at_the_address_is_tried_for_a_while() -> None:
         assert asyncio.get_running_loop().time() - begun > 0.2
 
 
-async def test_an_agent_that_is_being_restarted_is_reached_in_the_end() -> None:
+async def test_an_agent_that_is_being_restarted_is_reached_in_the_end(failed_once: asyncio.Event) -> None:
     handled: list[bytes] = []
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -245,16 +255,22 @@ async def test_an_agent_that_is_being_restarted_is_reached_in_the_end() -> None:
         writer.close()
 
     with socket.socket() as place:
-        place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         place.bind(("127.0.0.1", 0))
-        async with reached(f"http://127.0.0.1:{place.getsockname()[1]}") as agent:
-            agent._exchange._sender._patience_seconds = 5.0
+        async with reached(f"http://127.0.0.1:{place.getsockname()[1]}", patience_seconds=10) as agent:
             going = asyncio.ensure_future(_all(agent))
-            await asyncio.sleep(0)
-            server = await asyncio.start_server(handle, sock=place)
-            async with server:
+            await asyncio.wait_for(failed_once.wait(), 5)
+            async with await asyncio.start_server(handle, sock=place):
                 assert text_of(await going) == "back"
     assert len(handled) == 1
+
+
+@pytest.fixture
+def failed_once() -> Iterator[asyncio.Event]:
+    """Set when a request has not arrived and will be sent again."""
+    failed = asyncio.Event()
+    stamina.instrumentation.set_on_retry_hooks([lambda details: failed.set()])
+    yield failed
+    stamina.instrumentation.set_on_retry_hooks(None)
 
 
 async def _all(agent: Any) -> list[Any]:

@@ -14,13 +14,7 @@ from swarm.domain.streaming.events import (
     Failed,
     Finished,
 )
-from tests.agents.wire_events import (
-    FINISHED,
-    RUN,
-    Fields,
-    content,
-    translated,
-)
+from tests.agents.wire_events import FINISHED, RUN, Fields, content, tool, translated
 
 pytestmark = pytest.mark.req("STREAM-03", "STREAM-07")
 
@@ -118,3 +112,12 @@ def test_no_more_events_is_an_end_too(events: list[Any], reason: str | None) -> 
     for event in events:
         translator.feed(event if isinstance(event, str) else json.dumps(event))
     assert translator.end() == ((Broken(reason=reason),) if reason else ())
+
+
+@pytest.mark.parametrize(
+    "end", [FINISHED, {"type": "RUN_ERROR", "message": "no"}, {**FINISHED, "outcome": "cancelled"}]
+)
+def test_after_its_end_nothing_of_a_run_counts(end: Fields) -> None:
+    assert translated(end, content("more"), tool(), {"type": "RUN_ERROR", "message": "too late"}, FINISHED) == [
+        *translated(end)
+    ]

@@ -150,7 +150,7 @@ def test_several_interrupts_are_all_asked_within_reason() -> None:
     assert [asked.id for asked in told.asked] == [str(n) for n in range(20)]
 
 
-@pytest.mark.parametrize("huge", [{"x": "y" * 500_000}, json.loads("[" * 150 + "]" * 150)])
+@pytest.mark.parametrize("huge", [{"x": "y" * 500_000}, json.loads("[" * 150 + "]" * 150), {"x": 2**70}])
 def test_what_is_kept_of_an_interrupt_can_be_stored(huge: object) -> None:
     (told,) = translated(
         interrupt({"id": "i1", "reason": "r", "message": "m" * 50_000, "payload": huge, "metadata": {"deep": huge}})

@@ -56,6 +56,11 @@ def test_chunks_build_messages_which_end_when_something_else_comes() -> None:
     ]
 
 
+def test_a_message_with_a_beginning_ends_one_of_chunks() -> None:
+    start = {"type": "TEXT_MESSAGE_START", "messageId": "m1"}
+    assert translated(chunk(messageId="a", delta="1"), start)[1:] == [TextEnded(message_id="a")]
+
+
 def test_a_chunk_that_names_no_message_begins_one() -> None:
     assert translated(chunk(delta="1")) == [TextDelta(text="1", message_id="")]
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 
 from swarm.domain.streaming.events import Finished
-from tests.agents.asking import reached, run, turn
-from tests.support.agui_server import AguiServer, Answer, answering, sse
+from tests.agents.asking import CAIPE, reached, run, turn
+from tests.support.agui_server import AguiServer, Answer, answering
 
 pytestmark = pytest.mark.req("STREAM-01")
 
@@ -52,22 +53,20 @@ async def test_runs_do_not_know_of_each_other_by_cookies(server: AguiServer) -> 
     assert "cookie" not in server.requests[1].headers
 
 
-async def test_every_run_has_a_connection_of_its_own() -> None:
-    """The second run does not begin on a connection that the agent is about to close."""
+async def test_every_request_has_a_connection_of_its_own() -> None:
+    """The second one does not begin on a connection that the agent is about to close."""
     writers: list[asyncio.StreamWriter] = []
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writers.append(writer)
-        await reader.readuntil(b"\r\n\r\n")
-        body = b"".join(sse(event.model_dump_json(by_alias=True)) for event in answering("hi"))
-        head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n" % len(body)
-        writer.write(head + body)  # and it stays open for another request
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            while await reader.readuntil(b"\r\n\r\n"):
+                writer.write(b'HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n{"content": "1"}')
 
     async with await asyncio.start_server(handle, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        async with reached(url) as agent:
-            for _ in range(2):
-                assert [event async for event in agent.run(turn())][-1] == Finished()
+        async with reached(url, dialect=CAIPE) as agent:
+            assert [await agent.invoke(turn()) for _ in range(2)] == [Finished(result="1")] * 2
         assert len(writers) == 2
         for writer in writers:
             writer.close()

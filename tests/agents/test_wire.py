@@ -45,6 +45,7 @@ def test_a_timestamp_of_any_kind_will_do(stamp: object) -> None:
         {"type": "TEXT_MESSAGE_CONTENT", "message_id": "m1", "delta": "a"},
         {"type": "TEXT_MESSAGE_CONTENT", "messageId": 7, "content": "a"},
         {"type": "TEXT_MESSAGE_CHUNK", "messageId": "m", "role": "robot", "delta": "a"},
+        {"type": "TEXT_MESSAGE_CHUNK", "messageId": 7, "delta": "a"},
     ],
 )
 def test_text_is_not_lost_for_its_envelope(event: Fields) -> None:

@@ -3,7 +3,7 @@
 It speaks HTTP by hand, because most of what a client must survive no proper server would send::
 
     async with agui_server() as server:
-        server.on("/", STARTED, *said("hello"), FINISHED)   # every POST to / is answered so
+        server.on("/", STARTED, *said("hello"), FINISHED)   # every request to / is answered so
         server.next("/", Answer(401))                        # but the next one so
         ...
         assert server.requests[0].json["threadId"] == "c1"

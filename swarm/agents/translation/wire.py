@@ -11,13 +11,12 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-import orjson
 import structlog
 from ag_ui.core import Event, EventType
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from swarm.agents.translation.values import NAME_CHARACTERS, first, is_object, line_of
+from swarm.agents.translation.values import NAME_CHARACTERS, first, id_of, is_object, line_of
 
 COMPLAINTS: Final = 10
 """So many events of a run are complained about one by one; a run of nothing but nonsense must not fill the log."""
@@ -131,6 +130,16 @@ def _default(name: str, python_name: str, value: str = "") -> Callable[[Fields],
     return mend
 
 
+def _number_id(name: str) -> Callable[[Fields], None]:
+    """An id that may be missing, and may be a number."""
+
+    def mend(fields: Fields) -> None:
+        if name in fields and not isinstance(fields[name], str):
+            fields[name] = id_of(fields[name]) or None
+
+    return mend
+
+
 def _delta(fields: Fields) -> None:
     fields.setdefault("delta", first(fields, "content", "text"))
 
@@ -138,7 +147,7 @@ def _delta(fields: Fields) -> None:
 def _content(fields: Fields) -> None:
     """What a tool returned is text; some agents send the JSON itself."""
     content = first(fields, "content", "result", "output")
-    fields["content"] = content if isinstance(content, str) else orjson.dumps(content, default=str).decode()
+    fields["content"] = content if isinstance(content, str) else json.dumps(content)
 
 
 def _outcome(fields: Fields) -> None:
@@ -206,9 +215,10 @@ _MENDS: Final[dict[str, tuple[Callable[[Fields], None], ...]]] = {
     "TEXT_MESSAGE_START": (_MESSAGE_ID,),
     "TEXT_MESSAGE_CONTENT": (_MESSAGE_ID, _delta),
     "TEXT_MESSAGE_END": (_MESSAGE_ID,),
-    "TEXT_MESSAGE_CHUNK": (_delta,),
+    "TEXT_MESSAGE_CHUNK": (_number_id("messageId"), _delta),
     "TOOL_CALL_START": (_CALL_ID, _default("toolCallName", "tool_call_name", "tool")),
     "TOOL_CALL_ARGS": (_CALL_ID, _delta),
+    "TOOL_CALL_CHUNK": (_number_id("toolCallId"),),
     "TOOL_CALL_END": (_CALL_ID,),
     "TOOL_CALL_RESULT": (_CALL_ID, _MESSAGE_ID, _content),
     "MESSAGES_SNAPSHOT": (_messages,),

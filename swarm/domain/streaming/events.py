@@ -125,9 +125,13 @@ class Asked:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finished:
-    """The run is over and went well. ``result`` is the agent's final text, if it sent one apart from the deltas."""
+    """The run is over and went well. ``result`` is the agent's final text, if it sent one apart from the deltas.
+
+    ``elsewhere``: the agent has answered in another way as well, so it is no failure if it has said nothing here.
+    """
 
     result: str | None = None
+    elsewhere: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
