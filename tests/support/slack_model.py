@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
+
+import orjson
 
 from swarm.domain.deliveries import Accepted, Answer, InDoubt, NotSent, Refused
 from swarm.domain.streaming.calls import (
@@ -20,6 +22,7 @@ from swarm.domain.streaming.calls import (
     Hang,
     OpenStream,
     Over,
+    PlanTitle,
     PostPage,
     SetStatus,
     Slot,
@@ -55,19 +58,50 @@ class Message:
     mode: Mode
     text: str = ""
     cards: dict[str, Card] = field(default_factory=dict)
+    order: list[str] = field(default_factory=list)  # what people see from top to bottom: text, and ids of cards
+    plan_title: str = ""
     closing: Closing = NOTHING_BELOW
     is_live: bool = True
+    is_stopped: bool = False  # by a person: it may be closed, and nothing more
     begun_at: float = 0.0
     ended_at: float | None = None
 
+    def take(self, chunks: Iterable[Chunk]) -> None:
+        """Grow, in the order of the chunks; a card that is known changes in its place."""
+        for chunk in chunks:
+            match chunk:
+                case Text(text=text):
+                    assert text, "an empty chunk is refused"
+                    assert len(text) <= 12_000
+                    self.text += text
+                    if self.order and self.order[-1] not in self.cards:
+                        self.order[-1] += text
+                    else:
+                        self.order.append(text)
+                case Card(id=card_id, title=title):
+                    assert 0 < len(card_id) <= 256
+                    assert 0 < len(title) <= 256
+                    if card_id not in self.cards:
+                        self.order.append(card_id)
+                    self.cards[card_id] = chunk
+                case PlanTitle(title=title):
+                    assert 0 < len(title) <= 256
+                    self.plan_title = title
+
     @property
     def size(self) -> int:
-        cards = sum(100 + len(card.id.encode()) + len(card.title.encode()) for card in self.cards.values())
-        return len(self.text.encode()) + cards
+        """In bytes, as the twin counts them."""
+        return len(self.text.encode()) + sum(_size_of(card) for card in self.cards.values())
+
+
+def _size_of(card: Card) -> int:
+    shape = {"type": "task_card", "task_id": card.id, "title": card.title, "status": card.status.value}
+    return len(orjson.dumps(shape))
 
 
 Fault = Callable[[StreamCall, int], Answer | str | None]
-"""What goes wrong with the n-th call: an answer without an effect, "applied" for a doubt with one, None for nothing."""
+"""What goes wrong with the n-th call: an answer without an effect, "applied" for a doubt with one, None for nothing;
+"expire" ends all streams before the call, "stop" is a person who stops them, "delete" one who deletes all messages."""
 
 
 @dataclass
@@ -79,8 +113,10 @@ class Run:
     call_seconds: float = 0.05
     mode: Mode = Mode.STREAM
     has_streams: bool = True
+    max_bytes: int = MAX_BYTES
     now: float = 1000.0
     messages: list[Message] = field(default_factory=list)
+    deleted: list[Message] = field(default_factory=list)
     calls: list[tuple[float, StreamCall]] = field(default_factory=list)
     statuses: list[tuple[float, SetStatus]] = field(default_factory=list)
     hung_up_at: float | None = None
@@ -97,7 +133,7 @@ class Run:
             heapq.heappush(self._heap, (start + after, next(self._order), taken))
         self.live, commands = begin(self.now, mentionable=mentionable, mode=self.mode)
         self._obey(commands)
-        for _ in range(100_000):
+        for _ in range(20_000):
             if self.over is not None:
                 return self
             self._step()
@@ -147,7 +183,7 @@ class Run:
 
     def _begun_last(self) -> str | None:
         """The message that nobody has heard of yet, if there is one."""
-        known = self.live.pages
+        known = self.live.pages - len(self.deleted)
         return self.messages[-1].ts if len(self.messages) > known else None
 
     def _answer(self, call: StreamCall) -> Answer:
@@ -155,13 +191,22 @@ class Run:
         if wrong == "applied":
             self._apply(call)
             return InDoubt(reason="the connection broke")
-        if wrong == "expire":
-            for message in self.messages:
-                message.is_live = False
+        if isinstance(wrong, str):
+            self._happens(wrong)
         elif wrong is not None:
-            assert not isinstance(wrong, str)
             return wrong
         return self._apply(call)
+
+    def _happens(self, wrong: str) -> None:
+        for message in self.messages:
+            if wrong == "expire":
+                message.is_live = False
+            elif wrong == "stop":
+                message.is_stopped = message.is_live
+            elif wrong == "delete":
+                self.deleted.append(message)
+        if wrong == "delete":
+            self.messages = []
 
     def _apply(self, call: StreamCall) -> Answer:
         match call:
@@ -169,7 +214,12 @@ class Run:
                 return self._open(call)
             case PostPage():
                 return self._begin(Mode.POST, call.text, call.cards, call.closing)
+            case AppendStream() | CloseStream() | UpdatePage() if all(one.ts != call.ts for one in self.messages):
+                return Refused(error="message_not_found")
+            case AppendStream() if self._of(call.ts).is_stopped:
+                return Refused(error="stopped_by_user")
             case AppendStream():
+                assert call.chunks, "an append that adds nothing is refused"
                 return self._grow(self._of(call.ts), call.chunks)
             case CloseStream():
                 return self._close(call)
@@ -188,8 +238,8 @@ class Run:
 
     def _begin(self, mode: Mode, text: str, cards: tuple[Card, ...], closing: Closing) -> Answer:
         assert len(text) <= 4_000, "Slack would split this text"
-        message = Message(ts=self._ts(), mode=mode, text=text, closing=closing, begun_at=self.now)
-        message.cards = {card.id: card for card in cards}
+        message = Message(ts=self._ts(), mode=mode, closing=closing, begun_at=self.now)
+        message.take((*cards, Text(text=text)) if text else cards)
         self.messages.append(message)
         return Accepted(ts=message.ts)
 
@@ -197,12 +247,11 @@ class Run:
         if not message.is_live or self.now - message.begun_at > LIFETIME_SECONDS:
             message.is_live = False
             return Refused(error="message_not_in_streaming_state")
-        text = message.text + "".join(chunk.text for chunk in chunks if isinstance(chunk, Text))
-        cards = message.cards | {chunk.id: chunk for chunk in chunks if isinstance(chunk, Card)}
-        grown = Message(ts=message.ts, mode=message.mode, text=text, cards=cards)
-        if grown.size > MAX_BYTES:
+        grown = replace(message, cards=dict(message.cards), order=list(message.order))
+        grown.take(chunks)
+        if grown.size > self.max_bytes:
             return Refused(error="msg_too_long")
-        message.text, message.cards = text, cards
+        message.take(chunks)
         return Accepted(ts=message.ts)
 
     def _close(self, call: CloseStream) -> Answer:
@@ -218,13 +267,14 @@ class Run:
             return Refused(error="streaming_state_conflict")
         message.text, message.closing = call.text, call.closing
         message.cards = {card.id: card for card in call.cards}
+        message.order = [*message.cards, *filter(None, [call.text])]
         return Accepted(ts=message.ts)
 
     def _of(self, ts: str) -> Message:
         return next(message for message in self.messages if message.ts == ts)
 
     def _ts(self) -> str:
-        return f"{self.now:.3f}{len(self.messages):03}"
+        return f"{self.now:.3f}{len(self.messages) + len(self.deleted):03}"
 
     @property
     def shown(self) -> list[str]:

@@ -21,11 +21,12 @@ from swarm.domain.streaming.hearing import end, stop
 from swarm.domain.streaming.outcomes import RunFailed, RunStopped
 from swarm.domain.streaming.pages import Mode, Page, seal
 from swarm.domain.streaming.refusals import Meaning, meaning
-from swarm.domain.streaming.sending import over
+from swarm.domain.streaming.sending import over, without_page
 from swarm.domain.streaming.state import Flight, Live, join
 
 _PAUSE_SECONDS: Final = 0.5
 _REPEAT_SECONDS: Final = 1.0
+_STILL_LIVE: Final = "streaming_state_conflict"  # of chat.update
 
 Step = tuple[Live, tuple[Command, ...]]
 
@@ -65,7 +66,7 @@ def _accepted(live: Live, flight: Flight, ts: str | None, now: float) -> Step:
             return replace(live, status_wanted=""), ()
         case CloseStream(is_last=is_last):
             if page.is_doubted:
-                return replace(live, page=replace(page, is_sealed=True)), ()
+                return replace(live, page=replace(page, is_sealed=True, may_be_last=False)), ()
             return _page_is_over(live, is_last=is_last)
         case PostPage(is_last=is_last) | UpdatePage(is_last=is_last):
             live = replace(live, status_wanted="")
@@ -77,7 +78,7 @@ def _accepted(live: Live, flight: Flight, ts: str | None, now: float) -> Step:
 
 def _landed(flight: Flight, ts: str | None, now: float) -> Page:
     if isinstance(flight.call, OpenStream | PostPage):
-        return replace(flight.page, ts=ts, opened_at=now, sent_at=now)
+        return replace(flight.page, ts=ts, opened_at=flight.at, sent_at=now)
     return replace(flight.page, sent_at=now)
 
 
@@ -119,14 +120,24 @@ def _doubted(live: Live, flight: Flight, now: float) -> Step:
         case OpenStream(page=page) | PostPage(page=page):
             return replace(live, finds=True), (Find(page=page),)
         case AppendStream() | CloseStream():
-            return _done(live, flight, replace(flight.page, is_doubted=True, sent_at=now)), ()
+            return _done(live, flight, _in_doubt(flight, now)), ()
         case UpdatePage():
             return replace(_undone(live, flight), not_before=now + _REPEAT_SECONDS), ()
         case _:
             assert_never(flight.call)
 
 
+def _in_doubt(flight: Flight, now: float) -> Page:
+    before = flight.page_before
+    assert before is not None  # it has grown
+    unsure = before.unsure if before.is_doubted else flight.page.text[len(before.text) :]
+    may_be_last = isinstance(flight.call, CloseStream) and (flight.call.is_last or before.may_be_last)
+    return replace(flight.page, is_doubted=True, unsure=unsure, may_be_last=may_be_last, sent_at=now)
+
+
 def _refused(live: Live, flight: Flight, error: str, now: float) -> Step:
+    if error == _STILL_LIVE and flight.page_before and flight.page_before.unsure:
+        return _close_again(_undone(live, flight), now), ()
     match meaning(error):
         case Meaning.EXPIRED:
             return _expired(live, flight, now)
@@ -138,19 +149,23 @@ def _refused(live: Live, flight: Flight, error: str, now: float) -> Step:
             return _message_gone(live, flight, now)
         case Meaning.PLACE_GONE:
             return _place_gone(live, flight, error, now)
-        case Meaning.NO_STREAMS if isinstance(flight.call, OpenStream):
-            return replace(_undone(live, flight), mode=Mode.POST), ()
         case Meaning.NO_STREAMS | Meaning.OTHER:
-            return _useless(live, flight)
+            return _useless(_undone(live, flight), flight)
+
+
+def _close_again(live: Live, now: float) -> Live:
+    """A stream can be mended only when it is closed; Slack ends it by itself at last."""
+    assert live.page is not None  # its update was refused
+    return replace(live, page=replace(live.page, is_sealed=False), not_before=now + _REPEAT_SECONDS)
 
 
 def _expired(live: Live, flight: Flight, now: float) -> Step:
     """Slack has ended the stream. What it has, it shows; the rest goes on in another message, or by an update."""
-    if isinstance(flight.call, CloseStream):
-        page = replace(flight.page, is_doubted=True, is_sealed=True, sent_at=now)
-        return _done(live, flight, page), ()
-    live = _undone(live, flight)
-    return _without_page(live), ()
+    if not isinstance(flight.call, CloseStream):
+        return without_page(_undone(live, flight)), ()
+    is_ours = flight.page_before is not None and flight.page_before.may_be_last
+    page = replace(_in_doubt(flight, now), is_sealed=True, may_be_last=is_ours)
+    return _done(live, flight, page), ()
 
 
 def _too_long(live: Live, flight: Flight) -> Step:
@@ -158,13 +173,12 @@ def _too_long(live: Live, flight: Flight) -> Step:
     live, page = _undone(live, flight), flight.page_before
     carries = isinstance(flight.call, AppendStream | CloseStream) and bool(flight.call.chunks)
     if page and carries and page.is_full and page.closed:  # then not even the end of its code fits
-        return replace(live, page=replace(page, closed="")), ()
+        return _full(live, is_closed=False), ()
     if page and carries and not page.is_full and (page.text or page.cards):
-        closed, reopen = seal(page)
-        return replace(live, page=replace(page, is_full=True, closed=closed), reopen=reopen), ()
+        return _full(live), ()
     if isinstance(flight.call, CloseStream) and flight.call.closing != NOTHING_BELOW:
         return replace(live, below_apart=True), ()
-    return _useless_page(live)
+    return _useless(live, flight)
 
 
 def _stopped(live: Live, flight: Flight, now: float) -> Step:
@@ -185,7 +199,7 @@ def _message_gone(live: Live, flight: Flight, now: float) -> Step:
     """Somebody deleted the message while it was written: that is a Stop. An update only loses what it was about."""
     live = _undone(live, flight)
     if isinstance(flight.call, UpdatePage):
-        return _without_page(live), ()
+        return _unmended(live) if live.page and live.page.may_be_last else (without_page(live), ())
     live = replace(live, page=None, queue=(), reopen="")
     if live.outcome:
         return over(replace(live, closing=NOTHING_BELOW))
@@ -199,24 +213,39 @@ def _place_gone(live: Live, flight: Flight, error: str, now: float) -> Step:
     hang: tuple[Command, ...] = () if live.outcome else (Hang(),)
     if live.outcome is None:
         live = end(live, RunFailed(reason=f"Slack does not let us write there ({error})"), now)
-    live, commands = over(replace(live, queue=(), closing=NOTHING_BELOW))
+    live, commands = over(replace(live, page=None, queue=(), closing=NOTHING_BELOW))
     return live, (*hang, *commands)
 
 
 def _useless(live: Live, flight: Flight) -> Step:
-    """Slack takes nothing more live, for a reason that we do not know: the rest is left to posts that wait."""
-    live = replace(_undone(live, flight), gives_up=True)
-    if isinstance(flight.call, AppendStream) and live.page:
-        closed, reopen = seal(live.page)
-        return replace(live, page=replace(live.page, is_full=True, closed=closed), reopen=reopen), ()
-    return _useless_page(live)
+    """Slack does not take this, for a reason that we do not know: another way is tried, at last posts that wait."""
+    match flight.call:
+        case OpenStream():
+            return replace(live, mode=Mode.POST), ()
+        case AppendStream():
+            return replace(_full(live), gives_up=True), ()
+        case CloseStream(chunks=chunks, closing=closing) if chunks or closing != NOTHING_BELOW:
+            live = _full(live, is_closed=False)  # perhaps it can be closed with nothing more in it
+            return replace(live, below_apart=live.below_apart or closing != NOTHING_BELOW), ()
+        case CloseStream() if live.page and live.page.is_doubted:
+            return replace(live, page=replace(live.page, is_sealed=True)), ()
+        case CloseStream() if live.page:  # once more, and then by an update
+            return replace(live, page=replace(live.page, is_doubted=True)), ()
+        case UpdatePage() if live.page and live.page.may_be_last:
+            return _unmended(live)
+        case CloseStream() | PostPage() | UpdatePage():
+            return replace(without_page(live), gives_up=True), ()
+        case _:
+            assert_never(flight.call)
 
 
-def _useless_page(live: Live) -> Step:
-    return replace(_without_page(live), gives_up=True), ()
+def _unmended(live: Live) -> Step:
+    """A call to end the answer was in doubt, and afterwards the stream had ended: so that call has happened."""
+    return over(replace(live, page=None, queue=(), closing=NOTHING_BELOW))
 
 
-def _without_page(live: Live) -> Live:
-    """The message stays as it is, and what is left goes into another one."""
-    reopen = seal(live.page)[1] if live.page else live.reopen
-    return replace(live, page=None, reopen=reopen)
+def _full(live: Live, *, is_closed: bool = True) -> Live:
+    """The message that grows takes no more text; without ``is_closed`` not even the end of its code block."""
+    assert live.page is not None  # a call about it was refused
+    closed, reopen = (live.page.closed, live.reopen) if live.page.is_full else seal(live.page)
+    return replace(live, page=replace(live.page, is_full=True, closed=closed if is_closed else ""), reopen=reopen)

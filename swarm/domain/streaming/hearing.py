@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from hashlib import sha256
 from typing import Final, assert_never
 
 from swarm.domain.mrkdwn import tidied
@@ -30,7 +31,8 @@ from swarm.domain.streaming.markers import without_markers
 from swarm.domain.streaming.outcomes import Answered, Asks, Outcome, RunFailed, RunStopped
 from swarm.domain.streaming.results import missing_of
 from swarm.domain.streaming.rope import Rope
-from swarm.domain.streaming.state import Live
+from swarm.domain.streaming.state import Live, join
+from swarm.domain.streaming.text import SafeText
 
 MAX_ANSWER_CHARACTERS: Final = 200_000
 """Longer answers are cut off: they would be dozens of messages that nobody reads."""
@@ -117,36 +119,47 @@ def _text(live: Live, delta: TextDelta, now: float) -> Heard:
     if live.sub_agent is not None or not delta.text:
         return live, ()
     if live.message_id != delta.message_id:
-        live = _begin_message(live, delta.message_id)
+        live = _begin_message(live, delta.message_id, now)
     room = MAX_ANSWER_CHARACTERS - live.said.length
     if len(delta.text) > room:
-        return end(_said(live, delta.text[:room]), RunFailed(reason=TOO_LONG), now), (Hang(),)
-    return _said(live, delta.text), ()
+        return end(_said(live, delta.text[:room], now), RunFailed(reason=TOO_LONG), now), (Hang(),)
+    return _said(live, delta.text, now), ()
 
 
-def _begin_message(live: Live, message_id: str) -> Live:
+def _begin_message(live: Live, message_id: str, now: float) -> Live:
     """Another text message: a blank line stands between it and the last one."""
     live = _settled(live)
     between = "" if not live.said.length or live.said.ends_with("\n\n") else "\n\n"
     if between and live.said.ends_with("\n"):
         between = "\n"
-    return replace(_said(live, between), message_id=message_id, last=Rope())
+    return replace(_said(live, between, now), message_id=message_id, last=Rope())
 
 
-def _said(live: Live, text: str) -> Live:
+def _said(live: Live, text: str, now: float) -> Live:
     state, plain, settled = live.text.feed(text)
-    return _heard(replace(live, text=state), plain, settled)
+    is_new = bool(settled) or not live.text.line
+    return _heard(live, state, plain, settled, held_since=now if is_new else live.held_since)
 
 
 def _settled(live: Live) -> Live:
     """Nothing more comes on this line."""
     state, plain, settled = live.text.end_line()
-    return _heard(replace(live, text=state), plain, settled)
+    return _heard(live, state, plain, settled, held_since=live.held_since)
 
 
-def _heard(live: Live, plain: str, settled: str) -> Live:
-    live = replace(live, said=live.said + plain, last=live.last + plain)
-    return live.queued(Text(text=settled)) if settled else live
+def _heard(live: Live, state: SafeText, plain: str, settled: str, held_since: float) -> Live:
+    """In one go: this is what a run does most often."""
+    added = (Text(text=settled),) if settled else ()
+    return replace(
+        live,
+        text=state,
+        said=live.said + plain,
+        last=live.last + plain,
+        held_since=held_since,
+        queue=live.queue if live.flight else join(live.queue, added),
+        later=join(live.later, added) if live.flight else live.later,
+        urgent=live.urgent or "\n" in settled,
+    )
 
 
 def _message_ended(live: Live) -> Live:
@@ -157,7 +170,7 @@ def _message_ended(live: Live) -> Live:
 
 def _tool_started(live: Live, event: ToolStarted) -> Live:
     live = _with_status(live, words.using(event.name))
-    card = Card(id=event.id[:_MAX_ID] or "tool", title=words.label(event.name), status=StepStatus.IN_PROGRESS)
+    card = Card(id=_card_id(event.id), title=words.label(event.name), status=StepStatus.IN_PROGRESS)
     return _show(live, card)
 
 
@@ -168,16 +181,25 @@ def _with_status(live: Live, text: str) -> Live:
 
 def _tool_ended(live: Live, event: ToolEnded) -> Live:
     status = StepStatus.ERROR if event.failed else StepStatus.COMPLETE
-    return _moved(live, lambda card: card.id == event.id[:_MAX_ID], status)
+    return _moved(live, lambda card: card.id == _card_id(event.id), status)
 
 
 def _plan(live: Live, event: PlanShown) -> Live:
-    for step in event.steps:
-        live = _show(live, Card(id=f"plan:{step.id}"[:_MAX_ID], title=words.label(step.title), status=step.status))
+    for step in event.steps[:MAX_CARDS]:
+        live = _show(live, Card(id=_card_id(f"plan:{step.id}"), title=words.label(step.title), status=step.status))
     title = words.label(event.title) if event.title.strip() else live.plan_title
     if title == live.plan_title:
         return live
     return replace(live, plan_title=title).queued(PlanTitle(title=title))
+
+
+def _card_id(id_: str) -> str:
+    """An id that Slack takes, and that stays apart from others that begin the same."""
+    id_ = tidied(id_).strip() or "tool"
+    if len(id_) <= _MAX_ID:
+        return id_
+    digest = sha256(id_.encode()).hexdigest()[:16]
+    return f"{id_[: _MAX_ID - len(digest)]}{digest}"
 
 
 def _cards_ended(live: Live, status: StepStatus) -> Live:
@@ -210,9 +232,9 @@ def _finished(live: Live, event: Finished, now: float) -> Live:
     result = without_markers(tidied(event.result or "")).strip()
     missing = missing_of(result, str(live.said), str(live.last))
     if missing.text:
-        live = live if missing.goes_on else _begin_message(replace(live, message_id=None), "")
+        live = live if missing.goes_on else _begin_message(live, "", now)
         live, _ = _text(replace(live, message_id="", sub_agent=None), TextDelta(text=missing.text), now)
     if live.outcome:
         return live
-    said_something = bool(str(live.said).strip())
-    return end(live, Answered() if said_something else RunFailed(reason=words.EMPTY), now)
+    is_answered = event.elsewhere or bool(str(live.said).strip())
+    return end(live, Answered() if is_answered else RunFailed(reason=words.EMPTY), now)

@@ -17,8 +17,8 @@ from swarm.domain.streaming.calls import (
     Text,
     UpdatePage,
 )
-from swarm.domain.streaming.pages import Filled, Mode, Page, fill, seal
-from swarm.domain.streaming.state import Flight, Live, is_visible
+from swarm.domain.streaming.pages import Filled, Mode, Page, fill, seal, with_changed_cards
+from swarm.domain.streaming.state import Flight, Live, is_visible, without_empty_code
 
 Made = tuple[Live, StreamCall | None]
 """The state with the call under way; no call where it turned out that there is nothing to send."""
@@ -28,19 +28,21 @@ Make = Callable[[Live, Page | None, float], Made]
 
 def open_stream(live: Live, page: Page | None, now: float) -> Made:
     """Begin a message as a stream."""
+    live = without_empty_code(live)
     filled = _first(live, Mode.STREAM, now)
     call = OpenStream(page=filled.page.number, chunks=filled.chunks, opened=live.reopen)
-    return _off(live, call, filled), call
+    return _off(live, call, filled, now), call
 
 
 def post(live: Live, page: Page | None, now: float) -> Made:
     """Begin a message as a post, which is updated from then on."""
+    live = without_empty_code(live)
     filled = _first(live, Mode.POST, now)
     is_last, below = _below(live, filled)
     call = PostPage(
         page=filled.page.number, text=_shown(filled.page), cards=filled.page.cards, closing=below, is_last=is_last
     )
-    return _off(live, call, filled), call
+    return _off(live, call, filled, now), call
 
 
 def append(live: Live, page: Page | None, now: float) -> Made:
@@ -50,25 +52,25 @@ def append(live: Live, page: Page | None, now: float) -> Made:
     if not filled.chunks:  # there is no room, so the message is to be closed first
         return replace(live, page=filled.page, queue=filled.rest, reopen=filled.reopen), None
     call = AppendStream(page=page.number, ts=page.ts or "", chunks=filled.chunks)
-    return _off(live, call, filled), call
+    return _off(live, call, filled, now), call
 
 
 def close(live: Live, page: Page | None, now: float) -> Made:
     """Close a stream. At the end of the run with everything that is left, if it fits."""
     page = _grown(page)
     if page.is_doubted:
-        return _close(live, Filled(page=page, chunks=(), rest=live.queue, reopen=live.reopen), "", now)
+        return _close(live, Filled(page=page, chunks=(), rest=live.queue, reopen=live.reopen), now)
     if page.is_full:
-        return _close(live, Filled(page=page, chunks=(), rest=live.queue, reopen=live.reopen), page.closed, now)
+        return _close(live, with_changed_cards(Filled(page=page, chunks=(), rest=live.queue, reopen=live.reopen)), now)
     if live.outcome is None:  # it is old
         closed, reopen = seal(page)
-        return _close(live, Filled(page=page, chunks=(), rest=live.queue, reopen=reopen), closed, now)
-    filled = fill(page, live.queue, now)
-    return _close(live, filled, filled.page.closed, now)
+        filled = Filled(page=replace(page, closed=closed), chunks=(), rest=live.queue, reopen=reopen)
+        return _close(live, with_changed_cards(filled), now)
+    return _close(live, fill(page, live.queue, now), now)
 
 
-def _close(live: Live, filled: Filled, closed: str, now: float) -> Made:
-    page = filled.page
+def _close(live: Live, filled: Filled, now: float) -> Made:
+    page, closed = filled.page, "" if filled.page.is_doubted else filled.page.closed
     is_last, below = _below(live, filled) if not page.is_doubted else (False, NOTHING_BELOW)
     ending: tuple[Chunk, ...] = (Text(text=closed),) if closed else ()
     call = CloseStream(
@@ -80,7 +82,7 @@ def _close(live: Live, filled: Filled, closed: str, now: float) -> Made:
         is_last=is_last,
         closed=closed,
     )
-    return _off(live, call, filled), call
+    return _off(live, call, filled, now), call
 
 
 def rewrite(live: Live, page: Page | None, now: float) -> Made:
@@ -88,22 +90,27 @@ def rewrite(live: Live, page: Page | None, now: float) -> Made:
     filled = fill(_grown(page), live.queue, now)
     is_last, below = _below(live, filled)
     call = _update(filled.page, _shown(filled.page), below, is_last=is_last)
-    return _off(live, call, filled), call
+    return _off(live, call, filled, now), call
 
 
 def mend(live: Live, page: Page | None, now: float) -> Made:
-    """Show a stream that has ended as it should be: nobody knows whether Slack took the last of it."""
+    """Show a stream that has ended as it should be, with what else fits: Slack may not have the last of it."""
     page = _grown(page)
-    closed, reopen = (page.closed, live.reopen) if page.is_full else seal(page)
-    filled = Filled(page=page, chunks=(), rest=live.queue, reopen=reopen)
+    if page.is_full:
+        filled = with_changed_cards(Filled(page=page, chunks=(), rest=live.queue, reopen=live.reopen))
+    else:
+        filled = fill(page, live.queue, now)
+    if not filled.page.is_full:
+        closed, reopen = seal(filled.page)
+        filled = replace(filled, page=replace(filled.page, closed=closed), reopen=reopen)
     is_last, below = _below(live, filled)
-    call = _update(page, page.text if is_last else page.text + closed, below, is_last=is_last)
-    return _off(live, call, filled), call
+    text = filled.page.text if is_last else _shown(filled.page)
+    call = _update(filled.page, text, below, is_last=is_last)
+    return _off(live, call, filled, now), call
 
 
 def _first(live: Live, mode: Mode, now: float) -> Filled:
-    queue = (Text(text=live.reopen), *live.queue) if live.reopen else live.queue
-    return fill(Page(number=live.pages + 1, mode=mode), queue, now)
+    return fill(Page(number=live.pages + 1, mode=mode), (Text(text=live.reopen), *live.queue), now)
 
 
 def _update(page: Page, text: str, below: Closing, *, is_last: bool) -> UpdatePage:
@@ -120,9 +127,10 @@ def _shown(page: Page) -> str:
     return page.text + page.closed
 
 
-def _off(live: Live, call: StreamCall, filled: Filled) -> Live:
+def _off(live: Live, call: StreamCall, filled: Filled, now: float) -> Live:
     flight = Flight(
         call=call,
+        at=now,
         page=filled.page,
         queue=filled.rest,
         reopen=filled.reopen,

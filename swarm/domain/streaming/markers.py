@@ -25,6 +25,8 @@ class Markers:
 
     def feed(self, text: str) -> tuple[Markers, str]:
         """What is certainly no marker, up to where one may begin."""
+        if not self.held and not self.eats and "[" not in text:
+            return self._passed(text)
         text = self.held + text
         hold = _may_begin(text)
         return replace(self, held=text[hold:])._without(text[:hold])
@@ -53,9 +55,10 @@ class Markers:
             text = text[end:]
             if not text:
                 return replace(self, eats=goes_on), ""
-        if not text:
-            return self, ""
-        return replace(self, eats=False, at_line_start=text.endswith("\n")), text
+        ends_line = text.endswith("\n")
+        if not text or (not self.eats and ends_line == self.at_line_start):
+            return self, text
+        return replace(self, eats=False, at_line_start=ends_line), text
 
 
 def without_markers(text: str) -> str:

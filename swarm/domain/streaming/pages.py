@@ -24,6 +24,9 @@ POST_BYTES: Final = 3_800
 _WANTED: Final = 2 / 3
 """From this share of its size on, a message ends at the next paragraph."""
 
+MAX_OPENING_CHARACTERS: Final = 200
+"""A code block whose first line is longer is not opened again in another message."""
+
 _FENCE_BYTES: Final = 64  # room for closing a code block
 _CARDS_BYTES: Final = 3_000
 _CARD_BYTES: Final = 100  # of a card, beside id and title
@@ -57,6 +60,8 @@ class Page:
     is_full: bool = False
     closed: str = ""  # of a full one: what has to close its code block
     is_doubted: bool = False  # nobody knows whether Slack took the last of it
+    unsure: str = ""  # of a doubted one: the end of its text that Slack may not have
+    may_be_last: bool = False  # of a doubted one: its last call was to end the answer, and nothing speaks against that
     is_sealed: bool = False  # its stream has ended, however; only an update can change it
 
     @property
@@ -91,7 +96,8 @@ def fill(page: Page, queue: Sequence[Chunk], now: float) -> Filled:
             page = filled.page
             chunks += filled.chunks
             if page.is_full:
-                return replace(filled, chunks=tuple(chunks), rest=(*filled.rest, *queue[place + 1 :]))
+                rest = (*filled.rest, *queue[place + 1 :])
+                return with_changed_cards(replace(filled, chunks=tuple(chunks), rest=rest))
         elif isinstance(chunk, PlanTitle):
             chunks.append(chunk)
         else:
@@ -102,20 +108,36 @@ def fill(page: Page, queue: Sequence[Chunk], now: float) -> Filled:
 
 def with_card(page: Page, card: Card) -> tuple[Page, bool]:
     """The message with a card, new or changed; and whether there was room for it."""
-    if any(known.id == card.id for known in page.cards):
-        changed = tuple(card if known.id == card.id else known for known in page.cards)
-        return replace(page, cards=changed), True
-    cost = _CARD_BYTES + len(card.id.encode()) + len(card.title.encode())
-    if page.card_bytes + cost > _CARDS_BYTES or len(page.text.encode()) + cost > page.limit:
+    known = next((known for known in page.cards if known.id == card.id), None)
+    cost = _bytes_of(card) - (_bytes_of(known) if known else 0)
+    if cost > 0 and (page.card_bytes + cost > _CARDS_BYTES or len(page.text.encode()) + cost > page.limit):
         return page, False
-    return replace(page, cards=(*page.cards, card), card_bytes=page.card_bytes + cost), True
+    cards = tuple(card if shown is known else shown for shown in page.cards) if known else (*page.cards, card)
+    return replace(page, cards=cards, card_bytes=page.card_bytes + cost), True
+
+
+def _bytes_of(card: Card) -> int:
+    return _CARD_BYTES + len(card.id.encode()) + len(card.title.encode())
+
+
+def with_changed_cards(filled: Filled) -> Filled:
+    """A message that takes no more text, with what has changed of its cards: they stand in no later one."""
+    page, chunks, rest = filled.page, list(filled.chunks), []
+    for chunk in filled.rest:
+        is_known = isinstance(chunk, Card) and any(card.id == chunk.id for card in page.cards)
+        if isinstance(chunk, Card) and is_known:
+            page, shown = with_card(page, chunk)
+            chunks += [chunk] if shown else []
+        else:
+            rest.append(chunk)
+    return replace(filled, page=page, chunks=tuple(chunks), rest=tuple(rest))
 
 
 def _with_text(page: Page, text: str, now: float) -> Filled:
     sent, whole = len(page.text), page.text + text
     limit = _characters(whole, page.limit)
     wanted = sent if page.is_aging(now) else _characters(whole, int(page.limit * _WANTED))
-    cut = cut_growing(whole, sent, wanted, limit)
+    cut = cut_growing(whole[: 2 * limit], sent, wanted, limit)  # more of it could make no difference
     if cut is None:
         return Filled(page=replace(page, text=whole), chunks=(Text(text=text),) if text else ())
     body, rest = whole[sent : cut.end], whole[cut.resume :]
@@ -130,7 +152,9 @@ def _with_text(page: Page, text: str, now: float) -> Filled:
 def seal(page: Page) -> tuple[str, str]:
     """What closes the code block that a message leaves open, and what opens it again in the next; else empty."""
     block = open_at_end(page.text)
-    return (f"\n{block.fence}", f"{block.opening}\n") if block else ("", "")
+    if block is None or len(block.opening) > MAX_OPENING_CHARACTERS:
+        return "", ""
+    return f"\n{block.fence}", f"{block.opening}\n"
 
 
 def _characters(text: str, most_bytes: int) -> int:

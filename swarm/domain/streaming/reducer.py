@@ -94,12 +94,17 @@ def begin(
     mentionable: Iterable[str] = (),
     mode: Mode = Mode.STREAM,
     pace: Pace | None = None,
+    pages: int = 0,
 ) -> Step:
-    """The state before the agent has said anything. ``mentionable`` are the user ids that the answer may mention."""
+    """The state before the agent has said anything. ``mentionable`` are the user ids that the answer may mention.
+
+    ``pages`` messages were begun by another process, and sealed: the answer begins anew behind them.
+    """
     live = Live(
         text=SafeText(mentionable=frozenset(mentionable)),
         mode=mode,
         pace=pace or Pace(),
+        pages=pages,
         status_wanted=words.THINKING,
         status_at=now - GIVE_UP_SECONDS,
     )

@@ -7,6 +7,7 @@ in the comparison: agents trim and wrap.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -17,10 +18,13 @@ class Missing:
     goes_on: bool = False
 
 
+_SHORT_CHARACTERS: Final = 40
+"""So short a result may stand by accident within a sentence about something else."""
+
+
 def missing_of(result: str, said: str, last: str) -> Missing:
     """What of ``result`` is in neither everything that was ``said`` nor the ``last`` text message of it."""
-    wanted, spoken = result.split(), said.split()
-    if not wanted or _contains(spoken, wanted):
+    if not result.strip() or _is_in(result, said):
         return Missing()
     for begun in (said, last):
         rest = _rest_behind(result, begun)
@@ -29,9 +33,16 @@ def missing_of(result: str, said: str, last: str) -> Missing:
     return Missing(text=result)
 
 
-def _contains(words: list[str], wanted: list[str]) -> bool:
-    """Whether some words stand somewhere among others, in a row."""
-    return f" {' '.join(wanted)} " in f" {' '.join(words)} "
+def _is_in(result: str, said: str) -> bool:
+    """Whether a result was said: as whole words in a row, a short one as a whole line or at the very end."""
+    wanted = _in_words(result)
+    if len(wanted) > _SHORT_CHARACTERS:
+        return wanted in _in_words(said)
+    return _in_words(said).endswith(wanted) or any(_in_words(line) == wanted for line in said.splitlines())
+
+
+def _in_words(text: str) -> str:
+    return f" {' '.join(text.split())} "
 
 
 def _rest_behind(result: str, begun: str) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 _TAIL_CHARACTERS: Final = 4_096
@@ -17,9 +17,11 @@ class Rope:
     length: int = 0
 
     def __add__(self, text: str) -> Rope:
+        if not text:
+            return self
         tail, length = self.tail + text, self.length + len(text)
         if len(tail) < _TAIL_CHARACTERS:
-            return replace(self, tail=tail, length=length)
+            return Rope(pieces=self.pieces, tail=tail, length=length)
         return Rope(pieces=(*self.pieces, tail), length=length)
 
     def __str__(self) -> str:

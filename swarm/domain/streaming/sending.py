@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import Final
 
 from swarm.domain.streaming import making
-from swarm.domain.streaming.calls import AskTurn, Command, Over, SetStatus, Slot
+from swarm.domain.streaming.calls import AskTurn, Command, Over, SetStatus, Slot, Text
 from swarm.domain.streaming.making import Make
-from swarm.domain.streaming.pages import AGING_SECONDS, OLD_SECONDS, Mode, Page
-from swarm.domain.streaming.state import Live, is_visible, text_of
+from swarm.domain.streaming.pages import AGING_SECONDS, OLD_SECONDS, Mode, Page, seal
+from swarm.domain.streaming.state import Live, is_visible, join, text_of, without_empty_code
 
 OPEN_PATIENCE_SECONDS: Final = 2.0
 """An answer that is whole and still waits for a stream after this time is posted instead."""
@@ -29,11 +29,15 @@ STATUS_SECONDS: Final = 90.0
 
 STATUS_GAP_SECONDS: Final = 1.0
 
+HOLD_SECONDS: Final = 0.2
+"""An unfinished word is shown after this time, as far as it can no longer become a mention, a link or code."""
+
 Step = tuple[Live, tuple[Command, ...]]
 
 
 def advance(live: Live, now: float) -> Step:
     """What is to be done now, if anything."""
+    live = _released(live, now)
     live, status = _status(live, now)
     if live.flight or live.is_over:
         return live, status
@@ -41,12 +45,37 @@ def advance(live: Live, now: float) -> Step:
     return live, (*status, *commands)
 
 
+def _released(live: Live, now: float) -> Live:
+    """The end of a text is held back while it may still change its meaning, but not for long."""
+    if not live.text.line or live.outcome or now < _release_at(live):
+        return live
+    state, settled = live.text.release()
+    return replace(live, text=state).queued(Text(text=settled)) if settled else live
+
+
+def _release_at(live: Live) -> float:
+    is_first = not (live.pages or live.flight or live.queue)
+    return live.held_since + (0.0 if is_first else HOLD_SECONDS)
+
+
 def over(live: Live) -> Step:
     """The end: what is not shown is left to others."""
+    live = without_empty_code(without_page(live))
     text = text_of(live.queue)
     leftover = live.reopen + text if text.strip() else ""
     done = replace(live, is_over=True, flight=None, finds=False, queue=(), status_wanted="", status="")
     return done, (SetStatus(text="", works=False), Over(leftover=leftover, closing=live.closing))
+
+
+def without_page(live: Live) -> Live:
+    """The message that grows stays as it is. What is left goes into another one, and what it may not have as well."""
+    page = live.page
+    if page is None:
+        return live
+    shown = replace(page, text=page.text.removesuffix(page.unsure))
+    gap = "\n" if page.unsure and page.is_full else ""
+    queue = join((Text(text=page.unsure + gap),) if page.unsure else (), live.queue)
+    return replace(live, page=None, reopen=seal(shown)[1], queue=queue)
 
 
 def wake_at(live: Live, now: float) -> float | None:
@@ -56,7 +85,9 @@ def wake_at(live: Live, now: float) -> float | None:
 
 def _moments(live: Live) -> list[float]:
     """When something may become due."""
-    moments = [live.status_at + (STATUS_SECONDS if live.status else STATUS_GAP_SECONDS), live.not_before]
+    moments = [live.not_before, _status_at(live)]
+    if live.text.line:
+        moments.append(_release_at(live))
     if live.outcome:
         moments += [live.over_at + patience for patience in (CLOSE_PATIENCE_SECONDS, OPEN_PATIENCE_SECONDS)]
         moments.append(live.over_at + GIVE_UP_SECONDS)
@@ -120,10 +151,9 @@ def _due_at(live: Live, page: Page) -> float:
     """When what waits should be appended."""
     if page.sent_at is None or not live.queue:
         return 0.0
-    is_soon = live.urgent or "\n" in text_of(live.queue)
     if page.mode is Mode.POST:
-        return page.sent_at + (live.pace.line_update if is_soon else live.pace.update)
-    return page.sent_at + (live.pace.line if is_soon else live.pace.append)
+        return page.sent_at + (live.pace.line_update if live.urgent else live.pace.update)
+    return page.sent_at + (live.pace.line if live.urgent else live.pace.append)
 
 
 def _use(live: Live, slot: Slot, now: float, make: Make) -> Step:
@@ -142,11 +172,15 @@ def _use(live: Live, slot: Slot, now: float, make: Make) -> Step:
 
 def _status(live: Live, now: float) -> Step:
     """The status line: what the agent does until there is something of its answer to see."""
-    is_old = bool(live.status) and now >= live.status_at + STATUS_SECONDS
-    is_new = live.status_wanted != live.status and (
-        not live.status_wanted or now >= live.status_at + STATUS_GAP_SECONDS
-    )
-    if live.is_over or not (is_old or is_new):
+    is_wanted = bool(live.status) or live.status_wanted != live.status
+    if live.is_over or not is_wanted or now < _status_at(live):
         return live, ()
     shown = replace(live, status=live.status_wanted, status_at=now)
     return shown, (SetStatus(text=live.status_wanted),)
+
+
+def _status_at(live: Live) -> float:
+    """When the status line is to be shown next: cleared at once, changed soon, else renewed."""
+    if live.status_wanted == live.status:
+        return live.status_at + STATUS_SECONDS
+    return live.status_at + (STATUS_GAP_SECONDS if live.status_wanted else 0.0)

@@ -90,7 +90,7 @@ class Stage(Protocol):
     def slack(self) -> LiveSlack: ...
 
     def answer(
-        self, place: Place, *, mentionable: Iterable[str], record: Record, may_call: Callable[[], bool]
+        self, place: Place, *, mentionable: Iterable[str], record: Record, may_call: Callable[[], bool], pages: int = 0
     ) -> Showing:
-        """An answer that is about to be given."""
+        """An answer that is about to be given, behind so many messages that show its beginning and are sealed."""
         ...

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from swarm.domain.streaming.calls import NOTHING_BELOW, Card, Chunk, Closing, Slot, StreamCall, Text
+from swarm.domain.code_blocks import after_line
+from swarm.domain.streaming.calls import NOTHING_BELOW, Card, Chunk, Closing, PlanTitle, Slot, StreamCall, Text
 from swarm.domain.streaming.outcomes import Outcome
 from swarm.domain.streaming.pages import Mode, Page
 from swarm.domain.streaming.rope import Rope
@@ -28,6 +29,7 @@ class Flight:
     """A call that is under way: what holds if Slack accepts it, and what held before."""
 
     call: StreamCall
+    at: float  # when it was made
     page: Page
     queue: tuple[Chunk, ...]
     reopen: str
@@ -47,6 +49,7 @@ class Live:
     said: Rope = field(default_factory=Rope)  # all its text, plain, without markers
     last: Rope = field(default_factory=Rope)  # the same of its last text message alone
     message_id: str | None = None  # of the text message that is open
+    held_since: float = 0.0  # how long the end of the text waits already, which may still change its meaning
     sub_agent: str | None = None  # whose text is kept out
     cards: tuple[Card, ...] = ()  # all tools and steps, as they are now
     plan_title: str = ""
@@ -88,7 +91,7 @@ class Live:
 
 
 def join(queue: tuple[Chunk, ...], added: tuple[Chunk, ...]) -> tuple[Chunk, ...]:
-    """Two queues as one: text goes on where text ends, a card that is still to be shown is shown as it is now."""
+    """Two queues as one: text goes on where text ends, what else is still to be shown is shown as it is now."""
     for chunk in added:
         queue = _with(queue, chunk)
     return queue
@@ -101,11 +104,17 @@ def _with(queue: tuple[Chunk, ...], chunk: Chunk) -> tuple[Chunk, ...]:
             return queue
         if isinstance(last, Text) and len(last.text) < _JOINED_CHARACTERS:
             return (*queue[:-1], Text(text=last.text + chunk.text))
-    if isinstance(chunk, Card):
-        for place, known in enumerate(queue):
-            if isinstance(known, Card) and known.id == chunk.id:
-                return (*queue[:place], chunk, *queue[place + 1 :])
+        return (*queue, chunk)
+    for place, known in enumerate(queue):
+        if _is_same(known, chunk):
+            return (*queue[:place], chunk, *queue[place + 1 :])
     return (*queue, chunk)
+
+
+def _is_same(known: Chunk, chunk: Chunk) -> bool:
+    if isinstance(known, Card):
+        return isinstance(chunk, Card) and known.id == chunk.id
+    return isinstance(known, PlanTitle) and isinstance(chunk, PlanTitle)
 
 
 def text_of(queue: tuple[Chunk, ...]) -> str:
@@ -116,3 +125,16 @@ def text_of(queue: tuple[Chunk, ...]) -> str:
 def is_visible(queue: tuple[Chunk, ...]) -> bool:
     """Whether there is anything in it that a person would see."""
     return any(isinstance(chunk, Card) or (isinstance(chunk, Text) and chunk.text.strip()) for chunk in queue)
+
+
+def without_empty_code(live: Live) -> Live:
+    """The same state; but a code block is not opened again only to be closed at once, nor for what is not text."""
+    first = next((chunk for chunk in live.queue if isinstance(chunk, Text)), None)
+    if not live.reopen or first is None:
+        return live
+    line, newline, rest = first.text.lstrip("\n").partition("\n")
+    opening, _ = after_line(line, live.reopen.rstrip("\n"))
+    if opening is not None:
+        return live
+    queue = tuple(Text(text=newline + rest) if chunk is first else chunk for chunk in live.queue)
+    return replace(live, reopen="", queue=queue)

@@ -3,12 +3,14 @@
 Whatever the pieces, what comes out is ``safe`` of the whole text without its markers. That works since every rule of
 ``safe`` looks at one line only, apart from the fences of code blocks: whole lines are settled. Of a line that is not
 whole, what ends at a blank is settled, unless something may still become live or code: a ``<`` or a backtick that is
-not closed, an address, the beginning of a fence or of a quote.
+not closed, an address, the beginning of a fence or of a quote. When the agent pauses in a word, ``release`` settles
+what of it is decided already.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -20,14 +22,23 @@ _LONGEST_CODE: Final = 1_020
 """A backtick that so many characters do not close is none of inline code."""
 
 _LONGEST_TOKEN: Final = 3_000
-"""A ``<`` that so many characters do not close is shown as it is."""
+"""A ``<`` or an address that so many characters do not close is shown as it is."""
+
+_LONGEST_WORD: Final = 80
+"""A longer word is shown before it ends, so that each piece of it costs the same."""
 
 _MAY_BE_FENCE = re.compile(r"[ \t]*(?:`{0,2}|~{0,2}|(?:`{3,}|~{3,})[^\n]*)")
 _MAY_BE_QUOTE = re.compile(r" {0,3}(?:>[ >]*)?")
 _QUOTE = re.compile(r" {0,3}>(?: ?>)*")
 _SPECIAL = re.compile(r"(?P<ticks>`+)|<|\bhttps?://\w[^\s<>`]*", re.IGNORECASE)
 _END_OF_TOKEN = re.compile(r"[<>]")
-_BREAK = re.compile(r"\s|[^\x00-\x7f]")
+_UP_TO_BREAK = re.compile(r"(?s:.*)(?:\s|[^\x00-\x7f])")
+# What may turn out to be a ping, an address, inline code or a mention, depending on what comes next.
+_UNDECIDED = re.compile(r"(?:@[a-z]*\.?|\bh(?:t(?:t(?:p(?:s?(?::/?/?)?)?)?)?)?|[`<]+)\Z", re.IGNORECASE)
+_ALIVE = re.compile(r"[&<>`@]|http", re.IGNORECASE)
+
+_FindEnd = Callable[[str, int, int], int]
+"""The last place in a stretch of text where a piece may end; 0 if there is none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,66 +56,100 @@ class SafeText:
         """Take a piece: the state after it, the plain text that it gave, without markers, and what is settled now."""
         text = self.carry + text
         keep = len(text) - 1 if text and _may_go_on(text[-1]) else len(text)
-        markers, plain = self.markers.feed(tidied(text[:keep]))
-        state, settled = replace(self, carry=text[keep:], markers=markers)._take(plain)
+        markers, plain = self.markers.feed(_tidied(text[:keep]))
+        state, settled = self._take(plain, text[keep:], markers)
         return state, plain, settled
 
     def end_line(self) -> tuple[SafeText, str, str]:
         """Nothing more comes on this line: as ``feed``, and everything is settled."""
         markers, plain = self.markers.feed(tidied(self.carry))
         markers, rest = markers.end()
-        state, settled = replace(self, carry="", markers=markers)._take(plain + rest)
-        state, last = state._settle_line(state.line)
-        return replace(state, line="", before=state.line[-1:] or state.before), plain + rest, settled + last
+        state, settled = self._take(plain + rest, "", markers)
+        last, opening = state._whole(state.line, state.before, state.opening)
+        before = state.line[-1:] or state.before
+        return replace(state, line="", before=before, opening=opening), plain + rest, settled + last
 
-    def _take(self, plain: str) -> tuple[SafeText, str]:
+    def release(self) -> tuple[SafeText, str]:
+        """The agent pauses: as much as possible of an unfinished word is settled, and the meaning stays the same."""
+        end = _settled(self.line, self.before, self.opening, _last_decided)
+        if not end:
+            return self, ""
+        piece = self._piece(self.line[:end], self.before, is_code=self.opening is not None)
+        return replace(self, line=self.line[end:], before=self.line[end - 1]), piece
+
+    def _take(self, plain: str, carry: str, markers: Markers) -> tuple[SafeText, str]:
         *whole, rest = (self.line + plain).split("\n")
-        state = self
+        before, opening = self.before, self.opening
         pieces: list[str] = []
         for line in whole:
-            state, piece = state._settle_line(line)
+            piece, opening = self._whole(line, before, opening)
             pieces += [piece, "\n"]
-            state = replace(state, before="")
-        end = state._settled(rest)
+            before = ""
+        end = _settled(rest, before, opening)
         if end:
-            pieces.append(state._piece(rest[:end], is_code=state.opening is not None))
-            state = replace(state, before=rest[end - 1])
-        return replace(state, line=rest[end:]), "".join(pieces)
+            pieces.append(self._piece(rest[:end], before, is_code=opening is not None))
+            before = rest[end - 1]
+        state = replace(self, carry=carry, markers=markers, line=rest[end:], before=before, opening=opening)
+        return state, "".join(pieces)
 
-    def _settle_line(self, line: str) -> tuple[SafeText, str]:
-        """The rest of a line that is whole."""
-        if self.before:  # its beginning was settled, so it is no fence
-            return self, self._piece(line, is_code=self.opening is not None)
-        opening, is_code = after_line(line, self.opening)
-        return replace(self, opening=opening), self._piece(line, is_code=is_code)
+    def _whole(self, line: str, before: str, opening: str | None) -> tuple[str, str | None]:
+        """The rest of a line that is whole, settled, and the code block that is open after it."""
+        if before:  # its beginning was settled, so it is no fence
+            return self._piece(line, before, is_code=opening is not None), opening
+        opening, is_code = after_line(line, opening)
+        return self._piece(line, before, is_code=is_code), opening
 
-    def _piece(self, text: str, *, is_code: bool) -> str:
+    def _piece(self, text: str, before: str, *, is_code: bool) -> str:
         """A piece of a line as Slack may have it, seen behind what stands before it."""
-        context = f"x{self.before}" if self.before else ""
+        if not _ALIVE.search(text):
+            return text
+        context = f"x{before}" if before else ""
         if is_code:
             return inert(context + text)[len(inert(context)) :]
         return prose(context + text, self.mentionable)[len(prose(context, self.mentionable)) :]
 
-    def _settled(self, rest: str) -> int:
-        """How much of an unfinished line is settled."""
-        if not self.before and (_MAY_BE_FENCE.fullmatch(rest) or _MAY_BE_QUOTE.fullmatch(rest)):
-            return 0
-        if self.opening is not None:
-            return _last_break(rest, 0, len(rest))
-        quote = None if self.before else _QUOTE.match(rest)
-        return _outside_of_open(rest, quote.end() if quote else 0)
+
+def _tidied(text: str) -> str:
+    return text if text.isprintable() else tidied(text)  # most pieces are
 
 
-def _outside_of_open(rest: str, at: int) -> int:
+def _after_blank(text: str, start: int, end: int) -> int:
+    """Behind a blank or a character beyond ASCII: such end every word."""
+    found = _UP_TO_BREAK.match(text, start, end)
+    return found.end() if found else 0
+
+
+def _last_decided(text: str, start: int, end: int) -> int:
+    """Within a word too, where nothing that may follow changes what stands before."""
+    while end > start and (found := _UNDECIDED.search(text, max(start, end - _LONGEST_WORD), end)):
+        end = found.start()
+    return end if end > start else 0
+
+
+def _settled(rest: str, before: str, opening: str | None, find: _FindEnd = _after_blank) -> int:
+    """How much of an unfinished line is settled."""
+    if not before and (_MAY_BE_FENCE.fullmatch(rest) or _MAY_BE_QUOTE.fullmatch(rest)):
+        return 0
+    if opening is not None:
+        end = find(rest, 0, len(rest))
+    else:
+        quote = None if before else _QUOTE.match(rest)
+        end = _outside_of_open(rest, quote.end() if quote else 0, find)
+    if end or len(rest) <= _LONGEST_WORD or find is _last_decided:
+        return end
+    return _settled(rest, before, opening, _last_decided)
+
+
+def _outside_of_open(rest: str, at: int, find: _FindEnd) -> int:
     """The last good place to end, behind ``at``, before whatever is still open in a line of prose."""
     settled = 0
     while found := _SPECIAL.search(rest, at):
-        settled = _last_break(rest, at, found.start()) or settled
+        settled = find(rest, at, found.start()) or settled
         end = _end_of_special(rest, found)
         if end is None:
             return settled
         at = end
-    return _last_break(rest, at, len(rest)) or settled
+    return find(rest, at, len(rest)) or settled
 
 
 def _end_of_special(rest: str, found: re.Match[str]) -> int | None:
@@ -120,15 +165,9 @@ def _end_of_special(rest: str, found: re.Match[str]) -> int | None:
         if end:
             return end.end() if end.group() == ">" else end.start()
         return found.end() if open_for > _LONGEST_TOKEN else None
-    return found.end() if found.end() < len(rest) else None
-
-
-def _last_break(text: str, start: int, end: int) -> int:
-    """Behind the last blank or character beyond ASCII in a stretch; 0 if there is none. Such end every word."""
-    for position in range(end, start, -1):
-        if _BREAK.match(text, position - 1):
-            return position
-    return 0
+    if found.end() < len(rest):
+        return found.end()
+    return found.start() + len("http") if open_for > _LONGEST_TOKEN else None
 
 
 def _may_go_on(character: str) -> bool:

@@ -46,32 +46,35 @@ FRAGMENTS = st.sampled_from(
 TEXTS = st.lists(FRAGMENTS | st.text(max_size=5), max_size=25).map("".join)
 
 
-def fed(pieces: list[str]) -> tuple[str, str]:
-    """The plain and the safe text that some pieces give."""
+def fed(pieces: list[str], *, pauses: bool = False) -> tuple[str, str]:
+    """The plain and the safe text that some pieces give, maybe with a pause behind each of them."""
     state, plain, settled = SafeText(mentionable=ALICE), [], []
     for piece in pieces:
         state, more, safe_now = state.feed(piece)
         plain.append(more)
         settled.append(safe_now)
+        if pauses:
+            state, released = state.release()
+            settled.append(released)
     state, more, safe_now = state.end_line()
     return "".join([*plain, more]), "".join([*settled, safe_now])
 
 
 @settings(max_examples=500, deadline=None)
-@given(text=TEXTS, cuts=st.lists(st.integers(0, 200)))
-def test_pieces_give_what_the_whole_gives(text: str, cuts: list[int]) -> None:
+@given(text=TEXTS, cuts=st.lists(st.integers(0, 200)), pauses=st.booleans())
+def test_pieces_give_what_the_whole_gives(text: str, cuts: list[int], pauses: bool) -> None:
     """Mentions, links, code and escapes mean the same, wherever a piece ends."""
     ends = sorted({cut for cut in cuts if cut < len(text)})
-    plain, shown = fed([text[a:b] for a, b in zip([0, *ends], [*ends, len(text)], strict=True)])
+    plain, shown = fed([text[a:b] for a, b in zip([0, *ends], [*ends, len(text)], strict=True)], pauses=pauses)
     assert plain == without_markers(tidied(text))
     assert shown == safe(plain, ALICE)
 
 
 @settings(max_examples=200, deadline=None)
-@given(text=TEXTS)
-def test_single_characters_give_what_the_whole_gives(text: str) -> None:
+@given(text=TEXTS, pauses=st.booleans())
+def test_single_characters_give_what_the_whole_gives(text: str, pauses: bool) -> None:
     """The smallest pieces there are."""
-    _, shown = fed(list(text))
+    _, shown = fed(list(text), pauses=pauses)
     assert shown == safe(without_markers(tidied(text)), ALICE)
 
 
