@@ -87,7 +87,7 @@ class LiveAnswer:
 
     ``doubt_seconds`` after a call whose outcome nobody knows, Slack is searched: later than it could still land.
     ``may_call`` is asked before each call. ``known`` are all messages that grow at the moment, those of other answers
-    included: none of them is one that is searched for.
+    included: none of them is one that is searched for. ``pages`` messages of it were begun before and are sealed.
     """
 
     def __init__(
@@ -103,6 +103,7 @@ class LiveAnswer:
         doubt_seconds: float = 11.0,
         clock: Callable[[], float] = time.monotonic,
         known: set[str] | None = None,
+        pages: int = 0,
     ) -> None:
         self._place = place
         self._slack = slack
@@ -123,7 +124,7 @@ class LiveAnswer:
         self._showing: asyncio.Task[None] | None = None
         self._status: tuple[SetStatus, ...] = ()
         self._looked_at = clock()  # what has become due since then is still to be done
-        self._live, self._first = begin(self._looked_at, mentionable=mentionable, mode=mode, pace=pace)
+        self._live, self._first = begin(self._looked_at, mentionable=mentionable, mode=mode, pace=pace, pages=pages)
 
     def stop(self, by: str | None = None) -> None:
         """A person does not want the answer any more; ``by`` is the user id."""
@@ -350,9 +351,9 @@ class LiveStage:
         self._growing: set[str] = set()
 
     def answer(
-        self, place: Place, *, mentionable: Iterable[str], record: Record, may_call: Callable[[], bool]
+        self, place: Place, *, mentionable: Iterable[str], record: Record, may_call: Callable[[], bool], pages: int = 0
     ) -> LiveAnswer:
-        """An answer that is about to be given."""
+        """An answer that is about to be given, behind so many messages that show its beginning and are sealed."""
         return LiveAnswer(
             place,
             self.slack,
@@ -362,4 +363,5 @@ class LiveStage:
             may_call=may_call,
             doubt_seconds=self._doubt_seconds,
             known=self._growing,
+            pages=pages,
         )

@@ -1,0 +1,228 @@
+"""The checks: each looks at the record of an answer and says what it expected, what it saw, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from swarm.conformance.record import OPENS, Record
+from swarm.conformance.scenarios import Check, Scenario
+from swarm.conformance.words import said_twice, words
+from swarm.domain.streaming.outcomes import Answered, Asks, Outcome, RunFailed, RunStopped
+
+FIRST_SIGN_SECONDS: Final = 30.0
+"""People wait so long for a first sign, by default."""
+
+CHUNKS: Final = 3
+"""So many calls of Slack have to carry the text of a longer answer."""
+
+MOST_CALLS: Final = 5
+SECONDS_PER_CALL: Final = 2.0
+"""An answer that grows for long has to be seen growing, about so often; more than `MOST_CALLS` are not asked for."""
+
+_SHOWN: Final = 60
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seen:
+    """What a check found."""
+
+    passed: bool
+    expected: str
+    seen: str
+    hint: str  # what to do about it
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verdict:
+    """What a check found, and which one it was."""
+
+    check: Check
+    found: Seen
+
+    @property
+    def passed(self) -> bool:
+        return self.found.passed
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """What depends on who runs the suite."""
+
+    first_sign_seconds: float = FIRST_SIGN_SECONDS
+
+
+def judge(scenario: Scenario, record: Record, limits: Limits | None = None) -> tuple[Verdict, ...]:
+    """The verdicts on one answer, in the order of the scenario's checks."""
+    limits = limits or Limits()
+    return tuple(Verdict(check=check, found=_CHECKS[check](scenario, record, limits)) for check in scenario.checks)
+
+
+def content(scenario: Scenario, record: Record, limits: Limits) -> Seen:
+    """People are shown an answer, and not just a word."""
+    length = min(len(record.text.strip()), len(record.said.strip()))  # a note about a failure is no answer
+    return Seen(
+        passed=length > scenario.longer_than_characters,
+        expected=f"more than {scenario.longer_than_characters} characters in Slack",
+        seen=f"{length} characters: {_excerpt(record.text)}" if length else f"no text; {_ending(record.outcome)}",
+        hint="Say the answer in TEXT_MESSAGE_CONTENT events, or as the result of RUN_FINISHED. Text between a"
+        " NAMESPACE_CONTEXT with a namespace and the next one without counts as a sub-agent's and is left out.",
+    )
+
+
+def stream(scenario: Scenario, record: Record, limits: Limits) -> Seen:
+    """A stream is opened with the first text or tool, while the agent is at work, and soon enough."""
+    opened = next((call for call in record.calls if call.ok and call.method == OPENS), None)
+    waited = opened.at - record.asked_at if opened else 0.0
+    is_early = opened is not None and opened.at <= record.over_at
+    return Seen(
+        passed=is_early and waited <= limits.first_sign_seconds,
+        expected=f"{OPENS} within {limits.first_sign_seconds:g} s of the question, and before the run's end",
+        seen=f"after {waited:.1f} s; the run ended after {_lasted(record)}" if opened else f"no {OPENS}",
+        hint="A stream opens with the first TEXT_MESSAGE_CONTENT or TOOL_CALL_START. Send one of them as soon as"
+        " there is anything to tell, not only when the answer is complete.",
+    )
+
+
+def live(scenario: Scenario, record: Record, limits: Limits) -> Seen:
+    """Text is in Slack before the agent has said all of it, and goes on to come as long as the agent speaks."""
+    before_end = [call for call in record.text_calls if call.at <= record.over_at]
+    first, last = (record.pieces[0].at, record.pieces[-1].at) if record.pieces else (0.0, 0.0)
+    wanted = max(1, min(MOST_CALLS, int((last - first) / SECONDS_PER_CALL), len(record.pieces) // 2))
+    is_live = bool(before_end) and before_end[0].at < last
+    spoke = f"{_count(len(record.pieces), 'piece')} of text over {last - first:.1f} s"
+    return Seen(
+        passed=is_live and len(before_end) >= wanted,
+        expected=f"text in Slack before the last piece comes, in at least {_count(wanted, 'call')} before the run ends",
+        seen=f"{spoke}; {_count(len(before_end), 'call')} with text before the end, {_first_call(record, last)}",
+        hint="Forward the model's tokens as they come, each in its own TEXT_MESSAGE_CONTENT, and flush the response"
+        " after each: a proxy or a framework that buffers looks just like this.",
+    )
+
+
+def once(scenario: Scenario, record: Record, limits: Limits) -> Seen:
+    """Nothing is shown twice."""
+    twice = said_twice(record.text)
+    return Seen(
+        passed=not twice,
+        expected="each passage of the answer once",
+        seen=f"twice: {_excerpt(twice)}" if twice else "each passage once",
+        hint="Do not send the whole answer again in another text message after its deltas. The result of"
+        " RUN_FINISHED and a MESSAGES_SNAPSHOT may repeat it: they are compared, and not shown again.",
+    )
+
+
+def latched(scenario: Scenario, record: Record, limits: Limits) -> Seen:
+    """The answer ends properly: all of it is there, below it stands the footer, and nothing changes after that."""
+    wrong = _unlatched(record)
+    return Seen(
+        passed=not wrong,
+        expected="a run that finishes, everything it said in closed messages with a footer, no change afterwards",
+        seen=wrong or "closed, whole, and unchanged since",
+        hint="End every run with RUN_FINISHED, or with RUN_ERROR if it failed, and only then close the connection."
+        " A slow agent gets more time with --timeout-seconds.",
+    )
+
+
+def no_tools(scenario: Scenario, record: Record, limits: Limits) -> Seen:
+    """The question can be answered, or declined, as it is."""
+    return Seen(
+        passed=not record.tools,
+        expected="no tool",
+        seen=_tools(record),
+        hint="Small talk and what is not the agent's business need no tool: say so in its instructions.",
+    )
+
+
+def tools(scenario: Scenario, record: Record, limits: Limits) -> Seen:
+    """The agent looks something up, and people see that it does."""
+    cards = sum(message.cards for message in record.messages)
+    return Seen(
+        passed=bool(record.tools) and cards > 0,
+        expected="at least one tool, shown as a card",
+        seen=f"{_tools(record)}; {_count(cards, 'card')} in Slack",
+        hint="Send TOOL_CALL_START, TOOL_CALL_END and TOOL_CALL_RESULT for each search. If the agent did answer"
+        " without one, its instructions should make it look things up.",
+    )
+
+
+def chunks(scenario: Scenario, record: Record, limits: Limits) -> Seen:
+    """A longer answer grows in several steps."""
+    return Seen(
+        passed=len(record.text_calls) >= CHUNKS,
+        expected=f"the text in {CHUNKS} or more calls",
+        seen=f"{_count(len(record.text_calls), 'call')} with text, of {_count(len(record.pieces), 'piece')} that came",
+        hint="Many small TEXT_MESSAGE_CONTENT events, sent while the model writes, let the answer grow; an answer that"
+        " is complete within less than a second arrives almost at once.",
+    )
+
+
+_CHECKS: Final[Mapping[Check, Callable[[Scenario, Record, Limits], Seen]]] = {
+    Check.CONTENT: content,
+    Check.STREAM: stream,
+    Check.LIVE: live,
+    Check.ONCE: once,
+    Check.LATCHED: latched,
+    Check.NO_TOOLS: no_tools,
+    Check.TOOLS: tools,
+    Check.CHUNKS: chunks,
+}
+
+
+def _unlatched(record: Record) -> str:
+    """What keeps an answer from being final; empty if nothing does."""
+    if not isinstance(record.outcome, Answered):
+        return _ending(record.outcome)
+    if any(message.is_open for message in record.messages):
+        return "a message is still open"
+    if not (record.messages and record.messages[-1].has_footer):
+        return "there is no footer below the last message"
+    if record.messages_later != record.messages or _changed_after_footer(record):
+        return "it changed after it had been closed"
+    said, shown = words(record.said), words(record.markdown)
+    if said != shown:
+        return f"not the agent's words: {len(said)} characters of them came, {len(shown)} are in Slack"
+    return ""
+
+
+def _changed_after_footer(record: Record) -> bool:
+    """Whether a call changed what is shown after the footer had been."""
+    shown = [call for call in record.calls if call.ok]
+    return any(call.has_footer for call in shown[:-1])
+
+
+def _ending(outcome: Outcome) -> str:
+    match outcome:
+        case Answered():
+            return "the run finished"
+        case RunFailed(reason=reason):
+            return f"the run failed: {reason}"
+        case RunStopped():
+            return "the run was stopped"
+        case Asks():
+            return "the run waits for people (an interrupt)"
+
+
+def _first_call(record: Record, last: float) -> str:
+    if not record.text_calls:
+        return "none at all"
+    apart = record.text_calls[0].at - last
+    return f"the first {abs(apart):.2f} s {'after' if apart > 0 else 'before'} the last piece"
+
+
+def _tools(record: Record) -> str:
+    return f"tools used: {', '.join(dict.fromkeys(record.tools))}" if record.tools else "no tool used"
+
+
+def _lasted(record: Record) -> str:
+    return f"{record.over_at - record.asked_at:.1f} s"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _excerpt(text: str) -> str:
+    flat = " ".join(text.split())
+    return f"“{flat[:_SHOWN]}…”" if len(flat) > _SHOWN else f"“{flat}”"

@@ -1,0 +1,122 @@
+"""What one answer was: what the agent did, which calls of Slack came of it, and what people see in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from swarm.domain.streaming.events import AgentEvent, Finished, SourceChanged, TextDelta, ToolStarted
+from swarm.domain.streaming.markers import without_markers
+from swarm.domain.streaming.outcomes import Outcome
+from swarm.domain.streaming.results import missing_of
+
+OPENS: Final = "chat.startStream"
+APPENDS: Final = "chat.appendStream"
+CLOSES: Final = "chat.stopStream"
+POSTS: Final = "chat.postMessage"
+UPDATES: Final = "chat.update"
+SHOWING: Final = frozenset({OPENS, APPENDS, CLOSES, POSTS, UPDATES})
+"""The methods that change what people see of an answer."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Heard:
+    """Something that the agent did. All times are seconds, on the workspace's clock."""
+
+    at: float
+    event: AgentEvent
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Call:
+    """One call of Slack's Web API that shows something."""
+
+    at: float  # when Slack got it
+    method: str
+    ok: bool
+    has_text: bool = False
+    has_footer: bool = False  # what stands below a finished answer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Message:
+    """A message of the answer as people see it."""
+
+    text: str  # for people
+    markdown: str  # the same as Slack got it
+    is_open: bool  # it is still written
+    cards: int  # tools and steps that are shown
+    has_footer: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """Everything that the checks look at; all of it in order."""
+
+    asked_at: float
+    heard: tuple[Heard, ...]
+    calls: tuple[Call, ...]
+    messages: tuple[Message, ...]  # when the answer was over
+    messages_later: tuple[Message, ...]  # and a moment after that
+    outcome: Outcome
+
+    @property
+    def text(self) -> str:
+        """What people are shown, over all messages."""
+        return "\n".join(message.text for message in self.messages)
+
+    @property
+    def markdown(self) -> str:
+        """The same as Slack got it."""
+        return "\n".join(message.markdown for message in self.messages)
+
+    @property
+    def over_at(self) -> float:
+        """When the agent was done, or could not go on."""
+        return self.heard[-1].at if self.heard else self.asked_at
+
+    @cached_property
+    def pieces(self) -> tuple[Heard, ...]:
+        """The pieces of text that the agent sent, blank ones and those of its sub-agents left out."""
+        return tuple(Heard(at=at, event=delta) for at, delta in self._own_deltas() if delta.text.strip())
+
+    @cached_property
+    def said(self) -> str:
+        """All that the agent said, as it sent it: its messages, and of the final result what was not in them."""
+        texts: list[str] = []
+        message_id: str | None = None
+        for _, delta in self._own_deltas():
+            if delta.message_id != message_id:
+                texts.append("")
+                message_id = delta.message_id
+            texts[-1] += delta.text
+        said = without_markers("\n".join(texts))
+        missing = missing_of(without_markers(self.result), said, texts[-1] if texts else "")
+        return f"{said}{'' if missing.goes_on else chr(10)}{missing.text}"
+
+    @cached_property
+    def text_calls(self) -> tuple[Call, ...]:
+        """The calls that showed text."""
+        return tuple(call for call in self.calls if call.ok and call.has_text)
+
+    @cached_property
+    def tools(self) -> tuple[str, ...]:
+        """The names of the tools that the agent used."""
+        return tuple(heard.event.name for heard in self.heard if isinstance(heard.event, ToolStarted))
+
+    def _own_deltas(self) -> Iterator[tuple[float, TextDelta]]:
+        sub_agent: str | None = None
+        for heard in self.heard:
+            match heard.event:
+                case SourceChanged(sub_agent=source):
+                    sub_agent = source
+                case TextDelta() as delta if sub_agent is None:
+                    yield heard.at, delta
+
+    @property
+    def result(self) -> str:
+        """The final text, if the agent sent one apart from the pieces."""
+        last = self.heard[-1].event if self.heard else None
+        return (last.result or "") if isinstance(last, Finished) else ""

@@ -1,0 +1,119 @@
+"""What was found, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Column, Table
+
+from swarm.conformance.checks import Verdict
+from swarm.conformance.run import Result
+from swarm.conformance.scenarios import Scenario
+
+_WIDTH: Final = 120
+"""Of the table where the output is no terminal."""
+
+
+class Progress:
+    """How far the suite is, on standard error."""
+
+    def __init__(self, scenarios: Sequence[Scenario]) -> None:
+        self._console = Console(stderr=True, highlight=False, markup=False)
+        self._left = len(scenarios)
+        self._spinner = self._console.status("")
+
+    def __enter__(self) -> Progress:
+        self._spinner.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._spinner.stop()
+
+    def begun(self, scenario: Scenario) -> None:
+        """The agent is asked."""
+        self._spinner.update(f"{scenario.name}: “{scenario.prompt}” ({self._left} to go)")
+
+    def done(self, result: Result) -> None:
+        """It has answered."""
+        self._left -= 1
+        self._console.print(f"{result.scenario.name}: {tally(result.verdicts)} in {result.seconds:.1f} s")
+
+
+def tally(verdicts: Sequence[Verdict]) -> str:
+    """How many of some checks passed."""
+    return f"{sum(verdict.passed for verdict in verdicts)} of {len(verdicts)} checks passed"
+
+
+def show(agent: str, results: Sequence[Result]) -> None:
+    """Print the table, and for each check that failed what to do about it."""
+    console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else _WIDTH)
+    console.print(_table(agent, results))
+    for result in results:
+        for verdict in result.verdicts:
+            if not verdict.passed:
+                _explain(console, result.scenario, verdict)
+    console.print(tally([verdict for result in results for verdict in result.verdicts]), style="bold")
+
+
+def as_json(agent: str, results: Sequence[Result]) -> str:
+    """Everything that `show` tells, and the texts, as JSON."""
+    verdicts = [verdict for result in results for verdict in result.verdicts]
+    document = {
+        "agent": agent,
+        "checks": len(verdicts),
+        "passed": sum(verdict.passed for verdict in verdicts),
+        "scenarios": [_scenario(result) for result in results],
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False)
+
+
+def _table(agent: str, results: Sequence[Result]) -> Table:
+    table = Table(Column("scenario", no_wrap=True), Column("check", no_wrap=True), "", "seen", title=agent)
+    for result in results:
+        name = result.scenario.name
+        for verdict in result.verdicts:
+            table.add_row(
+                name, verdict.check.value, "ok" if verdict.passed else "FAILED", verdict.found.seen,
+                style="" if verdict.passed else "red",
+            )  # fmt: skip
+            name = ""
+        table.add_section()
+    return table
+
+
+def _explain(console: Console, scenario: Scenario, verdict: Verdict) -> None:
+    console.print(f"\n{scenario.name}, {verdict.check.value}: failed", style="bold red")
+    for name, text in (
+        ("asked", scenario.prompt),
+        ("expected", verdict.found.expected),
+        ("seen", verdict.found.seen),
+        ("to do", verdict.found.hint),
+    ):
+        console.print(f"  {name + ':':<10}{text}", soft_wrap=True)
+
+
+def _scenario(result: Result) -> dict[str, Any]:
+    return {
+        "name": result.scenario.name,
+        "prompt": result.scenario.prompt,
+        "passed": result.passed,
+        "seconds": round(result.seconds, 3),
+        "text": result.record.text,
+        "tools": list(result.record.tools),
+        "checks": [_check(verdict) for verdict in result.verdicts],
+    }
+
+
+def _check(verdict: Verdict) -> dict[str, Any]:
+    found = verdict.found
+    return {
+        "check": verdict.check.value,
+        "passed": verdict.passed,
+        "expected": found.expected,
+        "seen": found.seen,
+        "hint": found.hint,
+    }

@@ -1,0 +1,166 @@
+"""Running the scenarios: each is one turn of the agent, shown in Slack as a turn always is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Final
+
+from swarm.clock import new_id
+from swarm.conformance.checks import Limits, Verdict, judge
+from swarm.conformance.record import Heard, Record
+from swarm.conformance.scenarios import Scenario
+from swarm.conformance.workspace import CHANNEL, Workspace
+from swarm.domain.client_context import SOURCE
+from swarm.domain.cutting import split
+from swarm.domain.deliveries import Accepted, Delivery, DeliveryKind
+from swarm.domain.errors import Unavailable
+from swarm.domain.streaming.calls import NOTHING_BELOW, Place
+from swarm.domain.streaming.events import AgentEvent, Speaker, TurnInput, TurnMessage
+from swarm.domain.streaming.remote import RunsTurns
+from swarm.domain.streaming.showing import Shown
+from swarm.slack.live import LiveAnswer
+
+PART_CHARACTERS: Final = 3_900
+"""What could not be shown live is posted in parts of this size."""
+
+SETTLING_SECONDS: Final = 0.3
+"""So long after its end an answer is looked at once more."""
+
+ConversationOf = Callable[[Place], str]
+"""The id of the conversation that the agent leads in a thread."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Result:
+    """One scenario, and what was found."""
+
+    scenario: Scenario
+    record: Record
+    verdicts: tuple[Verdict, ...]
+    seconds: float  # the answer took
+
+    @property
+    def passed(self) -> bool:
+        return all(verdict.passed for verdict in self.verdicts)
+
+
+class Examination:
+    """One agent that is being examined. ``name`` is what people see of it."""
+
+    def __init__(
+        self,
+        agent: RunsTurns,
+        slack: Workspace,
+        conversation_of: ConversationOf,
+        *,
+        name: str,
+        limits: Limits | None = None,
+    ) -> None:
+        self._agent = agent
+        self._slack = slack
+        self._conversation_of = conversation_of
+        self._name = name
+        self._limits = limits or Limits()
+
+    async def insist_on_health(self) -> None:
+        """Raises Unavailable if a run would not even reach the agent."""
+        health = await self._agent.health()
+        if not health.reachable:
+            raise Unavailable(
+                f"The agent {self._name} cannot be examined: {health.detail}.",
+                hint="Start it, and look at --agent, --dialect and --token.",
+            )
+
+    async def run(self, scenario: Scenario) -> Result:
+        """Ask, show the answer, and judge it."""
+        record = await self._record(scenario)
+        seconds = record.over_at - record.asked_at
+        verdicts = judge(scenario, record, self._limits)
+        return Result(scenario=scenario, record=record, verdicts=verdicts, seconds=seconds)
+
+    async def _record(self, scenario: Scenario) -> Record:
+        turn_id = new_id()
+        place = await self._slack.ask(scenario.prompt, self._name, turn_id)
+        heard: list[Heard] = []
+        asked_at = self._slack.now()
+        turn = _turn(scenario.prompt, place, self._conversation_of(place))
+        shown = await LiveAnswer(place, self._slack.gateway.streams).show(self._noted(self._agent.run(turn), heard))
+        await self._post_rest(place, shown)
+        messages = await self._slack.messages(place)
+        await asyncio.sleep(SETTLING_SECONDS)
+        return Record(
+            asked_at=asked_at,
+            heard=tuple(heard),
+            calls=await self._slack.calls(place),
+            messages=messages,
+            messages_later=await self._slack.messages(place),
+            outcome=shown.outcome,
+        )
+
+    async def _noted(
+        self, events: AsyncGenerator[AgentEvent, None], into: list[Heard]
+    ) -> AsyncGenerator[AgentEvent, None]:
+        async with aclosing(events):
+            async for event in events:
+                into.append(Heard(at=self._slack.now(), event=event))
+                yield event
+
+    async def _post_rest(self, place: Place, shown: Shown) -> None:
+        """What was not shown live, as the coordinator would post it; without a text the note stands in its place."""
+        closing = shown.closing
+        parts = split(shown.leftover, PART_CHARACTERS)
+        if not parts and closing.note:
+            parts, closing = [closing.note], replace(closing, note="")
+        for number, part in enumerate(parts, start=1):
+            below = closing if number == len(parts) else NOTHING_BELOW
+            delivery = _delivery(place, part)
+            await self._slack.gateway.ready(delivery)
+            answer = await self._slack.gateway.deliver(replace(delivery, closing=below, place=place))
+            if not isinstance(answer, Accepted):
+                raise Unavailable(f"The twin did not take a post: {answer}.")
+
+
+async def examine(
+    examination: Examination,
+    scenarios: Sequence[Scenario],
+    *,
+    begun: Callable[[Scenario], None],
+    done: Callable[[Result], None],
+) -> list[Result]:
+    """Run the scenarios, one after another, and tell how far it is. Raises Unavailable if there is no such agent."""
+    await examination.insist_on_health()
+    results = []
+    for scenario in scenarios:
+        begun(scenario)
+        results.append(await examination.run(scenario))
+        done(results[-1])
+    return results
+
+
+def _turn(prompt: str, place: Place, conversation_id: str) -> TurnInput:
+    message = TurnMessage(id=place.thread_ts, speaker=Speaker.USER, text=prompt, author="Alice")
+    return TurnInput(
+        turn_id=place.turn_id,
+        run_id=new_id(),
+        trace_id=new_id(),
+        conversation_id=conversation_id,
+        messages=(message,),
+        client_context={"source": SOURCE, "channel_type": "channel", "channel_name": f"#{CHANNEL}"},
+    )
+
+
+def _delivery(place: Place, text: str) -> Delivery:
+    return Delivery(
+        id=new_id(),
+        kind=DeliveryKind.POST,
+        channel=place.channel,
+        thread_ts=place.thread_ts,
+        target_ts=None,
+        text=text,
+        broadcast=False,
+        agent_name=place.agent_name,
+        attempts=1,
+    )

@@ -1,0 +1,66 @@
+"""What an agent is asked, and what its answer is judged by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class Check(StrEnum):
+    """One thing that can be wrong with an answer."""
+
+    CONTENT = "content delivered"
+    STREAM = "stream opened"
+    LIVE = "live streamed"
+    ONCE = "no duplicate"
+    LATCHED = "final answer latched"
+    NO_TOOLS = "no tools used"
+    TOOLS = "tools used"
+    CHUNKS = "several chunks"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scenario:
+    """A question, and how it should be answered."""
+
+    name: str
+    prompt: str
+    longer_than_characters: int  # what people are shown has to be
+    checks: tuple[Check, ...]
+
+
+SCENARIOS: Final = (
+    Scenario(
+        name="simple-chat",
+        prompt="tell me a joke",
+        longer_than_characters=20,
+        checks=(Check.CONTENT, Check.STREAM, Check.LIVE, Check.ONCE, Check.LATCHED, Check.NO_TOOLS),
+    ),
+    Scenario(
+        name="off-topic",
+        prompt="how is the weather in San Francisco?",
+        longer_than_characters=20,
+        checks=(Check.CONTENT, Check.STREAM, Check.ONCE, Check.NO_TOOLS),
+    ),
+    Scenario(
+        name="rag-simple",
+        prompt="what is agntcy",
+        longer_than_characters=200,
+        checks=(
+            Check.CONTENT,
+            Check.STREAM,
+            Check.LIVE,
+            Check.ONCE,
+            Check.LATCHED,
+            Check.TOOLS,
+            Check.CHUNKS,
+        ),
+    ),
+    Scenario(
+        name="rag-complex",
+        prompt="compare agntcy and caipe onboarding",
+        longer_than_characters=300,
+        checks=(Check.CONTENT, Check.LIVE, Check.ONCE, Check.LATCHED, Check.TOOLS),
+    ),
+)

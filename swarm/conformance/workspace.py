@@ -1,0 +1,120 @@
+"""A Slack workspace for as long as the suite runs: a twin on a free port, with Slack's limits switched on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import httpx2
+
+from swarm.conformance.record import POSTS, SHOWING, UPDATES, Call, Message
+from swarm.domain.streaming.calls import Place
+from swarm.domain.watchers import NOBODY, Watcher
+from swarm.slack.gateway import Gateway
+from swarm.slack.pacing import Pacing
+from swarm.twin.clock import Clock
+from swarm.twin.seed import DEFAULT
+from swarm.twin.server import running
+from swarm.twin.twin import build_twin
+
+CHANNEL: Final = "general"
+
+_PERSON: Final = "alice"
+_ANSWER_SECONDS: Final = 30.0
+
+
+class Workspace:
+    """The twin over HTTP, and our app in it."""
+
+    def __init__(self, http: httpx2.AsyncClient, gateway: Gateway, clock: Clock, person: str) -> None:
+        self._http = http
+        self._clock = clock
+        self._person = person
+        self.gateway = gateway
+
+    def now(self) -> float:
+        """Seconds since 1970 on the clock by which the twin notes its calls; it never goes back."""
+        return self._clock.now()
+
+    async def ask(self, text: str, agent_name: str, turn_id: str) -> Place:
+        """Have a person say something; where the answer belongs."""
+        said = {"user": _PERSON, "channel": CHANNEL, "text": f"@{DEFAULT.apps[0].name} {text}"}
+        posted = (await self._http.post("messages", json=said)).raise_for_status().json()
+        return Place(
+            team=(await self.gateway.identify()).team,
+            channel=posted["channel"],
+            thread_ts=posted["ts"],
+            is_direct=False,
+            requester=self._person,
+            agent_name=agent_name,
+            turn_id=turn_id,
+        )
+
+    async def calls(self, place: Place) -> tuple[Call, ...]:
+        """The calls about an answer that show something, as Slack got them."""
+        noted = (await self._get("calls", {"since": "0"}))["calls"]
+        ours = await self._timestamps(place)
+        return tuple(_call(call) for call in noted if call["method"] in SHOWING and _is_about(call, place, ours))
+
+    async def messages(self, place: Place) -> tuple[Message, ...]:
+        """The answer as people see it now."""
+        return tuple(_message(shape) for shape in await self._replies(place))
+
+    async def _timestamps(self, place: Place) -> set[str]:
+        return {shape["ts"] for shape in await self._replies(place)}
+
+    async def _replies(self, place: Place) -> list[dict[str, Any]]:
+        where = {"channel": place.channel, "thread_ts": place.thread_ts}
+        replies: list[dict[str, Any]] = (await self._get("messages", where))["messages"][1:]
+        return replies
+
+    async def _get(self, what: str, query: Mapping[str, str]) -> Any:
+        return (await self._http.get(what, params=query)).raise_for_status().json()
+
+
+@asynccontextmanager
+async def workspace(watcher: Watcher = NOBODY) -> AsyncIterator[Workspace]:
+    """A workspace that lasts while the context does. Raises OSError if no port can be had."""
+    apart = time.time() - time.monotonic()
+    clock = Clock(lambda: apart + time.monotonic())  # a clock that is set meanwhile must not confuse what came first
+    twin = build_twin(clock=clock)
+    async with running(twin) as url:
+        gateway = Gateway(DEFAULT.apps[0].bot_token, base_url=f"{url}api/", pacing=Pacing(), watcher=watcher)
+        try:
+            async with httpx2.AsyncClient(base_url=f"{url}twin/", timeout=_ANSWER_SECONDS, trust_env=False) as http:
+                yield Workspace(http, gateway, clock, twin.workspace.directory.id_of_user(_PERSON) or "")
+        finally:
+            await gateway.close()
+
+
+def _is_about(call: Mapping[str, Any], place: Place, ours: set[str]) -> bool:
+    args = call["args"]
+    return args.get("channel") == place.channel and (args.get("thread_ts") == place.thread_ts or args.get("ts") in ours)
+
+
+def _call(call: Mapping[str, Any]) -> Call:
+    chunks: Sequence[Mapping[str, Any]] = call["args"].get("chunks") or []
+    blocks: Sequence[Mapping[str, Any]] = call["args"].get("blocks") or []
+    is_post = call["method"] in (POSTS, UPDATES)
+    texts = [str(chunk.get("text", "")) for chunk in chunks] + [str(call["args"].get("text", ""))] * is_post
+    return Call(
+        at=call["at"],
+        method=call["method"],
+        ok=call["ok"],
+        has_text=any(text.strip() for text in texts),
+        has_footer=any(block.get("type") == "context" for block in blocks),
+    )
+
+
+def _message(shape: Mapping[str, Any]) -> Message:
+    blocks: Sequence[Mapping[str, Any]] = shape["blocks"]
+    tasks = sum(len(block.get("tasks", ())) for block in blocks if block["type"] == "plan")
+    return Message(
+        text=shape["text"],
+        markdown="".join(str(block["text"]) for block in blocks if block["type"] == "markdown"),
+        is_open=shape["streaming"],
+        cards=tasks + sum(block["type"] == "task_card" for block in blocks),
+        has_footer=any(block["type"] == "context" for block in blocks),
+    )

@@ -1,0 +1,124 @@
+"""The suite against agents: a good one passes all 22 checks, and each check has an agent that fails exactly it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from swarm.agents.agui import AguiAgent
+from swarm.agents.conversation import conversation_with
+from swarm.conformance.checks import Limits
+from swarm.conformance.run import Examination, Result, examine
+from swarm.conformance.scenarios import SCENARIOS, Check, Scenario
+from swarm.conformance.workspace import workspace
+from swarm.domain.errors import Unavailable
+from swarm.domain.streaming.remote import Dialect, RemoteAgent
+from tests.conformance.agents import BROKEN, CASES, Script, Seen, concluding, good, lines, summing_up
+from tests.support.agui_server import AguiServer, Answer
+
+PATIENCE_SECONDS = 60.0
+CAIPE_PATH = "/api/v1/chat/stream/start"
+IMPATIENT = Limits(first_sign_seconds=1.0)
+
+
+@asynccontextmanager
+async def examining(
+    url: str, seen: Seen, dialect: Dialect = Dialect.AGUI, limits: Limits | None = None
+) -> AsyncIterator[Examination]:
+    remote = RemoteAgent(name="remote", url=url, dialect=dialect, timeout_seconds=PATIENCE_SECONDS)
+    agent = AguiAgent(remote, connect_patience_seconds=0.5)
+    async with workspace(seen) as slack:
+        yield Examination(
+            agent,
+            slack,
+            lambda place: conversation_with(remote, team=place.team, channel=place.channel, thread_ts=place.thread_ts),
+            name="remote",
+            limits=limits,
+        )
+    await agent.aclose()
+
+
+async def result_of(server: AguiServer, scenario: Scenario, script: Script, limits: Limits | None = None) -> Result:
+    """One scenario with one agent."""
+    seen = Seen()
+    server.on("/", *script(scenario, seen))
+    async with asyncio.timeout(PATIENCE_SECONDS), examining(f"{server.url}/", seen, limits=limits) as examination:
+        return await examination.run(scenario)
+
+
+def failed(result: Result) -> dict[str, str]:
+    """The checks that failed, and what they saw."""
+    return {verdict.check.value: verdict.found.seen for verdict in result.verdicts if not verdict.passed}
+
+
+@pytest.mark.req("CONF-01", "CONF-02", "STREAM-04")
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+async def test_a_good_agent_passes_every_check(server: AguiServer, scenario: Scenario) -> None:
+    result = await result_of(server, scenario, good)
+    assert failed(result) == {}
+    assert len(result.verdicts) == len(scenario.checks)
+
+
+@pytest.mark.req("CONF-01", "STREAM-04")
+@pytest.mark.parametrize("script", [concluding, summing_up])
+async def test_a_final_result_completes_the_answer_and_is_not_shown_again(server: AguiServer, script: Script) -> None:
+    scenario = SCENARIOS[0]
+    result = await result_of(server, scenario, script)
+    assert failed(result) == {}
+    assert result.record.text.split() == "".join(lines(scenario)).split()
+
+
+@pytest.mark.req("CONF-02")
+@pytest.mark.parametrize(("scenario", "check"), CASES, ids=[f"{s.name}-{c.name.lower()}" for s, c in CASES])
+async def test_a_broken_agent_fails_exactly_the_check_that_it_breaks(
+    server: AguiServer, scenario: Scenario, check: Check
+) -> None:
+    limits = IMPATIENT if check is Check.STREAM else None
+    assert list(failed(await result_of(server, scenario, BROKEN[check], limits))) == [check.value]
+
+
+@pytest.mark.req("CONF-01", "STREAM-01")
+async def test_all_scenarios_run_one_after_another_in_either_dialect(server: AguiServer) -> None:
+    seen = Seen()
+    server.on("/healthz", Answer(200, {}, b"ok"))
+    server.on(CAIPE_PATH, *good(SCENARIOS[0], seen))
+    begun: list[str] = []
+    done: list[str] = []
+    async with examining(server.url, seen, Dialect.CAIPE) as examination:
+        results = await examine(
+            examination,
+            SCENARIOS[:2],
+            begun=lambda scenario: begun.append(scenario.name),
+            done=lambda result: done.append(result.scenario.name),
+        )
+    assert [result.scenario.name for result in results] == begun == done == ["simple-chat", "off-topic"]
+    assert failed(results[0]) == {}
+    asked = [request.json for request in server.to(CAIPE_PATH)]
+    assert [body["message"] for body in asked] == [scenario.prompt for scenario in SCENARIOS[:2]]
+    assert asked[0]["client_context"] == {"source": "slack", "channel_type": "channel", "channel_name": "#general"}
+    assert asked[0]["conversation_id"] != asked[1]["conversation_id"]
+
+
+@pytest.mark.req("CONF-01")
+async def test_an_agent_that_cannot_be_reached_is_not_examined() -> None:
+    async with examining("http://127.0.0.1:9/", Seen()) as examination:
+        with pytest.raises(Unavailable, match="cannot be examined: it cannot be reached"):
+            await examine(examination, SCENARIOS, begun=lambda _: None, done=lambda _: None)
+
+
+@pytest.mark.req("CONF-01")
+async def test_an_agent_that_says_nothing_fails_what_it_did_not_do(server: AguiServer) -> None:
+    server.on("/", Answer(200))
+    async with examining(f"{server.url}/", Seen()) as examination:
+        result = await examination.run(SCENARIOS[0])
+    assert list(failed(result)) == [check.value for check in (Check.CONTENT, Check.STREAM, Check.LIVE, Check.LATCHED)]
+    assert result.record.messages[-1].text.startswith("⚠️ There is no answer")
+
+
+def test_the_checks_are_twenty_two_and_each_has_an_agent_that_fails_it() -> None:
+    assert [len(scenario.checks) for scenario in SCENARIOS] == [6, 4, 7, 5]
+    assert len(CASES) == 22
+    assert set(BROKEN) == set(Check)

@@ -1,0 +1,156 @@
+"""`swarm conformance` as a person runs it: a process of its own, against an agent over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from swarm.conformance.scenarios import SCENARIOS, Check, Scenario
+from swarm.conformance_command import Named
+from tests.conformance.agents import Seen, content, lines, used_tool
+from tests.support.agui_server import FINISHED, STALL, STARTED, AguiServer, Answer, Drip, Step
+
+pytestmark = pytest.mark.req("CONF-01")
+
+PATIENCE_SECONDS = 100.0
+PAUSE = Drip(b":\n\n", 0.2)
+NOTHING_TO_GET = Answer(405)  # what an agent says when it is asked for a sign of life
+ROOT = Path(__file__).parent.parent.parent
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+
+async def start(
+    *arguments: str, folder: Path, door: tuple[str, ...] = ("-m", "swarm", "conformance"), **more: str
+) -> asyncio.subprocess.Process:
+    """The command, in a folder without settings."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(folder), **more}
+    pipe = asyncio.subprocess.PIPE
+    return await asyncio.create_subprocess_exec(
+        sys.executable, *door, *arguments, cwd=folder, env=environment, stdout=pipe, stderr=pipe
+    )
+
+
+async def ended(process: asyncio.subprocess.Process) -> Ran:
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            out, err = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+    return Ran(process.returncode or 0, out.decode(), err.decode())
+
+
+def paced(scenario: Scenario) -> tuple[Step, ...]:
+    """A good agent that takes its time."""
+    tool = [step for step in used_tool(Seen()) if not isinstance(step, asyncio.Event)]
+    steps: list[Step] = [STARTED]
+    if Check.TOOLS in scenario.checks:
+        steps += [tool[0], PAUSE, *tool[1:]]
+    for line in lines(scenario):
+        steps += [content(line), PAUSE]
+    return (*steps, FINISHED)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+async def test_the_suite_tells_how_it_went_and_ends_with_0_only_if_everything_passed(
+    server: AguiServer, tmp_path: Path
+) -> None:
+    server.next("/", NOTHING_TO_GET)
+    for scenario in SCENARIOS:
+        server.next("/", *paced(scenario))
+    server.on("/", STARTED, content("No."), FINISHED)
+    arguments = ("--suite", "--agent", f"{server.url}/")
+    good = await ended(await start(*arguments, folder=tmp_path))
+    assert (good.code, good.out.strip().splitlines()[-1]) == (0, "22 of 22 checks passed"), good
+    assert "FAILED" not in good.out
+    assert [line.split(":")[0] for line in good.err.strip().splitlines()] == [s.name for s in SCENARIOS]
+
+    bad = await ended(await start(*arguments, folder=tmp_path))
+    assert bad.code == 1
+    assert "rag-simple, content delivered: failed" in bad.out
+    for word in ("asked:    what is agntcy", "expected: more than 200 characters", "seen:     3 characters", "to do:"):
+        assert word in bad.out
+
+
+async def test_one_scenario_as_json_is_read_by_programs(server: AguiServer, tmp_path: Path) -> None:
+    server.next("/", NOTHING_TO_GET)
+    server.on("/", *paced(SCENARIOS[1]))
+    ran = await ended(await start("--scenario", "off-topic", "--json", "--agent", f"{server.url}/", folder=tmp_path))
+    told = json.loads(ran.out)
+    assert (ran.code, told["checks"], told["passed"]) == (0, 4, 4), ran
+    [scenario] = told["scenarios"]
+    assert (scenario["name"], scenario["prompt"], scenario["passed"]) == ("off-topic", SCENARIOS[1].prompt, True)
+    assert scenario["text"].split() == "".join(lines(SCENARIOS[1])).split()
+    assert scenario["checks"][0].keys() == {"check", "passed", "expected", "seen", "hint"}
+    assert server.to("/")[-1].json["messages"][0]["content"] == SCENARIOS[1].prompt
+
+
+async def test_an_agent_of_swarm_yaml_is_found_by_its_name_and_a_token_goes_before_its_own(
+    server: AguiServer, tmp_path: Path
+) -> None:
+    (tmp_path / "swarm.yaml").write_text(
+        f"agents: {{remote: {{docs: {{url: '{server.url}/agui', token: from-the-file}}}}}}\n", encoding="utf-8"
+    )
+    server.on("/agui", STARTED, content("No."), FINISHED)
+    arguments = ("--scenario", "off-topic", "--agent", "docs")
+    assert (await ended(await start(*arguments, folder=tmp_path))).code == 1
+    await ended(await start(*arguments, folder=tmp_path, SWARM_CONFORMANCE_TOKEN="from-outside"))
+    posted = [request.headers["authorization"] for request in server.to("/agui") if request.method == "POST"]
+    assert posted == ["Bearer from-the-file", "Bearer from-outside"]
+    unknown = await ended(await start("--agent", "dcos", folder=tmp_path))
+    assert (unknown.code, unknown.out) == (1, "")
+    assert unknown.err.startswith("swarm: There is no agent 'dcos' below agents.remote in swarm.yaml (there: docs).")
+
+
+async def test_an_agent_that_is_not_there_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
+    ran = await ended(await start("--suite", "--agent", "http://somebody:secret@127.0.0.1:9/", folder=tmp_path))
+    assert (ran.code, ran.out, ran.err.count("\n")) == (1, "", 1), ran
+    assert ran.err.startswith("swarm: The agent 127.0.0.1:9 cannot be examined: it cannot be reached.")
+
+
+async def test_an_answer_that_takes_too_long_is_given_up(server: AguiServer, tmp_path: Path) -> None:
+    server.on("/", STARTED, content("Well,\n"), STALL)
+    arguments = ("--scenario", "simple-chat", "--timeout-seconds", "0.5", "--agent", f"{server.url}/")
+    ran = await ended(await start(*arguments, folder=tmp_path))
+    assert ran.code == 1
+    assert re.search(r"the run failed: it (was silent for|did not finish within) 0\.5 s", ran.out)
+
+
+async def test_ctrl_c_stops_it_at_once_and_closes_the_agents_connection(server: AguiServer, tmp_path: Path) -> None:
+    server.on("/", STARTED, content("Well,\n"), STALL)
+    process = await start("--suite", "--agent", f"{server.url}/", folder=tmp_path)
+    request = await server.asked("/", count=2, within_seconds=PATIENCE_SECONDS)  # the first asked for its health
+    process.send_signal(signal.SIGINT)
+    ran = await ended(process)
+    assert (ran.code, ran.out) == (130, "")
+    assert "Traceback" not in ran.err
+    await asyncio.wait_for(request.left.wait(), PATIENCE_SECONDS)
+
+
+@pytest.mark.req("CONF-03")
+async def test_the_script_is_a_thin_door_to_the_same_suite(server: AguiServer, tmp_path: Path) -> None:
+    script = ROOT / "tests" / "simulate_slack_stream.py"
+    assert len(script.read_text(encoding="utf-8").splitlines()) < 25
+    server.on("/", STARTED, content("No."), FINISHED)
+    arguments = ("--suite", "--json", "--agent", f"{server.url}/")
+    ran = await ended(await start(*arguments, folder=tmp_path, door=(str(script),)))
+    assert (ran.code, json.loads(ran.out)["checks"]) == (1, 22), ran
+
+
+def test_the_command_line_knows_every_scenario() -> None:
+    assert [name.value for name in Named] == [scenario.name for scenario in SCENARIOS]

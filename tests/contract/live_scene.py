@@ -1,0 +1,166 @@
+"""One answer in the twin's #general that is shown live, what people see of it, and agents that are told what to say."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+
+from swarm.domain.streaming.calls import Place
+from swarm.domain.streaming.events import (
+    AgentEvent,
+    Finished,
+    TextDelta,
+)
+from swarm.domain.streaming.outcomes import Outcome
+from swarm.domain.streaming.reducer import Pace
+from swarm.domain.streaming.showing import Last, Shown
+from swarm.slack.gateway import Gateway
+from swarm.slack.live import LiveAnswer
+from swarm.twin.server import running
+from swarm.twin.twin import build_twin
+from tests.contract.slack.answers import place
+from tests.contract.slack.workspace import Workspace
+
+PATIENCE_SECONDS = 20.0
+FAST = Pace(append=0.03, line=0.01, update=0.03, line_update=0.01)
+
+Events = AsyncGenerator[AgentEvent, None]
+Script = Callable[[], Events]
+
+
+class Scene:
+    """One answer in #general, and what people see of it."""
+
+    def __init__(self, workspace: Workspace, gateway: Gateway, where: Place) -> None:
+        self.workspace = workspace
+        self.gateway = gateway
+        self.where = where
+        self.closed = asyncio.Event()  # the agent's generator came to its end
+        self.answer = self.make()
+
+    def make(self, where: Place | None = None, **more: Any) -> LiveAnswer:
+        settings: dict[str, Any] = {"pace": FAST, "doubt_seconds": 0.05, **more}
+        self.answer = LiveAnswer(where or self.where, self.gateway.streams, **settings)
+        return self.answer
+
+    async def show(self, script: Script) -> Shown:
+        """Show a run to its end."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            return await self.answer.show(self.events(script))
+
+    def begin(self, script: Script) -> asyncio.Task[Shown]:
+        return asyncio.create_task(self.show(script))
+
+    async def events(self, script: Script) -> Events:
+        """What the script yields; says when it is closed."""
+        try:
+            async for event in script():
+                yield event
+        finally:
+            self.closed.set()
+
+    async def shown(self) -> list[dict[str, Any]]:
+        """The answer's messages."""
+        return (await self.workspace.messages(self.where.thread_ts))[1:]
+
+    async def text(self) -> str:
+        return "".join(str(message["text"]) for message in await self.shown())
+
+    async def until(self, is_so: Callable[[], Awaitable[bool]]) -> None:
+        """Look after every change of the workspace."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not await is_so():
+                await asyncio.sleep(0.01)
+
+    async def until_shown(self, piece: str) -> None:
+        async def is_shown() -> bool:
+            return piece in await self.text()
+
+        await self.until(is_shown)
+
+    async def until_called(self, method: str, count: int = 1) -> None:
+        async def are_called() -> bool:
+            return len(await self.workspace.calls(method)) >= count
+
+        await self.until(are_called)
+
+    async def methods(self) -> list[str]:
+        """The calls that were made, but for those that look or set a status."""
+        return [call["method"] for call in await self.workspace.all_calls() if call["method"].startswith("chat.")]
+
+
+@asynccontextmanager
+async def live_scene() -> AsyncIterator[Scene]:
+    """A twin without rate limits, a gateway to it, and a question in #general."""
+    async with running(twin := build_twin(rates=False)) as url, aiohttp.ClientSession() as http:
+        workspace = Workspace(twin, url, http)
+        gateway = workspace.gateway()
+        yield Scene(workspace, gateway, place(await workspace.say("@swarm hello")))
+        await gateway.close()
+
+
+def saying(*deltas: str, end: AgentEvent | None = None) -> Script:
+    """An agent that says this at once."""
+
+    async def script() -> Events:
+        for delta in deltas:
+            yield TextDelta(text=delta, message_id="1")
+        yield end or Finished()
+
+    return script
+
+
+def typing(scene: Scene, *lines: str, end: AgentEvent | None = None) -> Script:
+    """An agent that goes on only when people see what it has said."""
+
+    async def script() -> Events:
+        for line in lines:
+            yield TextDelta(text=line, message_id="1")
+            await scene.until_shown(line.strip())
+        yield end or Finished()
+
+    return script
+
+
+LINES = tuple(f"This is line {number}.\n" for number in range(1, 7))
+
+
+def blocks_of(messages: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [block for message in messages for block in message["blocks"] if block["type"] == kind]
+
+
+def endless(*deltas: str) -> Script:
+    """An agent that says something, and then works on without a word."""
+
+    async def script() -> Events:
+        for delta in deltas:
+            yield TextDelta(text=delta, message_id="1")
+        await asyncio.Event().wait()
+
+    return script
+
+
+class Notes:
+    """What a record was told, in order; ``hold`` keeps it from taking the next beginning."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.hold = asyncio.Event()
+        self.hold.set()
+
+    async def beginning(self, page: int, *, is_post: bool) -> None:
+        self.told.append(f"beginning {page}")
+        await self.hold.wait()
+
+    async def began(self, page: int, ts: str) -> None:
+        self.told.append(f"began {page} {ts}")
+
+    async def ending(self, call: Last, outcome: Outcome) -> None:
+        self.told.append("ending")
+
+    async def ended(self, page: int, text: str) -> None:
+        self.told.append(f"ended {page} {text}")
