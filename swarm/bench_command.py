@@ -98,6 +98,43 @@ def bench_team(
     return run.main(lambda: {"team": team.measure}, plan, repeat, json_file)
 
 
+@bench.command(name="stream")
+def bench_stream(
+    *,
+    database: str = "sqlite",
+    streams: tuple[int, ...] = (1, 3, 20, 100),
+    seconds: float = 20,
+    per_second: float = 10,
+    answers: int = 25,
+    json_file: Annotated[Path | None, Parameter(name="--json")] = None,
+) -> int:
+    """Measure streamed answers: from an agent's delta to the call of Slack, within Slack's limits and above them.
+
+    Parameters
+    ----------
+    database
+        sqlite, or the URL of a PostgreSQL server on which databases may be created (they are dropped afterwards).
+    streams
+        So many answers at once, one part of the measurement for each number.
+    seconds
+        So long the agent speaks in each answer.
+    per_second
+        So many deltas a second it sends.
+    answers
+        So many answers one after another, for the time to the first text.
+    json_file
+        Where to write the figures as JSON as well.
+    """
+    from swarm.bench import run, stream
+    from swarm.bench.plan import Plan
+
+    log.configure("warning")
+    plan = Plan(
+        database=database, streams=streams, stream_seconds=seconds, deltas_per_second=per_second, answers=answers
+    )
+    return run.main(lambda: {"stream": stream.measure}, plan, 1, json_file)
+
+
 @bench.command(name="storm")
 def bench_storm(
     *,

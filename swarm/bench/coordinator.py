@@ -59,11 +59,16 @@ class Coordinator:
 
     async def expired_leases(self) -> int:
         """How many leases it has ended because nobody renewed them."""
+        page = await self.metrics()
+        found = re.search(r'^swarm_leases_ended_total\{how="expired"\} (\S+)', page, re.MULTILINE)
+        return int(float(found.group(1))) if found else 0
+
+    async def metrics(self) -> str:
+        """Its metrics, in Prometheus's text format."""
         operator = await self.operator()
         page = (await operator.call("GET", "/metrics")).body.decode()
         operator.close()
-        found = re.search(r'^swarm_leases_ended_total\{how="expired"\} (\S+)', page, re.MULTILINE)
-        return int(float(found.group(1))) if found else 0
+        return page
 
     def memory_bytes(self) -> int:
         """What it holds in memory now (resident set size, from /proc)."""

@@ -31,3 +31,9 @@ class Plan:
     hands: int = 2  # runs of each of the team's agents, which poll at the same time; its lead has one for each worker
     team_per_second: int = 20
     team_in_flight: int = 32  # when as many are sent as are answered
+    streams: tuple[int, ...] = (1, 3, 20, 100)  # answers at once; Slack's limits leave room for about three
+    stream_seconds: float = 20  # so long each of them is spoken
+    deltas_per_second: float = 10
+    answers: int = 25  # one after another, for the time to the first text
+    answer_every_seconds: float = 4  # so slowly that Slack's limit for new streams holds none of them up
+    refill_seconds: float = 16  # before each part, until Slack's limits allow a burst again

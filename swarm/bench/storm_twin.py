@@ -1,4 +1,4 @@
-"""The twin of a storm, in a process of its own, and the people who speak there."""
+"""A twin in a process of its own, for a storm or for streams, and the people who speak there."""
 
 from __future__ import annotations
 
@@ -57,6 +57,12 @@ class Twin:
         found: list[dict[str, Any]] = (await self._ask("GET", "messages", params={"channel": channel}))["messages"]
         return found
 
+    async def thread(self, channel: str, ts: str) -> list[dict[str, Any]]:
+        """What was said below a message, as people see it."""
+        where = {"channel": channel, "thread_ts": ts}
+        found: list[dict[str, Any]] = (await self._ask("GET", "messages", params=where))["messages"]
+        return [message for message in found if message["ts"] != ts]
+
     async def told_twice(self) -> tuple[int, int]:
         """How many events the app was told more than once, and of how many in all, as far as the twin remembers."""
         deliveries = (await self._ask("GET", "deliveries", params={"since": 0}))["deliveries"]
@@ -79,9 +85,10 @@ class Twin:
 
 
 @asynccontextmanager
-async def twin(retention_messages: int) -> AsyncIterator[Twin]:
-    """A twin without rate limits that keeps so many messages a channel; gone afterwards."""
-    environment = os.environ | {"TWIN_RATES": "off", "TWIN_RETENTION_MESSAGES": str(retention_messages)}
+async def twin(retention_messages: int, *, rates: bool = False) -> AsyncIterator[Twin]:
+    """A twin that keeps so many messages a channel, with Slack's ``rates`` or without; gone afterwards."""
+    settings = {"TWIN_RATES": "on" if rates else "off", "TWIN_RETENTION_MESSAGES": str(retention_messages)}
+    environment = os.environ | settings
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "swarm.twin", "--port", "0"),
         stdout=asyncio.subprocess.PIPE,

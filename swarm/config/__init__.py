@@ -2,7 +2,7 @@
 
 A value comes from the first of: the process's environment, ``./.env``, ``~/.swarm/.env``, ``swarm.yaml``, the default.
 `VARIABLES` lists every environment variable with the setting it stands for. In ``swarm.yaml`` the settings have the
-shape of the classes in `settings`, and ``${NAME}`` stands for a variable.
+shape of the classes in `settings`, and ``${NAME}`` stands for a variable; SWARM_CONFIG names another file.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from swarm.config.settings import (
     SlackSettings,
     TracesSettings,
 )
-from swarm.config.variables import DYNAMIC_AGENTS, VARIABLES
+from swarm.config.variables import CONFIG_VARIABLE, DYNAMIC_AGENTS, VARIABLES
 
 __all__ = [
     "CONFIG_FILE",
+    "CONFIG_VARIABLE",
     "DYNAMIC_AGENTS",
     "VARIABLES",
     "AgentSettings",

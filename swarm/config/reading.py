@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from swarm.config.problems import BadSettings
 from swarm.config.settings import Settings
-from swarm.config.variables import DYNAMIC_AGENTS, DYNAMIC_AGENTS_VARIABLE, VARIABLES
+from swarm.config.variables import CONFIG_VARIABLE, DYNAMIC_AGENTS, DYNAMIC_AGENTS_VARIABLE, VARIABLES
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.streaming.remote import Dialect
 
@@ -30,7 +30,7 @@ def load(
     folder = folder or Path.cwd()
     user_home = user_home or Path.home()
     variables = _variables(dict(os.environ if environment is None else environment), folder, user_home)
-    values = _read_yaml(folder / CONFIG_FILE, variables)
+    values = _read_yaml(_file(folder, variables), variables)
     for name, path in VARIABLES.items():
         if variables.get(name):
             _put(values, path, variables[name])
@@ -50,6 +50,15 @@ def _variables(environment: dict[str, str], folder: Path, user_home: Path) -> di
             if value:
                 found.setdefault(name, value)
     return found
+
+
+def _file(folder: Path, variables: Mapping[str, str]) -> Path:
+    """The file with settings. One that is named has to be there; ``swarm.yaml`` need not."""
+    named = variables.get(CONFIG_VARIABLE)
+    path = folder / (named or CONFIG_FILE)
+    if named and not path.exists():
+        raise ConfigurationError(f"{CONFIG_VARIABLE} is {named}: there is no such file")
+    return path
 
 
 def _read_yaml(path: Path, variables: Mapping[str, str]) -> dict[str, Any]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+CONFIG_VARIABLE: Final = "SWARM_CONFIG"
+"""Names the file that is read in place of ``./swarm.yaml``; it stands for no setting, so it is not among these."""
+
 DYNAMIC_AGENTS_VARIABLE: Final = "DYNAMIC_AGENTS_URL"
 DYNAMIC_AGENTS: Final = "dynamic-agents"
 """The name of the agent behind this variable."""

@@ -14,7 +14,9 @@ from typing import Final
 
 import httpx2
 
+from swarm.demo import settings_file
 from swarm.demo.processes import Died, Parts
+from swarm.demo.settings_file import WRITER
 from swarm.twin.seed import DEFAULT
 
 READY_SECONDS: Final = 60
@@ -26,7 +28,7 @@ AGENTS: Final = (
     ("counter", "worker", "Counts lines of code in the folder where the demo was started."),
     ("finder", "worker", "Finds words in the files of that folder."),
 )
-"""Name, role and description of each demo agent."""
+"""Name, role and description of each demo agent that polls."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,6 +38,8 @@ class Plan:
     port: int
     twin_port: int
     home: Path
+    writer_port: int
+    own_settings: Path  # the file that the coordinator would read without us
     slack: bool  # real tokens are in the environment, so there is no twin
     database_url: str | None = field(default=None, repr=False)  # the environment's
     operator_token: str | None = field(default=None, repr=False)  # the environment's
@@ -48,6 +52,10 @@ class Plan:
     def twin_url(self) -> str:
         return f"http://127.0.0.1:{self.twin_port}"
 
+    @property
+    def writer_url(self) -> str:
+        return f"http://127.0.0.1:{self.writer_port}/"
+
 
 class NotReady(Exception):
     """A part did not come up in time."""
@@ -58,7 +66,9 @@ def plan(environment: Mapping[str, str]) -> Plan:
     return Plan(
         port=_port(environment, "PORT", 8080),
         twin_port=_port(environment, "TWIN_PORT", 8400),
+        writer_port=_free_port(),
         home=Path(environment.get("SWARM_HOME") or ".demo").absolute(),
+        own_settings=Path(environment.get("SWARM_CONFIG") or settings_file.OWN_FILE).absolute(),
         slack=bool(environment.get("SLACK_BOT_TOKEN") and environment.get("SLACK_APP_TOKEN")),
         database_url=environment.get("SWARM_DATABASE_URL") or None,
         operator_token=environment.get("SWARM_OPERATOR_TOKEN") or None,
@@ -76,7 +86,7 @@ async def run(demo: Plan) -> int:
     except Died as died:
         print("\n".join([f"{died}. Its last lines:", *died.last_lines]), file=sys.stderr)
         return 1
-    except NotReady as error:
+    except (NotReady, settings_file.Unusable) as error:
         print(f"{error} The logs are in {demo.home / 'logs'}.", file=sys.stderr)
         return 1
     finally:
@@ -97,7 +107,8 @@ async def _run(demo: Plan, parts: Parts, stop: asyncio.Event) -> int:
     await starting
     print(f"Open {demo.base_url if demo.slack else demo.twin_url}", flush=True)
     print(
-        'Type "@swarm how many lines of Python are in this repository?" in #general. Ctrl-C ends everything.',
+        'Type "@swarm how many lines of Python are in this repository?" in #general, '
+        'or "swarm#writer tell me about this repository". Ctrl-C ends everything.',
         flush=True,
     )
     death = asyncio.create_task(parts.first_death())
@@ -113,10 +124,19 @@ async def _start(demo: Plan, parts: Parts) -> None:
     if not demo.slack:
         _say("starting the Slack twin")
         await parts.start("twin", ["swarm.twin", "--port", str(demo.twin_port)], {})
+    _say(f"starting the agent {WRITER}")
+    await parts.start(WRITER, ["swarm.demo.streamer"], {"WRITER_PORT": str(demo.writer_port), "DEMO_ROOT": _root()})
+    await _until(parts, demo.writer_url, "The writer")
+    if not demo.slack:
         await _until(parts, f"{demo.twin_url}/", "The Slack twin")
     _say("starting the coordinator")
     await parts.start("coordinator", ["swarm.cli", "up"], _settings(demo))
     await _until(parts, f"{demo.base_url}/readyz", "The coordinator")
+    await _start_agents(demo, parts)
+
+
+async def _start_agents(demo: Plan, parts: Parts) -> None:
+    """Register those that poll, start them, and wait until all are there."""
     headers = {"Authorization": f"Bearer {_operator_token(demo)}"}
     async with httpx2.AsyncClient(base_url=demo.base_url, headers=headers, trust_env=False) as http:
         for name, role, description in AGENTS:
@@ -126,19 +146,27 @@ async def _start(demo: Plan, parts: Parts) -> None:
                 "SWARM_URL": demo.base_url,
                 "SWARM_AGENT_TOKEN": token,
                 "SWARM_AGENT_NAME": name,
-                "DEMO_ROOT": str(Path.cwd()),
+                "DEMO_ROOT": _root(),
             }
             await parts.start(name, ["swarm.demo.agent"], settings)
         await _until_online(parts, http)
 
 
+def _root() -> str:
+    """The folder that the agents look at."""
+    return str(Path.cwd())
+
+
 def _settings(demo: Plan) -> dict[str, str]:
     """The coordinator's settings. With the twin it gets a database of its own, whatever its files name."""
-    settings = {"PORT": str(demo.port), "SWARM_HOME": str(demo.home)}
+    file = demo.home / settings_file.OWN_FILE
+    settings_file.write(file, own=demo.own_settings, writer_url=demo.writer_url)
+    settings = {"PORT": str(demo.port), "SWARM_HOME": str(demo.home), "SWARM_CONFIG": str(file)}
     if demo.slack:
         return settings
     database_url = demo.database_url or f"sqlite:///{demo.home / 'swarm.db'}"
-    return settings | _twin_tokens(demo) | {"SWARM_DATABASE_URL": database_url}
+    of_twin = {"SWARM_DATABASE_URL": database_url, "SLACK_AGENT_SESSIONS": "true"}  # its page has Slack's Stop button
+    return settings | _twin_tokens(demo) | of_twin
 
 
 def _operator_token(demo: Plan) -> str:
@@ -203,7 +231,7 @@ async def _until_online(parts: Parts, http: httpx2.AsyncClient) -> None:
     async def all_online() -> bool:
         answer = (await http.get("/agents")).raise_for_status()
         online = {agent["name"] for agent in answer.json()["agents"] if agent["status"] == "online"}
-        return online >= {name for name, _, _ in AGENTS}
+        return online >= {WRITER, *(name for name, _, _ in AGENTS)}
 
     await _wait_for(parts, all_online, "An agent")
 
@@ -235,6 +263,13 @@ def _port(environment: Mapping[str, str], name: str, default: int) -> int:
     if not value.isdecimal() or not 0 < int(value) < 65_536:
         raise ValueError(f"{name} is {value!r}; a port from 1 to 65535 is expected")
     return int(value)
+
+
+def _free_port() -> int:
+    """A port that nobody listens on; nobody else needs to know it."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def _check_free(port: int) -> None:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter as Tally
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from swarm.demo.repository import files, folders
 from swarm.demo.tools import Tools
 
 PAUSE_SECONDS: Final = 0.25
 """Between two folders: the work would be over before anybody could follow it."""
 
 _SHOWN: Final = 10
-_LARGEST_BYTES: Final = 1_000_000
 
 
 class Stopped(Exception):
@@ -56,14 +55,14 @@ class Worker:
         stop = self._stops.setdefault(task["id"], asyncio.Event())
         self.begin(task)
         try:
-            folders = await asyncio.to_thread(lambda: sorted(_folders(self._root)))
-            for number, folder in enumerate(folders):
-                self._far[task["id"]] = f"{folder.relative_to(self._root).as_posix()} ({number + 1} of {len(folders)})"
+            places = await asyncio.to_thread(lambda: sorted(folders(self._root)))
+            for number, folder in enumerate(places):
+                self._far[task["id"]] = f"{folder.relative_to(self._root).as_posix()} ({number + 1} of {len(places)})"
                 await tools.call(
                     "task-progress",
                     task_id=task["id"],
                     message=self._far[task["id"]],
-                    percent=100 * number // len(folders),
+                    percent=100 * number // len(places),
                 )
                 await asyncio.to_thread(self.look, task, folder)
                 await _pause(stop)
@@ -113,7 +112,7 @@ class Counter(Worker):
 
     def look(self, task: dict[str, Any], folder: Path) -> None:
         tally = self._lines[task["id"]]
-        for path in _files(folder):
+        for path in files(folder):
             tally[path.suffix or "(no suffix)"] += len(path.read_bytes().splitlines())
 
     def result(self, task: dict[str, Any]) -> str:
@@ -136,7 +135,7 @@ class Finder(Worker):
 
     def look(self, task: dict[str, Any], folder: Path) -> None:
         found = self._found[task["id"]]
-        for path in _files(folder):
+        for path in files(folder):
             text = path.read_text(errors="replace").lower()
             if count := text.count(_wanted(task)):
                 found.append(f"`{path.relative_to(self._root).as_posix()}` ({count})")
@@ -160,17 +159,3 @@ async def _pause(stop: asyncio.Event) -> None:
     except TimeoutError:
         return
     raise Stopped
-
-
-def _folders(root: Path) -> Iterator[Path]:
-    """The folder and those below it, but for what tools keep there."""
-    yield root
-    for child in root.iterdir():
-        if child.is_dir() and not child.is_symlink() and not child.name.startswith((".", "__")):
-            yield from _folders(child)
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    for path in sorted(folder.iterdir()):
-        if path.is_file() and not path.is_symlink() and path.stat().st_size <= _LARGEST_BYTES:
-            yield path

@@ -13,6 +13,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 QUICK_SECONDS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 """Buckets of what should take milliseconds."""
 
+LAG_SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.25, 1)
+"""Buckets of what should be next to nothing."""
+
 PATIENT_SECONDS: Final = (0.001, 0.005, 0.02, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 """Buckets of what may wait for somebody: an agent that works, Slack's limits."""
 
@@ -29,6 +32,9 @@ class Instruments:
         self._deliveries()
         self._doors()
         self._database()
+        self.event_loop_lag_seconds = self._histogram(
+            "swarm_event_loop_lag_seconds", "How much later than wanted the event loop went on.", LAG_SECONDS
+        )
 
     def _slack(self) -> None:
         self.slack_events = self._counter(

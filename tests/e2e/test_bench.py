@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from swarm.bench import team
+from swarm.bench import stream, team
 from swarm.bench.figures import BenchError, Better, Figure, combined, percentile
 from swarm.bench.loop import MEASUREMENTS, chosen
 from swarm.bench.plan import Plan, Say
@@ -29,6 +29,11 @@ TINY = Plan(
     workers=2,
     team_per_second=10,
     team_in_flight=2,
+    streams=(2,),
+    stream_seconds=1.5,
+    answers=2,
+    answer_every_seconds=0.5,
+    refill_seconds=0.5,
 )
 
 
@@ -53,6 +58,23 @@ async def test_a_team_of_the_bench_brings_every_message_to_its_result() -> None:
 
     assert {figure.measurement for figure in figures} == {"team"}
     assert all(figure.value > 0 for figure in figures)
+
+
+@pytest.mark.long
+@pytest.mark.req("STREAM-04", "STREAM-05")
+async def test_streams_of_the_bench_lose_nothing_and_no_call_is_refused() -> None:
+    figures = await measure({"stream": stream.measure}, TINY, 1, print)
+
+    assert {figure.measurement for figure in figures} == {stream.FIRST_TEXT, "2 at once"}
+    found = {figure.what: figure for figure in figures if figure.measurement == "2 at once"}
+    assert found["answers streamed"].value + found["answers posted, since no stream was free"].value == 2
+    assert all(figure.value == 0 for figure in figures if figure.target == 0)
+    assert found["first delta → call, p50"].value > 0
+
+
+async def test_streams_of_several_processes_are_not_measured() -> None:
+    with pytest.raises(BenchError, match="one coordinator process"):
+        await measure({"stream": stream.measure}, replace(TINY, processes=2), 1, print)
 
 
 @pytest.mark.long

@@ -1,4 +1,7 @@
-"""The demo in a browser: a person types, and sees 👀, the answer and ✅. With SWARM_SCREENSHOT a picture is kept."""
+"""The demo in a browser: a person types, and sees 👀, the answer and ✅. With SWARM_SCREENSHOT a picture is kept.
+
+SWARM_STREAM_SCREENSHOT keeps one of an answer while it is streamed.
+"""
 
 from __future__ import annotations
 
@@ -46,6 +49,32 @@ async def test_a_person_asks_in_a_channel_and_goes_on_in_the_thread(demo: Demo, 
         if path := os.environ.get("SWARM_SCREENSHOT"):
             await page.mouse.move(0, 0)  # away from the message, whose tools would hide the others
             await page.screenshot(path=path)
+
+
+@pytest.mark.browser
+@pytest.mark.req("OPS-01", "STREAM-03", "STREAM-12", "TWIN-05")
+async def test_a_person_watches_an_answer_being_written(demo: Demo, twin: TwinClient) -> None:
+    await twin.say("Good morning! The release notes are ready for a last look.", user="bob")
+    await twin.say("I will read them after lunch :+1:", user="carol")
+    async with browser() as context:
+        page = await context.new_page()
+        await page.goto(demo.url)
+        await page.wait_for_selector("body[data-ready]")
+        await page.fill("#text", "swarm#writer tell me about this repository")
+        await page.press("#text", "Enter")
+        question = page.locator("#log article", has_text="swarm#writer tell me").last
+        await question.locator(".replies").click()
+        answer = page.locator("#thread article", has=page.locator(".badge")).first
+        await expect(answer.locator(".plan")).to_contain_text("count_lines")
+        await expect(answer.get_by_role("table")).to_contain_text(".py")
+        await expect(answer.locator(".caret")).to_be_visible()  # it is still being written
+        if path := os.environ.get("SWARM_STREAM_SCREENSHOT"):
+            await expect(answer).to_contain_text("Most of it is in these folders")
+            await page.mouse.move(0, 0)
+            await page.screenshot(path=path)
+        await expect(answer).to_contain_text("writer · asked by @alice")
+        await expect(answer.locator(".plan")).to_contain_text("5 of 5")
+        await expect(answer.get_by_role("button", name="This answer is good")).to_be_visible()
 
 
 async def _ask(page: Page) -> Locator:

@@ -7,7 +7,8 @@ import socket
 
 import pytest
 
-from tests.e2e.demo import DEMO_LINES, Demo
+from swarm.demo.writer import STEPS
+from tests.e2e.demo import DEMO_LINES, FOLDERS, Demo
 from tests.support.processes import SWARM, Processes, free_port
 from tests.support.twin_client import ANSWERED, STORED, Conversation, TwinClient
 from tests.support.waiting import wait_until
@@ -63,6 +64,49 @@ async def test_stop_in_the_thread_and_the_button_under_the_progress_cancel_a_tas
         await twin.until(ts, lambda seen: any(answer.startswith("🛑") for answer in seen.answers))
 
 
+@pytest.mark.req("OPS-01", "STREAM-01", "STREAM-03", "STREAM-12")
+async def test_the_writer_streams_what_it_has_counted_and_hears_a_follow_up(twin: TwinClient) -> None:
+    since = await twin.now()
+    ts = await twin.say("swarm#writer tell me about this repository")
+    seen = await twin.until(ts, _is_answered, within_seconds=60)
+    (answer,) = seen.answers
+    assert f"| `.py` | {FOLDERS} | {DEMO_LINES} |" in answer
+    (opened,) = await twin.calls("chat.startStream", since=since)
+    assert opened["args"]["task_display_mode"] == "plan"
+    appended = await twin.calls("chat.appendStream", since=since)
+    assert len(appended) > 5
+    shown = str([call["args"] for call in (opened, *appended)])
+    assert all(step in shown for step in (*STEPS, "list_files", "count_lines"))
+
+    await twin.say("and you are?", thread=ts)
+    seen = await twin.until(ts, lambda seen: len(seen.answers) == 2)
+    await twin.until(ts, lambda seen: "I am **writer**" in seen.answers[-1] and "name me" in seen.answers[-1])
+
+
+@pytest.mark.req("OPS-01", "STREAM-02", "STREAM-06")
+async def test_a_long_report_goes_on_in_another_message(twin: TwinClient) -> None:
+    ts = await twin.say("swarm#writer write a long report")
+    seen = await twin.until(ts, _is_answered, within_seconds=60)
+    assert len(seen.answers) > 1
+    assert len("".join(seen.answers)) > 12_000
+
+
+@pytest.mark.req("OPS-01", "STREAM-07", "CHAN-06")
+async def test_a_run_that_fails_has_a_button_with_which_it_goes_well(twin: TwinClient) -> None:
+    ts = await twin.say("swarm#writer fail")
+    await twin.until(ts, lambda seen: "x" in seen.emoji)
+    await twin.press(ts, "I begin to answer", "swarm_retry_turn")
+    await twin.until(ts, lambda seen: any("This time it went well." in answer for answer in seen.answers))
+
+
+@pytest.mark.req("OPS-01", "STREAM-03")
+async def test_the_writers_question_is_answered_in_the_thread(twin: TwinClient) -> None:
+    ts = await twin.say("swarm#writer ask me something")
+    await twin.until(ts, lambda seen: any("Which part of the repository" in answer for answer in seen.answers))
+    await twin.say("the tests", thread=ts)
+    await twin.until(ts, lambda seen: any("So it is “the tests”" in answer for answer in seen.answers))
+
+
 @pytest.mark.req("LOOP-11")
 async def test_a_direct_message_is_answered(twin: TwinClient) -> None:
     ts = await twin.say("hello", channel="@swarm", user="bob")
@@ -105,7 +149,7 @@ async def test_it_ends_with_1_when_a_part_dies_and_shows_what_that_said_last(dem
 @pytest.mark.req("OPS-01", "OPS-12")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_it_ends_with_0_when_told_to_and_leaves_nobody_behind(demo: Demo, number: signal.Signals) -> None:
-    assert len(demo.processes.alive()) == 6  # itself, twin, coordinator, lead, two workers
+    assert len(demo.processes.alive()) == 7  # itself, twin, coordinator, lead, two workers, writer
     demo.process.send(number)
     assert await demo.process.exit_code(10) == 0
     assert demo.processes.alive() == []

@@ -294,6 +294,20 @@ def test_a_mistake_in_a_variable_is_named_with_the_variable(read: Read, name: st
         read(**{name: value})
 
 
+@pytest.mark.req("OPS-02")
+def test_a_variable_names_another_file_than_swarm_yaml(tmp_path: Path, read: Read) -> None:
+    (tmp_path / "other.yaml").write_text("agents: {default: ada}", encoding="utf-8")
+    assert read("agents: {default: lea}", SWARM_CONFIG="other.yaml").agents.default == "ada"
+    assert read("agents: {default: lea}", SWARM_CONFIG=str(tmp_path / "other.yaml")).agents.default == "ada"
+    assert read("agents: {default: lea}", SWARM_CONFIG="").agents.default == "lea"
+
+
+@pytest.mark.req("OPS-11")
+def test_a_settings_file_that_is_named_and_missing_stops_the_start(read: Read) -> None:
+    with pytest.raises(ConfigurationError, match=r"SWARM_CONFIG is missing\.yaml: there is no such file"):
+        read(SWARM_CONFIG="missing.yaml")
+
+
 # What is secret, and what differs
 
 

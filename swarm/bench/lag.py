@@ -1,0 +1,61 @@
+"""Event loop lag: the coordinator's from the histogram on its ``/metrics``, and for comparison that of an idle loop."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+TICK_SECONDS: Final = 0.05
+"""As the coordinator looks at its own loop."""
+
+_BUCKET = re.compile(r'^swarm_event_loop_lag_seconds_bucket\{le="([^"]+)"\} (\S+)$', re.MULTILINE)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lag:
+    """How many looks at the loop found it at most so many seconds late, by that bound."""
+
+    within: Mapping[float, float]
+
+    def since(self, before: Lag) -> Lag:
+        """What was found after ``before``."""
+        return Lag(within={bound: count - before.within.get(bound, 0) for bound, count in self.within.items()})
+
+    def percentile(self, share: float) -> float:
+        """Seconds, linear between two bounds; the last bound for what lies above it, 0 where nothing was found."""
+        wanted = share * max(self.within.values(), default=0)
+        low, below = 0.0, 0.0
+        for bound, count in sorted(self.within.items()):
+            if count >= wanted and count > below:
+                return low if math.isinf(bound) else low + (bound - low) * (wanted - below) / (count - below)
+            low, below = bound, count
+        return 0.0
+
+
+def lag_on(page: str) -> Lag:
+    """The histogram on a page of metrics."""
+    return Lag(within={float(bound): float(count) for bound, count in _BUCKET.findall(page)})
+
+
+@asynccontextmanager
+async def idle_lag() -> AsyncIterator[list[float]]:
+    """How late this process's loop is meanwhile, in seconds: it has next to nothing to do, so the machine is late."""
+    found = list[float]()
+    watching = asyncio.create_task(_watch(found))
+    try:
+        yield found
+    finally:
+        watching.cancel()
+
+
+async def _watch(found: list[float]) -> None:
+    while True:
+        begun = time.perf_counter()
+        await asyncio.sleep(TICK_SECONDS)
+        found.append(max(0.0, time.perf_counter() - begun - TICK_SECONDS))

@@ -1,0 +1,127 @@
+"""An AG-UI agent of the bench, a process of its own: so many numbered deltas at a steady rate, and when each was sent.
+
+What a run is to do stands in the message that it is for (see `Order`). ``python -m swarm.bench.streaming_agent`` prints
+its port; ``GET /sent`` answers with everything that was sent so far.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+import orjson
+from aiohttp import web
+
+_ORDER: Final = re.compile(r"s(\d+): (\d+) deltas, ([\d.]+) a second")
+_MARK: Final = re.compile(r"\bs(\d+)d(\d+);")
+_FILLER: Final = "and some more words"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Order:
+    """What is asked of one run."""
+
+    stream: int
+    deltas: int
+    per_second: float
+
+    def __str__(self) -> str:
+        return f"s{self.stream}: {self.deltas} deltas, {self.per_second:g} a second"
+
+    def delta(self, number: int) -> str:
+        """A piece of the answer; its mark says which one."""
+        return f"s{self.stream}d{number}; {_FILLER} "
+
+    @property
+    def text(self) -> str:
+        """The whole answer."""
+        return "".join(self.delta(number) for number in range(self.deltas))
+
+
+def order_in(text: str) -> Order | None:
+    """What a message asks for."""
+    found = _ORDER.search(text)
+    if found is None:
+        return None
+    return Order(stream=int(found[1]), deltas=int(found[2]), per_second=float(found[3]))
+
+
+def marks_in(text: str) -> Iterator[tuple[int, int]]:
+    """The deltas that a text carries: stream and number."""
+    return ((int(found[1]), int(found[2])) for found in _MARK.finditer(text))
+
+
+@dataclass(kw_only=True, slots=True)
+class Sent:
+    """One run as the agent saw it; times in seconds since 1970 UTC."""
+
+    asked_at: float
+    at: list[float] = field(default_factory=list)  # when each delta was written, by number
+    hung_up: bool = False  # before all was said
+
+
+class StreamingAgent:
+    """The agent, and all its runs by the number of their stream. A stream that is run twice is told apart as such."""
+
+    def __init__(self) -> None:
+        self.runs: dict[int, list[Sent]] = {}
+
+    def application(self) -> web.Application:
+        """``POST /`` is a run."""
+        app = web.Application()
+        app.add_routes([web.post("/", self._run), web.get("/sent", self._sent)])
+        return app
+
+    async def _sent(self, request: web.Request) -> web.Response:
+        runs = {str(stream): [asdict(sent) for sent in runs] for stream, runs in self.runs.items()}
+        return web.Response(body=orjson.dumps(runs), content_type="application/json")
+
+    async def _run(self, request: web.Request) -> web.StreamResponse:
+        asked_at = time.time()
+        body = orjson.loads(await request.read())
+        order = order_in(str(body["messages"][-1]["content"]))
+        if order is None:
+            return web.Response(status=422, text="a message of the bench is expected")
+        sent = Sent(asked_at=asked_at)
+        self.runs.setdefault(order.stream, []).append(sent)
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        try:
+            await self._say(response, order, sent, {"threadId": body["threadId"], "runId": body["runId"]})
+        except ConnectionError:
+            sent.hung_up = True
+        return response
+
+    async def _say(self, response: web.StreamResponse, order: Order, sent: Sent, run: dict[str, str]) -> None:
+        message = {"messageId": f"m{order.stream}"}
+        await response.write(_event(type="RUN_STARTED", **run))
+        await response.write(_event(type="TEXT_MESSAGE_START", role="assistant", **message))
+        begun = time.perf_counter()
+        for number in range(order.deltas):
+            await asyncio.sleep(max(0.0, begun + number / order.per_second - time.perf_counter()))
+            sent.at.append(time.time())
+            await response.write(_event(type="TEXT_MESSAGE_CONTENT", delta=order.delta(number), **message))
+        await response.write(_event(type="TEXT_MESSAGE_END", **message))
+        await response.write(_event(type="RUN_FINISHED", **run))
+
+
+def _event(**fields: Any) -> bytes:
+    return b"data: " + orjson.dumps(fields) + b"\n\n"
+
+
+async def main() -> None:
+    """Serve on a free port until the process is ended."""
+    runner = web.AppRunner(StreamingAgent().application(), access_log=None)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    print(f"port {runner.addresses[0][1]}", flush=True)
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,191 @@
+"""The demo's writer: it answers over AG-UI, word by word, and shows what it does. Rules in place of a model.
+
+What a run is, is for the caller to see in order: events of the AG-UI protocol, https://docs.ag-ui.com/concepts/events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Final, TypeVar
+from uuid import uuid4
+
+from ag_ui.core import (
+    BaseEvent,
+    EventType,
+    Interrupt,
+    RunAgentInput,
+    RunErrorEvent,
+    RunFinishedEvent,
+    RunFinishedInterruptOutcome,
+    RunStartedEvent,
+    StateSnapshotEvent,
+    TextMessageContentEvent,
+    TextMessageEndEvent,
+    TextMessageStartEvent,
+    ToolCallEndEvent,
+    ToolCallResultEvent,
+    ToolCallStartEvent,
+)
+
+from swarm.demo.reports import overview, report
+from swarm.demo.repository import File, counted, listed
+
+Events = AsyncIterator[BaseEvent]
+Item = TypeVar("Item")
+
+TOOL_SECONDS: Final = 0.7
+"""A tool takes at least so long: it would be over before anybody could see it run."""
+
+PIECE_SECONDS: Final = 0.04
+LONGEST_TEXT_SECONDS: Final = 12.0
+"""A long text comes in larger pieces."""
+
+STEPS: Final = ("List the files", "Count their lines", "Write it up")
+QUESTION: Final = "Which part of the repository shall I look at: the code, the tests, or the documents?"
+FAILURE: Final = "I was asked to fail, and I did; Retry shows that it can go well"
+
+_HELP: Final = (
+    "I am **writer**, a small rule-driven program that answers over AG-UI while it writes. Try `tell me about this "
+    "repository`, `write a long report`, `ask me something` or `fail`. In this thread you need not name me."
+)
+_WORDS: Final = re.compile(r"\s*\S+\s*")
+
+
+class Writer:
+    """Answers runs, and remembers in which conversations it has failed."""
+
+    def __init__(self, root: str) -> None:
+        self._root = Path(root).resolve()
+        self._failed: set[str] = set()
+
+    async def run(self, asked: RunAgentInput) -> Events:
+        """One run, from its first event to its last."""
+        yield RunStartedEvent(type=EventType.RUN_STARTED, thread_id=asked.thread_id, run_id=asked.run_id)
+        async for event in self._answer(asked):
+            yield event
+            if isinstance(event, RunErrorEvent | RunFinishedEvent):
+                return
+        yield RunFinishedEvent(type=EventType.RUN_FINISHED, thread_id=asked.thread_id, run_id=asked.run_id)
+
+    def _answer(self, asked: RunAgentInput) -> Events:
+        text = words(asked)
+        rules: tuple[tuple[str, Callable[[], Events]], ...] = (
+            (r"\bfail\b", lambda: self._fail(asked.thread_id)),
+            (r"\bask me\b", lambda: _ask(asked)),
+            (r"\breport\b", lambda: self._write(report)),
+            (r"\babout\b|\brepository\b", lambda: self._write(overview)),
+        )
+        if asked.resume or QUESTION in said_before(asked):
+            return _say(f"So it is “{chosen(asked)}”. I would look at that first, if I could.")
+        return next((make() for pattern, make in rules if re.search(pattern, text)), _say(_HELP))
+
+    async def _write(self, compose: Callable[[str, list[File]], str]) -> Events:
+        """Three steps and two tools; then the text."""
+        yield _plan(done=0)
+        paths: list[Path] = []
+        async for event in _tool("list_files", lambda: asyncio.to_thread(listed, self._root), paths.extend):
+            yield event
+        yield _plan(done=1)
+        found: list[File] = []
+        async for event in _tool("count_lines", lambda: asyncio.to_thread(counted, self._root, paths), found.extend):
+            yield event
+        yield _plan(done=2)
+        async for event in _say(compose(self._root.name, found)):
+            yield event
+        yield _plan(done=3)
+
+    async def _fail(self, conversation: str) -> Events:
+        """The first time in each conversation; the second time goes well."""
+        if conversation in self._failed:
+            self._failed.discard(conversation)
+            async for event in _say("This time it went well."):
+                yield event
+            return
+        self._failed.add(conversation)
+        async for event in _say("I begin to answer, and then"):
+            yield event
+        yield RunErrorEvent(type=EventType.RUN_ERROR, message=FAILURE, code="demo")
+
+
+def words(asked: RunAgentInput) -> str:
+    """The last message, without whom it was said to."""
+    return re.sub(r"(?:@|swarm#)[\w-]+", " ", last_message(asked)).strip().lower()
+
+
+def last_message(asked: RunAgentInput) -> str:
+    """What the person wrote."""
+    texts = [message.content for message in asked.messages if message.role == "user"]
+    return texts[-1] if texts and isinstance(texts[-1], str) else ""
+
+
+def said_before(asked: RunAgentInput) -> str:
+    """What the writer itself said last in this conversation."""
+    texts = [message.content for message in asked.messages if message.role == "assistant"]
+    return texts[-1] or "" if texts else ""
+
+
+def chosen(asked: RunAgentInput) -> str:
+    """What the person chose, in a form or in a message."""
+    for entry in asked.resume or []:
+        if isinstance(entry.payload, dict) and entry.payload:
+            return str(next(iter(entry.payload.values())))
+    return words(asked) if not asked.resume else "nothing"
+
+
+async def _ask(asked: RunAgentInput) -> Events:
+    question = Interrupt(
+        id=str(uuid4()),
+        reason="a choice",
+        message=QUESTION,
+        response_schema={
+            "type": "object",
+            "properties": {"part": {"type": "string", "title": "Part", "enum": ["code", "tests", "documents"]}},
+            "required": ["part"],
+        },
+    )
+    yield RunFinishedEvent(
+        type=EventType.RUN_FINISHED,
+        thread_id=asked.thread_id,
+        run_id=asked.run_id,
+        outcome=RunFinishedInterruptOutcome(type="interrupt", interrupts=[question]),
+    )
+
+
+async def _say(text: str) -> Events:
+    """A text message, piece by piece."""
+    id = str(uuid4())
+    yield TextMessageStartEvent(type=EventType.TEXT_MESSAGE_START, message_id=id, role="assistant")
+    for piece in pieces(text):
+        yield TextMessageContentEvent(type=EventType.TEXT_MESSAGE_CONTENT, message_id=id, delta=piece)
+        await asyncio.sleep(PIECE_SECONDS)
+    yield TextMessageEndEvent(type=EventType.TEXT_MESSAGE_END, message_id=id)
+
+
+def pieces(text: str) -> Iterator[str]:
+    """Word by word, or several at once where that would take too long. Put together they are the text."""
+    split = _WORDS.findall(text)
+    at_once = max(1, round(len(split) * PIECE_SECONDS / LONGEST_TEXT_SECONDS))
+    for start in range(0, len(split), at_once):
+        yield "".join(split[start : start + at_once])
+
+
+async def _tool(name: str, work: Callable[[], Awaitable[list[Item]]], take: Callable[[list[Item]], None]) -> Events:
+    """A tool call, and what it returns."""
+    id = str(uuid4())
+    yield ToolCallStartEvent(type=EventType.TOOL_CALL_START, tool_call_id=id, tool_call_name=name)
+    yield ToolCallEndEvent(type=EventType.TOOL_CALL_END, tool_call_id=id)
+    result, _ = await asyncio.gather(work(), asyncio.sleep(TOOL_SECONDS))
+    take(result)
+    yield ToolCallResultEvent(
+        type=EventType.TOOL_CALL_RESULT, message_id=str(uuid4()), tool_call_id=id, content=f"{len(result)} found"
+    )
+
+
+def _plan(*, done: int) -> StateSnapshotEvent:
+    """The plan, of which so many steps are done."""
+    status = ["completed" if n < done else "in_progress" if n == done else "pending" for n in range(len(STEPS))]
+    todos = [{"content": step, "status": how} for step, how in zip(STEPS, status, strict=True)]
+    return StateSnapshotEvent(type=EventType.STATE_SNAPSHOT, snapshot={"todos": todos})
