@@ -28,7 +28,7 @@ from swarm.domain.errors import Unavailable
 from swarm.domain.routing import Me
 from swarm.entrypoints.http_api import create_app
 from swarm.entrypoints.identity import Identities
-from swarm.entrypoints.mcp_server import McpDoor
+from swarm.entrypoints.mcp_door import McpDoor
 from swarm.entrypoints.metrics import Measured, MetricsDoor
 from swarm.entrypoints.operator_api import Reload
 from swarm.entrypoints.slack_events import Handle, Press, SlackDoor, Stopped
@@ -49,9 +49,10 @@ from swarm.slack.gateway import Gateway
 from swarm.slack.live import LiveStage
 from swarm.slack.names import Names
 from swarm.slack.pacing import Pacing
-from swarm.store import migrations
+from swarm.store import preparation
 from swarm.store.database import Database
 from swarm.store.urls import PostgresUrl, parse_url
+from swarm.telemetry import loop_lag
 from swarm.telemetry.everybody import Telemetry, watching
 from swarm.telemetry.slack import WatchedSender, watched_events
 
@@ -112,6 +113,7 @@ class Coordinator:
     backfill: Backfill
     converse: Converse
     reloader: Reloader
+    telemetry: Telemetry
 
 
 def build(settings: Settings, database: Database, slack: Slack, me: Me, telemetry: Telemetry) -> Coordinator:
@@ -150,6 +152,7 @@ def build(settings: Settings, database: Database, slack: Slack, me: Me, telemetr
         backfill=Backfill(database, slack.gateway, me),
         converse=staff.converse(settings, database, services, slack.names, stage, me, conduct),
         reloader=reloader,
+        telemetry=telemetry,
     )
 
 
@@ -202,6 +205,8 @@ async def _live(
     upkeep = partial(_keep_up, coordinator)
     background = [asyncio.create_task(coordinator.election.run(upkeep), name=UPKEEP)]
     background.append(asyncio.create_task(coordinator.reloader.obey(hangup), name="reload"))
+    lag = coordinator.telemetry.metrics.count.event_loop_lag_seconds
+    background.append(asyncio.create_task(loop_lag.watch(lag.observe), name="loop lag"))
     if database.dialect == "postgresql":
         background.append(asyncio.create_task(Ticker(database).run(), name="ticker"))
     process.settle_memory()
@@ -277,7 +282,7 @@ def _telemetry(settings: Settings) -> AbstractContextManager[Telemetry]:
 @asynccontextmanager
 async def _database(settings: Settings, telemetry: Telemetry) -> AsyncIterator[Database]:
     """The database, migrated: the embedded one by us, a PostgreSQL by its operator."""
-    await asyncio.to_thread(migrations.prepare, settings.database_url)
+    await asyncio.to_thread(preparation.prepare, settings.database_url)
     async with Database(settings.database_url, watcher=telemetry.watcher) as database:
         yield database
 

@@ -11,10 +11,11 @@ from cyclopts import App, Parameter
 from rich.console import Console
 from rich.table import Column, Table
 
-from swarm import home, log, preflight, process
+from swarm import home, loading, log, preflight
 from swarm.bench_command import bench
 from swarm.client import Coordinator, NoServer, in_one_line
 from swarm.config import LogFormat, SlackMode, load, secrets
+from swarm.conformance_command import conformance
 from swarm.domain.agents import Role
 from swarm.domain.conduct import KEPT
 from swarm.domain.errors import ConfigurationError, SwarmError
@@ -30,6 +31,7 @@ tasks = App(name="tasks", help="See and stop what the agents work on.")
 slack = App(name="slack", help="Set up the Slack app.")
 for group in (agents, tasks, db, slack, bench):
     app.command(group)
+app.command(conformance)
 
 _out = Console(highlight=False)
 
@@ -39,7 +41,7 @@ def up() -> None:
     """Run the coordinator. Needs SLACK_BOT_TOKEN and SLACK_APP_TOKEN (see `swarm slack manifest`)."""
     settings = load()
     preflight.check(settings)
-    with process.uncollected():
+    with loading.uncollected():
         from swarm import bootstrap  # heavy, so what is wrong with the settings is said before
 
     as_json = None if settings.log.format is LogFormat.AUTO else settings.log.format is LogFormat.JSON

@@ -99,13 +99,3 @@ def settle_memory() -> None:
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
     sys.setswitchinterval(0.001)  # the threads of the database wait for the interpreter between two statements
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Without the garbage collector: while modules are loaded, all that it would look at is there to stay."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()

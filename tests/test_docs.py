@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from swarm.cli import app
-from swarm.config import VARIABLES, Settings, describe, load
+from swarm.config import CONFIG_VARIABLE, VARIABLES, Settings, describe, load
 from swarm.domain import errors
 from swarm.domain.client_context import OWN_KEYS
 from swarm.domain.errors import SwarmError
@@ -34,7 +34,7 @@ def text(name: str) -> str:
 def test_the_example_environment_lists_every_variable_and_no_other() -> None:
     listed = re.findall(r"^([A-Z][A-Z0-9_]*)=", text(".env.example"), re.MULTILINE)
     assert listed == list(dict.fromkeys(listed))
-    assert set(listed) == set(VARIABLES)
+    assert set(listed) == {CONFIG_VARIABLE, *VARIABLES}
 
 
 def test_every_variable_stands_for_a_setting_that_exists() -> None:

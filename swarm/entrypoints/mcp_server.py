@@ -1,4 +1,4 @@
-"""The MCP server: the tools of ``tools/`` over streamable HTTP, each agent known by its bearer token.
+"""The MCP server: the tools of ``tools/`` over streamable HTTP, for calls that `swarm.entrypoints.mcp_door` let in.
 
 It is stateless, so that any process behind a balancer can answer any call, in both generations of the protocol. The
 low-level server is used: errors, unknown arguments and wrong types all become results that a model can read and act on.
@@ -7,8 +7,7 @@ low-level server is used: errors, unknown arguments and wrong types all become r
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -20,70 +19,34 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from pydantic import TypeAdapter, ValidationError
 from starlette.requests import Request
-from starlette.routing import Route
-from starlette.types import Message, Receive, Scope, Send
 
 from swarm.domain.agents import Agent
 from swarm.domain.errors import Invalid, SwarmError
 from swarm.domain.watchers import NOBODY, ToolCall, Watcher
-from swarm.entrypoints.body import MAX_BODY_BYTES, load_json, read_body, refuse_unstorable
-from swarm.entrypoints.errors import MethodNotAllowed, answer, describe, invalid, log_crash
-from swarm.entrypoints.identity import LEASE_HEADER, Identities
+from swarm.entrypoints.body import MAX_BODY_BYTES, refuse_unstorable
+from swarm.entrypoints.errors import describe, invalid, log_crash
+from swarm.entrypoints.identity import LEASE_HEADER
+from swarm.entrypoints.mcp_door import CALLER
 from swarm.services.use_cases import Services
 from tools.tool import Call, Tool, discover
-
-MCP_PATH: Final = "/mcp"
 
 INSTRUCTIONS: Final = (
     "The tools of a team that works behind one Slack app. Your work comes by polling; what you say to people goes "
     "through slack-reply. Pass the lease token from your prompt as lease_token with everything that writes."
 )
 
-_AGENT: Final = "swarm.agent"  # where the request's scope keeps who calls
 
-
-class McpDoor:
-    """The MCP endpoint: :meth:`routes` for the application, :meth:`running` for as long as it runs (once).
-
-    With ``allowed_hosts`` (``example.org``, ``localhost:*``), requests with another Host header are refused. Every
-    request needs a bearer token, which no foreign page in a browser has, so by default all hosts are fine.
-    """
-
-    def __init__(
-        self,
-        services: Services,
-        identities: Identities,
-        *,
-        allowed_hosts: Sequence[str] = (),
-        watcher: Watcher = NOBODY,
-    ) -> None:
-        self._identities = identities
-        self._manager = StreamableHTTPSessionManager(
-            app=create_server(services, watcher=watcher),
-            json_response=True,
-            stateless=True,
-            security_settings=_security(allowed_hosts),
-            max_request_body_size=MAX_BODY_BYTES,
-        )
-
-    def routes(self) -> list[Route]:
-        """``/mcp``."""
-        return [Route(MCP_PATH, self, methods=["POST", "GET", "DELETE"], include_in_schema=False)]
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Serve calls until left."""
-        async with self._manager.run():
-            yield
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope[_AGENT] = await self._identities.agent(scope)
-        if scope["method"] != "POST":  # there is nothing to listen to, and no session to end
-            await answer(MethodNotAllowed("POST"))(scope, receive, send)
-            return
-        body = await read_body(Request(scope, receive))
-        load_json(body)  # the SDK would let lone surrogates pass, and stumble when it repeats them in an answer
-        await self._manager.handle_request(scope, _replay(body, receive), send)
+def session_manager(
+    services: Services, allowed_hosts: Sequence[str] = (), watcher: Watcher = NOBODY
+) -> StreamableHTTPSessionManager:
+    """A server with every tool of the folder, over streamable HTTP: one exchange for each request, no sessions."""
+    return StreamableHTTPSessionManager(
+        app=create_server(services, watcher=watcher),
+        json_response=True,
+        stateless=True,
+        security_settings=_security(allowed_hosts),
+        max_request_body_size=MAX_BODY_BYTES,
+    )
 
 
 def create_server(services: Services, version: str = "", *, watcher: Watcher = NOBODY) -> Server[dict[str, Any]]:
@@ -202,7 +165,7 @@ def _text(text: str) -> types.TextContent:
 
 
 def _caller(request: Request) -> Agent:
-    agent = request.scope[_AGENT]
+    agent = request.scope[CALLER]
     assert isinstance(agent, Agent)
     return agent
 
@@ -214,13 +177,3 @@ def _security(allowed_hosts: Sequence[str]) -> TransportSecuritySettings:
         allowed_hosts=list(allowed_hosts),
         allowed_origins=origins,
     )
-
-
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """``receive`` for a body that was read already."""
-    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def replayed() -> Message:
-        return waiting.pop() if waiting else await receive()
-
-    return replayed

@@ -26,7 +26,7 @@ from swarm.store.transaction import Transaction
 NOT_ALLOWED_TEXT: Final = "You may not do that here: {reason}."
 OVER_TEXT: Final = "This task is over, so there is nothing to stop."
 COMPLETE_TEXT: Final = "This answer is complete, so there is nothing to stop."
-RETRIED_TEXT: Final = "It is being run again already."
+RETRIED_TEXT: Final = "It has been run again already."
 NO_RETRY_TEXT: Final = "This cannot be run again. Ask anew in the thread."
 THANKS_TEXT: Final = "Thank you, that helps."
 FORGOTTEN_TEXT: Final = "This answer is too old to be rated."

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -38,10 +38,17 @@ HEALTH_SECONDS: Final = 30.0
 
 AGAIN_SECONDS: Final = 2.0
 
+RECOVER_SECONDS: Final = 10.0
+"""So often turns are looked for that nobody runs."""
+
 ENDING_SECONDS: Final = 5.0
 """So long the turns that run have to be sealed when the coordinator stops."""
 
 _log = structlog.get_logger(__name__)
+
+
+class Removed(Exception):
+    """An operator has removed an agent: it gets nothing more."""
 
 
 class Converse:
@@ -65,13 +72,11 @@ class Converse:
 
     async def run(self, term: Term) -> None:
         """Run the agents for as long as this process is elected. Cancelled, what runs is sealed and given back."""
-        if not self._hired:
-            await asyncio.Event().wait()
         self._turns.begin_term(term.holds)
-        await self._recover()
         try:
             async with asyncio.TaskGroup() as works:
-                works.create_task(self._watch_stops(), name="stops")
+                works.create_task(self._recover(), name="recovery")
+                works.create_task(self._watch(), name="turns")
                 for one in self._hired.values():
                     works.create_task(self._employ(one), name=f"agent {one.spec.name}")
         finally:
@@ -84,22 +89,33 @@ class Converse:
         await asyncio.gather(*(one.client.aclose() for one in self._hired.values()))
 
     async def _recover(self) -> None:
-        """Nothing is claimed before what a predecessor left unfinished has been brought to an end."""
+        """Bring to an end what a predecessor left unfinished, and what could not be ended since."""
         while True:
-            try:
-                return await self._recovery.recover()
-            except SwarmError as error:
-                _log.warning("unfinished answers cannot be looked after yet", action="turn_recover", error=str(error))
-                await asyncio.sleep(AGAIN_SECONDS)
+            await attempt(self._recovery.recover(self._turns.runs), "turn_recover")
+            await asyncio.sleep(RECOVER_SECONDS)
 
     async def _employ(self, one: Hired) -> None:
-        """Register an agent, and hand it work whenever it can be reached."""
+        """Register an agent, and hand it work whenever it can be reached, until it is removed."""
         agent = await self._registered(one)
-        while True:
-            await self._until_reachable(one)
-            until = asyncio.get_running_loop().time() + HEALTH_SECONDS
-            while asyncio.get_running_loop().time() < until:
-                await attempt(self._hand_out(agent, one), "converse", agent=agent.name)
+        with contextlib.suppress(Removed):
+            while True:
+                await self._until_reachable(one)
+                until = asyncio.get_running_loop().time() + HEALTH_SECONDS
+                while asyncio.get_running_loop().time() < until:
+                    await self._hand_out_once(agent, one)
+        _log.warning(
+            "an agent was removed; it comes back with the next start", action="agent_removed", agent=agent.name
+        )
+
+    async def _hand_out_once(self, agent: Agent, one: Hired) -> None:
+        """Raises Removed, and nothing else."""
+        try:
+            await self._hand_out(agent, one)
+        except Removed:
+            raise
+        except Exception:  # noqa: BLE001 - whatever it is, it concerns this piece of work only
+            _log.exception("work could not be handed out", action="converse", agent=agent.name)
+            await asyncio.sleep(AGAIN_SECONDS)
 
     async def _registered(self, one: Hired) -> Agent:
         while True:
@@ -125,20 +141,38 @@ class Converse:
 
     async def _hand_out(self, agent: Agent, one: Hired) -> None:
         """Claim what is due, once there is room for another run, and begin it."""
-        await self._turns.room(agent.id, one.spec.parallel)
+        await self._hear_until_room(agent, one.spec.parallel)
         if self._database.wakeups.closed:
             await asyncio.sleep(AGAIN_SECONDS)  # the coordinator stops: nothing new is begun
+            return
+        if await self._database.read(agents.by_id, agent.id) is None:
+            raise Removed
         for trigger in await self._polls.poll(agent, wait_seconds=POLL_SECONDS, limit=1):
             if trigger.kind in (TriggerKind.SLACK_INBOX_MESSAGE, TriggerKind.TASK_ASSIGNED):
                 self._turns.begin(agent, one, trigger, self._news.take)
             else:
                 await self._news.take(agent, trigger)
 
-    async def _watch_stops(self) -> None:
-        """What people want stopped is stopped at once, wherever they said so."""
+    async def _hear_until_room(self, agent: Agent, parallel: int) -> None:
+        """Wait until another run may begin. Meanwhile news is heard: it may be what ends one of those that go on."""
+        wakeups = self._database.wakeups
+        while not self._turns.has_room(agent.id, parallel) and not wakeups.closed:
+            seen = wakeups.generation(agent.id)
+            await attempt(self._news.hear(agent), "turn_news", agent=agent.name)
+            room = asyncio.create_task(self._turns.room(agent.id, parallel))
+            waits: list[asyncio.Task[Any]] = [room, asyncio.create_task(wakeups.wait(agent.id, seen, POLL_SECONDS))]
+            try:
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for wait in waits:
+                    wait.cancel()
+
+    async def _watch(self) -> None:
+        """What polling agents open is shown at once, and what people want stopped is stopped, wherever they said so."""
         wakeups = self._database.wakeups
         while True:
             seen = wakeups.generation(turns.TURNS)
+            await attempt(self._turns.begin_streams(), "stream_begin")
             await attempt(self._stop_wanted(), "turn_stop")
             if wakeups.closed:
                 await asyncio.sleep(AGAIN_SECONDS)

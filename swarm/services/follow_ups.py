@@ -10,7 +10,7 @@ from swarm.domain.inbox import EntryStatus, EntryStep
 from swarm.domain.notices import NoticeKind
 from swarm.domain.tasks import TaskStatus, TaskStep
 from swarm.domain.threads import Thread
-from swarm.store import inbox, notices, task_queries, tasks
+from swarm.store import inbox, notices, task_queries, tasks, turns
 from swarm.store.inbox import Entry
 from swarm.store.tasks import Task
 from swarm.store.transaction import Transaction
@@ -63,3 +63,4 @@ def answer(tx: Transaction, thread: Thread) -> None:
         tasks.move(tx, TaskStep.ANSWER, task, reason="somebody answered in the thread")
     for entry in inbox.waiting_in_thread(tx, thread.id):
         inbox.move(tx, EntryStep.ANSWER, entry, reason="somebody answered in the thread")
+    turns.supersede_waiting(tx, thread.id)

@@ -9,6 +9,7 @@ import structlog
 
 from swarm.domain.agents import Agent
 from swarm.domain.triggers import Trigger
+from swarm.services.running_streams import RunningStreams
 from swarm.services.turn_crew import Crew, Hired, TakeNews
 from swarm.services.turn_run import TurnRun
 
@@ -19,6 +20,7 @@ class RunningTurns:
     """Begins turns, stops them, and ends them all."""
 
     def __init__(self, crew: Crew) -> None:
+        self._streams = RunningStreams(crew)
         self._crew = crew
         self._may_call: Callable[[], bool] = lambda: False
         self._runs: dict[TurnRun, asyncio.Task[None]] = {}
@@ -28,10 +30,14 @@ class RunningTurns:
         """From now on this process may call Slack for turns, as long as ``may_call`` says so."""
         self._may_call = may_call
 
+    def has_room(self, agent_id: str, parallel: int) -> bool:
+        """Whether an agent may have another run beside those it has."""
+        return sum(run.agent.id == agent_id for run in self._runs) < parallel
+
     async def room(self, agent_id: str, parallel: int) -> None:
-        """Wait until an agent may have another run beside those it has."""
+        """Wait until there is."""
         async with self._changed:
-            await self._changed.wait_for(lambda: sum(run.agent.id == agent_id for run in self._runs) < parallel)
+            await self._changed.wait_for(lambda: self.has_room(agent_id, parallel))
 
     def begin(self, agent: Agent, one: Hired, trigger: Trigger, take_news: TakeNews) -> None:
         """Begin the run for what was claimed."""
@@ -42,22 +48,36 @@ class RunningTurns:
 
     def stop(self, turn_id: str, by: str | None) -> None:
         """A person, by user id, does not want a turn any more. One that does not run here is left to where it does."""
+        self._streams.stop(turn_id, by)
         for run in self._runs:
             if run.turn_id == turn_id:
                 run.stop(by)
 
-    def stop_for(self, work_id: str, by: str | None = None) -> None:
-        """A message or a task is of no interest any more, and neither is the run that is about it."""
+    def stop_for_task(self, task_id: str, by: str | None) -> None:
+        """A task is cancelled, by a person with this user id or by somebody else."""
         for run in self._runs:
-            if work_id in run.work_ids:
+            if run.task_id == task_id:
                 run.stop(by)
+
+    def withdraw(self, entry_id: str) -> None:
+        """A message is deleted: a run that has no other to answer is stopped."""
+        for run in self._runs:
+            run.withdraw(entry_id)
+
+    def runs(self, turn_id: str) -> bool:
+        """Whether this process runs a turn, or is just beginning or ending it."""
+        return self._streams.shows(turn_id) or any(run.turn_id == turn_id for run in self._runs)
+
+    async def begin_streams(self) -> None:
+        """Begin to show what polling agents have opened."""
+        await self._streams.begin_opened(self._may_call)
 
     async def end_all(self) -> None:
         """End every run, and wait until what it showed is sealed."""
         tasks = list(self._runs.values())
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(self._streams.end_all(), *tasks, return_exceptions=True)
 
     def _ended(self, run: TurnRun, task: asyncio.Task[None]) -> None:
         self._runs.pop(run, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from swarm.domain.agents import Agent
 from swarm.domain.conduct import Conduct
@@ -18,6 +18,9 @@ from swarm.domain.triggers import Trigger
 from swarm.services.turn_recovery import Recovery
 from swarm.services.work import Work
 from swarm.store.database import Database
+
+T = TypeVar("T")
+
 
 class NameConversation(Protocol):
     """Names the conversation in a thread: the same for every run there."""
@@ -50,9 +53,9 @@ class Crew:
     conduct: Conduct
     recovery: Recovery
     stop_button_seconds: float | None = 5.0
-    _tasks: set[asyncio.Task[None]] = field(default_factory=set, repr=False)
+    _tasks: set[asyncio.Task[Any]] = field(default_factory=set, repr=False)
 
-    def background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def background(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run something beside the turns, and keep it from being forgotten."""
         task = asyncio.create_task(work)
         self._tasks.add(task)

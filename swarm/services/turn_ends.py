@@ -22,6 +22,7 @@ from swarm.services import task_ends
 from swarm.services.follow_ups import answered_before
 from swarm.services.leases import claimed_members, end_if_resolved, give_back, lose
 from swarm.services.speak import react_failed, say_closing, show_answered
+from swarm.services.stream_ends import is_ours_to_settle, is_polling, show_settled
 from swarm.services.turn_record import outcome_of
 from swarm.store import deliveries, inbox, interrupts, leases, tasks, threads, transcript, turn_pages, turns
 from swarm.store.leases import Lease
@@ -53,10 +54,13 @@ def end_turn(tx: Transaction, turn_id: str, ending: Ending, place: Place | None,
     if turn is None or turn.status not in UNFINISHED:
         return False
     holds = lease is not None and leases.holds(lease, tx.now)
-    if lease and holds:
+    if lease and holds and is_ours_to_settle(tx, turn, ending.outcome):
         _settle_work(tx, turn, lease, thread, ending, conduct)
-    _end(tx, turn, ending, in_time=holds)
+    _end(tx, turn, ending, in_time=holds or is_polling(tx, turn))
+    if thread and holds and isinstance(ending.outcome, Asks):
+        answered_before(tx, thread, turn.agent_id)
     if thread and place:
+        show_settled(tx, turn, thread, conduct)
         _show_end(tx, turn, thread, ending, place)
     return True
 
@@ -69,7 +73,7 @@ def abandon(tx: Transaction, turn: Turn, conduct: Conduct, *, counts: bool) -> N
     else:
         lose(tx, turn.lease_token, LeaseEnd.EXPIRED, RESTARTED, conduct)
     turns.end(tx, turn.id, TurnStep.ABANDON, RESTARTED)
-    _close_pages(tx, turn)
+    close_pages(tx, turn)
     if thread:
         deliveries.take_down(tx, thread, stop_key(turn.id))
 
@@ -105,8 +109,6 @@ def _settle_work(
         _settle_task(tx, task, ending, conduct)
     if thread:
         _settle_messages(tx, lease, thread, ending, conduct)
-        if isinstance(ending.outcome, Asks):
-            answered_before(tx, thread, turn.agent_id)
     end_if_resolved(tx, lease)
 
 
@@ -164,7 +166,7 @@ def _show_end(tx: Transaction, turn: Turn, thread: Thread, ending: Ending, place
                 channel=thread.channel, ts=page.ts, thread_ts=thread.thread_ts, author=author, text=page.text
             )
             transcript.own_post(tx, thread.team, message)
-    _close_pages(tx, turn)
+    close_pages(tx, turn)
     deliveries.take_down(tx, thread, stop_key(turn.id))
     if ending.leftover.strip() or ending.closing != NOTHING_BELOW:
         say_closing(
@@ -173,12 +175,14 @@ def _show_end(tx: Transaction, turn: Turn, thread: Thread, ending: Ending, place
             ending.leftover,
             ending.closing,
             place,
+            is_safe=True,
             agent_id=turn.agent_id,
             inbox_message_id=turn.entry_ids[0] if turn.entry_ids else None,
             task_id=turn.task_id,
         )
 
 
-def _close_pages(tx: Transaction, turn: Turn) -> None:
+def close_pages(tx: Transaction, turn: Turn) -> None:
+    """Nothing is done any more to the messages that a turn has now."""
     for page in turn_pages.of_turn(tx, turn.id):
         turn_pages.page_closed(tx, turn.id, page.page)

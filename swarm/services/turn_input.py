@@ -24,9 +24,17 @@ class Ids:
 
 
 def turn_input(
-    trigger: Trigger, ids: Ids, *, history: History, bot_name: str, client_context: Mapping[str, object]
+    trigger: Trigger,
+    ids: Ids,
+    *,
+    history: History,
+    bot_name: str,
+    client_context: Mapping[str, object],
+    since: Sequence[Said] = (),
 ) -> TurnInput:
-    """The input of the run for a trigger. ``bot_name`` is how a mention of the bot reads."""
+    """The input of the run for a trigger. ``bot_name`` is how a mention of the bot reads; ``since`` is what our agents
+    have said later than the new messages, to what was said before them.
+    """
     if trigger.task:
         messages = _of_task(trigger.task)
     else:
@@ -37,7 +45,7 @@ def turn_input(
         trace_id=ids.trace_id,
         conversation_id=ids.conversation_id,
         messages=messages,
-        history=_history(trigger, bot_name) if history is History.ALL else (),
+        history=_history(trigger, since, bot_name) if history is History.ALL else (),
         client_context=client_context,
     )
 
@@ -50,9 +58,14 @@ def requester_of(trigger: Trigger) -> str | None:
     people = [
         entry.user_id
         for entry in trigger.inbox_messages
-        if kinds.get(entry.ts, AuthorKind.USER) is AuthorKind.USER and entry.user_id.startswith(("U", "W"))
+        if kinds.get(entry.ts, AuthorKind.USER) is AuthorKind.USER and is_user(entry.user_id)
     ]
     return people[-1] if people else None
+
+
+def is_user(author_id: str) -> bool:
+    """Whether an id is a person's: bots have others, and so have our agents."""
+    return author_id.startswith(("U", "W"))
 
 
 def _new(entry: EntryView, bot_name: str) -> TurnMessage:
@@ -78,11 +91,11 @@ def _of_task(task: TaskView) -> tuple[TurnMessage, ...]:
     return (*before, TurnMessage(id=task.id, speaker=Speaker.USER, text=text, author=task.created_by or ""))
 
 
-def _history(trigger: Trigger, bot_name: str) -> tuple[TurnMessage, ...]:
+def _history(trigger: Trigger, since: Sequence[Said], bot_name: str) -> tuple[TurnMessage, ...]:
     """What was said before; a deleted or empty message says nothing."""
     new = {entry.ts for entry in trigger.inbox_messages}
-    before: Sequence[Said] = [said for said in trigger.thread_context if said.ts not in new]
-    messages = (_said(said, bot_name) for said in before)
+    before = [said for said in trigger.thread_context if said.ts not in new]
+    messages = (_said(said, bot_name) for said in (*before, *since))
     return tuple(message for message in messages if message.text.strip())
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from swarm.domain.agents import Agent
 from swarm.domain.leases import Outcome
-from swarm.domain.triggers import Trigger, TriggerKind
+from swarm.domain.triggers import NoticeView, Trigger, TriggerKind
 from swarm.services.attempt import attempt
 from swarm.services.delegate import Delegations
 from swarm.services.reply import Caller
 from swarm.services.running_turns import RunningTurns
 from swarm.services.tasks import Tasks
+from swarm.services.turn_input import is_user
 from swarm.services.work import Work
 
 
@@ -22,6 +23,12 @@ class TurnNews:
         self._delegations = delegations
         self._turns = running
 
+    async def hear(self, agent: Agent) -> None:
+        """Act on all news that there is for an agent."""
+        heartbeat = await self._work.renew(agent, [])
+        for trigger in heartbeat.notices:
+            await self.take(agent, trigger)
+
     async def take(self, agent: Agent, trigger: Trigger) -> None:
         """Act on one notice, and finish it."""
         await attempt(self._act(agent, trigger), "turn_news", trigger=trigger.id)
@@ -32,12 +39,18 @@ class TurnNews:
         caller = Caller(agent=agent, lease_token=trigger.lease_token)
         match trigger.kind:
             case TriggerKind.MESSAGE_DELETED if notice and notice.inbox_message_id:
-                self._turns.stop_for(notice.inbox_message_id)
+                self._turns.withdraw(notice.inbox_message_id)
             case TriggerKind.TASK_CANCELLED if trigger.task:
-                self._turns.stop_for(trigger.task.id, notice.actor_id if notice else None)
+                self._turns.stop_for_task(trigger.task.id, _person(notice))
             case TriggerKind.TASK_OFFERED if trigger.task:
                 await self._delegations.accept(caller, trigger.task.id)
             case TriggerKind.TASK_RETURNED if trigger.task:
                 await self._tasks.cancel(caller, trigger.task.id, "its worker has gone")
             case _:
                 """It answers what people said, and is done with it."""
+
+
+def _person(notice: NoticeView | None) -> str | None:
+    """Who caused it, by user id; None if an agent did, or an operator."""
+    actor = notice.actor_id if notice else None
+    return actor if actor and is_user(actor) else None

@@ -1,18 +1,20 @@
 """Turns that were left unfinished: their process has crashed, was stopped, or has lost the office.
 
-What is guaranteed: before anything is claimed, every such turn is brought to an end that people see. One whose run was
-over is completed from its row. One in the middle is sealed, and then, by the agent's policy, run again from the start
-or offered for Retry. Every step may be done twice; a thread never has two messages that grow.
+What is guaranteed: every such turn is brought to an end that people see, and nothing that it was about is run again
+before. One whose run was over is completed from its row. One in the middle is sealed, and then, by the agent's policy,
+run again from the start or offered for Retry. Every step may be done twice; a thread never has two messages of one turn
+that grow. Other threads do not wait for this: it takes as long as Slack's limits say.
 
 What happens on failure: a message that Slack does not let us seal stays as it is, and Slack ends it after five minutes;
-the note then comes as a post of its own.
+the note then comes as a post of its own. What could not be stored is found again in the next round.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -28,8 +30,9 @@ from swarm.domain.threads import Thread
 from swarm.domain.transcript import ChannelType
 from swarm.domain.turns import PageKind, PagePhase, TurnOutcome, TurnStatus
 from swarm.services.attempt import attempt
-from swarm.services.turn_ends import RESTARTED, Ending, abandon, end_turn
-from swarm.store import agents, threads, turn_pages, turns
+from swarm.services.stream_ends import goes_on, is_polling
+from swarm.services.turn_ends import RESTARTED, Ending, abandon, close_pages, end_turn
+from swarm.store import agents, threads, turn_events, turn_pages, turns
 from swarm.store.database import Database
 from swarm.store.transaction import Transaction
 from swarm.store.turn_pages import TurnPage
@@ -50,6 +53,8 @@ class Unfinished:
     agent_name: str
     thread: Thread | None
     pages: tuple[TurnPage, ...]
+    is_polling: bool  # the agent goes on telling by itself
+    goes_on: bool  # and does so now
 
 
 class Recovery:
@@ -63,10 +68,13 @@ class Recovery:
         self._specs = specs
         self._conduct = conduct
 
-    async def recover(self) -> None:
-        """All of them; raises Unavailable when the database is away."""
-        for turn in await self._database.read(turns.unfinished):
-            await attempt(self.bring_to_end(turn.id, counts=True), "turn_recover", turn=turn.id)
+    async def recover(self, runs: Callable[[str], bool]) -> None:
+        """All of them but those that somebody ``runs``, by turn id; raises Unavailable when the database is away."""
+        found = await self._database.read(turns.unfinished)
+        streams = await self._database.read(turn_events.running)  # `StreamRun` looks after those that run
+        lost = [turn.id for turn in found if not runs(turn.id) and turn.id not in streams]
+        works = (attempt(self.bring_to_end(turn_id, counts=True), "turn_recover", turn=turn_id) for turn_id in lost)
+        await asyncio.gather(*works)
 
     async def bring_to_end(self, turn_id: str, *, counts: bool) -> None:
         """One turn that nobody runs any more; ``counts``: to run it again takes up one of its attempts."""
@@ -77,14 +85,22 @@ class Recovery:
         place = self._place(found)
         if found.turn.status is TurnStatus.CLOSING:
             await self._complete(found, place)
+        elif found.goes_on:
+            await self._begin_anew(found, place)
         else:
             await self._break_off(found, place, counts=counts)
+
+    async def _begin_anew(self, found: Unfinished, place: Place | None) -> None:
+        """Seal what was shown of a polling agent's answer; from what is stored it is shown anew."""
+        if place and found.pages:
+            await self._beside_status(place, self._seal(found, place, Closing(note=RESTARTED_TEXT)))
+        await self._database.write(close_pages, found.turn)
 
     async def _complete(self, found: Unfinished, place: Place | None) -> None:
         """Everything is known: make the last message look so."""
         turn = found.turn
         text, below = turn.final_text or "", turn.final_closing or NOTHING_BELOW
-        is_shown = place is not None and await self._show_whole(found, place, text, below)
+        is_shown = place is not None and await self._beside_status(place, self._show_whole(found, place, text, below))
         ending = Ending(
             outcome=_outcome(turn),
             text=text,
@@ -92,6 +108,14 @@ class Recovery:
             closing=NOTHING_BELOW if is_shown else below,
         )
         await self._database.write(end_turn, turn.id, ending, place, self._conduct)
+
+    async def _beside_status(self, place: Place, work: Coroutine[Any, Any, bool]) -> bool:
+        """What a piece of work gives; the status line goes meanwhile, so before another run has one of its own."""
+        clearing = asyncio.create_task(self._slack.status(place, "", works=False))
+        try:
+            return await work
+        finally:
+            await clearing
 
     async def _show_whole(self, found: Unfinished, place: Place, text: str, below: Closing) -> bool:
         """Whether the last message looks as it should now."""
@@ -112,10 +136,10 @@ class Recovery:
     async def _break_off(self, found: Unfinished, place: Place | None, *, counts: bool) -> None:
         """The run is lost: seal what it has shown, and run it again or say so."""
         turn = found.turn
-        is_again = turn.stop_requested_at is None and self._runs_again(found.agent_name)
+        is_again = turn.stop_requested_at is None and (found.is_polling or self._runs_again(found.agent_name))
         outcome = _broken_off(turn)
         below = Closing(note=RESTARTED_TEXT) if is_again else _below(outcome, bool(found.pages))
-        is_sealed = place is not None and await self._seal(found, place, below)
+        is_sealed = place is not None and await self._beside_status(place, self._seal(found, place, below))
         if is_again:
             await self._database.write(abandon, turn, self._conduct, counts=counts)
             return
@@ -212,7 +236,14 @@ def _unfinished(tx: Transaction, turn_id: str) -> Unfinished | None:
         return None
     thread = threads.get(tx, turn.thread_id) if turn.thread_id else None
     name = agents.names(tx).get(turn.agent_id, "swarm")
-    return Unfinished(turn=turn, agent_name=name, thread=thread, pages=tuple(turn_pages.of_turn(tx, turn_id)))
+    return Unfinished(
+        turn=turn,
+        agent_name=name,
+        thread=thread,
+        pages=tuple(turn_pages.of_turn(tx, turn_id)),
+        is_polling=is_polling(tx, turn),
+        goes_on=goes_on(tx, turn),
+    )
 
 
 def _ended(tx: Transaction, turn_id: str, page: int, ts: str, text: str) -> None:

@@ -21,9 +21,11 @@ from swarm.domain.transcript import AuthorKind, ChannelType
 from swarm.domain.triggers import Trigger
 from swarm.services.turn_crew import Crew, Hired, TakeNews
 from swarm.services.turn_ends import Ending, end_turn, offer_stop
+from swarm.services.turn_history import answered_since
 from swarm.services.turn_input import Ids, requester_of, turn_input
 from swarm.services.turn_record import TurnRecord
-from swarm.store import turns
+from swarm.store import agents, turns
+from swarm.store.transaction import Transaction
 
 RELEASE_SECONDS: Final = 2.0
 """After so long a trigger comes again that another turn still had in hand."""
@@ -47,9 +49,8 @@ class TurnRun:
     ) -> None:
         self.turn_id = new_id()
         self.agent = agent
-        self.work_ids = frozenset(
-            [*(entry.id for entry in trigger.inbox_messages), *([trigger.task.id] if trigger.task else [])]
-        )
+        self.task_id = trigger.task.id if trigger.task else None
+        self._entry_ids = {entry.id for entry in trigger.inbox_messages}  # that somebody still wants answered
         self._crew = crew
         self._one = one
         self._trigger = trigger
@@ -63,21 +64,20 @@ class TurnRun:
     async def run(self) -> None:
         """Run the agent, show what it does, and record how it ended."""
         ids = Ids(turn_id=self.turn_id, run_id=new_id(), trace_id=new_id(), conversation_id=self._conversation_id())
-        if not await self._start(ids):
-            await self._crew.work.release(self.agent, [self._trigger.lease_token], RELEASE_SECONDS)
-            return
-        place = self._place()
+        starting = self._crew.background(self._start(ids))
         beside = [self._crew.background(self._keep_lease())]
-        if place and self._requester and self._crew.stop_button_seconds is not None:
-            beside.append(self._crew.background(self._offer_stop(self._crew.stop_button_seconds)))
         try:
-            shown = await self._shown(await self._input(ids), place)
-            await self._end(shown, place)
+            if await asyncio.shield(starting):
+                await self._go(ids, beside)
+            else:
+                await self._crew.work.release(self.agent, [self._trigger.lease_token], RELEASE_SECONDS)
         except LostRight:
             _log.info("a turn is somebody else's by now", action="turn", turn=self.turn_id)
         except BaseException as error:
+            await asyncio.gather(starting, return_exceptions=True)
             await asyncio.shield(self._give_up(error))
-            raise
+            if not isinstance(error, Exception):
+                raise
         finally:
             for task in beside:
                 task.cancel()
@@ -85,29 +85,48 @@ class TurnRun:
 
     def stop(self, by: str | None) -> None:
         """People want no more of it; ``by`` is a user id."""
-        self._stopped = (by,)
+        self._stopped = self._stopped if self._stopped and by is None else (by,)
         if self._showing:
             self._showing.stop(by)
         if self._reading:
             self._reading.cancel()
 
+    def withdraw(self, entry_id: str) -> None:
+        """A message is deleted, perhaps one of those that are answered here."""
+        if entry_id in self._entry_ids:
+            self._entry_ids.remove(entry_id)
+            if not self._entry_ids:
+                self.stop(None)
+
+    async def _go(self, ids: Ids, beside: list[asyncio.Task[None]]) -> None:
+        """The run itself; what goes on ``beside`` it ends with it."""
+        place = self._place()
+        if place and self._requester and self._crew.stop_button_seconds is not None:
+            beside.append(self._crew.background(self._offer_stop(self._crew.stop_button_seconds)))
+        shown = await self._shown(await self._input(ids), place)
+        await self._end(shown, place)
+
     async def _start(self, ids: Ids) -> bool:
+        return await self._crew.database.write(self._started, ids)
+
+    def _started(self, tx: Transaction, ids: Ids) -> bool:
+        """False if another turn has the trigger in hand, or if the agent was removed a moment ago."""
+        if agents.by_id(tx, self.agent.id) is None:
+            return False
         trigger = self._trigger
-        turn = await self._crew.database.write(
-            lambda tx: turns.start(
-                tx,
-                agent_id=self.agent.id,
-                thread_id=trigger.place.id if trigger.place else None,
-                lease_token=trigger.lease_token,
-                trigger_id=trigger.id,
-                attempt=trigger.attempt,
-                conversation_id=ids.conversation_id,
-                run_id=ids.run_id,
-                requester=self._requester,
-                task_id=trigger.task.id if trigger.task else None,
-                entry_ids=[entry.id for entry in trigger.inbox_messages],
-                turn_id=self.turn_id,
-            )
+        turn = turns.start(
+            tx,
+            agent_id=self.agent.id,
+            thread_id=trigger.place.id if trigger.place else None,
+            lease_token=trigger.lease_token,
+            trigger_id=trigger.id,
+            attempt=trigger.attempt,
+            conversation_id=ids.conversation_id,
+            run_id=ids.run_id,
+            requester=self._requester,
+            task_id=self.task_id,
+            entry_ids=[entry.id for entry in trigger.inbox_messages],
+            turn_id=self.turn_id,
         )
         return turn is not None
 
@@ -126,6 +145,7 @@ class TurnRun:
             history=self._one.spec.history,
             bot_name=await directory.author_name(me.user_id, AuthorKind.USER),
             client_context=await self._context(),
+            since=await answered_since(self._crew.database, directory, self._trigger),
         )
 
     async def _context(self) -> dict[str, object]:
@@ -219,12 +239,16 @@ class TurnRun:
     async def _give_up(self, error: BaseException) -> None:
         """Seal what was shown, and give the work back: as after a crash, but at once."""
         is_told = isinstance(error, asyncio.CancelledError)
-        if not is_told:
+        if isinstance(error, SwarmError):
+            _log.warning("a turn breaks off", action="turn", turn=self.turn_id, error=error.message)
+        elif not is_told:
             _log.error("a turn failed inside", action="turn", turn=self.turn_id, exc_info=error)
+        if not self._may_call():
+            return  # whoever is in office now brings it to its end
         try:
             await self._crew.recovery.bring_to_end(self.turn_id, counts=not is_told)
         except SwarmError as trouble:
-            _log.warning("a turn is left to the next start", action="turn", turn=self.turn_id, error=trouble.message)
+            _log.warning("a turn is to be ended later", action="turn", turn=self.turn_id, error=trouble.message)
 
     async def _keep_lease(self) -> None:
         """Renew the lease until the end; a run that has lost it is stopped."""

@@ -20,6 +20,7 @@ from swarm.services.messages import Messages
 from swarm.services.overview import Overview
 from swarm.services.presence import Presence
 from swarm.services.reply import Replies
+from swarm.services.stream import Streams
 from swarm.services.task_work import TaskWork
 from swarm.services.tasks import Tasks
 from swarm.services.team import Team
@@ -38,6 +39,7 @@ class Services:
     polls: Polls
     work: Work
     replies: Replies
+    streams: Streams
     delegations: Delegations
     tasks: Tasks
     task_work: TaskWork
@@ -71,6 +73,7 @@ class Services:
             polls=polls,
             work=Work(database, polls, presence, conduct),
             replies=Replies(database, conduct.reactions),
+            streams=Streams(database, conduct),
             delegations=Delegations(database, conduct),
             tasks=Tasks(database, conduct),
             task_work=TaskWork(database, conduct),

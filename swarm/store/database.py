@@ -17,8 +17,6 @@ from swarm.clock import Clock
 from swarm.domain.errors import Unavailable
 from swarm.domain.watchers import NOBODY, Watcher
 from swarm.store.engine import Call, Engine
-from swarm.store.postgres import PostgresEngine
-from swarm.store.sqlite import SqliteEngine
 from swarm.store.transaction import Dialect, Transaction
 from swarm.store.urls import PostgresUrl, parse_url
 from swarm.store.wakeups import Wakeups
@@ -135,9 +133,14 @@ class Database:
             _log.exception("Nobody is left to hear from the database.", action="loop_closed")
 
     def _make_engine(self, url: str, clock: Clock | None, busy_timeout_seconds: float, tick_seconds: float) -> Engine:
+        """Each engine is loaded, with its driver, only where it is used."""
         where = parse_url(url)
         if isinstance(where, PostgresUrl):
+            from swarm.store.postgres import PostgresEngine
+
             return PostgresEngine(where, self._deliver, self._bump, self._bump_all, clock=clock)
+        from swarm.store.sqlite import SqliteEngine
+
         return SqliteEngine(
             where.path,
             self._deliver,

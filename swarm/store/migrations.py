@@ -21,29 +21,13 @@ from sqlalchemy import Connection, Engine, NullPool, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
 from swarm.domain.errors import ConfigurationError, Unavailable
+from swarm.store.preparation import LOCK_SECONDS, folder
 from swarm.store.sqlite_driver import connect, sqlite3
 from swarm.store.urls import PostgresUrl, SqliteUrl, parse_url
-
-LOCK_SECONDS = 60
-"""How long SQLite waits for another process that migrates; PostgreSQL waits for as long as that one lives."""
 
 _ADVISORY_LOCK = 0x7377_6172_6D64_62  # "swarmdb"
 
 _log = structlog.get_logger(__name__)
-
-
-def prepare(url: str) -> None:
-    """Make sure at the start that the database has this version's schema.
-
-    The embedded SQLite is migrated. A PostgreSQL is not touched, since several processes may run on it: pending
-    migrations are a `ConfigurationError` that names the command. Raises `Unavailable` without a connection.
-    """
-    if isinstance(parse_url(url), SqliteUrl):
-        upgrade(url)
-    elif names := pending(url):
-        raise ConfigurationError(
-            f"The database lacks {len(names)} migration(s), the first is {names[0]}.", hint="Run: swarm db upgrade"
-        )
 
 
 def upgrade(url: str) -> list[str]:
@@ -71,12 +55,6 @@ def draft(url: str, message: str) -> None:
     with _connected(_engine(parse_url(url))) as connection:
         number = f"{len(_names_above(())) + 1:04}"
         command.revision(_config(connection), message, autogenerate=True, rev_id=number)
-
-
-def folder() -> Path:
-    """Where the migrations are: inside an installed package, or in the checkout."""
-    packaged = Path(__file__).parents[1] / "_migrations"
-    return packaged if packaged.is_dir() else Path(__file__).parents[2] / "db" / "migrations"
 
 
 def _pending(connection: Connection) -> list[str]:

@@ -113,6 +113,4 @@ def running(tx: Transaction) -> list[str]:
 
 def _event(row: Row) -> TurnEvent:
     kind = PieceKind(row["kind"])
-    return TurnEvent(
-        seq=row["seq"], piece=_PIECES[kind].validate_json(row["payload"]), characters=row["characters"]
-    )
+    return TurnEvent(seq=row["seq"], piece=_PIECES[kind].validate_json(row["payload"]), characters=row["characters"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,11 +13,12 @@ import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
 from swarm.domain.errors import ConfigurationError, Unavailable
-from swarm.store import migrations
+from swarm.store import migrations, preparation
 from swarm.store.tables import metadata
 from swarm.store.urls import parse_url
 
@@ -205,14 +207,34 @@ def test_asking_what_is_pending_does_not_make_a_file(tmp_path: Path) -> None:
 
 def test_preparing_migrates_sqlite_and_stops_a_start_on_a_postgresql_that_is_behind(empty_database_url: str) -> None:
     if empty_database_url.startswith("sqlite"):
-        migrations.prepare(empty_database_url)
+        preparation.prepare(empty_database_url)
         assert migrations.pending(empty_database_url) == []
     else:
         with pytest.raises(ConfigurationError, match="lacks") as raised:
-            migrations.prepare(empty_database_url)
+            preparation.prepare(empty_database_url)
         assert "swarm db upgrade" in str(raised.value.hint)
         migrations.upgrade(empty_database_url)
-        migrations.prepare(empty_database_url)
+        preparation.prepare(empty_database_url)
+
+
+def test_a_start_on_a_current_database_needs_no_alembic(
+    empty_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not preparation.is_current(empty_database_url)
+    migrations.upgrade(empty_database_url)
+    assert preparation.is_current(empty_database_url)
+    monkeypatch.setitem(sys.modules, "swarm.store.migrations", None)  # from now on it cannot be imported
+    preparation.prepare(empty_database_url)
+
+
+def test_a_database_that_is_one_migration_behind_is_not_current(empty_database_url: str) -> None:
+    with migrations._locked(empty_database_url) as connection:
+        command.upgrade(migrations._config(connection), "0002")
+    assert not preparation.is_current(empty_database_url)
+
+
+def test_the_newest_migration_is_the_one_that_alembic_would_run_last() -> None:
+    assert preparation.newest() == ScriptDirectory.from_config(migrations._config()).get_current_head()
 
 
 async def test_of_those_that_start_together_one_migrates(empty_database_url: str) -> None:
@@ -240,7 +262,7 @@ def test_a_database_from_a_newer_version_is_refused(empty_database_url: str) -> 
     with connected(empty_database_url) as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
         connection.commit()
-    for ask in (migrations.pending, migrations.upgrade, migrations.prepare):
+    for ask in (migrations.pending, migrations.upgrade, preparation.prepare):
         with pytest.raises(ConfigurationError, match="9999"):
             ask(empty_database_url)
 

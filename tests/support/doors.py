@@ -19,7 +19,7 @@ from starlette.types import ASGIApp
 from swarm.domain.agents import Role
 from swarm.entrypoints.http_api import create_app
 from swarm.entrypoints.identity import Identities
-from swarm.entrypoints.mcp_server import McpDoor
+from swarm.entrypoints.mcp_door import McpDoor
 from swarm.entrypoints.operator_api import Reload
 from swarm.store.wakeups import Wakeups
 from tests.support.http import client as http_client

@@ -13,7 +13,7 @@ from swarm.clock import ManualClock
 from swarm.domain.watchers import Watcher, Watchers
 from swarm.entrypoints.http_api import create_app
 from swarm.entrypoints.identity import Identities
-from swarm.entrypoints.mcp_server import McpDoor
+from swarm.entrypoints.mcp_door import McpDoor
 from swarm.entrypoints.metrics import Measured, MetricsDoor
 from swarm.services.deliver import Sender
 from swarm.services.figures import FigureReader

@@ -15,6 +15,7 @@ from tests.support.prompts import MARKER, fences, read_history, read_new
 TOOLS = [
     "read-inbox-message",
     "slack-reply",
+    "slack-stream",
     "dismiss-message",
     "inbox-delegate",
     "list-tasks",

@@ -1,0 +1,114 @@
+"""The door for MCP: who calls is known here; what they want is up to `swarm.entrypoints.mcp_server`.
+
+That part is loaded by the first call: the protocol's types take a third of the time that a coordinator needs to start,
+and one whose agents all stream has no use for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from starlette.requests import Request
+from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
+
+from swarm import loading
+from swarm.domain.watchers import NOBODY, Watcher
+from swarm.entrypoints.body import load_json, read_body
+from swarm.entrypoints.errors import MethodNotAllowed, answer
+from swarm.entrypoints.identity import Identities
+from swarm.services.use_cases import Services
+
+if TYPE_CHECKING:
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+MCP_PATH: Final = "/mcp"
+
+CALLER: Final = "swarm.agent"
+"""Where the request's scope keeps the agent that calls."""
+
+
+class McpDoor:
+    """The MCP endpoint: :meth:`routes` for the application, :meth:`running` for as long as it runs (once).
+
+    With ``allowed_hosts`` (``example.org``, ``localhost:*``), requests with another Host header are refused. Every
+    request needs a bearer token, which no foreign page in a browser has, so by default all hosts are fine.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        identities: Identities,
+        *,
+        allowed_hosts: Sequence[str] = (),
+        watcher: Watcher = NOBODY,
+    ) -> None:
+        self._identities = identities
+        self._load = partial(_load, services, allowed_hosts, watcher)
+        self._opening = asyncio.Lock()
+        self._manager: StreamableHTTPSessionManager | None = None
+        self._serving: asyncio.Task[None] | None = None
+
+    def routes(self) -> list[Route]:
+        """``/mcp``."""
+        return [Route(MCP_PATH, self, methods=["POST", "GET", "DELETE"], include_in_schema=False)]
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Serve calls until left."""
+        try:
+            yield
+        finally:
+            if self._serving:
+                self._serving.cancel()
+                await asyncio.wait({self._serving})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope[CALLER] = await self._identities.agent(scope)
+        if scope["method"] != "POST":  # there is nothing to listen to, and no session to end
+            await answer(MethodNotAllowed("POST"))(scope, receive, send)
+            return
+        body = await read_body(Request(scope, receive))
+        load_json(body)  # the SDK would let lone surrogates pass, and stumble when it repeats them in an answer
+        manager = await self._opened()
+        await manager.handle_request(scope, _replay(body, receive), send)
+
+    async def _opened(self) -> StreamableHTTPSessionManager:
+        """What speaks MCP, loaded by the first call; if that fails, the next one tries again."""
+        async with self._opening:
+            if self._manager is None:
+                manager = await asyncio.to_thread(self._load)
+                started = asyncio.Event()
+                self._serving = asyncio.create_task(_serve(manager, started), name="mcp")
+                await started.wait()
+                self._manager = manager
+            return self._manager
+
+
+def _load(services: Services, allowed_hosts: Sequence[str], watcher: Watcher) -> StreamableHTTPSessionManager:
+    """Takes seconds, on a thread: leases are renewed meanwhile."""
+    with loading.late():
+        from swarm.entrypoints.mcp_server import session_manager  # what this module puts off
+
+    return session_manager(services, allowed_hosts, watcher)
+
+
+async def _serve(manager: StreamableHTTPSessionManager, started: asyncio.Event) -> None:
+    """Until cancelled, in a task of its own: what the SDK opens must be closed by the task that opened it."""
+    async with manager.run():
+        started.set()
+        await asyncio.Event().wait()
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """``receive`` for a body that was read already."""
+    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replayed() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return replayed

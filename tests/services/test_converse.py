@@ -1,0 +1,369 @@
+"""Agents that answer live, run end to end: what they get, what becomes of the work, what people see."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from swarm.domain.access import ChannelPolicy
+from swarm.domain.client_context import ChannelFacts
+from swarm.domain.conduct import Conduct
+from swarm.domain.deliveries import Refused
+from swarm.domain.inbox import EntryStatus
+from swarm.domain.streaming.agent import History
+from swarm.domain.streaming.events import (
+    Asked,
+    Broken,
+    Failed,
+    Finished,
+    Interrupted,
+    Speaker,
+    TextDelta,
+    TurnInput,
+)
+from swarm.domain.streaming.remote import RunEnd
+from swarm.domain.transcript import AuthorKind, ChannelType, SlackMessage
+from swarm.domain.turns import InterruptStatus, TurnStatus
+from swarm.store import interrupts
+from tests.support.live import Events, Gate, Scripted, ends, hired, playing, says
+from tests.support.waiting import wait_until
+from tests.support.world import BOT, World, said
+
+CHECK, CROSS = "white_check_mark", "x"
+
+
+async def status(world: World, message: SlackMessage) -> EntryStatus:
+    return (await world.entry(message)).status
+
+
+def texts_of(turn: TurnInput) -> list[str]:
+    return [message.text for message in turn.messages]
+
+
+# What a run gets
+
+
+@pytest.mark.req("STREAM-01")
+async def test_a_run_gets_the_persons_own_words_and_nothing_else(world: World) -> None:
+    ada = Scripted()
+    world.slack.emails["U1"] = "alice@example.com"
+    async with playing(world, hired("ada", ada)) as show:
+        root = await world.says(f"{BOT}, tell me: is 1 < 2 &amp; why?")
+        await show.over(root)
+    (turn,) = ada.inputs
+    (message,) = turn.messages
+    assert (message.text, message.speaker, message.author) == ("tell me: is 1 < 2 & why?", Speaker.USER, "alice")
+    assert turn.history == ()
+    assert "alice@example.com" not in repr(turn)
+
+
+@pytest.mark.req("STREAM-01", "CHAN-03")
+async def test_what_shapes_an_answer_comes_apart_and_what_does_not_apply_is_absent(world: World) -> None:
+    ada = Scripted()
+    world.slack.facts["C1"] = ChannelFacts(name="general", topic="all sorts")
+    async with playing(world, hired("ada", ada)) as show:
+        await show.over(await world.says(f"{BOT} hello"))
+        direct = said("hello", channel="D1", channel_type=ChannelType.DM)
+        await show.over(await world.hears(direct))
+    in_channel, in_direct = (turn.client_context for turn in ada.inputs)
+    assert in_channel == {
+        "source": "slack",
+        "channel_type": "channel",
+        "channel_name": "#general",
+        "channel_topic": "all sorts",
+    }
+    assert in_direct["channel_type"] == "dm"
+    assert not {"channel_topic", "user_email", "overthink"} & set(in_direct)
+
+
+@pytest.mark.req("STREAM-02")
+async def test_the_conversation_is_the_same_for_every_run_in_a_thread_and_another_elsewhere(world: World) -> None:
+    ada = Scripted()
+    async with playing(world, hired("ada", ada)) as show:
+        root = await world.says(f"{BOT} hello")
+        await show.over(root)
+        await world.says("and?", thread=root)
+        await show.over(root, 2)
+        await show.over(await world.says(f"{BOT} hello"))
+    first, second, elsewhere = (turn.conversation_id for turn in ada.inputs)
+    assert first == second != elsewhere
+
+
+@pytest.mark.req("LOOP-12", "STREAM-01")
+async def test_what_was_said_meanwhile_comes_together_and_in_order_with_the_history_apart(world: World) -> None:
+    gate = Gate(before="", after="The first answer.")
+    ada = Scripted()
+    ada.scripts.append(gate)
+    async with playing(world, hired("ada", ada)) as show:
+        root = await world.says(f"{BOT} one")
+        await gate.arrived.wait()
+        await world.says("two", thread=root)
+        await world.says("three", thread=root, by="U2")
+        gate.opened.set()
+        await show.over(root, 2)
+        await world.send()
+        assert [len(show.live.of(root)), [*map(texts_of, ada.inputs)]] == [2, [["one"], ["two", "three"]]]
+    history = [(message.speaker, message.text, message.author) for message in ada.inputs[1].history]
+    assert history == [(Speaker.USER, "one", "alice"), (Speaker.ASSISTANT, "The first answer.", "ada")]
+
+
+@pytest.mark.req("STREAM-01")
+async def test_an_agent_that_remembers_gets_new_messages_only(world: World) -> None:
+    ada = Scripted()
+    async with playing(world, hired("ada", ada, history=History.NEW)) as show:
+        root = await world.says(f"{BOT} one")
+        await show.over(root)
+        await world.says("two", thread=root)
+        await show.over(root, 2)
+    assert (texts_of(ada.inputs[1]), ada.inputs[1].history) == (["two"], ())
+
+
+@pytest.mark.req("STREAM-04")
+async def test_an_answer_with_signs_that_mean_something_to_slack_comes_back_as_it_was_said(world: World) -> None:
+    ada = Scripted(says("1 < 2 & <!channel>"))
+    async with playing(world, hired("ada", ada)) as show:
+        root = await world.says(f"{BOT} one")
+        await show.over(root)
+        await world.says("two", thread=root)
+        await show.over(root, 2)
+        assert show.live.of(root)[0].text == "1 &lt; 2 &amp; &lt;!channel&gt;"
+    assert ada.inputs[1].history[-1].text == "1 < 2 & <!channel>"
+
+
+# How a turn ends
+
+
+@pytest.mark.req("STREAM-03", "LOOP-13", "LOOP-14")
+async def test_an_answer_resolves_its_message_and_frees_the_thread(world: World) -> None:
+    ada = Scripted(says("Hello there."))
+    async with playing(world, hired("ada", ada)) as show:
+        root = await world.says(f"{BOT} hello")
+        (turn,) = await show.over(root)
+        await world.send()
+        (shown,) = show.live.of(root)
+        assert (shown.text, shown.streaming, shown.closing.feedback) == ("Hello there.", False, True)
+        assert (turn.status, turn.requester) == (TurnStatus.ANSWERED, "U1")
+        assert await status(world, root) is EntryStatus.RESPONDED
+        assert show.live.statuses[root.ts] == ""
+    assert (root.ts, CHECK) in world.slack.reactions
+    assert await leases_open(world) == 0
+    assert world.slack.posts == []
+
+
+async def leases_open(world: World) -> int:
+    (row,) = await world.rows("SELECT count(*) AS n FROM leases WHERE ended_as IS NULL")
+    return int(row["n"])
+
+
+BAD_ENDS: dict[str, tuple[RunEnd, str]] = {
+    "failed": (Failed(message="no such model"), "no such model"),
+    "broken": (Broken(reason="it hung up"), "it hung up"),
+    "empty": (Finished(), "it finished without an answer"),
+}
+
+
+@pytest.mark.req("STREAM-04", "STREAM-07")
+@pytest.mark.parametrize("end", BAD_ENDS)
+async def test_a_run_without_an_answer_is_told_in_the_thread_with_a_retry(world: World, end: str) -> None:
+    event, words = BAD_ENDS[end]
+    async with playing(world, hired("ada", Scripted(ends(event)))) as show:
+        root = await world.says(f"{BOT} hello")
+        (turn,) = await show.over(root)
+        await world.send()
+        assert show.live.of(root) == []
+        assert show.live.statuses[root.ts] == ""
+    assert turn.status is TurnStatus.FAILED
+    assert await status(world, root) is EntryStatus.DEAD
+    (post,) = [done for done in world.slack.landed if done.kind == "post"]
+    assert post.text == f"⚠️ There is no answer: {words}."
+    assert post.closing is not None
+    assert post.closing.retry
+    assert (root.ts, CROSS) in world.slack.reactions
+    assert await leases_open(world) == 0
+
+
+@pytest.mark.req("STREAM-07")
+async def test_a_run_that_breaks_off_keeps_what_it_said(world: World) -> None:
+    ada = Scripted(ends(TextDelta(text="Half of it", message_id="1"), Broken(reason="it hung up")))
+    async with playing(world, hired("ada", ada)) as show:
+        root = await world.says(f"{BOT} hello")
+        (turn,) = await show.over(root)
+        (shown,) = show.live.of(root)
+    assert (shown.text, shown.streaming, shown.closing.retry) == ("Half of it", False, True)
+    assert "it hung up" in shown.closing.note
+    assert (turn.status, await status(world, root)) == (TurnStatus.FAILED, EntryStatus.DEAD)
+
+
+@pytest.mark.req("STREAM-04")
+async def test_what_slack_did_not_take_live_is_posted_as_it_was_said(world: World) -> None:
+    async with playing(world, hired("ada", Scripted(says("1 < 2 & <!channel>")))) as show:
+        for _ in range(4):
+            show.live.script.append(lambda live, place, call: Refused(error="internal_error"))
+        root = await world.says(f"{BOT} hello")
+        await show.over(root)
+        await world.send()
+        assert show.live.of(root) == []
+    assert world.slack.posts == ["1 &lt; 2 &amp; &lt;!channel&gt;"]
+    assert await status(world, root) is EntryStatus.RESPONDED
+
+
+@pytest.mark.req("STREAM-08")
+async def test_a_bot_gets_one_post_and_no_stream(world: World) -> None:
+    conduct = Conduct(everywhere=ChannelPolicy(allowed_bots=frozenset({"B1"})))
+    world = world.governed_by(conduct)
+    ada = Scripted()
+    async with playing(world, hired("ada", ada)) as show:
+        root = await world.hears(said(f"{BOT} disk full", by="B1", kind=AuthorKind.BOT))
+        (turn,) = await show.over(root)
+        await world.send()
+        assert show.live.calls == []
+    assert (len(ada.invoked), ada.inputs, turn.requester) == (1, [], None)
+    assert world.slack.posts == ["Beep."]
+    assert await status(world, root) is EntryStatus.RESPONDED
+
+
+@pytest.mark.req("STREAM-08")
+async def test_a_bots_run_that_fails_is_told_too(world: World) -> None:
+    world = world.governed_by(Conduct(everywhere=ChannelPolicy(allowed_bots=frozenset({"B1"}))))
+    ada = Scripted()
+    ada.result = Failed(message="no such model")
+    async with playing(world, hired("ada", ada)) as show:
+        root = await world.hears(said(f"{BOT} disk full", by="B1", kind=AuthorKind.BOT))
+        (turn,) = await show.over(root)
+        await world.send()
+    assert turn.status is TurnStatus.FAILED
+    assert world.slack.posts == ["⚠️ There is no answer: no such model."]
+
+
+# A run that asks people
+
+QUESTION = Interrupted(asked=(Asked(id="i1", prompt="May I?"),))
+
+
+@pytest.mark.req("STREAM-03")
+async def test_a_question_leaves_the_turn_and_its_message_waiting(world: World) -> None:
+    ada = Scripted(ends(TextDelta(text="I could deploy.", message_id="1"), QUESTION))
+    async with playing(world, hired("ada", ada)) as show:
+        root = await world.says(f"{BOT} deploy")
+        (turn,) = await show.over(root)
+        (shown,) = show.live.of(root)
+        assert "May I?" in shown.closing.note
+        assert (turn.status, await status(world, root)) == (TurnStatus.WAITING, EntryStatus.WAITING)
+        (asked,) = await world.database.read(interrupts.of_turn, turn.id)
+        assert (asked.asked.prompt, asked.status) == ("May I?", InterruptStatus.OPEN)
+        assert await leases_open(world) == 0
+
+
+@pytest.mark.req("STREAM-03", "LOOP-12")
+async def test_the_next_message_supersedes_the_question_and_runs_with_both(world: World) -> None:
+    ada = Scripted()
+    ada.scripts.append(ends(TextDelta(text="I could deploy.", message_id="1"), QUESTION))
+    async with playing(world, hired("ada", ada)) as show:
+        root = await world.says(f"{BOT} deploy")
+        (waiting,) = await show.over(root)
+        answer = await world.says("yes, to dev", thread=root)
+        _, again = await show.over(root, 2)
+        (before, after) = await show.turns(root)
+        (asked,) = await world.database.read(interrupts.of_turn, waiting.id)
+    assert (before.status, after.status) == (TurnStatus.SUPERSEDED, TurnStatus.ANSWERED)
+    assert asked.status is InterruptStatus.SUPERSEDED
+    assert texts_of(ada.inputs[1]) == ["deploy", "yes, to dev"]
+    assert again.ended_at
+    assert {await status(world, message) for message in (root, answer)} == {EntryStatus.RESPONDED}
+
+
+@pytest.mark.req("STREAM-03", "LOOP-12")
+async def test_a_question_that_people_have_answered_before_it_was_asked_waits_for_nobody(world: World) -> None:
+    go_on = asyncio.Event()
+
+    async def script(turn: TurnInput) -> Events:
+        yield TextDelta(text="I could deploy.", message_id="1")
+        await go_on.wait()
+        yield QUESTION
+
+    ada = Scripted()
+    ada.scripts.append(script)
+    async with playing(world, hired("ada", ada)) as show:
+        root = await world.says(f"{BOT} deploy")
+        await wait_until(lambda: shown_of(show, root))
+        await world.says("to dev, please", thread=root)
+        go_on.set()
+        await show.over(root, 2)
+        (before, after) = await show.turns(root)
+    assert (before.status, after.status) == (TurnStatus.SUPERSEDED, TurnStatus.ANSWERED)
+    assert texts_of(ada.inputs[1]) == ["deploy", "to dev, please"]
+
+
+async def shown_of(show: object, root: SlackMessage) -> object:
+    return show.live.of(root)  # type: ignore[attr-defined]
+
+
+# Several at once
+
+
+@pytest.mark.req("LOOP-12")
+async def test_threads_do_not_wait_for_each_other(world: World) -> None:
+    gate = Gate()
+    ada = Scripted()
+    ada.scripts.append(gate)
+    async with playing(world, hired("ada", ada)) as show:
+        stuck = await world.says(f"{BOT} one")
+        await gate.arrived.wait()
+        for _ in range(3):
+            await show.over(await world.says(f"{BOT} two"))
+        assert await show.turns(stuck)
+        assert await status(world, stuck) is EntryStatus.CLAIMED
+        gate.opened.set()
+        await show.over(stuck)
+
+
+@pytest.mark.req("LOOP-12")
+async def test_an_agent_has_no_more_runs_at_once_than_it_may(world: World) -> None:
+    gates = [Gate() for _ in range(5)]
+    ada = Scripted()
+    ada.scripts.extend(gates)
+    async with playing(world, hired("ada", ada, parallel=2)) as show:
+        roots = [await world.says(f"{BOT} {number}") for number in range(5)]
+        await gates[1].arrived.wait()
+        for gate in gates:
+            gate.opened.set()
+        for root in roots:
+            await show.over(root)
+    assert ada.most == 2
+
+
+@pytest.mark.req("LOOP-12")
+async def test_an_agent_that_is_stuck_holds_up_no_other(world: World) -> None:
+    gate = Gate()
+    async with playing(world, hired("ada", Scripted(gate), parallel=1), hired("bob", Scripted())) as show:
+        root = await world.says("swarm#ada hello")
+        await gate.arrived.wait()
+        await show.over(await world.says("swarm#bob hello"))
+        assert len(await show.turns(root)) == 1
+
+
+@pytest.mark.req("LOOP-11", "STREAM-04")
+async def test_two_agents_answer_in_one_thread_at_once_each_in_a_message_of_its_own(world: World) -> None:
+    gates = Gate(before="I am ada.\n"), Gate(before="I am bob.\n")
+    async with playing(world, hired("ada", Scripted(gates[0])), hired("bob", Scripted(gates[1]))) as show:
+        root = await world.says("swarm#ada and swarm#bob hello")
+        for gate in gates:
+            await gate.arrived.wait()
+        for gate in gates:
+            gate.opened.set()
+        await show.over(root, 2)
+        shown = {message.place.agent_name: message.text for message in show.live.of(root)}
+    assert shown == {"ada": "I am ada.\nThe end.", "bob": "I am bob.\nThe end."}
+    assert {entry.status for entry in await world.entries(root)} == {EntryStatus.RESPONDED}
+
+
+@pytest.mark.req("LOOP-12")
+@pytest.mark.timeout(60)
+async def test_fifty_threads_at_once_are_all_answered(world: World) -> None:
+    async with playing(world, hired("ada", Scripted(), parallel=50)) as show:
+        roots = [await world.says(f"{BOT} {number}") for number in range(50)]
+        for root in roots:
+            await show.over(root, within_seconds=30)
+        assert [message.streaming for message in show.live.messages] == [False] * 50
+    assert await leases_open(world) == 0

@@ -1,0 +1,312 @@
+"""Agents that the coordinator runs, over one database, with a Slack that shows live answers in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Container, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+
+from swarm.agents.conversation import conversation_with
+from swarm.domain.agents import Agent
+from swarm.domain.deliveries import Accepted, Answer
+from swarm.domain.streaming.agent import StreamingAgent
+from swarm.domain.streaming.calls import (
+    NOTHING_BELOW,
+    AppendStream,
+    Chunk,
+    CloseStream,
+    Closing,
+    OpenStream,
+    Place,
+    PostPage,
+    Slot,
+    StreamCall,
+    Text,
+    UpdatePage,
+)
+from swarm.domain.streaming.events import AgentEvent, Finished, TextDelta, TurnInput
+from swarm.domain.streaming.reducer import Pace
+from swarm.domain.streaming.remote import Health, RemoteAgent, RunEnd, RunsTurns
+from swarm.domain.transcript import SlackMessage
+from swarm.services.converse import Converse
+from swarm.services.elections import Term
+from swarm.services.running_turns import RunningTurns
+from swarm.services.turn_crew import Crew, Hired
+from swarm.services.turn_news import TurnNews
+from swarm.services.turn_recovery import Recovery
+from swarm.slack.live import LiveStage
+from swarm.store import agents, turns
+from swarm.store.turns import Turn
+from tests.support.slack import next_ts
+from tests.support.waiting import wait_until
+from tests.support.world import ME, World
+
+FAST = Pace(append=0.02, line=0.01, update=0.02, line_update=0.01)
+
+Events = AsyncGenerator[AgentEvent, None]
+Script = Callable[[TurnInput], Events]
+
+
+@dataclass
+class Shown:
+    """A message of a live answer."""
+
+    ts: str
+    place: Place
+    page: int
+    text: str
+    streaming: bool
+    closing: Closing = NOTHING_BELOW
+
+
+@dataclass
+class FakeLive:
+    """Slack's streams in memory. ``script`` answers the next calls instead; ``hold`` keeps calls from being answered.
+
+    ``calls`` is everything that was asked, in order.
+    """
+
+    script: deque[Callable[[FakeLive, Place, StreamCall], Answer]] = field(default_factory=deque)
+    hold: dict[type, asyncio.Event] = field(default_factory=dict)
+    calls: list[tuple[str, StreamCall]] = field(default_factory=list)  # by turn
+    messages: list[Shown] = field(default_factory=list)
+    statuses: dict[str, str] = field(default_factory=dict)  # by thread, as it stands
+
+    async def turn(self, slot: Slot, channel: str) -> None:
+        await asyncio.sleep(0)
+
+    async def call(self, place: Place, call: StreamCall) -> Answer:
+        self.calls.append((place.turn_id, call))
+        answer = (self.script.popleft() if self.script else FakeLive.takes)(self, place, call)
+        if type(call) in self.hold:
+            await self.hold[type(call)].wait()
+        return answer
+
+    def takes(self, place: Place, call: StreamCall) -> Answer:
+        match call:
+            case OpenStream():
+                return self._begins(place, call.page, _text(call.chunks), streaming=True)
+            case PostPage():
+                return self._begins(place, call.page, call.text, streaming=False, closing=call.closing)
+            case AppendStream():
+                self._at(call.ts).text += _text(call.chunks)
+            case CloseStream():
+                shown = self._at(call.ts)
+                shown.text += _text(call.chunks)
+                shown.streaming, shown.closing = False, call.closing
+            case UpdatePage():
+                shown = self._at(call.ts)
+                shown.text, shown.closing = call.text, call.closing
+        return Accepted(ts=call.ts, thread_ts=place.thread_ts)
+
+    async def find(
+        self, place: Place, page: int, since_us: int, known: Container[str], *, is_post: bool = False
+    ) -> str | None:
+        found = [shown.ts for shown in self.messages if shown.place.thread_ts == place.thread_ts]
+        return next((ts for ts in reversed(found) if ts not in known), None)
+
+    async def status(self, place: Place, text: str, *, works: bool | None = None) -> None:
+        self.statuses[place.thread_ts] = text
+
+    def of(self, root: SlackMessage) -> list[Shown]:
+        """The messages of live answers in a thread."""
+        return [shown for shown in self.messages if shown.place.thread_ts == root.root_ts]
+
+    def _begins(
+        self, place: Place, page: int, text: str, *, streaming: bool, closing: Closing = NOTHING_BELOW
+    ) -> Answer:
+        shown = Shown(ts=next_ts(), place=place, page=page, text=text, streaming=streaming, closing=closing)
+        self.messages.append(shown)
+        return Accepted(ts=shown.ts, thread_ts=place.thread_ts)
+
+    def _at(self, ts: str) -> Shown:
+        (shown,) = [shown for shown in self.messages if shown.ts == ts]
+        return shown
+
+
+def _text(chunks: Sequence[Chunk]) -> str:
+    return "".join(chunk.text for chunk in chunks if isinstance(chunk, Text))
+
+
+def says(text: str = "Hello.") -> Script:
+    """An agent that says this and is done."""
+
+    async def script(turn: TurnInput) -> Events:
+        yield TextDelta(text=text, message_id="1")
+        yield Finished()
+
+    return script
+
+
+def ends(*events: AgentEvent) -> Script:
+    """An agent that does just this."""
+
+    async def script(turn: TurnInput) -> Events:
+        for event in events:
+            yield event
+
+    return script
+
+
+@dataclass
+class Gate:
+    """An agent that says something, waits until it may go on, and then says more. Each run has a gate of its own."""
+
+    before: str = "Some words.\n"
+    after: str = "The end."
+    opened: asyncio.Event = field(default_factory=asyncio.Event)
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+    left: asyncio.Event = field(default_factory=asyncio.Event)  # the run was ended, or has ended
+
+    async def __call__(self, turn: TurnInput) -> Events:
+        try:
+            if self.before:
+                yield TextDelta(text=self.before, message_id="1")
+            self.arrived.set()
+            await self.opened.wait()
+            yield TextDelta(text=self.after, message_id="1")
+            yield Finished()
+        finally:
+            self.left.set()
+
+
+class Scripted(RunsTurns):
+    """An agent in this process. ``scripts`` are for the next runs, after them ``usual`` is."""
+
+    def __init__(self, usual: Script | None = None) -> None:
+        self.usual = usual or says()
+        self.scripts: deque[Script] = deque()
+        self.inputs: list[TurnInput] = []
+        self.invoked: list[TurnInput] = []
+        self.running = 0
+        self.most = 0  # runs at once
+        self.reachable = True
+        self.result: RunEnd = Finished(result="Beep.")
+
+    async def run(self, turn: TurnInput) -> Events:
+        self.inputs.append(turn)
+        script = self.scripts.popleft() if self.scripts else self.usual
+        self.running += 1
+        self.most = max(self.most, self.running)
+        try:
+            async for event in script(turn):
+                yield event
+        finally:
+            self.running -= 1
+
+    async def invoke(self, turn: TurnInput) -> RunEnd:
+        self.invoked.append(turn)
+        return self.result
+
+    async def health(self) -> Health:
+        return Health(reachable=self.reachable, detail="" if self.reachable else "nobody answers")
+
+    async def aclose(self) -> None: ...
+
+
+def hired(name: str, client: RunsTurns, **spec: object) -> Hired:
+    """An agent that is run, named so."""
+    remote = RemoteAgent(name=name, url="http://agent.example/")
+    given = StreamingAgent(**{"name": name, **spec})  # type: ignore[arg-type]
+    return Hired(spec=given, client=client, conversation_id=partial(conversation_with, remote))
+
+
+@dataclass
+class Show:
+    """The part of a coordinator that runs agents, as it is while its process is in office."""
+
+    world: World
+    live: FakeLive
+    converse: Converse
+    running: RunningTurns
+    recovery: Recovery
+    term: Term
+    task: asyncio.Task[None] | None = None
+
+    async def agent(self, name: str, *, is_here: bool = True) -> Agent:
+        """An agent once it is registered, and there."""
+
+        async def look() -> Agent | None:
+            found = await self.world.database.read(agents.by_name, name)
+            return found if found and (found.last_seen_at or not is_here) else None
+
+        found = await wait_until(look, what=f"{name} is there")
+        assert found
+        return found
+
+    async def turns(self, root: SlackMessage) -> list[Turn]:
+        """The turns of a thread, oldest first."""
+        threads = await self.world.rows("SELECT id, channel, thread_ts FROM threads")
+        where = (root.channel, root.root_ts)
+        found = [row["id"] for row in threads if (row["channel"], row["thread_ts"]) == where]
+        return (await self.world.database.read(turns.of_thread, found[0]))[::-1] if found else []
+
+    async def over(self, root: SlackMessage, count: int = 1, within_seconds: float = 10.0) -> list[Turn]:
+        """The turns of a thread once so many have ended, or wait for people."""
+
+        async def look() -> list[Turn]:
+            return [turn for turn in await self.turns(root) if turn.ended_at or turn.status == "waiting"]
+
+        return await wait_until(
+            look, lambda ended: len(ended) >= count, within_seconds=within_seconds, what=f"{count} turns are over"
+        )
+
+    async def deposed(self) -> None:
+        """The process loses its office in the middle: it may not call Slack any more, and finds its work cancelled."""
+        self.term.end()
+        await self.stop()
+
+    async def stop(self) -> None:
+        """The process ends in good order, unless it has lost its office before."""
+        if self.task:
+            self.task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self.task
+            self.task = None
+
+    def begin(self) -> None:
+        """A term begins."""
+        self.term = Term(self.term.number + 1, math.inf, time.monotonic)
+        self.task = asyncio.create_task(self.converse.run(self.term))
+
+
+def show(world: World, *agents: Hired, live: FakeLive | None = None, stop_button_seconds: float | None = None) -> Show:
+    """What runs these agents; nothing runs before `Show.begin`."""
+    live = live or FakeLive()
+    specs = {one.spec.name: one.spec for one in agents}
+    recovery = Recovery(world.database, live, specs, world.conduct)
+    crew = Crew(
+        database=world.database,
+        stage=LiveStage(live, doubt_seconds=0.05, pace=FAST),
+        work=world.services.work,
+        directory=world.slack,
+        me=ME,
+        conduct=world.conduct,
+        recovery=recovery,
+        stop_button_seconds=stop_button_seconds,
+    )
+    running = RunningTurns(crew)
+    news = TurnNews(world.services.work, world.services.tasks, world.services.delegations, running)
+    converse = Converse(world.database, world.services.polls, running, recovery, news, agents)
+    term = Term(0, math.inf, time.monotonic)
+    return Show(world=world, live=live, converse=converse, running=running, recovery=recovery, term=term)
+
+
+@asynccontextmanager
+async def playing(
+    world: World, *agents: Hired, live: FakeLive | None = None, stop_button_seconds: float | None = None
+) -> AsyncIterator[Show]:
+    """A process in office that runs these agents, once they are registered."""
+    playing = show(world, *agents, live=live, stop_button_seconds=stop_button_seconds)
+    playing.begin()
+    try:
+        for one in agents:
+            await playing.agent(one.spec.name, is_here=(await one.client.health()).reachable)
+        yield playing
+    finally:
+        await playing.stop()

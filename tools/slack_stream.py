@@ -1,0 +1,106 @@
+"""slack-stream: answer people in Slack while the answer is being written."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from swarm.domain.errors import Invalid
+from swarm.domain.streaming.events import StepStatus
+from swarm.services.stream import Streamed
+from tools.tool import Call, Tool, WritingArguments
+
+Action = Literal["open", "append", "task", "status", "close"]
+Status = Literal["pending", "in_progress", "complete", "error"]
+
+
+class SlackStream(WritingArguments):
+    action: Annotated[
+        Action,
+        Field(
+            description="open: begin an answer. append: say more. task: show a step of your work as a card, or change "
+            "it. status: what you do now, while there is no text. close: say the last of it, and be done."
+        ),
+    ]
+    inbox_message_id: Annotated[str | None, Field(description="open: the inbox message that you answer.")] = None
+    task_id: Annotated[
+        str | None, Field(description="open: instead of an inbox message your task, to say something in its thread.")
+    ] = None
+    turn_id: Annotated[str | None, Field(description="All but open: the turn_id that open gave you.")] = None
+    text: Annotated[
+        str | None,
+        Field(
+            description="append, close: more of the answer, in Markdown; it goes on exactly where the last piece "
+            "ended. At most 12,000 characters in one call and 200,000 in one answer."
+        ),
+    ] = None
+    id: Annotated[str | None, Field(description="task: a short id of your own; the same id changes the card.")] = None
+    title: Annotated[str | None, Field(description="task, status: a few words for people.")] = None
+    status: Annotated[Status, Field(description="task: how far the step is.")] = "in_progress"
+    result: Annotated[
+        str | None, Field(description="close, of a task only: its result; the task is completed with it.")
+    ] = None
+    failed: Annotated[
+        str | None,
+        Field(description="close: why the answer is not whole, as a clause for people. Your work is set aside then."),
+    ] = None
+
+
+class Stream(TypedDict):
+    """The answer as it stands: its turn, `open` or `closed`, and how many characters you have said."""
+
+    turn_id: str
+    status: str
+    characters: int
+
+
+async def slack_stream(call: Call, said: SlackStream) -> Stream:
+    """Answer in the Slack thread of an inbox message while you write: people see the text as it comes. First open with
+    inbox_message_id; then append as often as you like, and show steps with task; then close, which marks every message
+    of your lease answered and ends the lease, as slack-reply does. Use slack-reply instead if you have the whole answer
+    at once; never send the same text with both. What you append twice is shown twice, unless you give both calls the
+    same request_id. If people stop you, the next call says so: stop then, and say nothing more. With task_id
+    it says something in the thread of your task; close with result to complete the task as well.
+    """
+    streamed = await _ACTIONS[said.action](call, said)
+    return {"turn_id": streamed.turn_id, "status": streamed.status.value, "characters": streamed.characters}
+
+
+async def _open(call: Call, said: SlackStream) -> Streamed:
+    streams, caller = call.services.streams, call.caller(said)
+    return await streams.open(caller, inbox_message_id=said.inbox_message_id, task_id=said.task_id)
+
+
+async def _append(call: Call, said: SlackStream) -> Streamed:
+    return await call.services.streams.append(call.caller(said), _given(said, "turn_id"), _given(said, "text"))
+
+
+async def _task(call: Call, said: SlackStream) -> Streamed:
+    turn_id, step_id, title = (_given(said, field) for field in ("turn_id", "id", "title"))
+    return await call.services.streams.task(call.caller(said), turn_id, step_id, title, StepStatus(said.status))
+
+
+async def _status(call: Call, said: SlackStream) -> Streamed:
+    return await call.services.streams.status(call.caller(said), _given(said, "turn_id"), _given(said, "title"))
+
+
+async def _close(call: Call, said: SlackStream) -> Streamed:
+    turn_id = _given(said, "turn_id")
+    return await call.services.streams.close(call.caller(said), turn_id, said.text or "", said.result, said.failed)
+
+
+_ACTIONS = {"open": _open, "append": _append, "task": _task, "status": _status, "close": _close}
+
+
+def _given(said: SlackStream, field: str) -> str:
+    """What an action needs; raises Invalid if it was left out."""
+    value: str | None = getattr(said, field)
+    if value is None:
+        needed = SlackStream.model_fields[field].description or ""
+        raise Invalid(f"Action '{said.action}' needs {field}.", fields={field: needed})
+    return value
+
+
+TOOL = Tool(name="slack-stream", arguments=SlackStream, result=Stream, run=slack_stream)
