@@ -83,7 +83,7 @@ def _landed(flight: Flight, ts: str | None, now: float) -> Page:
 
 
 def _page_is_over(live: Live, *, is_last: bool) -> Step:
-    live = replace(live, page=None)
+    live = replace(live, page=None, ended=None if is_last else live.page)
     if not is_last:
         return live, ()
     return over(live if live.below_apart else replace(live, closing=NOTHING_BELOW))

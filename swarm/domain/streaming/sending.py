@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from swarm.domain.streaming import making
-from swarm.domain.streaming.calls import AskTurn, Command, Over, SetStatus, Slot, Text
+from swarm.domain.streaming.calls import NOTHING_BELOW, AskTurn, Command, Over, SetStatus, Slot, Text
 from swarm.domain.streaming.making import Make
 from swarm.domain.streaming.pages import AGING_SECONDS, OLD_SECONDS, Mode, Page, seal
 from swarm.domain.streaming.state import Live, is_visible, join, text_of, without_empty_code
@@ -113,12 +113,19 @@ def _begin(live: Live, now: float) -> Step:
     if live.gives_up:
         return live, ()
     if not is_visible(live.queue):
-        return over(live) if live.outcome else (live, ())
+        return _finish(live, now) if live.outcome else (live, ())
     if live.mode is Mode.POST:
         return _use(live, Slot.POST, now, making.post)
     if live.outcome and now >= live.over_at + OPEN_PATIENCE_SECONDS and Slot.OPEN not in live.granted:
         return over(live)
     return _use(live, Slot.OPEN, now, making.open_stream)
+
+
+def _finish(live: Live, now: float) -> Step:
+    """Nothing follows. What stands below an answer belongs below its last message, though that was ended before."""
+    if live.ended is None or live.below_apart or live.closing == NOTHING_BELOW:
+        return over(live)
+    return _next(replace(live, page=replace(live.ended, is_sealed=True), ended=None), now)
 
 
 def _grow(live: Live, page: Page, now: float) -> Step:

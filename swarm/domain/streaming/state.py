@@ -65,6 +65,7 @@ class Live:
     # The message that grows.
     mode: Mode = Mode.STREAM
     page: Page | None = None
+    ended: Page | None = None  # the last message that was ended before it was known that nothing follows
     pages: int = 0  # messages that were begun
     reopen: str = ""  # how the next one begins: the code block that the last one had to close
 

@@ -219,3 +219,14 @@ def test_a_refused_append_is_sent_again_with_what_came_meanwhile() -> None:
     run.play([(0, text("One. ")), (1, text("Two. ")), (3, text("Three. ")), (9, Finished())])
     assert [round(at - 1000, 1) for at, _ in run.calls[1:3]] == [1.0, 6.0]
     assert run.shown == ["One. Two. Three. "]
+
+
+@pytest.mark.req("STREAM-12")
+def test_what_stands_below_an_answer_stands_there_also_if_its_last_message_was_ended_before_the_run() -> None:
+    """An old stream is closed while a tool runs, and then nothing more is said."""
+    events: list[tuple[float, AgentEvent]] = [(0, TextDelta(text="All of it.")), (280, Finished())]
+    run = Run().play(events)
+    assert [message.text for message in run.messages] == ["All of it."]
+    assert run.messages[0].closing.feedback
+    assert run.over is not None
+    assert not run.over.closing.feedback
