@@ -1,7 +1,7 @@
 """The door for MCP: who calls is known here; what they want is up to `swarm.entrypoints.mcp_server`.
 
-That part is loaded by the first call: the protocol's types take a third of the time that a coordinator needs to start,
-and one whose agents all stream has no use for them.
+That part is loaded by the first call, or some seconds after the start: the protocol's types take a third of the time
+that a coordinator needs to start, and it should take events and polls as soon as it can.
 """
 
 from __future__ import annotations
@@ -32,6 +32,10 @@ CALLER: Final = "swarm.agent"
 """Where the request's scope keeps the agent that calls."""
 
 
+LOAD_AFTER_SECONDS: Final = 5.0
+"""So long after the start MCP is loaded if nobody has called, so that the first agent that answers need not wait."""
+
+
 class McpDoor:
     """The MCP endpoint: :meth:`routes` for the application, :meth:`running` for as long as it runs (once).
 
@@ -60,12 +64,17 @@ class McpDoor:
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Serve calls until left."""
+        loading_soon = asyncio.create_task(self._open_soon(), name="mcp loads")
         try:
             yield
         finally:
-            if self._serving:
-                self._serving.cancel()
-                await asyncio.wait({self._serving})
+            for task in filter(None, (loading_soon, self._serving)):
+                task.cancel()
+                await asyncio.wait({task})
+
+    async def _open_soon(self) -> None:
+        await asyncio.sleep(LOAD_AFTER_SECONDS)
+        await self._opened()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope[CALLER] = await self._identities.agent(scope)

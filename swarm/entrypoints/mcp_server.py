@@ -32,7 +32,8 @@ from tools.tool import Call, Tool, discover
 
 INSTRUCTIONS: Final = (
     "The tools of a team that works behind one Slack app. Your work comes by polling; what you say to people goes "
-    "through slack-reply. Pass the lease token from your prompt as lease_token with everything that writes."
+    "through slack-reply or slack-stream. Pass the lease token from your prompt as lease_token with everything that "
+    "writes."
 )
 
 
