@@ -86,6 +86,7 @@ async def serve(settings: Settings) -> None:
             me = await _identified(slack.gateway, stop)
             if me:
                 coordinator = build(settings, database, slack, me, telemetry)
+                await coordinator.converse.introduce()
                 await coordinator.reloader.doubts()
                 await _live(coordinator, database, listener, stop, hangup)
 

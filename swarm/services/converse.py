@@ -84,6 +84,11 @@ class Converse:
                 async with asyncio.timeout(ENDING_SECONDS):
                     await self._turns.end_all()
 
+    async def introduce(self) -> None:
+        """Make the agents known before the first message comes, so that it can be addressed to them."""
+        for one in self._hired.values():
+            await attempt(self._database.write(register, one.spec), "agent_register", agent=one.spec.name)
+
     async def close(self) -> None:
         """Let go of all connections to agents."""
         await asyncio.gather(*(one.client.aclose() for one in self._hired.values()))

@@ -158,7 +158,7 @@ def _end(tx: Transaction, turn: Turn, ending: Ending, *, in_time: bool) -> None:
 
 
 def _show_end(tx: Transaction, turn: Turn, thread: Thread, ending: Ending, place: Place) -> None:
-    """Own messages enter the transcript, the Stop button goes, and what could not be shown live is posted."""
+    """Own messages enter the transcript, what could not be shown live is posted, and the Stop button goes."""
     author = Author(id=turn.agent_id, kind=AuthorKind.AGENT, name=place.agent_name)
     for page in turn_pages.of_turn(tx, turn.id):
         if page.ts and page.text:
@@ -167,7 +167,6 @@ def _show_end(tx: Transaction, turn: Turn, thread: Thread, ending: Ending, place
             )
             transcript.own_post(tx, thread.team, message)
     close_pages(tx, turn)
-    deliveries.take_down(tx, thread, stop_key(turn.id))
     if ending.leftover.strip() or ending.closing != NOTHING_BELOW:
         say_closing(
             tx,
@@ -180,6 +179,7 @@ def _show_end(tx: Transaction, turn: Turn, thread: Thread, ending: Ending, place
             inbox_message_id=turn.entry_ids[0] if turn.entry_ids else None,
             task_id=turn.task_id,
         )
+    deliveries.take_down(tx, thread, stop_key(turn.id))  # last, for Slack lets us delete less often than post
 
 
 def close_pages(tx: Transaction, turn: Turn) -> None:

@@ -12,7 +12,7 @@ the note then comes as a post of its own. What could not be stored is found agai
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ import structlog
 from swarm.domain.conduct import Conduct
 from swarm.domain.deliveries import Accepted, Answer, Refused
 from swarm.domain.errors import NotFound
+from swarm.domain.mrkdwn import unescape
 from swarm.domain.streaming import words
 from swarm.domain.streaming.agent import OnRestart, StreamingAgent
 from swarm.domain.streaming.calls import NOTHING_BELOW, CloseStream, Closing, Place, Slot, StreamCall, UpdatePage
@@ -103,7 +104,7 @@ class Recovery:
         is_shown = place is not None and await self._beside_status(place, self._show_whole(found, place, text, below))
         ending = Ending(
             outcome=_outcome(turn),
-            text=text,
+            text=_said(found.pages, text),
             leftover="" if is_shown else text,
             closing=NOTHING_BELOW if is_shown else below,
         )
@@ -202,6 +203,12 @@ class Recovery:
             display=self._conduct.policy(thread.channel).display,
             footer=spec.footer if spec else "",
         )
+
+
+def _said(pages: Sequence[TurnPage], last: str) -> str:
+    """What the agent said in all, as far as its messages tell: between two of them there was a blank, mostly a line."""
+    texts = [*(page.text or "" for page in pages[:-1]), last]
+    return unescape("\n\n".join(text.strip("\n") for text in texts if text))
 
 
 def _outcome(turn: Turn) -> Outcome:

@@ -323,9 +323,12 @@ async def test_an_agent_has_no_more_runs_at_once_than_it_may(world: World) -> No
     gates = [Gate() for _ in range(5)]
     ada = Scripted()
     ada.scripts.extend(gates)
-    async with playing(world, hired("ada", ada, parallel=2)) as show:
-        roots = [await world.says(f"{BOT} {number}") for number in range(5)]
+    async with playing(world, hired("ada", ada, parallel=2), hired("bob", Scripted())) as show:
+        roots = [await world.says(f"swarm#ada {number}") for number in range(5)]
         await gates[1].arrived.wait()
+        for _ in range(3):
+            await show.over(await world.says("swarm#bob hello"))
+        assert len(ada.inputs) == 2
         for gate in gates:
             gate.opened.set()
         for root in roots:

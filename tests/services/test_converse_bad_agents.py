@@ -19,7 +19,6 @@ from swarm.domain.streaming.calls import Closing
 from swarm.domain.streaming.remote import RemoteAgent
 from swarm.domain.turns import TurnStatus
 from tests.services.test_converse import leases_open
-from tests.services.test_converse_ends import press, pressed
 from tests.support.agui_server import (
     DROP,
     EOF,
@@ -33,6 +32,7 @@ from tests.support.agui_server import (
     answering,
     said,
 )
+from tests.support.conversing import press, pressed
 from tests.support.live import Scripted, Show, hired, playing
 from tests.support.world import BOT, World
 

@@ -148,6 +148,18 @@ async def test_pieces_that_come_at_once_are_all_there_each_once_and_in_one_order
     assert [event.seq for event in stored] == list(range(1, 15))
 
 
+async def test_whoever_shows_an_answer_is_woken_by_each_piece_and_by_no_other_answers(world: World) -> None:
+    wakeups = world.database.wakeups
+    seen = wakeups.generation(turns.TURNS)
+    writing = await begun(world, await world.lead())
+    assert wakeups.generation(turns.TURNS) == seen + 1
+    topics = [turn_events.topic_of(writing.turn_id), turn_events.topic_of(f"{writing.turn_id[:-2]}zz")]
+    before = [wakeups.generation(topic) for topic in topics]
+    await writing.append("Hello.")
+    await writing.close("")
+    assert [wakeups.generation(topic) for topic in topics] == [before[0] + 2, before[1]]
+
+
 async def test_everything_that_came_under_the_lease_is_answered_together(world: World) -> None:
     lead = await world.lead()
     root = await world.says(f"{BOT} one")
@@ -566,15 +578,18 @@ async def test_what_a_crash_left_open_is_sealed_before_the_answer_is_shown_anew(
     assert (whole.text, whole.streaming) == ("One. Two.", False)
 
 
+@pytest.mark.parametrize("is_orderly", [True, False])
 @pytest.mark.req("STREAM-10")
-async def test_an_answer_whose_run_was_lost_with_the_process_is_sealed_and_not_shown_again(world: World) -> None:
+async def test_an_answer_whose_run_was_lost_with_the_process_is_sealed_and_not_shown_again(
+    world: World, is_orderly: bool
+) -> None:
     lead = await world.lead()
     crashed = show(world)
     crashed.begin()
     writing = await begun(world, lead)
     await writing.append("One. ")
     await writing.until_shown(crashed, "One.")
-    await crashed.deposed()
+    await (crashed.stop() if is_orderly else crashed.deposed())
     world.clock.advance(61)
     async with playing(world, live=crashed.live):
         await writing.ended()
@@ -582,6 +597,20 @@ async def test_an_answer_whose_run_was_lost_with_the_process_is_sealed_and_not_s
         assert (sealed.streaming, sealed.closing.note) == (False, RESTARTED_TEXT)
         await world.sweep()
         assert (await world.only(lead)).attempt == 2
+
+
+@pytest.mark.req("STREAM-10")
+async def test_what_looks_for_lost_turns_leaves_an_answer_alone_that_is_being_written(world: World) -> None:
+    """Also one that was opened so recently that nobody has begun to show it."""
+    lead = await world.lead()
+    async with playing(world) as show:
+        writing = await begun(world, lead)
+        await writing.append("One. ")
+        await writing.until_shown(show, "One.")
+        await show.recovery.recover(lambda turn_id: False)
+        assert [shown.streaming for shown in show.live.of(writing.root)] == [True]
+        await writing.close("Two.")
+        assert (await writing.over(show)).text == "One. Two."
 
 
 async def test_a_mistake_of_ours_while_it_is_shown_loses_nothing_that_was_said(

@@ -118,6 +118,7 @@ class Run:
     messages: list[Message] = field(default_factory=list)
     deleted: list[Message] = field(default_factory=list)
     calls: list[tuple[float, StreamCall]] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)  # one for each call
     statuses: list[tuple[float, SetStatus]] = field(default_factory=list)
     hung_up_at: float | None = None
     over: Over | None = None
@@ -170,7 +171,8 @@ class Run:
                 case OpenStream() | AppendStream() | CloseStream() | PostPage() | UpdatePage():
                     assert not self._under_way, "two calls at once"
                     self.calls.append((self.now, command))
-                    self._later(self.call_seconds, SlackSaid(answer=self._answer(command)))
+                    self.answers.append(self._answer(command))
+                    self._later(self.call_seconds, SlackSaid(answer=self.answers[-1]))
                 case _:
                     raise AssertionError(command)
 

@@ -22,7 +22,7 @@ from swarm.domain.streaming.outcomes import RunFailed, RunStopped
 from swarm.domain.streaming.pages import Mode, Page, seal
 from swarm.domain.streaming.refusals import Meaning, meaning
 from swarm.domain.streaming.sending import over, without_page
-from swarm.domain.streaming.state import Flight, Live, join
+from swarm.domain.streaming.state import Flight, Live, is_visible, join
 
 _PAUSE_SECONDS: Final = 0.5
 _REPEAT_SECONDS: Final = 1.0
@@ -208,10 +208,10 @@ def _message_gone(live: Live, flight: Flight, now: float) -> Step:
 
 
 def _place_gone(live: Live, flight: Flight, error: str, now: float) -> Step:
-    """Nothing can be shown in this thread any more, so nobody can be told."""
+    """Nothing can be shown in this thread any more, so nobody can be told. What was not shown is no answer."""
     live = _undone(live, flight)
     hang: tuple[Command, ...] = () if live.outcome else (Hang(),)
-    if live.outcome is None:
+    if live.outcome is None or (is_visible(live.queue) and not isinstance(live.outcome, RunStopped)):
         live = end(live, RunFailed(reason=f"Slack does not let us write there ({error})"), now)
     live, commands = over(replace(live, page=None, queue=(), closing=NOTHING_BELOW))
     return live, (*hang, *commands)

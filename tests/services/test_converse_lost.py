@@ -1,0 +1,331 @@
+"""What becomes of a run that is lost: its lease, its process, its agent, or the database."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from swarm.domain.agents import Role
+from swarm.domain.conduct import Conduct
+from swarm.domain.errors import Unavailable
+from swarm.domain.inbox import EntryStatus
+from swarm.domain.presses import (
+    RETRY_TURN_ACTION,
+)
+from swarm.domain.streaming.agent import OnRestart
+from swarm.domain.streaming.calls import CloseStream, OpenStream
+from swarm.domain.turns import TurnStatus
+from swarm.services import converse, turn_ends, turn_run
+from swarm.services.speak import QUEUED_TEXT
+from swarm.services.turn_ends import RESTARTED
+from swarm.services.turn_recovery import RESTARTED_TEXT
+from swarm.store import turns
+from swarm.store.turns import Turn
+from tests.support.conversing import begun, press, pressed, status
+from tests.support.live import FakeLive, Gate, Scripted, Show, hired, playing, says
+from tests.support.tasks import asked_and_handed
+from tests.support.waiting import wait_until
+from tests.support.world import BOT, World
+
+
+@pytest.fixture(autouse=True)
+def nothing_lands_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls that these tests hold never end."""
+    monkeypatch.setattr("swarm.slack.live.LANDING_SECONDS", 0.05)
+
+
+# Agents that cannot be reached
+
+
+@pytest.mark.req("LOOP-13")
+async def test_a_message_for_an_agent_that_is_away_waits_for_it_and_the_thread_is_told_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(converse, "HEALTH_SECONDS", 0.05)
+    ada = Scripted()
+    ada.reachable = False
+    async with playing(world, hired("ada", ada)) as show:
+        await show.agent("ada", is_here=False)
+        root = await world.says(f"{BOT} hello")
+        await world.says("are you there?", thread=root)
+        await world.send()
+        assert world.slack.posts == [QUEUED_TEXT]
+        ada.reachable = True
+        await show.over(root)
+    assert [message.text for message in ada.inputs[0].messages] == ["hello", "are you there?"]
+
+
+# Leases, and the office, lost in the middle
+
+
+@pytest.mark.req("LOOP-06", "STREAM-10")
+async def test_a_run_that_has_lost_its_lease_is_stopped_and_its_work_runs_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn_run, "RELEASE_SECONDS", 0.0)
+    world = world.governed_by(Conduct(lease_seconds=1.5))
+    gate = Gate()
+    ada = Scripted()
+    ada.scripts.append(gate)
+    async with playing(world, hired("ada", ada)) as show:
+        root = await world.says(f"{BOT} hello")
+        await begun(show, gate, root)
+        await world.later(2)
+        await asyncio.wait_for(gate.left.wait(), 3)
+
+        async def look() -> list[TurnStatus]:
+            await world.sweep()
+            return [turn.status for turn in await show.turns(root)]
+
+        await wait_until(look, lambda seen: TurnStatus.ANSWERED in seen)
+        assert [shown.streaming for shown in show.live.of(root)] == [False, False]
+        assert await status(world, root) is EntryStatus.RESPONDED
+
+
+@pytest.mark.req("LOOP-06")
+async def test_an_answer_that_comes_after_its_lease_was_over_resolves_nothing(world: World) -> None:
+    gate = Gate()
+    ada = Scripted()
+    ada.scripts.append(gate)
+    async with playing(world, hired("ada", ada)) as show:
+        root = await world.says(f"{BOT} hello")
+        await begun(show, gate, root)
+        world.clock.advance(120)
+        gate.opened.set()
+        (turn,) = await show.over(root)
+        assert (turn.status, await status(world, root)) == (TurnStatus.ABANDONED, EntryStatus.CLAIMED)
+        await world.sweep()
+        await show.over(root, 2)
+        assert await status(world, root) is EntryStatus.RESPONDED
+        assert (await world.entry(root)).attempts == 1
+
+
+@pytest.mark.req("STREAM-10")
+async def test_who_loses_the_office_makes_no_further_call_and_the_next_one_seals_and_runs_again(world: World) -> None:
+    gate, live = Gate(), FakeLive()
+    async with playing(world, hired("ada", Scripted(gate)), live=live) as first:
+        root = await world.says(f"{BOT} hello")
+        await begun(first, gate, root)
+        calls = len(live.calls)
+        await first.deposed()
+        assert gate.left.is_set()
+        assert len(live.calls) == calls
+        assert live.of(root)[0].streaming
+    async with playing(world, hired("ada", Scripted()), live=live) as second:
+        await second.over(root, 2)
+    sealed, whole = live.of(root)
+    assert (sealed.streaming, sealed.closing.note) == (False, RESTARTED_TEXT)
+    assert (whole.streaming, whole.text) == (False, "Hello.")
+    assert (await world.entry(root)).attempts == 1
+
+
+@pytest.mark.req("STREAM-10")
+async def test_a_stop_of_the_coordinator_seals_at_once_and_counts_no_attempt(world: World) -> None:
+    gate, live = Gate(), FakeLive()
+    async with playing(world, hired("ada", Scripted(gate)), live=live) as first:
+        root = await world.says(f"{BOT} hello")
+        await begun(first, gate, root)
+    (sealed,) = live.of(root)
+    assert (sealed.streaming, sealed.closing.note) == (False, RESTARTED_TEXT)
+    entry = await world.entry(root)
+    assert (entry.status, entry.attempts) == (EntryStatus.UNREAD, 0)
+    assert live.statuses[root.ts] == ""
+
+
+@pytest.mark.req("STREAM-10")
+async def test_a_stop_of_the_coordinator_while_a_turn_is_being_stored_gives_its_work_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered, go_on, real = threading.Event(), threading.Event(), turns.start
+
+    def slow_start(*args: Any, **values: Any) -> Turn | None:
+        entered.set()
+        go_on.wait(10)
+        return real(*args, **values)
+
+    monkeypatch.setattr(turns, "start", slow_start)
+    async with playing(world, hired("ada", Scripted(Gate()))) as show:
+        root = await world.says(f"{BOT} hello")
+        await asyncio.to_thread(entered.wait, 10)
+        stopping = asyncio.create_task(show.stop())
+        for _ in range(20):
+            await asyncio.sleep(0)  # the run hears that it is to stop
+        go_on.set()
+        await stopping
+        (turn,) = await show.turns(root)
+    entry = await world.entry(root)
+    assert (turn.status, entry.status, entry.attempts) == (TurnStatus.ABANDONED, EntryStatus.UNREAD, 0)
+
+
+@pytest.mark.req("STREAM-09", "STREAM-10")
+async def test_a_stop_of_the_coordinator_before_the_first_word_clears_the_status(world: World) -> None:
+    gate, live = Gate(before=""), FakeLive()
+    async with playing(world, hired("ada", Scripted(gate)), live=live):
+        root = await world.says(f"{BOT} hello")
+        await asyncio.wait_for(gate.arrived.wait(), 10)
+
+        async def look() -> str | None:
+            return live.statuses.get(root.ts)
+
+        await wait_until(look)
+    assert live.statuses[root.ts] == ""
+    assert live.of(root) == []
+
+
+@pytest.mark.req("STREAM-10", "CHAN-06")
+async def test_what_must_not_be_done_twice_is_offered_for_retry_after_a_restart(world: World) -> None:
+    gate, live = Gate(), FakeLive()
+    async with playing(world, hired("ada", Scripted(gate), on_restart=OnRestart.ASK), live=live) as first:
+        root = await world.says(f"{BOT} hello")
+        turn = await begun(first, gate, root)
+        await first.deposed()
+    async with playing(world, hired("ada", Scripted(), on_restart=OnRestart.ASK), live=live) as second:
+        await second.over(root)
+        (sealed,) = live.of(root)
+        assert (sealed.streaming, sealed.closing.retry) == (False, True)
+        assert RESTARTED in sealed.closing.note
+        assert await status(world, root) is EntryStatus.DEAD
+        assert await pressed(world, press(RETRY_TURN_ACTION, turn.id)) is None
+        await second.over(root, 2)
+        assert live.of(root)[1].text == "Hello."
+
+
+@pytest.mark.req("STREAM-10")
+async def test_a_crash_between_the_end_and_its_last_call_loses_nothing(world: World) -> None:
+    live = FakeLive(hold={CloseStream: asyncio.Event()})
+    async with playing(world, hired("ada", Scripted(says("All of it."))), live=live) as first:
+        root = await world.says(f"{BOT} hello")
+
+        async def closing() -> bool:
+            return any(isinstance(call, CloseStream) for _, call in live.calls)
+
+        await wait_until(closing)
+        first.term.end()
+        live.hold.clear()
+        await first.stop()
+    ada = Scripted()
+    async with playing(world, hired("ada", ada), live=live) as second:
+        await second.over(root)
+    (shown,) = live.of(root)
+    assert (shown.text, shown.streaming, shown.closing.feedback) == ("All of it.", False, True)
+    assert ada.inputs == []
+    assert await status(world, root) is EntryStatus.RESPONDED
+
+
+@pytest.mark.req("STREAM-10", "LOOP-16")
+async def test_a_crash_at_the_end_of_a_task_keeps_the_whole_result(world: World) -> None:
+    lead = await world.lead()
+    lines = "".join(f"Line {number}: 1 < 2 & so on.\n\n" for number in range(600))
+    live = FakeLive()
+    async with playing(world, hired("doer", Scripted(says(lines)), role=Role.WORKER), live=live) as first:
+        live.hold[CloseStream] = HoldsLast(live, asyncio.Event())
+        handed = await asked_and_handed(world, lead, await first.agent("doer"))
+
+        async def at_the_end() -> bool:
+            return any(isinstance(call, CloseStream) and call.is_last for _, call in live.calls)
+
+        await wait_until(at_the_end)
+        first.term.end()
+        await first.stop()
+        live.hold.clear()
+    async with playing(world, hired("doer", Scripted(), role=Role.WORKER), live=live) as second:
+        await second.over(handed.root)
+    (task,) = await world.rows("SELECT status, result FROM tasks")
+    assert task["status"] == "completed"
+    assert task["result"].split() == lines.split()
+
+
+@pytest.mark.req("STREAM-10")
+async def test_a_turn_that_could_not_be_ended_is_ended_later_by_the_same_process(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(converse, "RECOVER_SECONDS", 0.05)
+    ada = Scripted()
+    gate = Gate()
+    ada.scripts.append(gate)
+    async with playing(world, hired("ada", ada)) as playing_now:
+        root = await world.says(f"{BOT} hello")
+        turn = await begun(playing_now, gate, root)
+        away = Away(playing_now, turn)
+        with monkeypatch.context() as patched:
+            away.begin(patched)
+            gate.opened.set()
+            await asyncio.wait_for(away.refused.wait(), 5)
+        await playing_now.over(root, 2)
+    assert await status(world, root) is EntryStatus.RESPONDED
+
+
+class HoldsLast(asyncio.Event):
+    """Keeps only the last message of an answer from being closed."""
+
+    def __init__(self, live: FakeLive, never: asyncio.Event) -> None:
+        super().__init__()
+        self.live = live
+        self.never = never
+
+    async def wait(self) -> bool:  # type: ignore[override]
+        _, call = self.live.calls[-1]
+        if isinstance(call, CloseStream) and call.is_last:
+            await self.never.wait()
+        return True
+
+
+class Away:
+    """A database that is away for what a run notes of its messages, and for whoever wants to end it."""
+
+    def __init__(self, show: Show, turn: Turn) -> None:
+        self.show = show
+        self.turn = turn
+        self.refused = asyncio.Event()
+
+    def begin(self, patched: pytest.MonkeyPatch) -> None:
+        async def ending(*_: object) -> None:
+            raise Unavailable("the database is away")
+
+        async def bring_to_end(*_: object, **__: object) -> None:
+            self.refused.set()
+            raise Unavailable("the database is away")
+
+        patched.setattr("swarm.services.turn_record.TurnRecord.ending", ending)
+        patched.setattr(self.show.recovery, "bring_to_end", bring_to_end)
+
+
+@pytest.mark.req("STREAM-10", "STREAM-07")
+async def test_the_end_of_a_turn_waits_for_the_database(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turn_run, "_AGAIN_SECONDS", 0.01)
+    real, tries = turn_ends.end_turn, 0
+
+    def end_turn(*args: object) -> bool:
+        nonlocal tries
+        tries += 1
+        if tries < 4:
+            raise Unavailable("the database is away")
+        return real(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(turn_run, "end_turn", end_turn)
+    async with playing(world, hired("ada", Scripted())) as show:
+        root = await world.says(f"{BOT} hello")
+        (turn,) = await show.over(root)
+    assert (turn.status, tries) == (TurnStatus.ANSWERED, 4)
+
+
+@pytest.mark.req("STREAM-10")
+async def test_a_start_in_doubt_is_searched_for_and_begun_once(world: World) -> None:
+    live = FakeLive(hold={OpenStream: asyncio.Event()})
+    async with playing(world, hired("ada", Scripted()), live=live) as first:
+        root = await world.says(f"{BOT} hello")
+
+        async def opening() -> bool:
+            return bool(live.calls)
+
+        await wait_until(opening)
+        first.term.end()
+        await first.stop()
+        live.hold.clear()
+    async with playing(world, hired("ada", Scripted()), live=live) as second:
+        await second.over(root, 2)
+    assert [shown.streaming for shown in live.of(root)] == [False, False]
+    assert [shown.text for shown in live.of(root)][-1] == "Hello."
