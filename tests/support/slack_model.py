@@ -111,6 +111,7 @@ class Run:
     fault: Fault = field(default=lambda call, number: None)
     turn_seconds: Callable[[Slot], float] = field(default=lambda slot: 0.0)
     call_seconds: float = 0.05
+    search_seconds: float = 1.0
     mode: Mode = Mode.STREAM
     has_streams: bool = True
     max_bytes: int = MAX_BYTES
@@ -160,7 +161,7 @@ class Run:
                 case AskTurn(slot=slot):
                     self._later(self.turn_seconds(slot), TurnCame(slot=slot))
                 case Find():
-                    self._later(1.0, Located(ts=self._begun_last()))
+                    self._later(self.search_seconds, Located(ts=self._begun_last()))
                 case Hang():
                     self.hung_up_at = self.now
                 case SetStatus():

@@ -183,7 +183,7 @@ def _too_long(live: Live, flight: Flight) -> Step:
 
 def _stopped(live: Live, flight: Flight, now: float) -> Step:
     """A person pressed Slack's own Stop. Nothing more is shown but that."""
-    live = replace(_undone(live, flight), queue=(), later=())
+    live = _undone(live, flight)
     if live.outcome and not isinstance(live.outcome, RunStopped):
         live = end(replace(live, outcome=None), RunStopped(by=None), now)
         commands: tuple[Command, ...] = ()

@@ -35,6 +35,7 @@ _END_OF_TOKEN = re.compile(r"[<>]")
 _UP_TO_BREAK = re.compile(r"(?s:.*)(?:\s|[^\x00-\x7f])")
 # What may turn out to be a ping, an address, inline code or a mention, depending on what comes next.
 _UNDECIDED = re.compile(r"(?:@[a-z]*\.?|\bh(?:t(?:t(?:p(?:s?(?::/?/?)?)?)?)?)?|[`<]+)\Z", re.IGNORECASE)
+_GOES_ON = re.compile(r"[a-z0-9.:/]", re.IGNORECASE)
 _ALIVE = re.compile(r"[&<>`@]|http", re.IGNORECASE)
 
 _FindEnd = Callable[[str, int, int], int]
@@ -122,6 +123,9 @@ def _after_blank(text: str, start: int, end: int) -> int:
 def _last_decided(text: str, start: int, end: int) -> int:
     """Within a word too, where nothing that may follow changes what stands before."""
     while end > start and (found := _UNDECIDED.search(text, max(start, end - _LONGEST_WORD), end)):
+        is_decided = end < len(text) and not _GOES_ON.match(text, end)
+        if is_decided and text[end - 1] not in "`<":
+            break
         end = found.start()
     return end if end > start else 0
 
@@ -163,7 +167,7 @@ def _end_of_special(rest: str, found: re.Match[str]) -> int | None:
     if found.group() == "<":
         end = _END_OF_TOKEN.search(rest, found.end())
         if end:
-            return end.end() if end.group() == ">" else end.start()
+            return end.end() if end.group() == ">" else found.end()
         return found.end() if open_for > _LONGEST_TOKEN else None
     if found.end() < len(rest):
         return found.end()

@@ -131,7 +131,7 @@ def plain(text: str) -> str:
     return re.sub(r"\s|[`~]+p?y?t?h?o?n?", "", text)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=180, deadline=None)
 @given(
     played=runs(),
     plan=st.dictionaries(st.integers(1, 12), FAULTS, max_size=4),
@@ -170,7 +170,7 @@ def test_without_faults_nothing_is_left_open_or_to_others(
         assert not expected[at:].strip()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(played=runs(), at=st.floats(0, 60), turns=st.sampled_from([0.0, 0.4, 5.0]))
 def test_a_stop_ends_it_wherever_it_comes(
     played: tuple[list[tuple[float, AgentEvent]], str], at: float, turns: float

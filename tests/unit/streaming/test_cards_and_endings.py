@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.streaming.calls import SetStatus, Slot, UpdatePage
+from swarm.domain.deliveries import Accepted
+from swarm.domain.streaming.calls import SetStatus, Slot
 from swarm.domain.streaming.events import (
     AgentEvent,
     Asked,
@@ -128,8 +129,24 @@ def test_a_card_whose_title_grows_is_counted_again() -> None:
         for n in range(10)
     ]
     run = Run().play([*steps, (12, text("A sentence of it. " * 900)), (20, Finished())])
-    assert all(message.size <= 10_500 for message in run.messages)
-    assert not [call for _, call in run.calls if isinstance(call, UpdatePage)]
+    assert all(isinstance(answer, Accepted) for answer in run.answers)
+
+
+def test_cards_and_text_together_stay_within_slacks_limit() -> None:
+    """No piece is refused for its size."""
+    tools: Events = [(n * 0.01, ToolStarted(id=f"t{n}", name=f"tool {n} " + "x" * 150)) for n in range(40)]
+    run = Run().play([*tools, (1, text("A sentence of it. " * 1_500)), (20, Finished())])
+    assert len(run.messages[0].cards) > 5
+    assert all(isinstance(answer, Accepted) for answer in run.answers)
+
+
+def test_a_card_that_changes_while_it_waits_is_sent_once() -> None:
+    """As it is then."""
+    events: Events = [
+        (1 + n * 0.01, PlanShown(steps=(PlanStep(id="1", title=f"{n}"),), title=f"{n}")) for n in range(50)
+    ]
+    run = Run(turn_seconds=lambda slot: 3.0).play([(0, text("Hm. ")), *events, (9, Finished())])
+    assert len([chunk for _, call in run.calls for chunk in getattr(call, "chunks", ())]) == 3
 
 
 @pytest.mark.req("STREAM-09")

@@ -159,7 +159,8 @@ def test_a_close_that_a_stop_refuses_is_made_good_by_an_update() -> None:
 @pytest.mark.parametrize("kind", KINDS[1:3], ids=lambda kind: kind.name)
 def test_a_deleted_message_is_a_stop(kind: Kind) -> None:
     """Who deletes the answer while it is written does not want it; that it was stopped is still said."""
-    run = Run(fault=at_nth(kind, 1, "delete")).play(told(FINISHED))
+    events: Events = [(at, TextDelta(text="A word and a half", message_id="m")) for at in range(3)]
+    run = Run(fault=at_nth(kind, 1, "delete")).play([*events, *((at + 3, event) for at, event in told(FINISHED))])
     assert run.hung_up_at is not None
     assert not run.messages
     assert run.over is not None
@@ -197,16 +198,18 @@ def test_where_nothing_can_be_written_the_run_is_ended(kind: Kind, error: str) -
 
 
 @pytest.mark.parametrize("wrong", ["applied", InDoubt(reason="cut")])
-@pytest.mark.parametrize("kind", KINDS[1:4], ids=lambda kind: kind.name)
+@pytest.mark.parametrize(("kind", "nth"), [(KINDS[1], 4), (KINDS[2], 1), (KINDS[3], 1)])
 @pytest.mark.parametrize("error", ["block_mismatch", "internal_error", "msg_too_long"])
-def test_a_piece_in_doubt_that_cannot_be_looked_after_is_not_lost(kind: Kind, wrong: Answer | str, error: str) -> None:
+def test_a_piece_in_doubt_that_cannot_be_looked_after_is_not_lost(
+    kind: Kind, nth: int, wrong: Answer | str, error: str
+) -> None:
     """Rather than nowhere, it may stand twice; but what Slack certainly has does not."""
-    first = at_nth(kind, 1, wrong)
+    first = at_nth(kind, nth, wrong)
 
     def fault(call: StreamCall, number: int) -> Answer | str | None:
         return Refused(error=error) if isinstance(call, UpdatePage) else first(call, number)
 
-    run = Run(fault=fault).play(told(FINISHED))
+    run = Run(fault=fault).play([*told(FINISHED)[:-1], (16.62, FINISHED)])  # with the last piece on its way
     shown, said = "".join("".join(run.shown).split()), "".join(TEXT.split())
     assert len(said) <= len(shown) <= len(said) + 9_000
     if not (kind.is_last is not True and wrong == "applied"):
@@ -262,3 +265,39 @@ def test_the_age_of_a_looked_up_stream_counts_from_its_call() -> None:
     run = Run(fault=fault, call_seconds=30.0).play([*events, (321, FINISHED)])
     assert all((message.ended_at or 0) - message.begun_at < 300 for message in run.messages)
     assert not any(call for _, call in run.calls if isinstance(call, UpdatePage))
+
+
+def test_a_message_that_could_not_begin_at_first_still_opens_its_code_block() -> None:
+    """What failed has changed nothing."""
+    fault = at_nth(KINDS[0], 2, NotSent(reason="ratelimited", retry_after_seconds=1.0))
+    run = Run(fault=fault).play(
+        [(0, TextDelta(text="```py\na = 1\n")), (290, TextDelta(text="b = 2\n")), (291, FINISHED)]
+    )
+    assert run.messages[1].text.startswith("```py\nb = 2")
+
+
+@pytest.mark.parametrize("error", ["internal_error", "msg_too_long", "missing_recipient_user_id"])
+def test_where_a_stream_is_refused_a_post_is_written_live(error: str) -> None:
+    """Whatever the reason: people do not wait for the end of the run."""
+    run = Run(fault=at_nth(KINDS[0], 1, Refused(error=error))).play(told(FINISHED))
+    assert isinstance(run.calls[1][1], PostPage)
+    assert run.calls[1][0] < 1001
+    assert all(message.mode is Mode.POST for message in run.messages)
+    assert run.over is not None
+    assert not run.over.leftover
+
+
+def test_a_search_that_never_ends_is_given_up() -> None:
+    """Ninety seconds after the end of the run, and the answer is left to posts."""
+    run = Run(fault=at_nth(KINDS[0], 1, InDoubt(reason="timeout")), search_seconds=1e6).play(told(FINISHED))
+    assert_told(run)
+    assert run.now == pytest.approx(1000 + 18 + 90, abs=1)
+
+
+def test_a_mended_message_takes_what_came_meanwhile() -> None:
+    """Nobody has to open another message for the last sentence."""
+    run = Run(fault=at_nth(KINDS[1], 1, InDoubt(reason="timeout")), turn_seconds=lambda slot: 0.5)
+    run.play(
+        [(0, TextDelta(text="One. ")), (1, TextDelta(text="Two. ")), (2.6, TextDelta(text="Three.")), (2.7, FINISHED)]
+    )
+    assert [message.text for message in run.messages] == ["One. Two. Three."]

@@ -9,7 +9,7 @@ from tests.support.slack_model import Run
 
 pytestmark = pytest.mark.req("STREAM-04")
 
-SAID = "Let me look it up.\n\nIs it 42, or is it not? It is 42, and that is certain.\nYesterday it was 41."
+SAID = "Let me look it up.\n\nIs it 42 or is it not? It is 42, and that is certain.\nYesterday it was 41."
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ SAID = "Let me look it up.\n\nIs it 42, or is it not? It is 42, and that is cert
         ([SAID], "  \n", SAID),
         ([SAID], "[FINAL ANSWER] " + SAID, SAID),
         ([SAID], "It is 42, and that is certain.\nYesterday it was 41.", SAID),
-        ([SAID], "Is it 42, or is it not? It is 42, and that is certain.", SAID),
+        ([SAID], "or is it not? It is 42, and that is certain.", SAID),
         ([SAID], SAID + " And more.", SAID + " And more."),
         ([SAID], "41.", SAID),
         ([SAID], "Yes", SAID + "\n\nYes"),

@@ -60,7 +60,7 @@ def fed(pieces: list[str], *, pauses: bool = False) -> tuple[str, str]:
     return "".join([*plain, more]), "".join([*settled, safe_now])
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(text=TEXTS, cuts=st.lists(st.integers(0, 200)), pauses=st.booleans())
 def test_pieces_give_what_the_whole_gives(text: str, cuts: list[int], pauses: bool) -> None:
     """Mentions, links, code and escapes mean the same, wherever a piece ends."""
@@ -68,6 +68,11 @@ def test_pieces_give_what_the_whole_gives(text: str, cuts: list[int], pauses: bo
     plain, shown = fed([text[a:b] for a, b in zip([0, *ends], [*ends, len(text)], strict=True)], pauses=pauses)
     assert plain == without_markers(tidied(text))
     assert shown == safe(plain, ALICE)
+
+
+def test_code_that_begins_behind_an_open_bracket_stays_code() -> None:
+    """A bracket that another one follows is none of a token, so a backtick between the two counts."""
+    assert fed(["<", "`` <@U1> ", "`` and "])[1] == safe("<`` <@U1> `` and ", ALICE)
 
 
 @settings(max_examples=200, deadline=None)

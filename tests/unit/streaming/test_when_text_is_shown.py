@@ -232,3 +232,13 @@ def test_a_long_opening_of_a_code_block_is_not_repeated() -> None:
     """It could fill the next message alone."""
     run = Run().play([(0, text("```" + "x" * 5_000 + "\na = 1\n")), (290, text("b = 2\n")), (291, Finished())])
     assert "xxx" not in run.messages[1].text
+
+
+@pytest.mark.req("STREAM-06")
+def test_an_old_message_ends_at_the_next_paragraph() -> None:
+    """Rather than in the middle of a sentence half a minute later."""
+    events: Events = [(n * 1.0, text("Half a sentence and " if n % 5 else "its end.\n\n")) for n in range(300)]
+    run = Run().play([*events, (301, Finished())])
+    assert len(run.messages) == 2
+    assert run.messages[0].text.endswith("its end.")
+    assert 230 <= (run.messages[0].ended_at or 0) - 1000 < 245
