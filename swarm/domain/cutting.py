@@ -16,6 +16,7 @@ MIN_LIMIT = 64
 
 # Each starts where the last visible character before a break ends; the lookbehind keeps long blanks linear.
 _PARAGRAPH = re.compile(r"(?<=\S)[^\S\n]*\n[^\S\n]*\n")
+_AFTER_PARAGRAPH = re.compile(r"\S[^\S\n]*\n[^\S\n]*\n\s*\Z")
 _LINE = re.compile(r"(?<=\S)[^\S\n]*\n")
 _WORD = re.compile(r"(?<=\S)\s+")
 _BLANK = re.compile(r"\s*")
@@ -122,11 +123,18 @@ class _Cutter:
 
     def first_paragraph(self, earliest: int, furthest: int) -> int | None:
         """The first break between paragraphs, outside of code, behind which the text goes on."""
+        if earliest <= furthest and self._ends_paragraph(earliest):
+            return earliest
         for found in _PARAGRAPH.finditer(self._text, max(earliest - 1, 0)):
             end = found.start()
             if earliest <= end <= furthest and self._block_at(end) is None and self._visible(end) < len(self._text):
                 return end
         return None
+
+    def _ends_paragraph(self, end: int) -> bool:
+        """Whether a blank line ends here that is shown already, and the text goes on."""
+        is_break = _AFTER_PARAGRAPH.search(self._text, max(end - _LONGEST_CLUSTER, 0), end) is not None
+        return is_break and self._block_at(end) is None and self._visible(end) < len(self._text)
 
     def best_end(self, sent: int, furthest: int) -> int:
         """The best end between what is shown already and the furthest position."""

@@ -15,6 +15,9 @@ from swarm.services.agents import Agents
 LEASE_HEADER: Final = "x-swarm-lease"
 """The header with which a run names its lease."""
 
+CALLER: Final = "swarm.agent"
+"""Where a request's scope keeps the agent that calls."""
+
 _MAX_TOKEN_BYTES: Final = 1024
 
 

@@ -20,16 +20,13 @@ from swarm import loading
 from swarm.domain.watchers import NOBODY, Watcher
 from swarm.entrypoints.body import load_json, read_body
 from swarm.entrypoints.errors import MethodNotAllowed, answer
-from swarm.entrypoints.identity import Identities
+from swarm.entrypoints.identity import CALLER, Identities
 from swarm.services.use_cases import Services
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 MCP_PATH: Final = "/mcp"
-
-CALLER: Final = "swarm.agent"
-"""Where the request's scope keeps the agent that calls."""
 
 
 LOAD_AFTER_SECONDS: Final = 5.0

@@ -26,7 +26,7 @@ from swarm.domain.watchers import NOBODY, ToolCall, Watcher
 from swarm.entrypoints.body import MAX_BODY_BYTES, refuse_unstorable
 from swarm.entrypoints.errors import describe, invalid, log_crash
 from swarm.entrypoints.identity import LEASE_HEADER
-from swarm.entrypoints.mcp_door import CALLER
+from swarm.entrypoints.identity import CALLER
 from swarm.services.use_cases import Services
 from tools.tool import Call, Tool, discover
 

@@ -36,6 +36,11 @@ POLL_SECONDS: Final = 20.0
 HEALTH_SECONDS: Final = 30.0
 """An agent that cannot be reached is asked again after this time, and one that can is, now and then, too."""
 
+WORK: Final = frozenset({TriggerKind.SLACK_INBOX_MESSAGE, TriggerKind.TASK_ASSIGNED})
+
+AT_ONCE: Final = 10
+"""So much work is claimed together, so that nobody waits while Slack is asked for somebody else's name."""
+
 AGAIN_SECONDS: Final = 2.0
 
 RECOVER_SECONDS: Final = 10.0
@@ -152,11 +157,15 @@ class Converse:
             return
         if await self._database.read(agents.by_id, agent.id) is None:
             raise Removed
-        for trigger in await self._polls.poll(agent, wait_seconds=POLL_SECONDS, limit=1):
-            if trigger.kind in (TriggerKind.SLACK_INBOX_MESSAGE, TriggerKind.TASK_ASSIGNED):
+        limit = max(1, min(AT_ONCE, self._turns.places(agent.id, one.spec.parallel)))
+        news = []
+        for trigger in await self._polls.poll(agent, wait_seconds=POLL_SECONDS, limit=limit):
+            if trigger.kind in WORK:
                 self._turns.begin(agent, one, trigger, self._news.take)
             else:
-                await self._news.take(agent, trigger)
+                news.append(trigger)
+        for trigger in news:  # after all work was begun: what fails here must not leave any of it claimed
+            await self._news.take(agent, trigger)
 
     async def _hear_until_room(self, agent: Agent, parallel: int) -> None:
         """Wait until another run may begin. Meanwhile news is heard: it may be what ends one of those that go on."""

@@ -30,9 +30,13 @@ class RunningTurns:
         """From now on this process may call Slack for turns, as long as ``may_call`` says so."""
         self._may_call = may_call
 
+    def places(self, agent_id: str, parallel: int) -> int:
+        """How many more runs an agent may have beside those it has."""
+        return parallel - sum(run.agent.id == agent_id for run in self._runs)
+
     def has_room(self, agent_id: str, parallel: int) -> bool:
-        """Whether an agent may have another run beside those it has."""
-        return sum(run.agent.id == agent_id for run in self._runs) < parallel
+        """Whether it may have another one."""
+        return self.places(agent_id, parallel) > 0
 
     async def room(self, agent_id: str, parallel: int) -> None:
         """Wait until there is."""

@@ -131,7 +131,7 @@ def plain(text: str) -> str:
     return re.sub(r"\s|[`~]+p?y?t?h?o?n?", "", text)
 
 
-@settings(max_examples=180, deadline=None)
+@settings(max_examples=130, deadline=None)
 @given(
     played=runs(),
     plan=st.dictionaries(st.integers(1, 12), FAULTS, max_size=4),
@@ -148,7 +148,7 @@ def test_the_text_in_slack_is_the_text_of_the_agent(
     assert len(run.closings) == 1
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(played=runs(), turns=st.sampled_from([0.0, 0.4]))
 def test_without_faults_nothing_is_left_open_or_to_others(
     played: tuple[list[tuple[float, AgentEvent]], str], turns: float
@@ -221,7 +221,7 @@ def test_a_long_answer_rolls_over_between_paragraphs() -> None:
     events: list[tuple[float, AgentEvent]] = [(n * 0.1, TextDelta(text=paragraph)) for n in range(60)]
     run = Run().play([*events, (7, Finished())])
     assert len(run.messages) == 4
-    assert all(message.text.endswith("goes on.") for message in run.messages[:-1])
+    assert all(message.text.rstrip().endswith("goes on.") for message in run.messages[:-1])
     assert all(isinstance(call, CloseStream) for _, call in run.calls[-1:])
 
 
