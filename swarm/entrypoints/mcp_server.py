@@ -25,8 +25,7 @@ from swarm.domain.errors import Invalid, SwarmError
 from swarm.domain.watchers import NOBODY, ToolCall, Watcher
 from swarm.entrypoints.body import MAX_BODY_BYTES, refuse_unstorable
 from swarm.entrypoints.errors import describe, invalid, log_crash
-from swarm.entrypoints.identity import LEASE_HEADER
-from swarm.entrypoints.identity import CALLER
+from swarm.entrypoints.identity import CALLER, LEASE_HEADER
 from swarm.services.use_cases import Services
 from tools.tool import Call, Tool, discover
 
