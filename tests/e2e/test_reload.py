@@ -105,8 +105,8 @@ class Terminal:
 
         def take_terminal() -> None:
             ioctl(slave, termios.TIOCSCTTY, 0)
-            if nohup:
-                signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            # The tests themselves may have been started with nohup, which children inherit.
+            signal.signal(signal.SIGHUP, signal.SIG_IGN if nohup else signal.SIG_DFL)
 
         self.program = subprocess.Popen(
             [sys.executable, "-c", _AT_TERMINAL],
