@@ -40,8 +40,20 @@ async def start(
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(folder), **more}
     pipe = asyncio.subprocess.PIPE
     return await asyncio.create_subprocess_exec(
-        sys.executable, *door, *arguments, cwd=folder, env=environment, stdout=pipe, stderr=pipe
+        sys.executable,
+        *door,
+        *arguments,
+        cwd=folder,
+        env=environment,
+        stdout=pipe,
+        stderr=pipe,
+        preexec_fn=_hears_ctrl_c,
     )
+
+
+def _hears_ctrl_c() -> None:
+    """The tests may run in the background, where shells have Ctrl-C ignored, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 async def ended(process: asyncio.subprocess.Process) -> Ran:

@@ -252,6 +252,7 @@ async def test_killed_before_it_hears_that_the_answer_is_closed_it_closes_it_onc
     assert len(scene.runs()) == 1
 
 
+@pytest.mark.long
 @pytest.mark.req("STREAM-10")
 async def test_killed_while_a_message_is_begun_it_finds_and_seals_it(scene: Scene) -> None:
     await scene.twin.fault("delay", method="chat.startStream", seconds=LONG_SECONDS)
@@ -313,7 +314,10 @@ async def is_stopped(scene: Scene, ts: str, run: Request, *, by: str, began: flo
 
 
 @pytest.mark.req("STREAM-09")
-@pytest.mark.parametrize("where", ["thread", "direct message", "beside"])
+@pytest.mark.parametrize(
+    "where",
+    ["thread", pytest.param("direct message", marks=pytest.mark.long), pytest.param("beside", marks=pytest.mark.long)],
+)
 async def test_a_word_stops_it(scene: Scene, where: str) -> None:
     channel = "general" if where == "thread" else await scene.direct_channel()
     ts, run = await runs(scene, channel=channel)
@@ -344,6 +348,7 @@ async def test_slacks_own_stop_stops_it(scene: Scene) -> None:
     await is_stopped(scene, ts, run, by="🛑 Stopped", began=began)
 
 
+@pytest.mark.long
 @pytest.mark.req("LOOP-15", "STREAM-09")
 async def test_a_question_that_is_deleted_while_it_is_answered_stops_it(scene: Scene) -> None:
     ts, run = await runs(scene)

@@ -153,6 +153,7 @@ def sealed(count: int) -> Callable[[list[dict[str, Any]]], bool]:
     return lambda seen: not growing(seen[:count])
 
 
+@pytest.mark.long
 async def test_what_was_closed_before_the_kill_is_shown_by_the_next_process(scene: Scene) -> None:
     """The agent is gone by then: nothing depends on it any more."""
     await scene.twin.fault("delay", method="chat.startStream", seconds=600, times=1)

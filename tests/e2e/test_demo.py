@@ -15,7 +15,9 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.xdist_group("demo")  # what they share is built once
 
-both_engines = pytest.mark.parametrize("engine", ["sqlite", "postgresql"], indirect=True)
+both_engines = pytest.mark.parametrize(
+    "engine", ["sqlite", pytest.param("postgresql", marks=pytest.mark.long)], indirect=True
+)
 
 
 @both_engines
