@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from swarm.domain.model_runs import Door
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextDelta:
@@ -209,6 +211,19 @@ class Decided:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Origin:
+    """Where the words of a run come from, as the coordinator itself knows it: nothing here is a client's claim."""
+
+    door: Door = Door.SLACK
+    channel: str = ""  # Slack's id
+    thread_ts: str = ""
+    user_id: str = ""  # the person's, in Slack
+    user_name: str = ""  # a display name
+    user_email: str = ""  # where the channel shares it
+    client: str = ""  # of another door: who calls, an agent's name or "operator"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class TurnInput:
     """What one run of an agent is about."""
 
@@ -220,3 +235,4 @@ class TurnInput:
     history: tuple[TurnMessage, ...] = ()  # what was said in the thread before, oldest first
     client_context: Mapping[str, object] = field(default_factory=dict)
     decided: tuple[Decided, ...] = ()  # of a resumed run: one for each open interrupt
+    origin: Origin = Origin()

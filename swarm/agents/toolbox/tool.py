@@ -1,0 +1,34 @@
+"""A tool, wherever it runs: in an MCP server, in a program, or in the coordinator."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolAnswer:
+    """What a tool says. A failure is an answer too: the model reads why, and so may people."""
+
+    text: str  # without secrets
+    failed: bool = False
+
+
+CallTool = Callable[[Mapping[str, Any]], Awaitable[ToolAnswer]]
+"""Calls a tool with arguments that fit its parameters. Raises nothing but CancelledError, which ends the call.
+
+A call that is cancelled leaves nothing behind: no process, no connection.
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tool:
+    """What a model is told of a tool, and how it is called."""
+
+    name: str  # 1 to 64 of A-Z, a-z, 0-9, '_' and '-', unique among the tools of an agent
+    description: str  # what it does and when to use it, for the model
+    parameters: Mapping[str, Any]  # a JSON Schema whose type is "object"
+    call: CallTool
+    server: str = ""  # the MCP server that it belongs to; empty: none
+    most_calls: int | None = None  # in one run; None: no limit
