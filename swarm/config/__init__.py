@@ -8,6 +8,7 @@ shape of the classes in `settings`, and ``${NAME}`` stands for a variable; SWARM
 from __future__ import annotations
 
 from swarm.config.agents import AgentSettings, OAuthSettings, RemoteAgentSettings
+from swarm.config.builtin import BuiltinAgentSettings, Kind, LocalTool
 from swarm.config.channels import ChannelSettings
 from swarm.config.listing import describe, differences, secrets
 from swarm.config.problems import BadSettings
@@ -35,11 +36,14 @@ __all__ = [
     "VARIABLES",
     "AgentSettings",
     "BadSettings",
+    "BuiltinAgentSettings",
     "ChannelSettings",
     "DatabaseSettings",
     "FileSettings",
     "HttpSettings",
+    "Kind",
     "LeaseSettings",
+    "LocalTool",
     "LogFormat",
     "LogSettings",
     "MetricsSettings",

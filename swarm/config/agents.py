@@ -7,6 +7,7 @@ from uuid import UUID
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
+from swarm.config.builtin import BuiltinAgentSettings
 from swarm.config.section import HttpAddress, Section
 from swarm.domain.agents import OFFLINE_AFTER_SECONDS, Role, check_name
 from swarm.domain.errors import Invalid
@@ -65,20 +66,28 @@ class AgentSettings(Section):
     dm: str | None = Field(None, description="the name of the agent for direct messages; without it as everywhere")
     offline_after_seconds: float = Field(OFFLINE_AFTER_SECONDS, gt=0, description="silence after which one is offline")
     remote: Mapping[str, RemoteAgentSettings] = Field(default_factory=dict, description="AG-UI agents, by name")
+    builtin: Mapping[str, BuiltinAgentSettings] = Field(default_factory=dict, description="built-in agents, by name")
 
-    @field_validator("remote")
+    @field_validator("remote", "builtin")
     @classmethod
-    def _have_names(cls, remote: Mapping[str, RemoteAgentSettings]) -> Mapping[str, RemoteAgentSettings]:
-        for name in remote:
+    def _have_names(cls, agents: Mapping[str, Section]) -> Mapping[str, Section]:
+        for name in agents:
             try:
                 check_name(name)
             except Invalid as error:
                 raise ValueError(f"{error.message} {error.hint or ''}".strip()) from error
-        return remote
+        return agents
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> AgentSettings:
+        if both := sorted(set(self.remote) & set(self.builtin)):
+            raise ValueError(f"'{both[0]}' is both below remote and below builtin; every agent needs a name of its own")
+        return self
 
     @model_validator(mode="after")
     def _default_is_a_lead(self) -> AgentSettings:
-        chosen = self.remote.get(self.default or "")
+        name = self.default or ""
+        chosen = self.remote.get(name) or self.builtin.get(name)
         if chosen and chosen.role is not Role.LEAD:
             raise ValueError(f"default is '{self.default}', whose role is worker; the name of a lead is expected")
         return self

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from swarm.config.problems import BadSettings
 from swarm.config.settings import Settings
+from swarm.config.usual import with_usual_agents
 from swarm.config.variables import CONFIG_VARIABLE, DYNAMIC_AGENTS, DYNAMIC_AGENTS_VARIABLE, VARIABLES
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.streaming.remote import Dialect
@@ -37,7 +38,7 @@ def load(
     if variables.get(DYNAMIC_AGENTS_VARIABLE):
         _complete_dynamic_agents(values)
     try:
-        return Settings(**values)
+        return with_usual_agents(Settings(**values), folder)
     except ValidationError as error:
         raise BadSettings(error) from error
 

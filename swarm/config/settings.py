@@ -11,7 +11,9 @@ from typing import Annotated
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from swarm.config.agents import AgentSettings
+from swarm.config.builtin import DocumentSettings, RuntimeSettings, ToolSettings
 from swarm.config.channels import ChannelSettings
+from swarm.config.models import LimitSettings, ModelSettings, ProviderSettings
 from swarm.config.section import Section
 from swarm.domain.files import DEFAULT_CAP_BYTES
 from swarm.domain.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STORED
@@ -142,6 +144,12 @@ class Settings(Section):
     http: HttpSettings = HttpSettings()
     database: DatabaseSettings = DatabaseSettings()
     agents: AgentSettings = AgentSettings()
+    model: ModelSettings = ModelSettings()
+    providers: ProviderSettings = ProviderSettings()
+    limits: LimitSettings = LimitSettings()
+    runtime: RuntimeSettings = RuntimeSettings()
+    tools: ToolSettings = ToolSettings()
+    documents: DocumentSettings = DocumentSettings()
     leases: LeaseSettings = LeaseSettings()
     reactions: ReactionSettings = ReactionSettings()
     channel_defaults: ChannelSettings = ChannelSettings()
@@ -158,6 +166,13 @@ class Settings(Section):
             if not _CHANNEL_ID.fullmatch(key):
                 raise ValueError(f"'{key}' is not a channel id; an id such as C0123456789 is expected (see 'About')")
         return channels
+
+    @model_validator(mode="after")
+    def _builtin_agents_have_a_model(self) -> Settings:
+        if self.agents.builtin and not self.model.name:
+            name = next(iter(self.agents.builtin))
+            raise ValueError(f"agents.builtin.{name} needs a model; model.name (LLM_MODEL) is expected")
+        return self
 
     @property
     def channels_in_full(self) -> Mapping[str, ChannelSettings]:

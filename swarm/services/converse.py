@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import structlog
 
-from swarm.domain.agents import Agent, Reach
+from swarm.domain.agents import Agent
 from swarm.domain.errors import SwarmError
 from swarm.domain.streaming.agent import StreamingAgent
 from swarm.domain.streaming.remote import Health
@@ -200,7 +200,7 @@ class Converse:
 
 def register(tx: Transaction, spec: StreamingAgent) -> Agent:
     """The agent as it is known to routing; it has no token, since it never calls."""
-    agent = agents.ensure(tx, spec.name, spec.role, spec.description, (), Reach.AGUI)
+    agent = agents.ensure(tx, spec.name, spec.role, spec.description, (), spec.reach)
     tx.wake(AGENTS)
     return agent
 

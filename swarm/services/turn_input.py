@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from swarm.domain.streaming.agent import History
-from swarm.domain.streaming.events import Speaker, TurnInput, TurnMessage
+from swarm.domain.streaming.events import Origin, Speaker, TurnInput, TurnMessage
 from swarm.domain.task_views import TaskView
 from swarm.domain.transcript import AuthorKind, Said
 from swarm.domain.triggers import EntryView, Trigger
@@ -47,6 +47,19 @@ def turn_input(
         messages=messages,
         history=_history(trigger, since, bot_name) if history is History.ALL else (),
         client_context=client_context,
+        origin=_origin(trigger, user_email=str(client_context.get("user_email", ""))),
+    )
+
+
+def _origin(trigger: Trigger, *, user_email: str) -> Origin:
+    requester, place = requester_of(trigger) or "", trigger.place
+    names = [entry.user_name for entry in trigger.inbox_messages if entry.user_id == requester]
+    return Origin(
+        channel=place.channel if place else "",
+        thread_ts=place.thread_ts if place else "",
+        user_id=requester,
+        user_name=names[-1] if names else "",
+        user_email=user_email,
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from swarm.domain.agents import Role
+from swarm.domain.agents import Reach, Role
 
 PARALLEL_RUNS: Final = 20
 
@@ -31,6 +31,7 @@ class StreamingAgent:
 
     name: str
     role: Role = Role.LEAD
+    reach: Reach = Reach.AGUI
     description: str = ""  # what it is good at, for the agents that delegate
     history: History = History.ALL
     parallel: int = PARALLEL_RUNS  # at most so many runs at once in one coordinator process; at least 1

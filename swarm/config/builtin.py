@@ -1,0 +1,133 @@
+"""The agents that run in the coordinator, what they remember, and their tools."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+
+from pydantic import Field, field_validator
+
+from swarm.config.section import Section
+from swarm.domain.agents import Role
+from swarm.domain.sessions import COMPACTION_THRESHOLD, KEEP_RECENT_MESSAGES, SessionScope
+from swarm.domain.streaming.agent import PARALLEL_RUNS, OnRestart
+
+SERVERS_CONFIG = Path("servers_config.json")
+PROMPTS_CONFIG = Path("prompts/prompts_config.yaml")
+
+
+class Kind(StrEnum):
+    """The agents that we bring along."""
+
+    ROUTER = "router"  # turns a sentence into one call of an MCP tool
+    ASSISTANT = "assistant"  # converses, remembers, and uses tools
+
+
+class LocalTool(StrEnum):
+    """Tools that an operator allows an assistant by name, since they act on this machine or at others."""
+
+    GIT = "git"
+    SHELL = "shell"
+    FILE_READ = "file-read"
+    FILE_WRITE = "file-write"
+    KIRO_DELEGATE = "kiro-delegate"
+    CLAUDE_DELEGATE = "claude-delegate"
+    CODEX_DELEGATE = "codex-delegate"
+    WEB_BROWSE = "web-browse"
+    MEMORY_STORE = "memory-store"
+    MEMORY_RECALL = "memory-recall"
+    CODE_EXECUTE = "code-execute"
+
+
+class BuiltinAgentSettings(Section):
+    """An agent that runs in the coordinator."""
+
+    kind: Kind = Field(description="router, or assistant")
+    role: Role = Field(Role.LEAD, description="lead, or worker")
+    description: str = Field("", description="what it is good at, for the agents that delegate")
+    prompt: Path | None = Field(None, description="a file with the assistant's system prompt, a Jinja2 template")
+    tools: list[LocalTool] = Field(
+        default_factory=list, description="beside documents and MCP servers; of assistants only"
+    )
+    model: str | None = Field(None, min_length=1, description="another model than model.name, of the same provider")
+    parallel: int = Field(PARALLEL_RUNS, ge=1, description="so many runs at once in one coordinator process")
+    on_restart: OnRestart = Field(
+        OnRestart.RERUN, description="what a restart has cut off: rerun it, or ask with a Retry button"
+    )
+    footer: str = Field("", max_length=1_000, description="words of your own below every answer, mrkdwn")
+
+
+class SessionSettings(Section):
+    """What assistants remember."""
+
+    scope: SessionScope = Field(
+        SessionScope.USER, description="one memory for each user in a channel, or for each thread"
+    )
+    compaction_threshold: int = Field(
+        COMPACTION_THRESHOLD, ge=2, description="with more messages than this, the older ones are summarised"
+    )
+    keep_recent_messages: int = Field(KEEP_RECENT_MESSAGES, ge=0, description="so many are kept as they are")
+
+
+class RuntimeSettings(Section):
+    """How built-in agents run."""
+
+    session: SessionSettings = SessionSettings()
+
+
+class ShellSettings(Section):
+    """The tool shell, off without commands."""
+
+    commands: list[str] = Field(default_factory=list, description="programs that may be run, by name, as ls")
+
+    @field_validator("commands")
+    @classmethod
+    def _are_names(cls, commands: list[str]) -> list[str]:
+        for command in commands:
+            if not command or "/" in command or command.startswith("-") or any(map(str.isspace, command)):
+                raise ValueError(f"'{command}' is no name of a program; a name such as ls is expected")
+        return commands
+
+
+class DelegateSettings(Section):
+    """The coding programs that assistants may hand work to."""
+
+    kiro: Path = Field(Path("~/.local/bin/kiro-cli"), description="where kiro-cli is")
+    claude: Path = Field(Path("claude"), description="where claude is; a name is looked for on the PATH")
+    codex: Path = Field(Path("codex"), description="where codex is; a name is looked for on the PATH")
+    timeout_seconds: float = Field(300, gt=0, description="so long one task may take")
+    environment: list[str] = Field(
+        default_factory=list, description="variables that they get beside HOME, PATH and LANG, as ANTHROPIC_API_KEY"
+    )
+
+
+class AgentCoreSettings(Section):
+    """Amazon Bedrock AgentCore; needs the extra "agentcore" and AWS's credentials."""
+
+    region: str | None = Field(None, description="without it AWS_REGION, or AWS's configuration")
+    memory_id: str | None = Field(None, description="of the memory that memory-store and memory-recall use")
+
+
+class ToolSettings(Section):
+    """The tools of built-in agents."""
+
+    servers_config: Path = Field(SERVERS_CONFIG, description="the MCP servers, in the form of other MCP clients")
+    prompts_config: Path = Field(
+        PROMPTS_CONFIG, description="wordings of your own, key by key before the built-in ones"
+    )
+    work_tree: Path = Field(Path(), description="the folder that git, files, shell and delegates stay in")
+    output_characters: int = Field(20_000, ge=500, description="more of one tool's output is cut")
+    search_max_calls: int | None = Field(5, ge=0, description="calls of search in one run; null: no limit")
+    fetch_document_max_calls: int | None = Field(10, ge=0, description="calls of fetch_document in one run")
+    git_author: str = Field("swarm <swarm@localhost>", description="of commits where git has no identity of its own")
+    shell: ShellSettings = ShellSettings()
+    delegates: DelegateSettings = DelegateSettings()
+    agentcore: AgentCoreSettings = AgentCoreSettings()
+
+
+class DocumentSettings(Section):
+    """Documents that assistants can search."""
+
+    folder: Path | None = Field(None, description="without it there is no search")
+    rescan_seconds: float = Field(30, gt=0, description="so often the folder is looked through for changes")
+    most_bytes: int = Field(2_000_000, gt=0, description="a larger file is left out")

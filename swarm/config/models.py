@@ -1,0 +1,94 @@
+"""The language models of the built-in agents, and what a run may use of them."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from pydantic import Field, SecretStr
+
+from swarm.config.section import HttpAddress, Section
+from swarm.domain.models import (
+    MODEL_TIMEOUT_SECONDS,
+    MOST_REQUESTS,
+    MOST_SECONDS,
+    MOST_TOKENS,
+    MOST_TOOL_CALLS,
+    OLLAMA_BASE_URL,
+    Provider,
+    provider_of,
+)
+
+
+class FallbackSettings(Section):
+    """A model that answers where those before it cannot."""
+
+    name: str = Field(min_length=1, description="as its provider calls it")
+    provider: Provider | None = Field(None, description="as of model.provider")
+
+    @property
+    def chosen_provider(self) -> Provider:
+        """The provider that is named, or the one that the name suggests."""
+        return self.provider or provider_of(self.name)
+
+
+class ModelSettings(Section):
+    """The model of the built-in agents. Without a name there are no built-in agents."""
+
+    name: str | None = Field(None, min_length=1, description="as its provider calls it, for example gpt-5-mini")
+    provider: Provider | None = Field(
+        None, description='openai, anthropic, bedrock or ollama; without it openai for names with "gpt", else ollama'
+    )
+    timeout_seconds: float = Field(MODEL_TIMEOUT_SECONDS, gt=0, description="so long a model may be silent")
+    max_tokens: int | None = Field(None, gt=0, description="of one answer; null: the provider's own limit")
+    temperature: float | None = Field(None, ge=0, le=2)
+    fallbacks: list[FallbackSettings] = Field(
+        default_factory=list, description="models that are asked, in this order, when one before them cannot answer"
+    )
+    check_at_start: bool = Field(True, description="ask the model for one word at the start, to see that it answers")
+
+
+class OpenAISettings(Section):
+    """OpenAI, or a service that speaks its protocol."""
+
+    api_key: SecretStr | None = None
+    base_url: HttpAddress | None = Field(None, description="with its path, as http://127.0.0.1:8000/v1")
+
+
+class AnthropicSettings(Section):
+    """Anthropic."""
+
+    api_key: SecretStr | None = None
+    base_url: HttpAddress | None = None
+
+
+class BedrockSettings(Section):
+    """Amazon Bedrock. Credentials come from where AWS's own programs look for them."""
+
+    region: str | None = Field(None, description="without it AWS_REGION, or AWS's configuration")
+    base_url: HttpAddress | None = None
+
+
+class OllamaSettings(Section):
+    """Ollama."""
+
+    base_url: HttpAddress = Field(OLLAMA_BASE_URL, description="without /v1")
+    api_key: SecretStr | None = Field(None, description="where a proxy in front of it wants one")
+
+
+class ProviderSettings(Section):
+    """How the providers of models are reached."""
+
+    openai: OpenAISettings = OpenAISettings()
+    anthropic: AnthropicSettings = AnthropicSettings()
+    bedrock: BedrockSettings = BedrockSettings()
+    ollama: OllamaSettings = OllamaSettings()
+
+
+class LimitSettings(Section):
+    """What one run of a built-in agent may use; null: as much as it likes."""
+
+    requests: int | None = Field(MOST_REQUESTS, ge=1, description="calls of the model")
+    tokens: int | None = Field(MOST_TOKENS, ge=1, description="read and written, over all calls")
+    tool_calls: int | None = Field(MOST_TOOL_CALLS, ge=0)
+    seconds: float | None = Field(MOST_SECONDS, gt=0, description="of wall-clock time")
+    cost_dollars: Decimal | None = Field(None, gt=0, description="counts where the model's price is known")
