@@ -1,0 +1,1 @@
+"""The assistant: converses, remembers, and uses tools."""

@@ -1,0 +1,85 @@
+"""The tools of one run of the assistant, as pydantic-ai calls them: checked, counted, cut, shown and remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic_ai import RunContext, ToolDefinition
+from pydantic_ai.toolsets import AbstractToolset
+from pydantic_ai.toolsets.abstract import ToolsetTool
+from pydantic_core import SchemaValidator, core_schema
+
+from swarm.agents.builtin.run import Run
+from swarm.agents.toolbox.arguments import Checked, checked, mended
+from swarm.agents.toolbox.caps import CONCLUDE, CallCaps
+from swarm.agents.toolbox.output import capped
+from swarm.agents.toolbox.tool import Tool, ToolAnswer
+from swarm.domain.sessions import MessageRole, SessionMessage
+from swarm.domain.streaming.events import ToolEnded, ToolStarted
+
+_ANYTHING = SchemaValidator(core_schema.dict_schema())
+"""Arguments are checked by us, against the tool's own schema."""
+
+
+class RunTools(AbstractToolset[None]):
+    """The tools that one run may call, as they were when it began."""
+
+    def __init__(self, run: Run, tools: Sequence[Tool], *, most_characters: int) -> None:
+        self._run = run
+        self._tools = {tool.name: tool for tool in tools}
+        self._caps = CallCaps()
+        self._most_characters = most_characters
+
+    @property
+    def id(self) -> str | None:
+        """It needs none: there is one for each run."""
+        return None
+
+    async def get_tools(self, ctx: RunContext[None]) -> dict[str, ToolsetTool[None]]:
+        """All of them, at every step: some providers refuse a conversation whose tools have gone."""
+        return {name: self._offered(tool, ctx) for name, tool in self._tools.items()}
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[None], tool: ToolsetTool[None]
+    ) -> str:
+        """What the tool answers, or why it was not called."""
+        call_id = ctx.tool_call_id or f"{self._run.turn.run_id}-{ctx.run_step}"
+        chosen = self._tools[name]
+        arguments = mended(chosen.parameters, tool_args)
+        await self._run.say(ToolStarted(id=call_id, name=name))
+        answer = capped(await self._answer(chosen, arguments, ctx.run_step), self._most_characters)
+        self._run.remember(
+            SessionMessage(role=MessageRole.TOOL_USE, call_id=call_id, tool=name, arguments=arguments),
+            SessionMessage(
+                role=MessageRole.TOOL_RESULT, call_id=call_id, tool=name, text=answer.text, failed=answer.failed
+            ),
+        )
+        await self._run.say(ToolEnded(id=call_id, failed=answer.failed))
+        return answer.text
+
+    def conclude(self, ctx: RunContext[None]) -> str:
+        """What the model is asked beside everything else, once every call of its last turn was one too many."""
+        return CONCLUDE if self._caps.must_conclude(ctx.run_step - 1) else ""
+
+    async def _answer(self, tool: Tool, arguments: dict[str, Any], step: int) -> ToolAnswer:
+        if refusal := self._caps.refusal(tool, step):
+            return refusal
+        found = checked(tool.parameters, arguments)
+        return await tool.call(arguments) if found.is_fine else ToolAnswer(text=_wrong(tool, found), failed=True)
+
+    def _offered(self, tool: Tool, ctx: RunContext[None]) -> ToolsetTool[None]:
+        return ToolsetTool(
+            toolset=self,
+            tool_def=ToolDefinition(
+                name=tool.name, description=tool.description, parameters_json_schema=dict(tool.parameters)
+            ),
+            max_retries=3,
+            args_validator=_ANYTHING,
+        )
+
+
+def _wrong(tool: Tool, found: Checked) -> str:
+    """For the model, which then tries again with better arguments."""
+    problems = [*(f"{name} is missing" for name in found.missing), *found.problems]
+    return f"{tool.name} was not called, because its arguments do not fit: {'; '.join(problems)}."

@@ -1,0 +1,1 @@
+"""What all built-in agents have in common: how a run begins, is limited, is remembered, and ends."""

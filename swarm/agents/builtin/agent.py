@@ -1,0 +1,250 @@
+"""A built-in agent, as everything else sees it: one more that runs turns.
+
+The agent's own work goes on in a task of its own and hands its events over, so that it can be cut off at any moment:
+by the clock, by people, or because nobody reads any more. However a run ends, it is first remembered and noted down,
+and then said to be over: the next message of the conversation finds all of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import structlog
+
+from swarm.agents.builtin.run import Run, Stumbled
+from swarm.agents.builtin.sessions import question, run_of, session_of
+from swarm.agents.failures import OUR_FAULT, not_within
+from swarm.agents.whole_answers import collected
+from swarm.clock import Clock, SystemClock
+from swarm.domain.errors import SwarmError, Unavailable
+from swarm.domain.model_runs import ModelRun, RunBook, RunOutcome
+from swarm.domain.models import RunLimits
+from swarm.domain.sessions import Memory, MessageRole, SessionMessage, SessionScope
+from swarm.domain.streaming.events import AgentEvent, Broken, Cancelled, Failed, Finished, Interrupted, TurnInput
+from swarm.domain.streaming.remote import INVOKE_SECONDS, Health, RunEnd
+
+RECORD_SECONDS: Final = 30.0
+"""So long a run is tried to be remembered while the database is away."""
+
+_ENDS: Final = (Finished, Interrupted, Cancelled, Failed, Broken)
+
+_log = structlog.get_logger(__name__)
+
+
+class Works(Protocol):
+    """What makes an agent this one."""
+
+    async def answer(self, run: Run) -> None:
+        """Answer the turn of a run. Raises whatever goes wrong; `Stumbled` where it knows what to tell people."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of everything."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trouble:
+    """What people are told of an error."""
+
+    message: str
+    code: str
+    is_limit: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Record:
+    """Where runs of an agent are kept."""
+
+    memory: Memory
+    runs: RunBook
+    scope: SessionScope = SessionScope.USER
+
+
+class BuiltinAgent:
+    """An agent that runs in the coordinator; see `swarm.domain.streaming.remote.RunsTurns`.
+
+    ``explain`` puts errors into words; None for those that it does not know.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        works: Works,
+        record: Record,
+        limits: RunLimits,
+        *,
+        explain: Callable[[BaseException], Trouble | None],
+        clock: Clock | None = None,
+    ) -> None:
+        self.name = name
+        self._works = works
+        self._record = record
+        self._limits = limits
+        self._explain = explain
+        self._clock = clock or SystemClock()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._storing: dict[str, set[asyncio.Task[None]]] = {}  # by session: what its next run has to wait for
+
+    async def aclose(self) -> None:
+        """End the runs that go on, once they are noted down, and let go of everything."""
+        for task in self._tasks:
+            if task.get_name() == _RUN:
+                task.cancel()
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
+        await self._works.aclose()
+
+    def run(self, turn: TurnInput) -> AsyncGenerator[AgentEvent, None]:
+        """One run, event by event. Ends with a `RunEnd`, and raises nothing."""
+        return self._run(turn)
+
+    async def invoke(self, turn: TurnInput) -> RunEnd:
+        """One run whose answer comes whole, within a minute. Raises nothing."""
+        try:
+            async with asyncio.timeout(INVOKE_SECONDS), contextlib.aclosing(self._run(turn)) as events:
+                return await collected(events)
+        except TimeoutError:
+            return Broken(reason=not_within(INVOKE_SECONDS))
+
+    async def health(self) -> Health:
+        """Always reachable: what a model or a tool cannot do is told in the run that needs it."""
+        return Health(reachable=True, detail="it runs in the coordinator")
+
+    async def _run(self, turn: TurnInput) -> AsyncGenerator[AgentEvent, None]:
+        run = Run(turn, session_of(turn, self._record.scope))
+        work = self._background(self._work(run), _RUN)
+        try:
+            while True:
+                event = await run.heard()
+                yield event
+                if isinstance(event, _ENDS):
+                    return
+        finally:
+            work.cancel()  # nobody reads any more, or it is over anyway
+
+    async def _work(self, run: Run) -> None:
+        """The run, whatever becomes of it. One that is cut off has nobody left to be told."""
+        begun = self._clock.now_us()
+        try:
+            outcome, end, note = await self._answered(run)
+        except asyncio.CancelledError:
+            self._store(run, begun, RunOutcome.STOPPED, "it was stopped")
+            raise
+        await asyncio.shield(self._store(run, begun, outcome, note))
+        await run.say(end)
+
+    async def _answered(self, run: Run) -> tuple[RunOutcome, Finished | Failed | Broken, str]:
+        limit = asyncio.timeout(self._limits.seconds)
+        try:
+            async with limit:
+                await self._stored_before(run.session_id)
+                await self._works.answer(run)
+        except Exception as error:  # noqa: BLE001 - whoever waits for the run needs its end; unknown ones are logged there
+            if limit.expired():
+                message = f"This took longer than {self._limits.seconds:g} s, which is the limit (limits.seconds)."
+                return RunOutcome.LIMITED, Failed(message=message, code="limit"), message
+            return self._failed(run, error)
+        return RunOutcome.ANSWERED, Finished(), ""
+
+    def _failed(self, run: Run, error: Exception) -> tuple[RunOutcome, Failed | Broken, str]:
+        ids = {"agent": self.name, "run_id": run.turn.run_id}
+        trouble = self._trouble(error)
+        if trouble is None:
+            _log.error("A run failed inside.", action="agent_failed", exc_info=error, **ids)
+            return RunOutcome.FAILED, Broken(reason=OUR_FAULT), OUR_FAULT
+        _log.warning("A run failed.", action="agent_broken", reason=trouble.message, code=trouble.code, **ids)
+        outcome = RunOutcome.LIMITED if trouble.is_limit else RunOutcome.FAILED
+        return outcome, Failed(message=trouble.message, code=trouble.code), trouble.message
+
+    def _trouble(self, error: Exception) -> Trouble | None:
+        if isinstance(error, Stumbled):
+            return Trouble(message=error.message, code=error.code)
+        if known := self._explain(error):
+            return known
+        return Trouble(message=error.message, code=error.code) if isinstance(error, SwarmError) else None
+
+    async def _stored_before(self, session_id: str) -> None:
+        """Wait until the runs of a session that are over are stored: they are what this one remembers."""
+        if storing := self._storing.get(session_id):
+            await asyncio.wait(set(storing))
+
+    def _store(self, run: Run, begun: int, outcome: RunOutcome, note: str) -> asyncio.Task[None]:
+        storing = self._background(self._stored(run, begun, outcome, note), "store a run")
+        of_session = self._storing.setdefault(run.session_id, set())
+        of_session.add(storing)
+        storing.add_done_callback(lambda task: self._is_stored(run.session_id, task))
+        return storing
+
+    def _is_stored(self, session_id: str, storing: asyncio.Task[None]) -> None:
+        left = self._storing.get(session_id, set())
+        left.discard(storing)
+        if not left:
+            self._storing.pop(session_id, None)
+
+    async def _stored(self, run: Run, begun: int, outcome: RunOutcome, note: str) -> None:
+        """Remember a run and note it down. What cannot be stored is logged: the answer has been given all the same."""
+        try:
+            async with asyncio.timeout(RECORD_SECONDS):
+                await self._until_stored(run, begun, outcome, note)
+        except TimeoutError:
+            _log.error("A run could not be remembered.", action="agent_record", run_id=run.turn.run_id)
+        except Exception:  # noqa: BLE001 - it runs beside everything else
+            _log.exception("A run could not be remembered.", action="agent_record", run_id=run.turn.run_id)
+        else:
+            self._background(self._compacted(run.session_id), "compact a session")
+
+    async def _until_stored(self, run: Run, begun: int, outcome: RunOutcome, note: str) -> None:
+        while True:
+            try:
+                await self._record.memory.add_run(run.session_id, run_of(run.turn), _block(run, outcome, note))
+                await self._record.runs.note(self._noted(run, begun, outcome, note))
+            except Unavailable as error:
+                _log.warning("A run cannot be remembered yet.", action="agent_record", error=error.message)
+                await asyncio.sleep(1)
+            else:
+                return
+
+    async def _compacted(self, session_id: str) -> None:
+        try:
+            await self._record.memory.compact_session(session_id)
+        except Exception as error:  # noqa: BLE001 - the session stays as it is, and the next run tries again
+            _log.warning("A session could not be compacted.", action="session_compact", error=str(error))
+
+    def _noted(self, run: Run, begun: int, outcome: RunOutcome, note: str) -> ModelRun:
+        origin = run.turn.origin
+        return ModelRun(
+            id=run.turn.run_id,
+            agent=self.name,
+            door=origin.door,
+            session_id=run.session_id,
+            turn_id=run.turn.turn_id,
+            requester=origin.user_id or origin.client,
+            model=run.model,
+            outcome=outcome,
+            note=note,
+            usage=run.usage,
+            started_at=begun,
+            ended_at=self._clock.now_us(),
+        )
+
+    def _background(self, work: Any, name: str) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+_RUN: Final = "run of a built-in agent"
+
+
+def _block(run: Run, outcome: RunOutcome, note: str) -> list[SessionMessage]:
+    """What is remembered of a run: what was asked, what was done, and, if it ended early, that it did."""
+    block = [question(run.turn), *run.remembered]
+    if outcome is not RunOutcome.ANSWERED:
+        block.append(SessionMessage(role=MessageRole.ASSISTANT, text=f"[This answer broke off: {note}]"))
+    return block

@@ -1,0 +1,129 @@
+"""What the router decides by one call of the model: which tools to call, what to ask, or that no tool does it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic_ai import ToolDefinition
+from pydantic_ai.messages import ModelResponse, ToolCallPart
+from pydantic_ai.models import ModelRequestParameters
+
+from swarm.agents.router.examples import described
+from swarm.agents.toolbox.arguments import checked, mended
+from swarm.agents.toolbox.tool import Tool
+
+ASK: Final = "swarm_ask"
+REFUSE: Final = "swarm_refuse"
+STOP: Final = "swarm_stop"
+OWN: Final = frozenset({ASK, REFUSE, STOP})
+"""Names that no tool of a server may have here."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Call:
+    """A call of a tool, with arguments that fit."""
+
+    id: str
+    tool: Tool
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CallTools:
+    """All arguments are known."""
+
+    calls: tuple[Call, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AskBack:
+    """Something is missing, or does not fit. ``question`` is the model's own wording, and may be empty."""
+
+    question: str = ""
+    tool: Tool | None = None
+    missing: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Refuse:
+    """No tool does what is wanted."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stop:
+    """The person does not want it any more."""
+
+
+Decision = CallTools | AskBack | Refuse | Stop
+
+
+def offer(tools: Sequence[Tool]) -> ModelRequestParameters:
+    """What the model may choose from; it has to choose, and writes no text."""
+    own = [
+        _own(ASK, "Ask the user for what is missing to call a tool.", question="the question, in the user's language"),
+        _own(REFUSE, "No tool does what is wanted, or it is small talk or a question of general knowledge."),
+        _own(STOP, "The user does not want the request any more: never mind, stop, cancel, forget it."),
+    ]
+    return ModelRequestParameters(
+        function_tools=[*(_definition(tool) for tool in tools if tool.name not in OWN), *own],
+        allow_text_output=False,
+    )
+
+
+def decision_in(response: ModelResponse, tools: Sequence[Tool]) -> Decision:
+    """What a response decides. A tool that was not offered counts for nothing, and so does text."""
+    offered = {tool.name: tool for tool in tools if tool.name not in OWN}
+    wanted = [part for part in response.parts if isinstance(part, ToolCallPart)]
+    for part in wanted:
+        if part.tool_name == ASK:
+            return AskBack(question=str(_arguments(part).get("question") or "").strip())
+    if any(part.tool_name == STOP for part in wanted):
+        return Stop()
+    calls = list(_calls(wanted, offered))
+    return next((call for call in calls if isinstance(call, AskBack)), None) or _all(calls)
+
+
+def _all(calls: Sequence[Call | AskBack]) -> Decision:
+    fit = tuple(call for call in calls if isinstance(call, Call))
+    return CallTools(calls=fit) if fit else Refuse()
+
+
+def _calls(wanted: Sequence[ToolCallPart], offered: Mapping[str, Tool]) -> Iterator[Call | AskBack]:
+    """The calls that may be made, and what is to be asked for those that may not be yet."""
+    for part in wanted:
+        tool = offered.get(part.tool_name)
+        if tool is None:
+            continue
+        arguments = mended(tool.parameters, _arguments(part))
+        found = checked(tool.parameters, arguments)
+        if found.is_fine:
+            yield Call(id=part.tool_call_id, tool=tool, arguments=arguments)
+        else:
+            yield AskBack(tool=tool, missing=found.missing, problems=found.problems)
+
+
+def _arguments(part: ToolCallPart) -> dict[str, Any]:
+    """The arguments, however the provider writes them; what is no object has none."""
+    try:
+        arguments = json.loads(part.args) if isinstance(part.args, str) and part.args else part.args
+    except (ValueError, RecursionError):
+        return {}
+    return dict(arguments) if isinstance(arguments, Mapping) else {}
+
+
+def _definition(tool: Tool) -> ToolDefinition:
+    return ToolDefinition(
+        name=tool.name,
+        description=f"{tool.description}\n{described(tool.name, tool.parameters)}".strip(),
+        parameters_json_schema=dict(tool.parameters),
+    )
+
+
+def _own(name: str, description: str, **texts: str) -> ToolDefinition:
+    properties = {key: {"type": "string", "description": meaning} for key, meaning in texts.items()}
+    schema = {"type": "object", "properties": properties, "required": list(texts)}
+    return ToolDefinition(name=name, description=description, parameters_json_schema=schema)

@@ -1,0 +1,66 @@
+"""What the router says without a model: refusals, questions for what is missing, and what became of failed calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from swarm.agents.router.decision import AskBack, Call
+from swarm.agents.router.examples import example, kind
+from swarm.agents.toolbox.arguments import parameters
+from swarm.agents.toolbox.tool import Tool, ToolAnswer
+
+MOST_TOOLS_NAMED: Final = 12
+DESCRIPTION_CHARACTERS: Final = 120
+RAW_CHARACTERS: Final = 4_000
+
+
+def refusal(intro: str, tools: Sequence[Tool]) -> str:
+    """That a wish cannot be fulfilled, and what can: from the tools' own descriptions."""
+    lines = [f"- `{tool.name}`: {_first_sentence(tool.description)}" for tool in tools[:MOST_TOOLS_NAMED]]
+    if len(tools) > MOST_TOOLS_NAMED:
+        lines.append(f"- and {len(tools) - MOST_TOOLS_NAMED} more")
+    return "\n".join([intro, "", *lines]) if lines else intro
+
+
+def question(ask: AskBack, fallback: str) -> str:
+    """What to ask, in the model's words or from the schema of the tool."""
+    if ask.question or ask.tool is None:
+        return ask.question or fallback
+    known = parameters(ask.tool.parameters)
+    wanted = [_wanted(name, known.get(name, {})) for name in ask.missing]
+    if wanted:
+        return f"To run `{ask.tool.name}` I still need {_listed(wanted)}."
+    return f"I cannot run `{ask.tool.name}` with that ({'; '.join(ask.problems)}). What should it be?"
+
+
+def outcome(results: Sequence[tuple[Call, ToolAnswer]], most_characters: int = RAW_CHARACTERS) -> str:
+    """What the calls gave, as it is: where they failed, and where a model cannot put it into words."""
+    return "\n\n".join(_result(call, answer, most_characters) for call, answer in results)
+
+
+def _result(call: Call, answer: ToolAnswer, most_characters: int) -> str:
+    text = answer.text.strip() or "nothing"
+    if len(text) > most_characters:
+        text = text[:most_characters] + " …"
+    if answer.failed:
+        return f"`{call.tool.name}` did not work: {text}"
+    return f"`{call.tool.name}` answered:\n{text}"
+
+
+def _first_sentence(description: str) -> str:
+    text = " ".join(description.split())
+    sentence = text.split(". ", 1)[0].rstrip(".")
+    if len(sentence) > DESCRIPTION_CHARACTERS:
+        sentence = sentence[: DESCRIPTION_CHARACTERS - 1] + "…"
+    return sentence or "no description"
+
+
+def _wanted(name: str, schema: object) -> str:
+    part = schema if isinstance(schema, dict) else {}
+    meaning = str(part.get("description") or "").strip().rstrip(".")
+    return f"`{name}` ({meaning or kind(part)}, for example {example(name, part)})"
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
