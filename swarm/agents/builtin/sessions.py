@@ -32,8 +32,12 @@ def session_of(turn: TurnInput, scope: SessionScope) -> str:
 
 
 def run_of(turn: TurnInput) -> str:
-    """What names the run in its session: the same when the same message is answered anew."""
-    return turn.messages[0].id if turn.messages and turn.messages[0].id else turn.run_id
+    """What names the run in its session: in Slack the same when the same message is answered anew.
+
+    Elsewhere messages are named by clients, who may give two the same name.
+    """
+    is_slack = turn.origin.door is Door.SLACK
+    return turn.messages[0].id if is_slack and turn.messages and turn.messages[0].id else turn.run_id
 
 
 def asked(turn: TurnInput, *, with_author: bool = False) -> str:

@@ -1,0 +1,137 @@
+"""Running the labelled sentences through the router's one deciding call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from swarm.agents.builtin.run import Run
+from swarm.agents.router.decision import AskBack, CallTools, Decision, Refuse, Stop
+from swarm.agents.router.evaluation.cases import Case, Expected, KnownTool, Suite
+from swarm.agents.router.router import Router, Wordings
+from swarm.agents.toolbox.tool import Tool, ToolAnswer
+from swarm.domain.model_runs import ModelUsage
+from swarm.domain.streaming.events import Speaker, TurnInput, TurnMessage
+
+
+class Got(StrEnum):
+    """What the router decided."""
+
+    CALL = "call"
+    WRONG_TOOL = "wrong tool"
+    WRONG_ARGUMENTS = "wrong arguments"
+    ASK = "ask"
+    REFUSE = "refuse"
+    STOP = "stop"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Judged:
+    """A sentence, and what became of it."""
+
+    case: Case
+    got: Got
+    detail: str  # what was decided, or what went wrong; short
+    requests: int  # calls of the model
+    usage: ModelUsage
+
+    @property
+    def is_right(self) -> bool:
+        """Whether that was the label."""
+        return self.got.value == self.case.expected.value
+
+
+async def evaluate(
+    router: Router,
+    words: Wordings,
+    suite: Suite,
+    *,
+    parallel: int = 4,
+    done: Callable[[Judged], None] = lambda judged: None,
+) -> list[Judged]:
+    """Have every sentence decided, ``parallel`` at a time; nothing is called but the model. In the suite's order."""
+    tools = [_offered(tool) for tool in suite.tools if tool.allowed]
+    gate = asyncio.Semaphore(parallel)
+
+    async def one(case: Case) -> Judged:
+        async with gate:
+            judged = await _judged(router, words, case, tools)
+        done(judged)
+        return judged
+
+    return list(await asyncio.gather(*(one(case) for case in suite.cases)))
+
+
+def confusion(judged: Sequence[Judged]) -> Mapping[Expected, Counter[Got]]:
+    """How often each label got what."""
+    return {label: Counter(one.got for one in judged if one.case.expected is label) for label in Expected}
+
+
+async def _judged(router: Router, words: Wordings, case: Case, tools: Sequence[Tool]) -> Judged:
+    run = Run(_turn(case), f"evaluation:{case.id}")
+    try:
+        decision = await router.decide(run, tools, words)
+        got, detail = _got(case, decision)
+    except Exception as error:  # noqa: BLE001 - one sentence must not end the evaluation; it is told in the table
+        got, detail = Got.ERROR, f"{type(error).__name__}: {error}"
+    return Judged(case=case, got=got, detail=detail[:300], requests=run.usage.requests, usage=run.usage)
+
+
+def _turn(case: Case) -> TurnInput:
+    said = [
+        TurnMessage(id=str(number), speaker=Speaker(speaker), text=text)
+        for number, (speaker, text) in enumerate(case.before)
+    ]
+    new = TurnMessage(id=case.id, speaker=Speaker.USER, text=case.say)
+    return TurnInput(
+        turn_id=case.id,
+        run_id=case.id,
+        trace_id=case.id,
+        conversation_id=case.id,
+        messages=(new,),
+        history=tuple(said),
+    )
+
+
+def _got(case: Case, decision: Decision) -> tuple[Got, str]:
+    match decision:
+        case AskBack(question=question, missing=missing, problems=problems):
+            return Got.ASK, question or "; ".join((*missing, *problems))
+        case Refuse():
+            return Got.REFUSE, ""
+        case Stop():
+            return Got.STOP, ""
+        case CallTools(calls=calls):
+            made = ", ".join(f"{call.tool.name}({dict(call.arguments)})" for call in calls)
+            if case.expected is Expected.CALL:
+                right = [call for call in calls if call.tool.name == case.tool]
+                if not right:
+                    return Got.WRONG_TOOL, made
+                if not any(_has(call.arguments, case.arguments) for call in right):
+                    return Got.WRONG_ARGUMENTS, made
+            return Got.CALL, made
+
+
+def _has(arguments: Mapping[str, Any], expected: Mapping[str, Any]) -> bool:
+    return all(_same(arguments.get(name), value) for name, value in expected.items())
+
+
+def _same(given: Any, expected: Any) -> bool:
+    """Whether two values mean the same: texts are compared without case and outer space, numbers as numbers."""
+    if isinstance(given, str) and isinstance(expected, str):
+        return given.strip().casefold() == expected.strip().casefold()
+    return bool(given == expected)
+
+
+def _offered(tool: KnownTool) -> Tool:
+    async def nothing(arguments: Mapping[str, Any]) -> ToolAnswer:
+        return ToolAnswer(text="Nothing is called in an evaluation.", failed=True)
+
+    return Tool(
+        name=tool.name, description=tool.description, parameters=tool.parameters, call=nothing, server=tool.server
+    )
