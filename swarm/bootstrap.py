@@ -21,7 +21,8 @@ import structlog
 import uvicorn
 from starlette.types import ASGIApp
 
-from swarm import decisions, home, preflight, process, staff
+from swarm import built_in, decisions, home, preflight, process, staff
+from swarm.built_in import BuiltIn
 from swarm.config import Settings, SlackMode
 from swarm.decisions import secret
 from swarm.domain.errors import Unavailable
@@ -82,10 +83,14 @@ async def serve(settings: Settings) -> None:
     stop = process.stop_on_signals()
     hangup = process.told_by_hangup(stop)
     with process.listening(settings.http) as listener, _telemetry(settings) as telemetry:
-        async with _slack(settings, telemetry) as slack, _database(settings, telemetry) as database:
+        async with (
+            _slack(settings, telemetry) as slack,
+            _database(settings, telemetry) as database,
+            built_in.opened(settings, database) as agents,
+        ):
             me = await _identified(slack.gateway, stop)
             if me:
-                coordinator = build(settings, database, slack, me, telemetry)
+                coordinator = build(settings, database, slack, me, telemetry, agents)
                 await coordinator.converse.introduce()
                 await coordinator.reloader.doubts()
                 await _live(coordinator, database, listener, stop, hangup)
@@ -117,8 +122,10 @@ class Coordinator:
     telemetry: Telemetry
 
 
-def build(settings: Settings, database: Database, slack: Slack, me: Me, telemetry: Telemetry) -> Coordinator:
-    """Wire doors, use cases, database and Slack."""
+def build(
+    settings: Settings, database: Database, slack: Slack, me: Me, telemetry: Telemetry, agents: BuiltIn
+) -> Coordinator:
+    """Wire doors, use cases, database, Slack and the built-in agents."""
     conduct = decisions.conduct(settings)
     services = Services.over(
         database, slack.names, me, conduct, slack.gateway.files, file_cap_bytes=settings.files.cap_bytes
@@ -151,7 +158,7 @@ def build(settings: Settings, database: Database, slack: Slack, me: Me, telemetr
         ),
         sweeper=Sweeper(database, conduct),
         backfill=Backfill(database, slack.gateway, me),
-        converse=staff.converse(settings, database, services, slack.names, stage, me, conduct),
+        converse=staff.converse(settings, database, services, slack.names, stage, me, conduct, agents.hired),
         reloader=reloader,
         telemetry=telemetry,
     )

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from pydantic import SecretStr
 
 from swarm.clock import SystemClock
-from swarm.config import ChannelSettings, OAuthSettings, RemoteAgentSettings, Settings
+from swarm.config import BuiltinAgentSettings, ChannelSettings, OAuthSettings, RemoteAgentSettings, Settings
 from swarm.domain.access import ChannelPolicy
+from swarm.domain.agents import Reach
 from swarm.domain.conduct import Conduct, Policies, PolicyBook, Reactions
-from swarm.domain.streaming.agent import StreamingAgent
+from swarm.domain.models import ModelSpec, Provider, RunLimits, provider_of
+from swarm.domain.streaming.agent import History, StreamingAgent
 from swarm.domain.streaming.remote import ClientCredentials, RemoteAgent
 
 
@@ -40,24 +42,37 @@ def policies(settings: Settings) -> Policies:
 
 
 def streaming_agents(settings: Settings) -> list[StreamingAgent]:
-    """The agents that the coordinator runs itself, in the order of the settings."""
-    return [
-        StreamingAgent(
-            name=name,
-            role=chosen.role,
-            description=chosen.description,
-            history=chosen.history_sent,
-            parallel=chosen.parallel,
-            on_restart=chosen.on_restart,
-            footer=chosen.footer,
-        )
-        for name, chosen in settings.agents.remote.items()
-    ]
+    """The agents that the coordinator runs itself: the remote ones, then the built-in ones, each as in the settings."""
+    remote = [_streaming(name, chosen) for name, chosen in settings.agents.remote.items()]
+    return remote + [_built_in(name, chosen) for name, chosen in settings.agents.builtin.items()]
 
 
 def remote_agents(settings: Settings) -> list[RemoteAgent]:
-    """How the agents of `streaming_agents` are reached, in the same order."""
+    """How the remote agents are reached, in the order of the settings."""
     return [_remote(name, chosen) for name, chosen in settings.agents.remote.items()]
+
+
+def model_specs(settings: Settings, name: str | None = None) -> list[ModelSpec]:
+    """The model of the built-in agents, or that with another name, and those that stand in for it, in their order."""
+    model = settings.model
+    first = name or model.name
+    if first is None:
+        return []
+    chosen = [(model.provider or provider_of(first), first)]
+    chosen += [(other.chosen_provider, other.name) for other in model.fallbacks]
+    return [_model(settings, provider, called) for provider, called in chosen]
+
+
+def run_limits(settings: Settings) -> RunLimits:
+    """What one run of a built-in agent may use."""
+    limits = settings.limits
+    return RunLimits(
+        requests=limits.requests,
+        tokens=limits.tokens,
+        tool_calls=limits.tool_calls,
+        seconds=limits.seconds,
+        cost_dollars=limits.cost_dollars,
+    )
 
 
 def named_agents(settings: Settings) -> Iterator[tuple[str, str]]:
@@ -101,6 +116,52 @@ def _policy(chosen: ChannelSettings) -> ChannelPolicy:
         display=chosen.display,
         client_context=chosen.client_context,
         share_email=chosen.share_email,
+    )
+
+
+def _streaming(name: str, chosen: RemoteAgentSettings) -> StreamingAgent:
+    return StreamingAgent(
+        name=name,
+        role=chosen.role,
+        description=chosen.description,
+        history=chosen.history_sent,
+        parallel=chosen.parallel,
+        on_restart=chosen.on_restart,
+        footer=chosen.footer,
+    )
+
+
+def _built_in(name: str, chosen: BuiltinAgentSettings) -> StreamingAgent:
+    return StreamingAgent(
+        name=name,
+        role=chosen.role,
+        reach=Reach.BUILTIN,
+        description=chosen.description,
+        history=History.ALL,
+        parallel=chosen.parallel,
+        on_restart=chosen.on_restart,
+        footer=chosen.footer,
+    )
+
+
+def _model(settings: Settings, provider: Provider, name: str) -> ModelSpec:
+    reached = settings.providers
+    at: dict[Provider, tuple[str | None, SecretStr | None]] = {
+        Provider.OPENAI: (reached.openai.base_url, reached.openai.api_key),
+        Provider.ANTHROPIC: (reached.anthropic.base_url, reached.anthropic.api_key),
+        Provider.BEDROCK: (reached.bedrock.base_url, None),
+        Provider.OLLAMA: (reached.ollama.base_url, reached.ollama.api_key),
+    }
+    base_url, api_key = at[provider]
+    return ModelSpec(
+        provider=provider,
+        name=name,
+        base_url=base_url,
+        api_key=secret(api_key),
+        region=reached.bedrock.region if provider is Provider.BEDROCK else None,
+        timeout_seconds=settings.model.timeout_seconds,
+        max_tokens=settings.model.max_tokens,
+        temperature=settings.model.temperature,
     )
 
 

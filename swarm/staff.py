@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from swarm import decisions
@@ -9,6 +10,7 @@ from swarm.config import Settings
 from swarm.domain.conduct import Conduct
 from swarm.domain.ports import Directory
 from swarm.domain.routing import Me
+from swarm.domain.streaming.agent import StreamingAgent
 from swarm.domain.streaming.showing import Stage
 from swarm.services.converse import Converse
 from swarm.services.running_turns import RunningTurns
@@ -27,8 +29,9 @@ def converse(
     stage: Stage,
     me: Me,
     conduct: Conduct,
+    built_in: Sequence[Hired] = (),
 ) -> Converse:
-    """The use case that runs them all."""
+    """The use case that runs them all: the remote ones, and those that are built in."""
     specs = {spec.name: spec for spec in decisions.streaming_agents(settings)}
     recovery = Recovery(database, stage.slack, specs, conduct)
     crew = Crew(
@@ -43,10 +46,10 @@ def converse(
     )
     running = RunningTurns(crew)
     news = TurnNews(services.work, services.tasks, services.delegations, running)
-    return Converse(database, services.polls, running, recovery, news, _hired(settings))
+    return Converse(database, services.polls, running, recovery, news, [*_remote(settings, specs), *built_in])
 
 
-def _hired(settings: Settings) -> list[Hired]:
+def _remote(settings: Settings, specs: Mapping[str, StreamingAgent]) -> list[Hired]:
     remotes = decisions.remote_agents(settings)
     if not remotes:
         return []
@@ -54,10 +57,6 @@ def _hired(settings: Settings) -> list[Hired]:
     from swarm.agents.conversation import conversation_with
 
     return [
-        Hired(
-            spec=spec,
-            client=AguiAgent(remote),
-            conversation_id=partial(conversation_with, remote),
-        )
-        for spec, remote in zip(decisions.streaming_agents(settings), remotes, strict=True)
+        Hired(spec=specs[remote.name], client=AguiAgent(remote), conversation_id=partial(conversation_with, remote))
+        for remote in remotes
     ]

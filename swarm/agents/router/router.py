@@ -7,8 +7,8 @@ tool's schema where the model has not worded it, and what failed is told as it i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import structlog
@@ -31,11 +31,13 @@ from swarm.agents.builtin.run import Run
 from swarm.agents.builtin.sessions import asked
 from swarm.agents.router import wording
 from swarm.agents.router.decision import AskBack, Call, CallTools, Decision, Refuse, Stop, decision_in, offer
+from swarm.agents.router.meter import check_request, check_tool_calls
 from swarm.agents.toolbox.output import capped
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
 from swarm.domain.model_runs import ModelUsage
+from swarm.domain.models import RunLimits
 from swarm.domain.sessions import Memory, MessageRole, SessionMessage
-from swarm.domain.streaming.events import Speaker, TextEnded, ToolEnded, ToolStarted
+from swarm.domain.streaming.events import Speaker, TextEnded, ToolEnded, ToolStarted, TurnInput
 
 RECENT_MESSAGES: Final = 20
 """So many messages before the new ones are told: a request that waits for an answer is among the last."""
@@ -47,23 +49,19 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wordings:
-    """What the router is told and tells; see `swarm.agents.prompts`."""
+    """What the router is told and tells in one run; see `swarm.agents.prompts`."""
 
     decide: str  # to the model that decides
-    result: str  # to the model that puts results into words
-    refuse: str  # to people, before the list of tools
+    result_of: Callable[[str], str]  # to the model that words what the tools of an MCP server said
+    refuse_intro: str  # to people, before the list of tools
+    refuse_outro: str  # to people, after it
     no_tools: str  # to people, where there is none
     ask: str  # to people, where the model asks nothing in particular
     stopped: str  # to people who do not want it any more
-    for_servers: dict[str, str] = field(default_factory=dict)  # beside ``result``, by MCP server
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Meter:
-    """What a run may use, and has used. ``check`` raises where another call would be too much."""
-
-    usage_of: Callable[[ModelResponse], ModelUsage]
-    check: Callable[[ModelUsage], None]
+FindWordings = Callable[[TurnInput, Sequence[Tool]], Awaitable[Wordings]]
+"""The wordings for a turn. Raises a SwarmError whose message is for people."""
 
 
 class Router:
@@ -75,15 +73,17 @@ class Router:
         *,
         memory: Memory,
         tools: Callable[[], Sequence[Tool]],
-        wordings: Callable[[], Wordings],
-        meter: Meter,
+        wordings: FindWordings,
+        limits: RunLimits,
+        usage_of: Callable[[ModelResponse], ModelUsage],
         most_characters: int = 20_000,
     ) -> None:
         self._model = model
         self._memory = memory
         self._tools = tools
         self._wordings = wordings
-        self._meter = meter
+        self._limits = limits
+        self._usage_of = usage_of
         self._most_characters = most_characters
 
     async def aclose(self) -> None:
@@ -91,7 +91,8 @@ class Router:
 
     async def answer(self, run: Run) -> None:
         """Answer one turn."""
-        tools, words = self._tools(), self._wordings()
+        tools = self._tools()
+        words = await self._wordings(run.turn, tools)
         if not tools:
             await run.write_whole(words.no_tools, ANSWER)
             return
@@ -99,7 +100,7 @@ class Router:
             case AskBack() as ask:
                 await run.write_whole(wording.question(ask, words.ask), ANSWER)
             case Refuse():
-                await run.write_whole(wording.refusal(words.refuse, tools), ANSWER)
+                await run.write_whole(wording.refusal(words.refuse_intro, tools, words.refuse_outro), ANSWER)
             case Stop():
                 await run.write_whole(words.stopped, ANSWER)
             case CallTools(calls=calls):
@@ -110,7 +111,7 @@ class Router:
         told = [*await self._before(run), UserPromptPart(content=asked(run.turn))]
         messages = _messages(told, instructions=words.decide)
         offered = offer(tools)
-        self._meter.check(run.usage)
+        check_request(self._limits, run.usage)
         _log.debug("A router decides.", action="route", run_id=run.turn.run_id, messages=messages, tools=offered)
         response = await model_request(self._model, messages, model_request_parameters=offered)
         self._count(run, response)
@@ -136,7 +137,7 @@ class Router:
     async def _called(self, run: Run, calls: Sequence[Call]) -> list[tuple[Call, ToolAnswer]]:
         """Every call with its answer; all of them at once."""
         run.used(ModelUsage(tool_calls=len(calls)))
-        self._meter.check(run.usage)
+        check_tool_calls(self._limits, run.usage)
         answers = await asyncio.gather(*(self._call(run, call) for call in calls))
         return list(zip(calls, answers, strict=True))
 
@@ -170,12 +171,12 @@ class Router:
 
     async def _word(self, run: Run, results: Sequence[tuple[Call, ToolAnswer]], words: Wordings) -> None:
         servers = dict.fromkeys(call.tool.server for call, _ in results)
-        instructions = [words.result, *(words.for_servers[name] for name in servers if name in words.for_servers)]
+        instructions = list(dict.fromkeys(words.result_of(server) for server in servers))
         asked_for = (
             f"{asked(run.turn)}\n\n[What the tools said]\n{wording.outcome(results, self._most_characters)}\n[End]"
         )
         messages = _messages([UserPromptPart(content=asked_for)], instructions="\n\n".join(instructions))
-        self._meter.check(run.usage)
+        check_request(self._limits, run.usage)
         async with model_request_stream(self._model, messages) as stream:
             try:
                 async for event in stream:
@@ -185,7 +186,7 @@ class Router:
         await run.say(TextEnded(message_id=ANSWER))
 
     def _count(self, run: Run, response: ModelResponse) -> None:
-        run.used(self._meter.usage_of(response))
+        run.used(self._usage_of(response))
         run.model = label_of(response)
 
 

@@ -15,12 +15,12 @@ DESCRIPTION_CHARACTERS: Final = 120
 RAW_CHARACTERS: Final = 4_000
 
 
-def refusal(intro: str, tools: Sequence[Tool]) -> str:
+def refusal(intro: str, tools: Sequence[Tool], outro: str = "") -> str:
     """That a wish cannot be fulfilled, and what can: from the tools' own descriptions."""
     lines = [f"- `{tool.name}`: {_first_sentence(tool.description)}" for tool in tools[:MOST_TOOLS_NAMED]]
     if len(tools) > MOST_TOOLS_NAMED:
         lines.append(f"- and {len(tools) - MOST_TOOLS_NAMED} more")
-    return "\n".join([intro, "", *lines]) if lines else intro
+    return "\n\n".join(part for part in (intro, "\n".join(lines), outro) if part)
 
 
 def question(ask: AskBack, fallback: str) -> str:

@@ -1,0 +1,250 @@
+"""The built-in agents, put together from the settings, with all that they share.
+
+``opened`` is for the coordinator, and for commands that need an agent without one, as ``swarm chat``. Everything heavy
+is loaded in it, so that a coordinator without such agents starts without.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from swarm import decisions, loading
+from swarm.config import BuiltinAgentSettings, Kind, Settings
+from swarm.domain.errors import ConfigurationError
+from swarm.domain.sessions import SessionMessage, Summarise
+from swarm.domain.streaming.events import TurnInput
+from swarm.services.turn_crew import Hired
+from swarm.store.database import Database
+
+if TYPE_CHECKING:
+    from swarm.agents.builtin.agent import BuiltinAgent, Record, Trouble, Works
+    from swarm.agents.models.building import Models
+    from swarm.agents.prompts.files import PromptFiles
+    from swarm.agents.prompts.renderer import Renderer
+    from swarm.agents.prompts.template import Template
+    from swarm.agents.router.router import Wordings
+    from swarm.agents.toolbox.tool import Tool
+    from swarm.built_in_tools import Toolbox
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BuiltIn:
+    """The agents, by name in the order of the settings."""
+
+    agents: Mapping[str, BuiltinAgent] = field(default_factory=dict)
+    hired: tuple[Hired, ...] = ()
+
+
+@asynccontextmanager
+async def opened(settings: Settings, database: Database) -> AsyncIterator[BuiltIn]:
+    """All built-in agents, ready to run; none where none is configured. At the end they let go of everything.
+
+    Raises ConfigurationError for a model, a prompt or a file that cannot be used. What may come back by itself, a model
+    or a server that is down, is logged.
+    """
+    if not settings.agents.builtin:
+        yield BuiltIn()
+        return
+    async with AsyncExitStack() as stack:
+        yield await _open(settings, database, stack)
+
+
+async def _open(settings: Settings, database: Database, stack: AsyncExitStack) -> BuiltIn:
+    with loading.uncollected():
+        from swarm.agents.prompts.files import PromptFiles
+        from swarm.agents.prompts.renderer import Renderer
+        from swarm.built_in_tools import open_toolbox
+
+    prompts = PromptFiles(settings.tools.prompts_config)
+    renderer = Renderer()
+    stack.push_async_callback(renderer.aclose)
+    models = await _models(settings, stack)
+    toolbox, _ = await asyncio.gather(open_toolbox(settings, database, stack), _checked(settings, models))
+    shared = _Shared(
+        settings=settings, database=database, models=models, prompts=prompts, renderer=renderer, toolbox=toolbox
+    )
+    agents = {name: await shared.agent(name, chosen) for name, chosen in settings.agents.builtin.items()}
+    for agent in agents.values():
+        stack.push_async_callback(agent.aclose)
+    specs = {spec.name: spec for spec in decisions.streaming_agents(settings)}
+    hired = tuple(
+        Hired(spec=specs[name], client=agent, conversation_id=conversation_id) for name, agent in agents.items()
+    )
+    return BuiltIn(agents=agents, hired=hired)
+
+
+def conversation_id(*, team: str, channel: str, thread_ts: str) -> str:
+    """The conversation in a thread; see `swarm.services.turn_crew.NameConversation`."""
+    return f"{channel}:{thread_ts}"
+
+
+async def _models(settings: Settings, stack: AsyncExitStack) -> Mapping[str | None, Models]:
+    """The models, by the name that agents ask for; None is the one that all others have."""
+    with loading.uncollected():
+        from swarm.agents.models.building import build
+
+    names = {chosen.model for chosen in settings.agents.builtin.values()} | {None}
+    return {
+        name: await stack.enter_async_context(build(decisions.model_specs(settings, name)))
+        for name in sorted(names, key=str)
+    }
+
+
+async def _checked(settings: Settings, models: Mapping[str | None, Models]) -> None:
+    from swarm.agents.models.check import check
+
+    if not settings.model.check_at_start:
+        return
+    limits = decisions.run_limits(settings)
+    used = {chosen.model for chosen in settings.agents.builtin.values()}
+    await asyncio.gather(*(check(models[name].specs, limits=limits) for name in used))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Shared:
+    """What the agents share."""
+
+    settings: Settings
+    database: Database
+    models: Mapping[str | None, Models]
+    prompts: PromptFiles
+    renderer: Renderer
+    toolbox: Toolbox
+
+    async def agent(self, name: str, chosen: BuiltinAgentSettings) -> BuiltinAgent:
+        """One agent."""
+        from swarm.agents.builtin.agent import BuiltinAgent
+
+        record = self._record(name, chosen)
+        make = self._router if chosen.kind is Kind.ROUTER else self._assistant
+        works = await make(name, chosen, record)
+        return BuiltinAgent(name, works, record, decisions.run_limits(self.settings), explain=_explained)
+
+    def _record(self, name: str, chosen: BuiltinAgentSettings) -> Record:
+        from swarm.agents.builtin.agent import Record
+        from swarm.domain.sessions import SessionScope
+        from swarm.services.model_runs import ModelRuns
+        from swarm.services.sessions import Sessions
+
+        session = self.settings.runtime.session
+        memory = Sessions(
+            self.database,
+            name,
+            self._summarise(chosen),
+            compaction_threshold=session.compaction_threshold,
+            keep_recent_messages=session.keep_recent_messages,
+        )
+        scope = SessionScope.THREAD if chosen.kind is Kind.ROUTER else session.scope
+        return Record(memory=memory, runs=ModelRuns(self.database), scope=scope)
+
+    async def _router(self, name: str, chosen: BuiltinAgentSettings, record: Record) -> Works:
+        from swarm.agents.models.usage import usage_of
+        from swarm.agents.router.router import Router
+
+        await self.renderer.check(self.prompts.current().router.decide)
+        return Router(
+            self.models[chosen.model].model,
+            memory=record.memory,
+            tools=self.toolbox.router_tools,
+            wordings=self._wordings(name),
+            limits=decisions.run_limits(self.settings),
+            usage_of=usage_of,
+            most_characters=self.settings.tools.output_characters,
+        )
+
+    async def _assistant(self, name: str, chosen: BuiltinAgentSettings, record: Record) -> Works:
+        from swarm.agents.assistant.assistant import Assistant
+        from swarm.agents.models.usage import limits_of, usage_of
+
+        await self.renderer.check(self._system_prompt(chosen))
+
+        async def prompt(turn: TurnInput, tools: Sequence[Tool]) -> str:
+            template = await asyncio.to_thread(self._system_prompt, chosen)
+            return await self.renderer.render(template, _variables(name, turn, tools))
+
+        return Assistant(
+            self.models[chosen.model].model,
+            memory=record.memory,
+            tools=self.toolbox.assistant_tools(chosen.tools),
+            prompt=prompt,
+            limits=limits_of(decisions.run_limits(self.settings)),
+            usage_of=usage_of,
+            scope=record.scope,
+            most_characters=self.settings.tools.output_characters,
+        )
+
+    def _system_prompt(self, chosen: BuiltinAgentSettings) -> Template:
+        """As it is now: an edited file counts from the next run."""
+        from swarm.agents.prompts.template import Template
+
+        if chosen.prompt is None:
+            return self.prompts.current().assistant
+        return Template(name=str(chosen.prompt), text=_text_of(chosen.prompt))
+
+    def _wordings(self, name: str) -> Callable[[TurnInput, Sequence[Tool]], Any]:
+        async def wordings(turn: TurnInput, tools: Sequence[Tool]) -> Wordings:
+            from swarm.agents.router.router import Wordings
+
+            prompts = self.prompts.current()
+            router = prompts.router
+            return Wordings(
+                decide=await self.renderer.render(router.decide, _variables(name, turn, tools)),
+                result_of=prompts.result_of,
+                refuse_intro=router.refuse.intro,
+                refuse_outro=router.refuse.outro,
+                no_tools=router.refuse.no_tools,
+                ask=router.ask,
+                stopped=router.stopped,
+            )
+
+        return wordings
+
+    def _summarise(self, chosen: BuiltinAgentSettings) -> Summarise:
+        async def summarise(messages: Sequence[SessionMessage]) -> str:
+            from pydantic_ai import Agent
+
+            from swarm.agents.builtin.messages import in_words
+
+            writer = Agent(self.models[chosen.model].model, instructions=self.prompts.current().summary)
+            return (await writer.run(in_words(messages))).output
+
+        return summarise
+
+
+def _explained(error: BaseException) -> Trouble | None:
+    """Errors of models and of limits, in words."""
+    from pydantic_ai.exceptions import AgentRunError
+
+    from swarm.agents.builtin.agent import Trouble
+    from swarm.agents.models.troubles import trouble_of
+
+    if not isinstance(error, AgentRunError | ExceptionGroup):
+        return None
+    trouble = trouble_of(error)
+    return Trouble(message=trouble.message, code=trouble.code, is_limit=trouble.is_limit)
+
+
+def _variables(name: str, turn: TurnInput, tools: Sequence[Tool]) -> dict[str, object]:
+    """What templates may use. The user is as we know them ourselves; the context is what a client says."""
+    origin = turn.origin
+    return {
+        "agent": name,
+        "today": datetime.now(UTC).date().isoformat(),
+        "user": {"name": origin.user_name, "id": origin.user_id, "email": origin.user_email},
+        "client_context": dict(turn.client_context),
+        "tools": [{"name": tool.name, "description": tool.description} for tool in tools],
+    }
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.expanduser().read_bytes().decode()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigurationError(f"The prompt {path} cannot be read: {reason}") from error

@@ -1,0 +1,183 @@
+"""The tools of the built-in agents, put together from the settings."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+
+from swarm.config import LocalTool, Settings
+from swarm.config.builtin import SERVERS_CONFIG
+from swarm.domain.errors import ConfigurationError
+from swarm.store.database import Database
+
+if TYPE_CHECKING:
+    from swarm.agents.mcp.servers import McpServers
+    from swarm.agents.toolbox.tool import Tool
+
+_AGENTCORE = frozenset({LocalTool.WEB_BROWSE, LocalTool.MEMORY_STORE, LocalTool.MEMORY_RECALL, LocalTool.CODE_EXECUTE})
+_DELEGATES = frozenset({LocalTool.KIRO_DELEGATE, LocalTool.CLAUDE_DELEGATE, LocalTool.CODEX_DELEGATE})
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Toolbox:
+    """All tools there are."""
+
+    servers: McpServers
+    local: Mapping[str, Tool]  # by name: those that some agent is allowed, and that can be used here
+    documents: Sequence[Tool]
+
+    def router_tools(self) -> Sequence[Tool]:
+        """What routers may call: tools of MCP servers, as they are now."""
+        return self.servers.tools()
+
+    def assistant_tools(self, allowed: Iterable[LocalTool]) -> Callable[[], Sequence[Tool]]:
+        """What an assistant may call, told anew for each run."""
+        own = [*self.documents, *(self.local[name] for name in allowed if name in self.local)]
+        return lambda: [*own, *self.servers.tools()]
+
+
+async def open_toolbox(settings: Settings, database: Database, stack: AsyncExitStack) -> Toolbox:
+    """Everything that is configured. What is allowed but cannot be used here is logged, in a line each.
+
+    Raises ConfigurationError for what no start should pass over.
+    """
+    wanted = {tool for chosen in settings.agents.builtin.values() for tool in chosen.tools}
+    documents = await _documents(settings, database, stack)
+    local = {tool.name: tool for tool in await _local(settings, wanted, stack)}
+    reserved = [*local, *(tool.name for tool in documents), *_router_names()]
+    return Toolbox(servers=await _servers(settings, reserved, stack), local=local, documents=documents)
+
+
+def _router_names() -> Iterable[str]:
+    from swarm.agents.router.decision import OWN
+
+    return OWN
+
+
+async def _servers(settings: Settings, reserved: Sequence[str], stack: AsyncExitStack) -> McpServers:
+    """The MCP servers; without a file, none, unless the file was named."""
+    from swarm.agents.mcp.servers import McpServers
+    from swarm.agents.mcp.servers_file import read
+
+    path = settings.tools.servers_config
+    if path == SERVERS_CONFIG and not path.is_file():
+        return await stack.enter_async_context(McpServers(()))
+    return await stack.enter_async_context(McpServers(read(path, os.environ), reserved=reserved))
+
+
+async def _documents(settings: Settings, database: Database, stack: AsyncExitStack) -> Sequence[Tool]:
+    folder = settings.documents.folder
+    if folder is None:
+        return ()
+    from swarm.agents.tools.documents import document_tools
+    from swarm.services.library import DocumentLibrary
+    from swarm.services.library_folder import Folder
+    from swarm.services.library_index import FolderIndex
+
+    if not folder.expanduser().is_dir():
+        raise ConfigurationError(
+            f"documents.folder is {folder}: there is no such folder", hint="Create it, or unset it."
+        )
+    index = FolderIndex(
+        database,
+        Folder(path=folder.expanduser(), most_bytes=settings.documents.most_bytes),
+        scan_seconds=settings.documents.rescan_seconds,
+    )
+    scanning = asyncio.create_task(index.run(), name="documents")
+    stack.push_async_callback(_end, scanning)
+    return document_tools(
+        DocumentLibrary(database),
+        search_max_calls=settings.tools.search_max_calls,
+        fetch_max_calls=settings.tools.fetch_document_max_calls,
+    )
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait({task})
+
+
+async def _local(settings: Settings, wanted: set[LocalTool], stack: AsyncExitStack) -> Sequence[Tool]:
+    if not wanted:
+        return ()
+    root = _work_tree(settings)
+    found = [*_on_this_machine(settings, root, wanted), *_delegates(settings, root, wanted)]
+    found += await _agentcore(settings, wanted, stack)
+    return [tool for tool in found if tool.name in wanted]
+
+
+def _work_tree(settings: Settings) -> Path:
+    root = settings.tools.work_tree.expanduser()
+    if not root.is_dir():
+        raise ConfigurationError(
+            f"tools.work_tree is {settings.tools.work_tree}: there is no such folder",
+            hint="Create it, or name another.",
+        )
+    return root.resolve()
+
+
+def _on_this_machine(settings: Settings, root: Path, wanted: set[LocalTool]) -> Sequence[Tool]:
+    from swarm.agents.tools.files import file_tools
+    from swarm.agents.tools.git import git_tool
+    from swarm.agents.tools.programs import clean_environment
+    from swarm.agents.tools.shell import shell_tool
+
+    found: list[Tool] = []
+    if LocalTool.GIT in wanted:
+        found.append(git_tool(root, author=settings.tools.git_author))
+    if LocalTool.SHELL in wanted:
+        shell = shell_tool(root, settings.tools.shell.commands, env=clean_environment(os.environ))
+        if shell:
+            found.append(shell)
+        else:
+            _say_absent("shell: no program is allowed (tools.shell.commands)")
+    if wanted & {LocalTool.FILE_READ, LocalTool.FILE_WRITE}:
+        found += file_tools(root)
+    return found
+
+
+def _delegates(settings: Settings, root: Path, wanted: set[LocalTool]) -> Sequence[Tool]:
+    if not wanted & _DELEGATES:
+        return ()
+    from swarm.agents.tools.delegates import delegate_tools
+
+    chosen = settings.tools.delegates
+    tools, absent = delegate_tools(
+        root,
+        kiro=chosen.kiro,
+        claude=chosen.claude,
+        codex=chosen.codex,
+        timeout_seconds=chosen.timeout_seconds,
+        passed=chosen.environment,
+        wanted=wanted,
+    )
+    for line in absent:
+        _say_absent(line)
+    return tools
+
+
+async def _agentcore(settings: Settings, wanted: set[LocalTool], stack: AsyncExitStack) -> Sequence[Tool]:
+    if not wanted & _AGENTCORE:
+        return ()
+    from swarm.agents.tools.agentcore.core import AgentCore
+    from swarm.agents.tools.agentcore.options import AgentCoreOptions
+
+    chosen = settings.tools.agentcore
+    core = await AgentCore.open(AgentCoreOptions(region=chosen.region, memory_id=chosen.memory_id))
+    stack.push_async_callback(core.aclose)
+    for line in core.why_absent():
+        _say_absent(line)
+    return core.tools()
+
+
+def _say_absent(line: str) -> None:
+    _log.warning("A tool is not offered.", action="tool_absent", why=line)
