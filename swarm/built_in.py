@@ -7,12 +7,12 @@ is loaded in it, so that a coordinator without such agents starts without.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from swarm import decisions, loading
 from swarm.config import BuiltinAgentSettings, Kind, Settings
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from swarm.agents.prompts.files import PromptFiles
     from swarm.agents.prompts.renderer import Renderer
     from swarm.agents.prompts.template import Template
-    from swarm.agents.router.router import Wordings
+    from swarm.agents.router.router import FindWordings, Wordings
     from swarm.agents.toolbox.tool import Tool
     from swarm.built_in_tools import Toolbox
 
@@ -187,23 +187,11 @@ class _Shared:
             return self.prompts.current().assistant
         return Template(name=str(chosen.prompt), text=_text_of(chosen.prompt))
 
-    def _wordings(self, name: str) -> Callable[[TurnInput, Sequence[Tool]], Any]:
-        async def wordings(turn: TurnInput, tools: Sequence[Tool]) -> Wordings:
-            from swarm.agents.router.router import Wordings
+    def _wordings(self, name: str) -> FindWordings:
+        async def found(turn: TurnInput, tools: Sequence[Tool]) -> Wordings:
+            return await wordings(self.prompts, self.renderer, name, turn, tools)
 
-            prompts = self.prompts.current()
-            router = prompts.router
-            return Wordings(
-                decide=await self.renderer.render(router.decide, _variables(name, turn, tools)),
-                result_of=prompts.result_of,
-                refuse_intro=router.refuse.intro,
-                refuse_outro=router.refuse.outro,
-                no_tools=router.refuse.no_tools,
-                ask=router.ask,
-                stopped=router.stopped,
-            )
-
-        return wordings
+        return found
 
     def _summarise(self, chosen: BuiltinAgentSettings) -> Summarise:
         async def summarise(messages: Sequence[SessionMessage]) -> str:
@@ -215,6 +203,25 @@ class _Shared:
             return (await writer.run(in_words(messages))).output
 
         return summarise
+
+
+async def wordings(
+    files: PromptFiles, renderer: Renderer, name: str, turn: TurnInput, tools: Sequence[Tool]
+) -> Wordings:
+    """What a router is told and tells in one run, from the prompts as they are now."""
+    from swarm.agents.router.router import Wordings
+
+    prompts = files.current()
+    router = prompts.router
+    return Wordings(
+        decide=await renderer.render(router.decide, _variables(name, turn, tools)),
+        result_of=prompts.result_of,
+        refuse_intro=router.refuse.intro,
+        refuse_outro=router.refuse.outro,
+        no_tools=router.refuse.no_tools,
+        ask=router.ask,
+        stopped=router.stopped,
+    )
 
 
 def _explained(error: BaseException) -> Trouble | None:

@@ -20,6 +20,7 @@ from swarm.domain.agents import Role
 from swarm.domain.conduct import KEPT
 from swarm.domain.errors import ConfigurationError, SwarmError
 from swarm.domain.tasks import TaskStatus
+from swarm.eval_command import evaluation
 
 app = App(
     name="swarm",
@@ -29,7 +30,7 @@ agents = App(name="agents", help="Register agents and see who is there.")
 db = App(name="db", help="The database's schema.")
 tasks = App(name="tasks", help="See and stop what the agents work on.")
 slack = App(name="slack", help="Set up the Slack app.")
-for group in (agents, tasks, db, slack, bench):
+for group in (agents, tasks, db, slack, bench, evaluation):
     app.command(group)
 app.command(conformance)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import structlog
 from pydantic_ai.direct import model_request, model_request_stream
@@ -36,7 +36,7 @@ from swarm.agents.toolbox.output import capped
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
 from swarm.domain.model_runs import ModelUsage
 from swarm.domain.models import RunLimits
-from swarm.domain.sessions import Memory, MessageRole, SessionMessage
+from swarm.domain.sessions import MessageRole, SessionMessage
 from swarm.domain.streaming.events import Speaker, TextEnded, ToolEnded, ToolStarted, TurnInput
 
 RECENT_MESSAGES: Final = 20
@@ -64,6 +64,14 @@ FindWordings = Callable[[TurnInput, Sequence[Tool]], Awaitable[Wordings]]
 """The wordings for a turn. Raises a SwarmError whose message is for people."""
 
 
+class Recalls(Protocol):
+    """What a router wants of a `swarm.domain.sessions.Memory`."""
+
+    async def get_messages(self, session_id: str, limit: int | None = None) -> list[SessionMessage]:
+        """The last messages of a session."""
+        ...
+
+
 class Router:
     """See `swarm.agents.builtin.agent.Works`."""
 
@@ -71,7 +79,7 @@ class Router:
         self,
         model: Model,
         *,
-        memory: Memory,
+        memory: Recalls,
         tools: Callable[[], Sequence[Tool]],
         wordings: FindWordings,
         limits: RunLimits,
@@ -96,7 +104,7 @@ class Router:
         if not tools:
             await run.write_whole(words.no_tools, ANSWER)
             return
-        match await self.decide(run, tools, words):
+        match await self._decided(run, tools, words):
             case AskBack() as ask:
                 await run.write_whole(wording.question(ask, words.ask), ANSWER)
             case Refuse():
@@ -106,8 +114,11 @@ class Router:
             case CallTools(calls=calls):
                 await self._tell(run, await self._called(run, calls), words)
 
-    async def decide(self, run: Run, tools: Sequence[Tool], words: Wordings) -> Decision:
+    async def decide(self, run: Run, tools: Sequence[Tool]) -> Decision:
         """The decision alone, by exactly one call of the model."""
+        return await self._decided(run, tools, await self._wordings(run.turn, tools))
+
+    async def _decided(self, run: Run, tools: Sequence[Tool], words: Wordings) -> Decision:
         told = [*await self._before(run), UserPromptPart(content=asked(run.turn))]
         messages = _messages(told, instructions=words.decide)
         offered = offer(tools)

@@ -12,9 +12,10 @@ from typing import Any
 from swarm.agents.builtin.run import Run
 from swarm.agents.router.decision import AskBack, CallTools, Decision, Refuse, Stop
 from swarm.agents.router.evaluation.cases import Case, Expected, KnownTool, Suite
-from swarm.agents.router.router import Router, Wordings
+from swarm.agents.router.router import Router
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
 from swarm.domain.model_runs import ModelUsage
+from swarm.domain.sessions import SessionMessage
 from swarm.domain.streaming.events import Speaker, TurnInput, TurnMessage
 
 
@@ -46,9 +47,16 @@ class Judged:
         return self.got.value == self.case.expected.value
 
 
+class Forgets:
+    """A memory without anything in it: what was said before stands beside each sentence."""
+
+    async def get_messages(self, session_id: str, limit: int | None = None) -> list[SessionMessage]:
+        """Nothing."""
+        return []
+
+
 async def evaluate(
     router: Router,
-    words: Wordings,
     suite: Suite,
     *,
     parallel: int = 4,
@@ -60,7 +68,7 @@ async def evaluate(
 
     async def one(case: Case) -> Judged:
         async with gate:
-            judged = await _judged(router, words, case, tools)
+            judged = await _judged(router, case, tools)
         done(judged)
         return judged
 
@@ -72,10 +80,10 @@ def confusion(judged: Sequence[Judged]) -> Mapping[Expected, Counter[Got]]:
     return {label: Counter(one.got for one in judged if one.case.expected is label) for label in Expected}
 
 
-async def _judged(router: Router, words: Wordings, case: Case, tools: Sequence[Tool]) -> Judged:
+async def _judged(router: Router, case: Case, tools: Sequence[Tool]) -> Judged:
     run = Run(_turn(case), f"evaluation:{case.id}")
     try:
-        decision = await router.decide(run, tools, words)
+        decision = await router.decide(run, tools)
         got, detail = _got(case, decision)
     except Exception as error:  # noqa: BLE001 - one sentence must not end the evaluation; it is told in the table
         got, detail = Got.ERROR, f"{type(error).__name__}: {error}"
