@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import structlog
 import uvicorn
+from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from swarm import built_in, decisions, home, preflight, process, staff
@@ -34,6 +35,7 @@ from swarm.entrypoints.metrics import Measured, MetricsDoor
 from swarm.entrypoints.operator_api import Reload
 from swarm.entrypoints.slack_events import Handle, Press, SlackDoor, Stopped
 from swarm.reload import Reloader
+from swarm.services.agent_runs import AgentRuns
 from swarm.services.backfill import Backfill
 from swarm.services.buttons import Buttons
 from swarm.services.converse import Converse
@@ -118,6 +120,7 @@ class Coordinator:
     sweeper: Sweeper
     backfill: Backfill
     converse: Converse
+    agent_runs: AgentRuns
     reloader: Reloader
     telemetry: Telemetry
 
@@ -143,8 +146,10 @@ def build(
     stage = LiveStage(slack.gateway.streams, doubt_seconds=2 * settings.slack.timeout_seconds + 1)
     terms: dict[str, Term] = {}
     figures = FigureReader(database, conduct)
+    runs = AgentRuns(agents.agents)
     return Coordinator(
-        app=_application(settings, services, slack_door, figures, telemetry, terms, reloader.reload),
+        app=_application(settings, services, slack_door, figures, telemetry, terms, reloader.reload, runs),
+        agent_runs=runs,
         terms=terms,
         slack_door=slack_door,
         election=Election(database, UPKEEP, process.who_we_are(settings.http.port)),
@@ -172,6 +177,7 @@ def _application(
     telemetry: Telemetry,
     terms: Mapping[str, Term],
     reload: Reload,
+    runs: AgentRuns,
 ) -> Measured:
     """Everything that is served over HTTP."""
     identities = Identities(services.agents, home.make_operator_token(settings), secret(settings.enrolment_key))
@@ -193,12 +199,21 @@ def _application(
         services,
         identities,
         readiness,
-        routes=[*mcp_door.routes(), *slack_door.routes(), *metrics_door.routes()],
+        routes=[*mcp_door.routes(), *slack_door.routes(), *metrics_door.routes(), *_agui_routes(runs, identities)],
         running=[mcp_door.running],
         reload=reload,
         version=version("swarm"),
     )
     return Measured(app, telemetry.metrics, plain_paths=app.plain_paths)
+
+
+def _agui_routes(runs: AgentRuns, identities: Identities) -> list[BaseRoute]:
+    """The built-in agents over AG-UI, if there are any."""
+    if not runs.names:
+        return []
+    from swarm.entrypoints.agui_api import AguiDoor  # the protocol's types take a while to load
+
+    return AguiDoor(runs, identities).routes()
 
 
 async def _live(
@@ -228,6 +243,7 @@ async def _live(
                 slack.cancel()
                 await coordinator.slack_door.close()  # nothing new is accepted, and what was accepted is stored
                 database.wakeups.close()  # the polls that wait answer with an empty list
+                await coordinator.agent_runs.close()  # who listens to a run is told
                 server.should_exit = True  # runs that answer now still get through
                 await asyncio.gather(http, return_exceptions=True)
                 for task in background:  # the calls to Slack that have begun are brought to their end

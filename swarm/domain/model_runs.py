@@ -68,6 +68,18 @@ class ModelRun:
     ended_at: int
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UsageTotal:
+    """What the runs of one agent that ended on one day, with one model, have used together."""
+
+    day: str  # in UTC, as 2026-11-22
+    agent: str
+    model: str  # "provider:name"; empty: of runs in which no model answered
+    runs: int
+    usage: ModelUsage  # its cost is that of the runs whose cost is known; None: of none
+    runs_of_unknown_cost: int
+
+
 class RunBook(Protocol):
     """Where runs are noted down."""
 

@@ -19,6 +19,7 @@ from swarm.entrypoints.health import Readiness, health_router
 from swarm.entrypoints.identity import Identities
 from swarm.entrypoints.operator_api import Reload, operator_router
 from swarm.entrypoints.polling_api import HotRoutes
+from swarm.entrypoints.runs_api import run_router
 from swarm.entrypoints.tasks_api import task_router
 from swarm.services.use_cases import Services
 
@@ -82,6 +83,7 @@ def create_app(
     app.include_router(agent_router(services, identities))
     app.include_router(file_router(services, identities))
     app.include_router(operator_router(services, identities, reload))
+    app.include_router(run_router(services.model_runs, identities))
     app.include_router(task_router(services, identities))
     app.include_router(health_router(services.overview, readiness))
     return app

@@ -10,7 +10,20 @@ import structlog
 from swarm.clock import SECOND
 from swarm.domain.threads import OWNED_FOR_IDLE_DAYS
 from swarm.services.attempt import attempt
-from swarm.store import agent_messages, early, heads, history, leases, receipts, retention, threads, turns
+from swarm.services.model_runs import MOST_DAYS
+from swarm.store import (
+    agent_messages,
+    early,
+    heads,
+    history,
+    leases,
+    model_runs,
+    receipts,
+    retention,
+    sessions,
+    threads,
+    turns,
+)
 from swarm.store.database import Database
 from swarm.store.transaction import Transaction
 
@@ -21,6 +34,7 @@ TRANSACTIONS: Final = 20
 """So many transactions a part may take in one round; the next round does the rest."""
 
 _DISOWN_AT_ONCE: Final = 200  # two statements each
+_SESSIONS_AT_ONCE: Final = 50  # each with all that was said in it
 _DAY = 24 * 3600 * SECOND
 _KEEP_EARLY = 900 * SECOND
 _KEEP_ENDED_LEASES = _DAY
@@ -29,6 +43,8 @@ _KEEP_UNCONCERNED = 7 * _DAY  # why a message concerned nobody
 _KEEP_IDLE_THREADS = 90 * _DAY
 _KEEP_AGENT_MESSAGES = 90 * _DAY
 _KEEP_TURNS = 90 * _DAY
+_KEEP_IDLE_SESSIONS = 90 * _DAY
+_KEEP_MODEL_RUNS = MOST_DAYS * _DAY
 
 _log = structlog.get_logger(__name__)
 
@@ -49,6 +65,8 @@ class Tidier:
             forget_unconcerned,
             forget_agent_messages,
             forget_turns,
+            forget_sessions,
+            forget_model_runs,
             disown_idle,
         ):
             await attempt(self._in_steps(part), "tidy", part=part.__name__)
@@ -101,6 +119,16 @@ def forget_agent_messages(tx: Transaction) -> bool:
 def forget_turns(tx: Transaction) -> bool:
     """Drop turns that ended ninety days ago, with what was thought of them; whether there may be more."""
     return turns.forget(tx, tx.now - _KEEP_TURNS, AT_ONCE) >= AT_ONCE
+
+
+def forget_sessions(tx: Transaction) -> bool:
+    """Drop what built-in agents remember of conversations that are idle for ninety days; whether there may be more."""
+    return sessions.forget(tx, tx.now - _KEEP_IDLE_SESSIONS, _SESSIONS_AT_ONCE) >= _SESSIONS_AT_ONCE
+
+
+def forget_model_runs(tx: Transaction) -> bool:
+    """Drop what runs have used that ended ninety days ago; whether there may be more."""
+    return model_runs.forget(tx, tx.now - _KEEP_MODEL_RUNS, AT_ONCE) >= AT_ONCE
 
 
 def disown_idle(tx: Transaction) -> bool:

@@ -17,6 +17,7 @@ from swarm.services.explain import Explanations
 from swarm.services.files import Files
 from swarm.services.inbox import Inbox
 from swarm.services.messages import Messages
+from swarm.services.model_runs import ModelRuns
 from swarm.services.overview import Overview
 from swarm.services.presence import Presence
 from swarm.services.reply import Replies
@@ -52,6 +53,7 @@ class Services:
     messages: Messages
     explanations: Explanations
     overview: Overview
+    model_runs: ModelRuns
 
     @classmethod
     def over(
@@ -86,4 +88,5 @@ class Services:
             messages=Messages(database, conduct),
             explanations=Explanations(database, me.team),
             overview=Overview(database),
+            model_runs=ModelRuns(database),
         )

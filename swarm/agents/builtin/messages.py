@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from pydantic_ai.messages import (
     ModelMessage,
@@ -16,7 +17,13 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
+from swarm.agents.toolbox.output import capped
+from swarm.agents.toolbox.tool import ToolAnswer
 from swarm.domain.sessions import MessageRole, SessionMessage
+
+PARAGRAPH_CHARACTERS: Final = 4_000
+SUMMARISED_CHARACTERS: Final = 200_000
+"""More than this is left out of what is summarised, from its middle."""
 
 
 def model_messages(messages: Iterable[SessionMessage], *, with_authors: bool = False) -> list[ModelMessage]:
@@ -43,8 +50,12 @@ def label_of(response: ModelResponse) -> str:
 
 
 def in_words(messages: Sequence[SessionMessage]) -> str:
-    """The messages as a text, one paragraph each, to be summarised."""
-    return "\n\n".join(_paragraphs(messages))
+    """The messages as a text, one paragraph each, to be summarised; not more of it than a model can read."""
+    return _cut("\n\n".join(_cut(paragraph, PARAGRAPH_CHARACTERS) for paragraph in _paragraphs(messages)))
+
+
+def _cut(text: str, most_characters: int = SUMMARISED_CHARACTERS) -> str:
+    return capped(ToolAnswer(text=text), most_characters).text
 
 
 def _said(message: SessionMessage) -> TextPart | ToolCallPart:

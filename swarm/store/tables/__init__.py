@@ -5,8 +5,10 @@ update. Both come from the enums of the domain.
 """
 
 from swarm.store.tables.agents import agent_message_addressees, agent_messages, agent_tokens, agents
+from swarm.store.tables.documents import document_pieces, documents, is_described
 from swarm.store.tables.effects import deliveries, elections, history, receipts
 from swarm.store.tables.schema import metadata
+from swarm.store.tables.sessions import model_runs, session_messages, sessions
 from swarm.store.tables.threads import early_messages, thread_messages, threads
 from swarm.store.tables.turns import feedback, interrupts, turn_events, turn_messages, turns
 from swarm.store.tables.work import (
@@ -25,6 +27,8 @@ __all__ = [
     "agent_tokens",
     "agents",
     "deliveries",
+    "document_pieces",
+    "documents",
     "early_messages",
     "elections",
     "feedback",
@@ -32,11 +36,15 @@ __all__ = [
     "inbox_heads",
     "inbox_messages",
     "interrupts",
+    "is_described",
     "lease_members",
     "leases",
     "metadata",
+    "model_runs",
     "notices",
     "receipts",
+    "session_messages",
+    "sessions",
     "task_dependencies",
     "tasks",
     "thread_messages",

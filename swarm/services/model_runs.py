@@ -1,0 +1,51 @@
+"""What runs of built-in agents have used: noted down when they are over, and shown to the operator."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from swarm.domain.errors import Invalid
+from swarm.domain.model_runs import ModelRun, UsageTotal
+from swarm.domain.session_messages import kept_text
+from swarm.store import model_runs
+from swarm.store.database import Database
+
+MOST_DAYS = 90
+"""So many days are kept."""
+
+
+class ModelRuns:
+    """The `swarm.domain.model_runs.RunBook` of all agents. Every method raises Unavailable."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def note(self, run: ModelRun) -> None:
+        """Note a run that is over; one that is noted already stays as it is."""
+        await self._database.write(model_runs.note, _storable(run))
+
+    async def latest(self, agent: str | None = None, limit: int = 100, before: str | None = None) -> list[ModelRun]:
+        """The runs that ended last, newest first, of one agent (its name) or of all.
+
+        With ``before``, a run's id, those that ended before it. Raises Invalid if there is no such run.
+        """
+        found = await self._database.read(model_runs.latest, agent, limit, before)
+        if found is None:
+            raise Invalid(f"There is no run '{before}', or not any more.", fields={"before": "the id of a run"})
+        return found
+
+    async def usage(self, days: int = 30) -> list[UsageTotal]:
+        """What was used on so many days, today included and `MOST_DAYS` at most, by day (UTC), agent and model."""
+        return await self._database.read(model_runs.totals, days)
+
+
+def _storable(run: ModelRun) -> ModelRun:
+    """A run with text that every database takes: models, clients and people have a hand in it."""
+    return replace(
+        run,
+        id=kept_text(run.id),
+        session_id=kept_text(run.session_id),
+        requester=kept_text(run.requester),
+        model=kept_text(run.model),
+        note=kept_text(run.note),
+    )

@@ -1,0 +1,93 @@
+"""Documents that agents can search, in pieces, and the full-text index over these.
+
+The index ``document_words`` is a virtual table (FTS5) on SQLite and a table with a ``tsvector`` on PostgreSQL, so it is
+written in each engine's own words. Both hold the words that `swarm.domain.words` has made of a piece, not its text:
+what counts as a word, and as the same word, is the same on both, whatever their version, locale and configuration.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import (
+    DDL,
+    BigInteger,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    Table,
+    Text,
+    UniqueConstraint,
+    column,
+    event,
+    table,
+)
+from sqlalchemy.dialects.postgresql import TSVECTOR
+
+from swarm.domain.document_index import DocumentStatus
+from swarm.store.tables.schema import Serial, metadata, one_of
+
+WORDS: Final = "document_words"
+
+documents = Table(
+    "documents",
+    metadata,
+    Column("id", Text, primary_key=True),  # of this reading of the file
+    Column("path", Text, nullable=False),  # below the folder, with slashes
+    Column("title", Text, nullable=False),
+    Column("size", BigInteger, nullable=False),  # bytes
+    Column("modified_ns", BigInteger, nullable=False),  # by the file system; 0: look again
+    Column("digest", Text, nullable=False),  # SHA-256 of the file's bytes
+    Column("status", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    one_of("status", DocumentStatus),
+)
+_current = documents.c.status == DocumentStatus.CURRENT.value
+Index("uq_documents_path", documents.c.path, unique=True, sqlite_where=_current, postgresql_where=_current)
+_leftover = documents.c.status != DocumentStatus.CURRENT.value
+Index("ix_documents_leftover", documents.c.id, sqlite_where=_leftover, postgresql_where=_leftover)
+
+document_pieces = Table(
+    "document_pieces",
+    metadata,
+    Column("id", Serial, primary_key=True, autoincrement=True),
+    Column("document_id", Text, ForeignKey("documents.id", ondelete="CASCADE"), nullable=False),
+    Column("position", Integer, nullable=False),  # 0 is the first
+    Column("text", Text, nullable=False),
+    UniqueConstraint("document_id", "position", name="uq_document_pieces_position"),
+)
+
+document_words = table(WORDS, column("rowid"), column("heading"), column("words", TSVECTOR))
+"""For statements; ``heading`` on SQLite only. A row has the number of its piece."""
+
+# The tokenizer splits at ASCII separators only: words that come separated by blanks stay as they are.
+_ON_SQLITE: Final = (f"CREATE VIRTUAL TABLE {WORDS} USING fts5(heading, words, tokenize='ascii')",)
+_ON_POSTGRESQL: Final = (
+    f"CREATE TABLE {WORDS} ("
+    "rowid BIGINT NOT NULL, words TSVECTOR NOT NULL, "
+    f"CONSTRAINT pk_{WORDS} PRIMARY KEY (rowid), "
+    f"CONSTRAINT fk_{WORDS}_rowid FOREIGN KEY (rowid) REFERENCES document_pieces (id) ON DELETE CASCADE)",
+    # Without the list of pending entries, which every search would have to read.
+    f"CREATE INDEX ix_{WORDS} ON {WORDS} USING gin (words) WITH (fastupdate = off)",
+)
+
+
+def _run(when: str, dialect: str | None, *statements: str) -> None:
+    """Run statements with the making or dropping of the pieces."""
+    for statement in statements:
+        ddl = DDL(statement)  # type: ignore[no-untyped-call]
+        event.listen(document_pieces, when, ddl.execute_if(dialect=dialect))
+
+
+_run("after_create", "sqlite", *_ON_SQLITE)
+_run("after_create", "postgresql", *_ON_POSTGRESQL)
+_run("before_drop", None, f"DROP TABLE {WORDS}")
+
+
+def is_described(name: str | None, kind: str, parents: object) -> bool:
+    """Whether `metadata` describes what the database calls ``name``: all but the full-text index and its parts.
+
+    For Alembic's ``include_name``, which would otherwise propose to drop them.
+    """
+    return kind != "table" or name is None or not (name == WORDS or name.startswith(f"{WORDS}_"))

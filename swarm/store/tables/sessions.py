@@ -1,0 +1,81 @@
+"""What built-in agents remember of conversations, and what their runs have used."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+)
+
+from swarm.domain.model_runs import Door, RunOutcome
+from swarm.domain.sessions import MessageRole
+from swarm.store.tables.schema import metadata, one_of
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("agent", Text, nullable=False),  # its name
+    Column("id", Text, nullable=False),
+    Column("metadata", Text, nullable=False),  # JSON object
+    Column("edition", Integer, nullable=False),  # grows when messages that are told are replaced or summarised
+    Column("summary", Text),  # what is told in place of the older messages
+    Column("summarised_to", BigInteger, nullable=False),  # the position of the last message in the summary; 0: none
+    Column("summarised_at", BigInteger),
+    Column("created_at", BigInteger, nullable=False),
+    Column("updated_at", BigInteger, nullable=False),  # when something was last said
+    PrimaryKeyConstraint("agent", "id"),
+    CheckConstraint(
+        "(summary IS NULL) = (summarised_to = 0) AND (summary IS NULL) = (summarised_at IS NULL)", name="summarised"
+    ),
+)
+Index("ix_sessions_updated", sessions.c.updated_at)
+
+session_messages = Table(
+    "session_messages",
+    metadata,
+    Column("agent", Text, nullable=False),
+    Column("session_id", Text, nullable=False),
+    Column("position", BigInteger, nullable=False),  # 1 is the first
+    Column("role", Text, nullable=False),
+    Column("content", Text, nullable=False),  # JSON: all else that the message has
+    Column("run", Text),  # the run that it belongs to; null: added singly
+    Column("created_at", BigInteger, nullable=False),
+    PrimaryKeyConstraint("agent", "session_id", "position"),
+    ForeignKeyConstraint(["agent", "session_id"], ["sessions.agent", "sessions.id"], ondelete="CASCADE"),
+    one_of("role", MessageRole),
+    CheckConstraint("position >= 1", name="position"),
+)
+
+model_runs = Table(
+    "model_runs",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("agent", Text, nullable=False),  # its name
+    Column("door", Text, nullable=False),
+    Column("session_id", Text, nullable=False),  # no reference, for sessions are forgotten on their own
+    Column("turn_id", Text, nullable=False),  # empty: not in Slack
+    Column("requester", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("note", Text, nullable=False),
+    Column("requests", BigInteger, nullable=False),
+    Column("input_tokens", BigInteger, nullable=False),
+    Column("output_tokens", BigInteger, nullable=False),
+    Column("cache_read_tokens", BigInteger, nullable=False),
+    Column("cache_write_tokens", BigInteger, nullable=False),
+    Column("tool_calls", BigInteger, nullable=False),
+    Column("cost_microdollars", BigInteger),  # null: not known
+    Column("started_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger, nullable=False),
+    one_of("door", Door),
+    one_of("outcome", RunOutcome),
+)
+Index("ix_model_runs_ended", model_runs.c.ended_at, model_runs.c.id)
+Index("ix_model_runs_agent", model_runs.c.agent, model_runs.c.ended_at, model_runs.c.id)

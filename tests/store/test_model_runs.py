@@ -1,0 +1,145 @@
+"""What runs have used: noted once, listed from the newest on, and added up by day, agent and model."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+
+from swarm.clock import SECOND, ManualClock
+from swarm.domain.errors import Invalid, Unavailable
+from swarm.domain.model_runs import Door, ModelRun, ModelUsage, RunBook, RunOutcome, UsageTotal
+from swarm.services.model_runs import ModelRuns
+from swarm.store import model_runs
+from swarm.store.database import Database
+from swarm.store.model_runs import DAY
+
+pytestmark = pytest.mark.req("AGENT-07")
+
+NOON = 1_700_000_000 * SECOND // DAY * DAY + DAY // 2  # 2023-11-14
+
+
+USED = ModelUsage(
+    requests=2,
+    input_tokens=3_000_000_000,  # more than 32 bits hold
+    output_tokens=20,
+    cache_read_tokens=5,
+    cache_write_tokens=3,
+    tool_calls=1,
+    cost_microdollars=1500,
+)
+UNPRICED = ModelUsage(requests=1, input_tokens=7, cost_microdollars=None)
+
+RUN = ModelRun(
+    id="a",
+    agent="assistant",
+    door=Door.SLACK,
+    session_id="slack:C1:U1",
+    turn_id="t1",
+    requester="U1",
+    model="openai:gpt-5",
+    outcome=RunOutcome.ANSWERED,
+    note="",
+    usage=USED,
+    started_at=NOON - SECOND,
+    ended_at=NOON,
+)
+
+
+def run(name: str, **values: Any) -> ModelRun:
+    """A run that ended at noon."""
+    return replace(RUN, id=name, **values)
+
+
+@pytest.fixture
+async def db(database_url: str) -> AsyncIterator[Database]:
+    async with Database(database_url, clock=ManualClock(NOON)) as opened:
+        yield opened
+
+
+async def test_a_run_is_noted_once_and_comes_back_as_it_was(db: Database) -> None:
+    book: RunBook = ModelRuns(db)
+    failed = run("b", outcome=RunOutcome.LIMITED, note="Too many tools.", model="", usage=UNPRICED, door=Door.AGUI)
+    await book.note(run("a"))
+    await book.note(failed)
+    await book.note(run("a", note="again"))
+    assert await ModelRuns(db).latest() == [failed, run("a")]
+
+
+async def test_a_note_is_kept_whatever_characters_it_has(db: Database) -> None:
+    await ModelRuns(db).note(run("a", note="a\0b", requester="\ud800"))
+    (kept,) = await ModelRuns(db).latest()
+    assert (kept.note, kept.requester) == ("a\ufffdb", "\ufffd")
+
+
+async def test_runs_are_listed_newest_first_page_by_page_also_those_that_ended_together(db: Database) -> None:
+    runs = ModelRuns(db)
+    for number in range(7):
+        await runs.note(run(f"r{number}", ended_at=NOON + number // 3, agent="router" if number % 2 else "assistant"))
+    pages: list[list[str]] = []
+    last: str | None = None
+    for _ in range(4):
+        pages.append([each.id for each in await runs.latest(None, 2, last)])
+        last = pages[-1][-1]
+    assert pages == [["r6", "r5"], ["r4", "r3"], ["r2", "r1"], ["r0"]]
+    assert await runs.latest(None, 2, last) == []
+    assert [each.id for each in await runs.latest("router")] == ["r5", "r3", "r1"]
+    assert [each.id for each in await runs.latest("router", 5, "r4")] == ["r3", "r1"]
+    assert await runs.latest("nobody") == []
+    with pytest.raises(Invalid, match="r9"):
+        await runs.latest(before="r9")
+
+
+async def test_usage_is_added_up_by_day_agent_and_model(db: Database) -> None:
+    runs = ModelRuns(db)
+    await runs.note(run("a"))
+    await runs.note(run("b"))
+    await runs.note(run("c", usage=UNPRICED))
+    await runs.note(run("d", agent="router"))
+    await runs.note(run("e", model="ollama:llama", usage=UNPRICED))
+    await runs.note(run("f", ended_at=NOON - DAY // 2))  # the first moment of the day
+    await runs.note(run("g", ended_at=NOON - DAY // 2 - 1))  # the last one of the day before
+    today, day_before = "2023-11-14", "2023-11-13"
+    three = ModelUsage(
+        requests=7,
+        input_tokens=9_000_000_007,
+        output_tokens=60,
+        cache_read_tokens=15,
+        cache_write_tokens=9,
+        tool_calls=3,
+        cost_microdollars=4500,
+    )
+    expected = [
+        total(today, "assistant", "ollama:llama", 1, UNPRICED, 1),
+        total(today, "assistant", "openai:gpt-5", 4, three, 1),
+        total(today, "router", "openai:gpt-5", 1, USED, 0),
+        total(day_before, "assistant", "openai:gpt-5", 1, USED, 0),
+    ]
+    totals = await runs.usage()
+    assert totals == expected
+    assert {type(value) for value in asdict(totals[1].usage).values()} == {int}  # no decimals
+    assert await runs.usage(days=2) == expected
+    assert await runs.usage(days=1) == expected[:3]
+
+
+def total(day: str, agent: str, model: str, runs: int, usage: ModelUsage, unknown: int) -> UsageTotal:
+    return UsageTotal(day=day, agent=agent, model=model, runs=runs, usage=usage, runs_of_unknown_cost=unknown)
+
+
+async def test_old_runs_are_forgotten_oldest_first(db: Database) -> None:
+    runs = ModelRuns(db)
+    for age in range(5):
+        await runs.note(run(f"r{age}", ended_at=NOON - age * DAY))
+    assert await db.write(model_runs.forget, NOON - DAY, 2) == 2
+    assert [each.id for each in await runs.latest()] == ["r0", "r1", "r2"]
+    assert await db.write(model_runs.forget, NOON - DAY, 2) == 1
+    assert [each.id for each in await runs.latest()] == ["r0", "r1"]
+
+
+async def test_a_database_that_is_away_is_unavailable(database_url: str) -> None:
+    runs = ModelRuns(Database(database_url))
+    for ask in (runs.note(run("a")), runs.latest(), runs.usage()):
+        with pytest.raises(Unavailable):
+            await ask
