@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from swarm import decisions, loading
 from swarm.config import BuiltinAgentSettings, Kind, Settings
@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     from swarm.agents.router.router import FindWordings, Wordings
     from swarm.agents.toolbox.tool import Tool
     from swarm.built_in_tools import Toolbox
+
+
+BROKEN_PROMPT: Final = (
+    "My instructions are broken: a prompt cannot be read. Whoever runs this finds the place in the log."
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -230,7 +235,10 @@ def _explained(error: BaseException) -> Trouble | None:
 
     from swarm.agents.builtin.agent import Trouble
     from swarm.agents.models.troubles import trouble_of
+    from swarm.agents.prompts.template import PromptError
 
+    if isinstance(error, PromptError):
+        return Trouble(message=BROKEN_PROMPT, code="prompt", detail=error.message)
     if not isinstance(error, AgentRunError | ExceptionGroup):
         return None
     trouble = trouble_of(error)

@@ -54,6 +54,7 @@ class Trouble:
     message: str
     code: str
     is_limit: bool = False
+    detail: str = ""  # for the log alone: it may name files
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -157,7 +158,9 @@ class BuiltinAgent:
         if trouble is None:
             _log.error("A run failed inside.", action="agent_failed", exc_info=error, **ids)
             return RunOutcome.FAILED, Broken(reason=OUR_FAULT), OUR_FAULT
-        _log.warning("A run failed.", action="agent_broken", reason=trouble.message, code=trouble.code, **ids)
+        _log.warning(
+            "A run failed.", action="agent_broken", reason=trouble.detail or trouble.message, code=trouble.code, **ids
+        )
         outcome = RunOutcome.LIMITED if trouble.is_limit else RunOutcome.FAILED
         return outcome, Failed(message=trouble.message, code=trouble.code), trouble.message
 

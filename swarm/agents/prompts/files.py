@@ -1,0 +1,198 @@
+"""The files with prompts: ours, and an operator's, which wins key by key.
+
+``prompts_config.yaml`` has the keys of `texts.Prompts`. A text is written there as it is, or as ``{file: name}``: the
+text is then what stands in that file of the same folder. Files are read as they are, to the last newline.
+
+What an operator edits counts from the next run. If it cannot be used, the last prompts that could stay in force.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+import structlog
+import yaml
+
+from swarm.agents.prompts.template import Template
+from swarm.agents.prompts.texts import Prompts, RefusalWords, RouterPrompts
+from swarm.domain.errors import ConfigurationError
+
+NAME: Final = "prompts_config.yaml"
+BUILT_IN: Final = Path(__file__).parent / "builtin" / NAME
+
+_KEYS: Final = ("assistant", "router", "server_prompts", "summary")
+_ROUTER_KEYS: Final = ("decide", "result", "refuse", "ask", "stopped")
+_REFUSE_KEYS: Final = ("intro", "outro", "no_tools")
+_FILE_KEYS: Final = ("file",)
+_SERVERS: Final = "server_prompts"
+
+Stamp = tuple[int, int, int] | None
+"""Of a file: when it was changed, its size, and which file it is. None: there is none."""
+
+_log = structlog.get_logger(__name__)
+
+
+class PromptFiles:
+    """The prompts as they are now."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        """``path`` is the operator's file; it need not be there yet. Raises ConfigurationError if it cannot be used."""
+        self._path = path
+        self._stamps: dict[Path, Stamp] = {}
+        self._prompts = self._read()
+
+    def current(self) -> Prompts:
+        """The prompts, read again if a file has changed. What is wrong with them goes to the log, once a change."""
+        if all(_stamp(path) == stamp for path, stamp in self._stamps.items()):
+            return self._prompts
+        try:
+            self._prompts = self._read()
+        except ConfigurationError as error:
+            _log.warning("The prompts stay as they are.", action="prompts", error=error.message)
+        else:
+            _log.info("The prompts were read again.", action="prompts")
+        return self._prompts
+
+    def _read(self) -> Prompts:
+        self._stamps = {}
+        return _load(self._path, self._stamps)
+
+
+def load(path: Path | None = None) -> Prompts:
+    """The built-in prompts, and before them what the operator's file has; one that is not there has nothing.
+
+    Raises ConfigurationError with the file, the key, and what is expected.
+    """
+    return _load(path, {})
+
+
+def _load(path: Path | None, stamps: dict[Path, Stamp]) -> Prompts:
+    built_in = _ConfigFile(BUILT_IN, {})
+    own = _ConfigFile(path, stamps) if path else None
+    return _prompts([file for file in (own, built_in) if file])
+
+
+class _ConfigFile:
+    """One file with prompts, its keys checked, and the files that it names."""
+
+    def __init__(self, path: Path, stamps: dict[Path, Stamp]) -> None:
+        self._path = path
+        self._stamps = stamps
+        top = self._mapping("", self._document(), _KEYS)
+        router = self._mapping("router", top.pop("router", {}), _ROUTER_KEYS)
+        refuse = self._mapping("router.refuse", router.pop("refuse", {}), _REFUSE_KEYS)
+        servers = self._mapping(_SERVERS, top.pop(_SERVERS, {}), None)
+        self.texts: dict[str, Template] = {}  # by key, the steps of which are joined by dots
+        for within, values in (("", top), ("router.", router), ("router.refuse.", refuse)):
+            self.texts |= {within + name: self._text(within + name, value) for name, value in values.items()}
+        self.servers = {name: self._text(f"{_SERVERS}.{name}", value).text for name, value in servers.items()}
+
+    def _document(self) -> object:
+        if (text := self._content(self._path)) is None:
+            return {}
+        try:
+            return yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise ConfigurationError(f"{self._path} cannot be read: {_reason(error)}") from error
+
+    def _mapping(self, key: str, value: object, known: Iterable[str] | None) -> dict[str, object]:
+        if not isinstance(value, dict | None):  # nothing: all its keys may be commented out
+            raise self._wrong(key, f"a mapping is expected, not {_kind(value)}")
+        found = {str(name): part for name, part in (value or {}).items()}
+        for name in found:
+            if known is not None and name not in known:
+                raise self._wrong(f"{key}.{name}".removeprefix("."), _no_such_key(name, known))
+        return found
+
+    def _text(self, key: str, value: object) -> Template:
+        match value:
+            case str():
+                template = Template(name=f"{self._path} ({key})", text=value)
+            case dict():
+                template = self._from_file(key, value)
+            case _:
+                raise self._wrong(key, f"a text or {{file: name}} is expected, not {_kind(value)}")
+        if not template.text.strip():
+            raise self._wrong(key, "a text is expected, and this one is empty")
+        return template
+
+    def _from_file(self, key: str, value: object) -> Template:
+        name = self._mapping(key, value, _FILE_KEYS).get("file")
+        if not isinstance(name, str) or not name:
+            raise self._wrong(f"{key}.file", f"the name of a file is expected, not {_kind(name)}")
+        path = self._path.parent / name
+        if (text := self._content(path)) is None:
+            raise self._wrong(key, f"there is no file {path}")
+        return Template(name=str(path), text=text)
+
+    def _content(self, path: Path) -> str | None:
+        """What stands in a file; None if there is none."""
+        self._stamps[path] = _stamp(path)  # before it is read: what is written meanwhile is a change
+        try:
+            return path.read_bytes().decode()  # as it is: reading text would change the ends of lines
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigurationError(f"{path} cannot be read: {_reason(error)}") from error
+
+    def _wrong(self, key: str, problem: str) -> ConfigurationError:
+        return ConfigurationError(f"{self._path}{f', {key}' if key else ''}: {problem}")
+
+
+def _prompts(files: list[_ConfigFile]) -> Prompts:
+    """The prompts of several files, of which the first wins."""
+
+    def template(key: str) -> Template:
+        return next(file.texts[key] for file in files if key in file.texts)
+
+    def text(key: str) -> str:
+        return template(key).text
+
+    servers: Mapping[str, str] = {}
+    for file in reversed(files):
+        servers = {**servers, **file.servers}
+    refuse = RefusalWords(**{key: text(f"router.refuse.{key}") for key in _REFUSE_KEYS})
+    return Prompts(
+        assistant=template("assistant"),
+        router=RouterPrompts(
+            decide=template("router.decide"),
+            result=text("router.result"),
+            refuse=refuse,
+            ask=text("router.ask"),
+            stopped=text("router.stopped"),
+        ),
+        server_prompts=servers,
+        summary=text("summary"),
+    )
+
+
+def _stamp(path: Path) -> Stamp:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _no_such_key(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"there is no such key; did you mean '{near[0]}'?" if near else f"there is no such key, only {_list(known)}"
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(names)
+
+
+def _kind(value: object) -> str:
+    return "nothing" if value is None else f"a {type(value).__name__}"
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
+        return f"line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}: {error.problem}"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)

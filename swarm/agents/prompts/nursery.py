@@ -1,0 +1,140 @@
+"""Our end of the process that renders: how it is started, asked, and ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+from swarm.agents.prompts.limits import MOST_ANSWER_BYTES, Limits
+
+START_SECONDS: Final = 20.0
+
+_ROOT: Final = str(Path(__file__).resolve().parents[3])
+_PROGRAM: Final = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from swarm.agents.prompts.worker import main
+main()
+"""
+_INHERITED: Final = ("LD_LIBRARY_PATH",)
+"""Variables that Python itself may need. No other: our environment has secrets, and a template is not ours."""
+
+
+class Lost(Exception):
+    """The process is gone, or does not react; what it was asked may be asked again."""
+
+
+class Nursery:
+    """One process, its own session, that forks a child for each rendering."""
+
+    def __init__(self, process: asyncio.subprocess.Process, control: socket.socket, limits: Limits) -> None:
+        self._process = process
+        self._control = control
+        self._limits = limits
+
+    @classmethod
+    async def start(cls, limits: Limits) -> Nursery:
+        """Start the process and wait until it is ready. Raises Lost if that does not come about."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            ours.setblocking(False)
+            try:
+                process = await _process(theirs, limits)
+            except OSError as error:
+                ours.close()
+                raise Lost(str(error)) from error
+        nursery = cls(process, ours, limits)
+        try:
+            await nursery._become_ready()
+        except BaseException:
+            await nursery.close()
+            raise
+        return nursery
+
+    async def _become_ready(self) -> None:
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                ready = await asyncio.get_running_loop().sock_recv(self._control, 1)
+        except TimeoutError as error:
+            raise Lost(f"it was not ready within {START_SECONDS:g} s") from error
+        if not ready:
+            assert self._process.stderr is not None
+            said = (await self._process.stderr.read()).decode(errors="replace").strip()
+            raise Lost(said.rpartition("\n")[2] or "it ended before it was ready")
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process still holds its end."""
+        try:
+            return bool(self._control.recv(1, socket.MSG_PEEK))
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+    async def ask(self, request: bytes) -> bytes:
+        """What a rendering answers; empty if it was killed. Raises Lost if none comes by the deadline."""
+        ours, theirs = socket.socketpair()
+        with ours:
+            ours.setblocking(False)
+            with theirs:
+                self._hand_over(theirs)
+            try:
+                async with asyncio.timeout(self._limits.deadline_seconds):
+                    return await _exchange(ours, request)
+            except TimeoutError as error:
+                raise Lost("it did not react") from error
+            except ConnectionError:
+                return b""
+
+    def _hand_over(self, connection: socket.socket) -> None:
+        try:
+            socket.send_fds(self._control, [b"r"], [connection.fileno()])
+        except OSError as error:
+            raise Lost(str(error)) from error
+
+    async def close(self) -> None:
+        """Kill it and all renderings. Idempotent."""
+        self._control.close()
+        with contextlib.suppress(ProcessLookupError):
+            if self._process.returncode is None:  # else the number may be somebody else's
+                os.killpg(self._process.pid, signal.SIGKILL)
+        await self._process.communicate()
+
+
+async def _process(control: socket.socket, limits: Limits) -> asyncio.subprocess.Process:
+    """Isolated (-I): neither the environment nor the folder we were started in says what is imported."""
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-I",
+        "-c",
+        _PROGRAM,
+        _ROOT,
+        json.dumps(asdict(limits)),
+        stdin=control.fileno(),
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+        env={name: os.environ[name] for name in _INHERITED if name in os.environ},
+        cwd="/",
+        start_new_session=True,
+    )
+
+
+async def _exchange(connection: socket.socket, request: bytes) -> bytes:
+    loop = asyncio.get_running_loop()
+    await loop.sock_sendall(connection, request)
+    connection.shutdown(socket.SHUT_WR)
+    answer = bytearray()
+    while part := await loop.sock_recv(connection, 65536):
+        answer += part
+        if len(answer) > MOST_ANSWER_BYTES:
+            return b""
+    return bytes(answer)

@@ -1,0 +1,151 @@
+"""Renders system prompts, in a process apart and within limits.
+
+Who may act: anybody, at any time; renderings run side by side, a few at once, and the rest waits its turn. Time counts
+from a rendering's own start. Of one template only half as many run at once, so that a slow one cannot take every place.
+What is guaranteed: the text or a PromptError, within two seconds of its turn (`limits`). On failure: if the process is
+lost, another is started, and what it had under way is rendered again, once; it has no effects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Final
+from weakref import WeakValueDictionary
+
+import structlog
+
+from swarm.agents.prompts.answers import Rendered, understood
+from swarm.agents.prompts.limits import LIMITS, MOST_TEMPLATE_BYTES, MOST_VARIABLE_BYTES, Limits
+from swarm.agents.prompts.nursery import Lost, Nursery
+from swarm.agents.prompts.template import PromptError, Template
+
+AT_ONCE: Final = 8
+OF_ONE_TEMPLATE: Final = AT_ONCE // 2
+TEMPLATES_KEPT: Final = 32
+
+_log = structlog.get_logger(__name__)
+
+
+class Renderer:
+    """One for a coordinator. Its process starts with the first template that is not plain text."""
+
+    def __init__(self, limits: Limits = LIMITS) -> None:
+        self._limits = limits
+        self._nursery: Nursery | None = None
+        self._starting = asyncio.Lock()
+        self._closed = False
+        self._places = asyncio.Semaphore(AT_ONCE)
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # by template's name
+        self._codes: OrderedDict[str, str] = OrderedDict()  # by template's text, the last used last
+
+    async def render(self, template: Template, variables: Mapping[str, object]) -> str:
+        """The prompt's text. ``variables`` are JSON values; they are data, in which no marker counts.
+
+        Plain text is passed unchanged. Raises PromptError, with the line where there is one.
+        """
+        if template.is_plain:
+            return template.text
+        return (await self._rendered(template, variables, only_check=False)).text
+
+    async def check(self, template: Template) -> None:
+        """See whether it is a template at all, without rendering it. Raises PromptError."""
+        if not template.is_plain:
+            await self._rendered(template, {}, only_check=True)
+
+    async def aclose(self) -> None:
+        """End the process, and with it what is under way. Idempotent."""
+        self._closed = True
+        async with self._starting:
+            await self._discard()
+
+    async def _rendered(self, template: Template, variables: Mapping[str, object], *, only_check: bool) -> Rendered:
+        request = self._request(template, variables, only_check=only_check)
+        turn = self._turns.setdefault(template.name, asyncio.Semaphore(OF_ONE_TEMPLATE))
+        async with turn, self._places:
+            answer = await self._answer(template, request)
+        rendered = understood(answer, template, self._limits)
+        self._keep(template, rendered)
+        return rendered
+
+    def _request(self, template: Template, variables: Mapping[str, object], *, only_check: bool) -> bytes:
+        _check_size(template)
+        code = self._codes.get(template.text, "")
+        asked = {
+            "code": code,
+            "text": "" if code else template.text,
+            "variables": _as_json(template, variables),
+            "only_check": only_check,
+        }
+        return json.dumps(asked).encode()
+
+    def _keep(self, template: Template, rendered: Rendered) -> None:
+        """Compiling takes much longer than rendering, so what was compiled is given along the next time."""
+        if rendered.code:
+            self._codes[template.text] = rendered.code
+        if template.text in self._codes:
+            self._codes.move_to_end(template.text)
+        if len(self._codes) > TEMPLATES_KEPT:
+            self._codes.popitem(last=False)
+
+    async def _answer(self, template: Template, request: bytes) -> bytes:
+        """What the process answers. What it did not survive, or never reacted to, is asked once more."""
+        for _ in range(2):
+            try:
+                nursery = await self._running(template)
+                if answer := await nursery.ask(request):
+                    return answer
+            except Lost as error:
+                _log.warning("The process that renders prompts was lost.", action="prompts", error=str(error))
+                await self._replace(nursery)
+        raise PromptError(template.name, "its process was ended from outside, twice; perhaps memory is short")
+
+    async def _running(self, template: Template) -> Nursery:
+        async with self._starting:
+            if self._closed:
+                raise PromptError(template.name, "the coordinator is stopping")
+            if self._nursery and not self._nursery.is_alive:
+                await self._discard()
+            if self._nursery is None:
+                self._nursery = await self._started(template)
+            return self._nursery
+
+    async def _started(self, template: Template) -> Nursery:
+        try:
+            return await Nursery.start(self._limits)
+        except Lost as error:
+            _log.warning("The process that renders prompts did not start.", action="prompts", error=str(error))
+            raise PromptError(template.name, "the process that renders prompts did not start") from error
+
+    async def _replace(self, lost: Nursery) -> None:
+        async with self._starting:
+            if self._nursery is lost:
+                await self._discard()
+
+    async def _discard(self) -> None:
+        nursery, self._nursery = self._nursery, None
+        if nursery:
+            await nursery.close()
+
+
+def _check_size(template: Template) -> None:
+    if len(template.text.encode("utf-8", "replace")) > MOST_TEMPLATE_BYTES:
+        raise PromptError(template.name, f"it is larger than {MOST_TEMPLATE_BYTES // 1024} KiB")
+
+
+def _as_json(template: Template, variables: Mapping[str, object]) -> str:
+    try:
+        found = json.dumps(dict(variables), default=_plain)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise PromptError(template.name, "its variables cannot be written as JSON") from error
+    if len(found) > MOST_VARIABLE_BYTES:
+        raise PromptError(template.name, f"its variables are larger than {MOST_VARIABLE_BYTES // 1024} KiB")
+    return found
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError

@@ -1,0 +1,28 @@
+"""What the tests of prompts need: renderers that last for a module, since each has a process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+
+from swarm.agents.prompts.limits import Limits
+from swarm.agents.prompts.renderer import Renderer
+
+IMPATIENT = Limits(seconds=0.4)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def renderer() -> AsyncIterator[Renderer]:
+    """One with the limits that a coordinator has."""
+    renderer = Renderer()
+    yield renderer
+    await renderer.aclose()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def impatient() -> AsyncIterator[Renderer]:
+    """One that gives a template less time."""
+    renderer = Renderer(IMPATIENT)
+    yield renderer
+    await renderer.aclose()
