@@ -18,6 +18,9 @@ LEASE_HEADER: Final = "x-swarm-lease"
 CALLER: Final = "swarm.agent"
 """Where a request's scope keeps the agent that calls."""
 
+OPERATOR: Final = "operator"
+"""What the operator is called where callers have names."""
+
 _MAX_TOKEN_BYTES: Final = 1024
 
 
@@ -59,6 +62,18 @@ class Identities:
         if isinstance(who, Agent) and who.role is Role.LEAD:
             return who
         raise Forbidden("This route is for the operator and for leads.", hint="Workers have the MCP tools.")
+
+    async def client(self, scope: Scope) -> str:
+        """The name of who calls: an agent's, or `OPERATOR`. Raises Unauthorized, and Forbidden for an enrolment key.
+
+        An agent that is called like the operator is refused: it would be taken for the operator.
+        """
+        who = await self._who(scope)
+        if who is Office.OPERATOR:
+            return OPERATOR
+        if isinstance(who, Agent) and who.name != OPERATOR:
+            return who.name
+        raise Forbidden("This route is for agents and for the operator.", hint="Use an agent's token, of another name.")
 
     async def registrar(self, scope: Scope) -> Office:
         """The operator or the bearer of the enrolment key. Raises Unauthorized, and Forbidden for agents."""

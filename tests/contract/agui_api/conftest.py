@@ -1,0 +1,32 @@
+"""A coordinator with two built-in agents."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.contract.agui_api.scene import HELLO, Client, Place, Scripted, place
+
+
+@pytest.fixture
+def router() -> Scripted:
+    """The default, whose script a test may change."""
+    return Scripted(*HELLO)
+
+
+@pytest.fixture
+def assistant() -> Scripted:
+    return Scripted(*HELLO)
+
+
+@pytest.fixture
+async def here(sqlite_url: str, router: Scripted, assistant: Scripted) -> AsyncIterator[Place]:
+    async with place(sqlite_url, {"router": router, "assistant": assistant}) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def wim(here: Place) -> Client:
+    """A registered agent."""
+    return await here.client()

@@ -1,0 +1,42 @@
+"""`swarm conformance` examines a built-in agent like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from swarm.conformance.scenarios import SCENARIOS, Check
+from swarm.domain.streaming.events import Finished, TextDelta, ToolEnded, ToolStarted, TurnInput
+from swarm.domain.streaming.remote import Dialect
+from tests.conformance.agents import lines
+from tests.conformance.test_command import ended
+from tests.conformance.test_command import start as started
+from tests.contract.agui_api.scene import Scripted, Step, place
+
+PAUSE_SECONDS = 0.4
+"""What a model needs for a line; Slack shows it meanwhile."""
+
+
+def good(turn: TurnInput) -> Iterator[Step]:
+    (scenario,) = (scenario for scenario in SCENARIOS if scenario.prompt in turn.messages[-1].text)
+    if Check.TOOLS in scenario.checks:
+        yield from (ToolStarted(id="t1", name="search"), PAUSE_SECONDS, ToolEnded(id="t1"))
+    for line in lines(scenario):
+        yield from (TextDelta(text=line, message_id="m"), PAUSE_SECONDS)
+    yield Finished()
+
+
+@pytest.mark.req("AGENT-09", "CONF-01")
+@pytest.mark.slow
+@pytest.mark.parametrize("dialect", [Dialect.AGUI, pytest.param(Dialect.CAIPE, marks=pytest.mark.long)])
+async def test_a_good_built_in_agent_passes_all_checks(dialect: Dialect, sqlite_url: str, tmp_path: Path) -> None:
+    agent = Scripted(script=lambda turn: list(good(turn)))
+    async with place(sqlite_url, {"ada": agent}) as here:
+        wim = await here.client()
+        url = f"{here.base}/agui/ada" if dialect is Dialect.AGUI else here.base
+        arguments = ("--suite", "--agent", url, "--dialect", dialect.value)
+        ran = await ended(await started(*arguments, folder=tmp_path, SWARM_CONFORMANCE_TOKEN=wim.token))
+    assert (ran.code, ran.out.strip().splitlines()[-1]) == (0, "22 of 22 checks passed"), ran
+    assert [one.turn.client_context.get("source") for one in agent.ran] == ["slack"] * len(SCENARIOS)
