@@ -1,0 +1,1 @@
+"""Tools that the coordinator gives to its built-in agents."""
