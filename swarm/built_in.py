@@ -11,12 +11,14 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from swarm import decisions, loading
 from swarm.config import BuiltinAgentSettings, Kind, Settings
 from swarm.domain.errors import ConfigurationError
+from swarm.domain.models import ModelSpec
 from swarm.domain.sessions import SessionMessage, Summarise
 from swarm.domain.streaming.events import TurnInput
 from swarm.services.turn_crew import Hired
@@ -129,7 +131,13 @@ class _Shared:
         record = self._record(name, chosen)
         make = self._router if chosen.kind is Kind.ROUTER else self._assistant
         works = await make(name, chosen, record)
-        return BuiltinAgent(name, works, record, decisions.run_limits(self.settings), explain=_explained)
+        return BuiltinAgent(
+            name,
+            works,
+            record,
+            decisions.run_limits(self.settings),
+            explain=partial(_explained, self.models[chosen.model].specs),
+        )
 
     def _record(self, name: str, chosen: BuiltinAgentSettings) -> Record:
         from swarm.agents.builtin.agent import Record
@@ -229,19 +237,20 @@ async def wordings(
     )
 
 
-def _explained(error: BaseException) -> Trouble | None:
+def _explained(specs: Sequence[ModelSpec], error: BaseException) -> Trouble | None:
     """Errors of models and of limits, in words."""
     from pydantic_ai.exceptions import AgentRunError
 
     from swarm.agents.builtin.agent import Trouble
+    from swarm.agents.models.foreign import is_transport_error
     from swarm.agents.models.troubles import trouble_of
     from swarm.agents.prompts.template import PromptError
 
     if isinstance(error, PromptError):
         return Trouble(message=BROKEN_PROMPT, code="prompt", detail=error.message)
-    if not isinstance(error, AgentRunError | ExceptionGroup):
+    if not isinstance(error, AgentRunError | ExceptionGroup) and not is_transport_error(error):
         return None
-    trouble = trouble_of(error)
+    trouble = trouble_of(error, specs)
     return Trouble(message=trouble.message, code=trouble.code, is_limit=trouble.is_limit)
 
 

@@ -17,9 +17,10 @@ from pydantic_ai.models import Model
 from pydantic_ai.usage import RunUsage, UsageLimits
 
 from swarm.agents.assistant.toolset import RunTools
-from swarm.agents.builtin.messages import label_of, model_messages
+from swarm.agents.builtin.messages import model_messages
 from swarm.agents.builtin.run import Run
 from swarm.agents.builtin.sessions import asked, thread_of_several
+from swarm.agents.models.served import label_of
 from swarm.agents.toolbox.tool import Tool
 from swarm.domain.model_runs import ModelUsage
 from swarm.domain.sessions import Memory, SessionScope

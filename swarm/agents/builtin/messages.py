@@ -44,11 +44,6 @@ def model_messages(messages: Iterable[SessionMessage], *, with_authors: bool = F
     return told
 
 
-def label_of(response: ModelResponse) -> str:
-    """Which model it was, "provider:name"."""
-    return ":".join(part for part in (response.provider_name, response.model_name) if part)
-
-
 def in_words(messages: Sequence[SessionMessage]) -> str:
     """The messages as a text, one paragraph each, to be summarised; not more of it than a model can read."""
     return _cut("\n\n".join(_cut(paragraph, PARAGRAPH_CHARACTERS) for paragraph in _paragraphs(messages)))

@@ -26,9 +26,9 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models import Model
 
-from swarm.agents.builtin.messages import label_of
 from swarm.agents.builtin.run import Run
 from swarm.agents.builtin.sessions import asked
+from swarm.agents.models.served import label_of
 from swarm.agents.router import wording
 from swarm.agents.router.decision import AskBack, Call, CallTools, Decision, Refuse, Stop, decision_in, offer
 from swarm.agents.router.meter import check_request, check_tool_calls

@@ -1,0 +1,122 @@
+"""Whether the models answer, asked once at the start, so that a wrong key is not first told to people in Slack."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import Final
+
+import structlog
+from pydantic_ai.direct import model_request
+from pydantic_ai.messages import ModelRequest, ModelResponse
+from pydantic_ai.settings import ModelSettings
+
+from swarm.agents.models.building import KEY_VARIABLES, Models
+from swarm.agents.models.pricing import is_priced
+from swarm.agents.models.troubles import ModelTrouble, trouble_of
+from swarm.domain.errors import ConfigurationError
+from swarm.domain.models import ModelSpec, Provider, RunLimits
+
+CHECK_SECONDS: Final = 10.0
+"""For a model to answer. One that is not quite there yet, as Ollama's after a restart, is no error."""
+
+QUESTION: Final = "Answer with the single word OK."
+
+ANSWER_TOKENS: Final = 256
+"""Enough for a model that thinks before it says a word: some treat the end of their tokens as an error."""
+
+_ADDRESSES: Final[Mapping[Provider, str]] = {
+    Provider.OPENAI: "OPENAI_BASE_URL (providers.openai.base_url)",
+    Provider.ANTHROPIC: "ANTHROPIC_BASE_URL (providers.anthropic.base_url)",
+    Provider.BEDROCK: "AWS_REGION (providers.bedrock.region)",
+    Provider.OLLAMA: "OLLAMA_BASE_URL (providers.ollama.base_url)",
+}
+
+_log = structlog.get_logger(__name__)
+
+
+async def check(
+    specs: Sequence[ModelSpec], *, limits: RunLimits | None = None, within_seconds: float = CHECK_SECONDS
+) -> None:
+    """Ask each of the models for one word, all at the same time.
+
+    Raises ConfigurationError, with a hint at what to change, if none of them answers and that will not change by
+    itself. Whatever else is wrong is logged as a warning: a model that does not answer now, and limits that cannot
+    hold because the provider does not tell what is used, or nobody knows what it costs.
+    """
+    async with AsyncExitStack() as opened:
+        # All of them before anything is sent: a key that is missing needs no question.
+        models = [await opened.enter_async_context(Models([spec], pauses_seconds=())) for spec in specs]
+        found = await asyncio.gather(*(_checked(each, limits or RunLimits(), within_seconds) for each in models))
+    troubles = [(spec, trouble) for spec, trouble in zip(specs, found, strict=True) if trouble]
+    lasting = [(spec, trouble) for spec, trouble in troubles if trouble.is_lasting]
+    if lasting and len(troubles) == len(specs):
+        spec, trouble = lasting[0]
+        raise ConfigurationError(trouble.message, hint=hint_of(spec, trouble))
+    for spec, trouble in troubles:
+        _log.warning(
+            "A model does not answer.",
+            action="model_check",
+            model=spec.label,
+            code=trouble.code,
+            trouble=trouble.message,
+            hint=hint_of(spec, trouble),
+        )
+
+
+def hint_of(spec: ModelSpec, trouble: ModelTrouble) -> str:
+    """What to change so that this trouble goes away; empty if nothing of ours is wrong."""
+    match trouble.code:
+        case "authentication" | "credentials" if spec.provider is Provider.BEDROCK:
+            return (
+                "Check AWS's credentials (AWS_PROFILE, AWS_ACCESS_KEY_ID or the machine's role), and that they may "
+                f"use the model {spec.name} in {_ADDRESSES[spec.provider]}."
+            )
+        case "authentication":
+            variable = KEY_VARIABLES.get(spec.provider)
+            key = f"providers.{spec.provider}.api_key"
+            return f"Check {variable} ({key})." if variable else f"Check {key}."
+        case "not_found":
+            pull = f' or run "ollama pull {spec.name}"' if spec.provider is Provider.OLLAMA else ""
+            return f"Check LLM_MODEL (model.name, model.fallbacks) and {_ADDRESSES[spec.provider]}{pull}."
+        case "region" | "connection" | "timeout":
+            return f"Check {_ADDRESSES[spec.provider]}."
+        case "quota":
+            return "Look at the account's billing page."
+    return ""
+
+
+async def _checked(models: Models, limits: RunLimits, within_seconds: float) -> ModelTrouble | None:
+    (spec,) = models.specs
+    most = min(ANSWER_TOKENS, spec.max_tokens or ANSWER_TOKENS)
+    try:
+        async with asyncio.timeout(within_seconds):
+            response = await model_request(
+                models.model,
+                [ModelRequest.user_text_prompt(QUESTION)],
+                model_settings=ModelSettings(max_tokens=most),
+            )
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is put into words, and the caller decides
+        trouble = trouble_of(error, models.specs)
+        if trouble.code == "internal":
+            _log.error("A model could not be asked.", action="model_check", model=spec.label, exc_info=error)
+        return trouble
+    _warn_of_limits(spec, response, limits)
+    return None
+
+
+def _warn_of_limits(spec: ModelSpec, response: ModelResponse, limits: RunLimits) -> None:
+    """Say which limits cannot hold with this model."""
+    without_hold = []
+    if response.usage.unmeasured_requests and limits.tokens is not None:
+        without_hold.append("limits.tokens")
+    if limits.cost_dollars is not None and not is_priced(response):
+        without_hold.append("limits.cost_dollars")
+    if without_hold:
+        _log.warning(
+            "A limit cannot hold: what this model uses, or what it costs, is not known.",
+            action="model_limits",
+            model=spec.label,
+            limits=without_hold,
+        )

@@ -1,0 +1,127 @@
+"""The libraries of the providers, each set up so that it neither hangs nor repeats anything by itself.
+
+A request is never repeated in here: whether it may be is decided once, for all providers alike (`falling_back`).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Any, Final
+
+import httpx2
+
+from swarm.domain.errors import ConfigurationError
+from swarm.domain.models import ModelSpec
+
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic
+    from openai import AsyncOpenAI
+
+CONNECT_SECONDS: Final = 5.0
+"""For one attempt to connect, TLS included."""
+
+IDLE_CONNECTIONS: Final = 20
+
+NO_KEY: Final = "no-key"
+"""Shown to servers of the operator's own that need none. Given nothing, the libraries would send what they find in
+their environment variables, and so a key to somebody whom it does not concern."""
+
+_LOOPBACK: Final = ("all://localhost", "all://127.0.0.1", "all://[::1]")
+
+
+def open_http(spec: ModelSpec, address: str) -> httpx2.AsyncClient:
+    """Connections to one provider; whoever opens them closes them.
+
+    Redirects are not followed: a key in a header would go with them. Proxies from the environment are used, but never
+    for this machine itself.
+    """
+    silence = spec.timeout_seconds
+    return httpx2.AsyncClient(
+        timeout=httpx2.Timeout(silence, connect=min(CONNECT_SECONDS, silence)),
+        verify=address.lower().startswith("https:"),  # certificates take a tenth of a second to load
+        follow_redirects=False,
+        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=IDLE_CONNECTIONS),
+        mounts=dict.fromkeys(_LOOPBACK),
+    )
+
+
+def openai_client(spec: ModelSpec, address: str, http: httpx2.AsyncClient) -> AsyncOpenAI:
+    """OpenAI's library, for everybody who speaks its protocol."""
+    from openai import AsyncOpenAI
+
+    return AsyncOpenAI(
+        base_url=address, api_key=spec.api_key or NO_KEY, http_client=http, timeout=http.timeout, max_retries=0
+    )
+
+
+def anthropic_client(spec: ModelSpec, address: str, http: httpx2.AsyncClient) -> AsyncAnthropic:
+    """Anthropic's library."""
+    from anthropic import AsyncAnthropic
+
+    return AsyncAnthropic(
+        base_url=address, api_key=spec.api_key or NO_KEY, http_client=http, timeout=http.timeout, max_retries=0
+    )
+
+
+def bedrock_region(spec: ModelSpec) -> str | None:
+    """The region that is named; also by a variable that boto3 does not read, though most of AWS's programs do."""
+    return spec.region or os.environ.get("AWS_REGION")
+
+
+def bedrock_client(spec: ModelSpec) -> Any:
+    """boto3's client. Raises ConfigurationError for a region or a profile that is missing or cannot be one."""
+    import boto3  # type: ignore[import-untyped]
+    from botocore.config import Config  # type: ignore[import-untyped]
+    from botocore.exceptions import InvalidRegionError, NoRegionError, ProfileNotFound  # type: ignore[import-untyped]
+
+    config = Config(
+        connect_timeout=min(CONNECT_SECONDS, spec.timeout_seconds),
+        read_timeout=spec.timeout_seconds,
+        retries={"mode": "standard", "total_max_attempts": 1},
+        max_pool_connections=2 * IDLE_CONNECTIONS,
+    )
+    try:
+        session = boto3.Session(botocore_session=_late_session(), region_name=bedrock_region(spec))
+        return session.client("bedrock-runtime", config=config, endpoint_url=spec.base_url)
+    except (NoRegionError, InvalidRegionError) as error:
+        raise ConfigurationError(
+            f"The model {spec.label} needs a region of AWS's, as eu-central-1.",
+            hint="Set providers.bedrock.region or AWS_REGION.",
+        ) from error
+    except ProfileNotFound as error:
+        raise ConfigurationError(
+            f"The profile of AWS's for the model {spec.label} is not there.", hint="Check AWS_PROFILE."
+        ) from error
+
+
+def _late_session() -> Any:
+    """A session that looks for credentials when the first request is signed, in that request's thread.
+
+    Looking for them may ask the network, and on a machine that is not AWS's it waits for an answer that never comes.
+    """
+    from botocore.credentials import Credentials, ReadOnlyCredentials  # type: ignore[import-untyped]
+    from botocore.exceptions import NoCredentialsError
+    from botocore.session import Session  # type: ignore[import-untyped]
+
+    class LateCredentials(Credentials):  # type: ignore[misc]
+        def __init__(self, session: Session) -> None:
+            super().__init__("", "", method="late")
+            self._session = session
+            self._lock = threading.Lock()
+
+        def get_frozen_credentials(self) -> ReadOnlyCredentials:
+            with self._lock:
+                found = Session.get_credentials(self._session)  # remembers what it has found
+            if found is None:
+                raise NoCredentialsError
+            return found.get_frozen_credentials()
+
+        def get_deferred_property(self, property_name: str) -> Any:
+            return lambda: getattr(self.get_frozen_credentials(), property_name, None)
+
+    class LateSession(Session):  # type: ignore[misc]
+        def get_credentials(self) -> Credentials:
+            return LateCredentials(self)
+
+    return LateSession()

@@ -1,0 +1,1 @@
+"""Models over their providers' wire protocols, spoken by servers on this machine."""
