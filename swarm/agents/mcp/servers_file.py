@@ -1,0 +1,196 @@
+"""``servers_config.json``: the MCP servers, in the form that other programs use as well."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import structlog
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from swarm.agents.mcp.server import CALL_SECONDS, Address, McpServer, Program
+from swarm.domain.errors import ConfigurationError
+from swarm.redaction import MIN_SECRET_CHARACTERS, Redactor
+
+LONGEST_CALL_SECONDS: Final = 3600.0
+
+_PLACEHOLDER: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+_REDACTOR: Final = Redactor()
+
+_log = structlog.get_logger(__name__)
+
+_Names = list[Annotated[str, Field(min_length=1)]]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="allow", strict=True, hide_input_in_errors=True)
+
+
+class _Entry(_Part):
+    """One server."""
+
+    command: str | None = Field(None, min_length=1)
+    args: list[str] = []
+    env: dict[str, str] = {}
+    cwd: str | None = Field(None, min_length=1)
+    url: str | None = Field(None, pattern=r"^https?://[^/]")
+    headers: dict[str, str] = {}
+    allowed: _Names | None = Field(None, alias="allowedTools")
+    timeout: float = Field(CALL_SECONDS, gt=0, le=LONGEST_CALL_SECONDS)
+    disabled: bool = False
+
+
+class _Document(_Part):
+    servers: dict[str, dict[str, Any]] = Field(alias="mcpServers")
+    allowed: _Names | dict[str, _Names] = Field(default_factory=list, alias="allowedTools")
+
+
+_DOCUMENT: Final = TypeAdapter(_Document)
+_ENTRY: Final = TypeAdapter(_Entry)
+
+_EXPECTED: Final = {
+    "url": "an address that begins with http:// or https:// is expected",
+    "timeout": f"seconds are expected, more than 0 and at most {LONGEST_CALL_SECONDS:g}",
+    "allowedTools": "a list of the names of tools is expected, at the top also one for each server",
+    "mcpServers": "a mapping from the name of each server to its settings is expected",
+    "args": "a list of texts is expected",
+    "env": "a mapping of texts is expected",
+    "headers": "a mapping of texts is expected",
+    "disabled": "true or false is expected",
+}
+
+
+def read(path: Path, environment: Mapping[str, str]) -> tuple[McpServer, ...]:
+    """The servers of a file, without those that are disabled, in its order.
+
+    ``${NAME}`` in what a server is started or reached with is replaced from ``environment``. Keys that are not known
+    are named in the log and nothing else. Raises ConfigurationError with the file, the key and what is expected there;
+    never with a value, which may be a secret.
+    """
+    document = _validated(_DOCUMENT, _text(path), path, ())
+    _name_unknown(path, document, ())
+    _name_unused(path, document)
+    return tuple(_servers(path, document, environment))
+
+
+def _text(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _validated(adapter: TypeAdapter[Any], value: bytes | dict[str, Any], path: Path, where: tuple[str, ...]) -> Any:
+    try:
+        # JSON's own rules: a strict mapping takes no list, a strict number no text
+        return adapter.validate_json(value) if isinstance(value, bytes) else adapter.validate_python(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        key = ".".join([*where, *_steps(first["loc"])])
+        expected = _EXPECTED.get(_steps(first["loc"])[0] if first["loc"] else "", first["msg"])
+        if first["type"] == "missing":
+            expected = f"this is missing; {expected}"
+        raise ConfigurationError(f"{path}: {f'{key}: ' if key else ''}{expected}") from None  # it would show values
+
+
+def _steps(loc: tuple[int | str, ...]) -> list[str]:
+    """Where in the file; pydantic's names for the members of a union are left out."""
+    return [str(step) for step in loc if not (isinstance(step, str) and "[" in step)]
+
+
+def _servers(path: Path, document: _Document, environment: Mapping[str, str]) -> Iterator[McpServer]:
+    for name, settings in document.servers.items():
+        where = ("mcpServers", name)
+        if not name.strip():
+            raise ConfigurationError(f"{path}: mcpServers: every server needs a name")
+        entry: _Entry = _validated(_ENTRY, settings, path, where)
+        _name_unknown(path, entry, where)
+        if not entry.disabled:
+            filled = _Filled(path, ".".join(where), environment)
+            yield McpServer(
+                name=name,
+                reached=filled.reached(entry),
+                allowed=_allowed(name, entry, document),
+                shares_list=entry.allowed is None and _is_shared(document),
+                timeout_seconds=entry.timeout,
+                secrets=tuple(filled.secrets),
+            )
+
+
+def _allowed(name: str, entry: _Entry, document: _Document) -> tuple[str, ...]:
+    """What the server itself says wins, also if it says: none."""
+    if entry.allowed is not None:
+        names = entry.allowed
+    else:
+        names = document.allowed if isinstance(document.allowed, list) else document.allowed.get(name, [])
+    return tuple(dict.fromkeys(names))
+
+
+def _is_shared(document: _Document) -> bool:
+    return bool(document.allowed) and isinstance(document.allowed, list) and len(document.servers) > 1
+
+
+class _Filled:
+    """Fills in what the environment has."""
+
+    def __init__(self, path: Path, key: str, environment: Mapping[str, str]) -> None:
+        self._path = path
+        self._key = key
+        self._environment = environment
+        self.secrets: set[str] = set()  # of what was filled in so far
+
+    def reached(self, entry: _Entry) -> Program | Address:
+        """How the server is reached. Raises ConfigurationError."""
+        if (entry.command is None) == (entry.url is None):
+            raise ConfigurationError(f"{self._path}: {self._key}: either command or url is expected")
+        if entry.url is not None:
+            return Address(url=self._text("url", entry.url), headers=self._mapping("headers", entry.headers))
+        return Program(
+            command=self._text("command", entry.command or ""),
+            args=tuple(self._text(f"args.{at}", arg) for at, arg in enumerate(entry.args)),
+            env=self._mapping("env", entry.env),
+            cwd=self._folder(entry.cwd) if entry.cwd else None,
+        )
+
+    def _folder(self, cwd: str) -> Path:
+        """A folder that is not absolute lies beside the file."""
+        return self._path.parent.resolve() / Path(self._text("cwd", cwd)).expanduser()
+
+    def _mapping(self, key: str, values: Mapping[str, str]) -> dict[str, str]:
+        filled = {name: self._text(f"{key}.{name}", value) for name, value in values.items()}
+        self.secrets |= {value for name, value in filled.items() if _is_secret(name, value)}
+        return filled
+
+    def _text(self, key: str, text: str) -> str:
+        missing = [name for name in _PLACEHOLDER.findall(text) if name not in self._environment]
+        if missing:
+            raise ConfigurationError(f"{self._path}: {self._key}.{key} refers to ${{{missing[0]}}}, which is not set")
+        self.secrets |= {
+            self._environment[name] for name in _PLACEHOLDER.findall(text) if _is_secret(name, self._environment[name])
+        }
+        filled = _PLACEHOLDER.sub(lambda found: self._environment[found.group(1)], text)
+        if "\0" in filled or (key.startswith("headers.") and not filled.isprintable()):
+            raise ConfigurationError(f"{self._path}: {self._key}.{key}: a text of one line is expected")
+        return filled
+
+
+def _is_secret(name: str, value: str) -> bool:
+    """Whether a log would hide the value, or part of it."""
+    return len(value) >= MIN_SECRET_CHARACTERS and _REDACTOR.value(value, name) != value
+
+
+def _name_unknown(path: Path, part: _Part, where: tuple[str, ...]) -> None:
+    keys = [".".join([*where, key]) for key in part.model_extra or ()]
+    if keys:
+        _log.warning("Keys that are not known are not used.", action="mcp_unknown_keys", file=str(path), keys=keys)
+
+
+def _name_unused(path: Path, document: _Document) -> None:
+    """Whoever allows tools of a server that is not there has probably misspelt its name."""
+    named = document.allowed if isinstance(document.allowed, dict) else {}
+    keys = [f"allowedTools.{name}" for name in named if name not in document.servers]
+    if keys:
+        _log.warning("These servers are not there.", action="mcp_unknown_keys", file=str(path), keys=keys)

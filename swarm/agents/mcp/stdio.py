@@ -1,0 +1,120 @@
+"""A transport of the MCP client over the stdin and stdout of a program: a message a line.
+
+https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#stdio
+
+The client's own transport hands more of our environment on, leaves children alive whose parent ends by itself, takes
+lines without an end, and logs whatever is no message, as it is. Hence this one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import mcp_types as types
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+
+from swarm.agents.mcp.chatter import Chatter
+from swarm.agents.mcp.process import LINE_BYTES, ServerProcess
+from swarm.agents.mcp.server import McpServer, Patience, Program
+from swarm.agents.mcp.words import Unusable
+
+if TYPE_CHECKING:
+    from mcp.client._transport import TransportStreams
+
+LAST_WORDS_SECONDS: Final = 0.2
+"""So long what a program has written before its end is still read."""
+
+_CHUNK_BYTES: Final = 64 * 1024
+
+
+@asynccontextmanager
+async def over_stdio(
+    server: McpServer, program: Program, patience: Patience, on_end: Callable[[], None]
+) -> AsyncGenerator[TransportStreams]:
+    """The way to a program, which is started when the way is entered, and ended with all its children when it is left.
+
+    ``on_end`` is called when the program ends by itself. Raises Unusable if it does not start.
+    """
+    process = await _started(program)
+    to_client, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    to_server, from_client = anyio.create_memory_object_stream[SessionMessage](0)
+    chatter = Chatter(server, process.pid)
+    async with to_client, from_server, to_server, from_client, anyio.create_task_group() as tasks:
+        tasks.start_soon(_read, process.stdout, to_client, chatter, on_end)
+        tasks.start_soon(_write, process.stdin, from_client)
+        tasks.start_soon(chatter.follow, process.stderr)
+        tasks.start_soon(_watch, process, to_client, on_end)
+        try:
+            yield from_server, to_server
+        finally:
+            from_server.close()  # what it says from now on is read, and forgotten
+            to_server.close()
+            with anyio.CancelScope(shield=True):
+                await process.end(patience)
+            tasks.cancel_scope.cancel()
+
+
+async def _started(program: Program) -> ServerProcess:
+    try:
+        return await ServerProcess.start(program)
+    except OSError as error:
+        raise Unusable(f"its program {program.command!r} cannot be started: {error.strerror or error}") from error
+    except ValueError as error:
+        raise Unusable(f"its program {program.command!r} cannot be started") from error
+
+
+async def _read(
+    stdout: asyncio.StreamReader,
+    to_client: MemoryObjectSendStream[SessionMessage | Exception],
+    chatter: Chatter,
+    on_end: Callable[[], None],
+) -> None:
+    """Hand on every message; afterwards read on, since a program that nobody reads could not end."""
+    try:
+        while line := await stdout.readline():
+            message = _message(line, chatter)
+            if message is not None:
+                await to_client.send(message)
+    except ValueError:
+        chatter.tell(b"(a line of more than %d bytes)" % LINE_BYTES)
+    except (anyio.ClosedResourceError, anyio.BrokenResourceError):
+        pass  # the client has left
+    except ConnectionError:
+        pass  # as good as its end
+    to_client.close()
+    on_end()
+    while await stdout.read(_CHUNK_BYTES):
+        pass
+
+
+def _message(line: bytes, chatter: Chatter) -> SessionMessage | None:
+    """A message, if the line is one. Programs do print other things, though they should not."""
+    try:
+        return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
+    except ValueError:
+        chatter.tell(line)
+        return None
+
+
+async def _write(stdin: asyncio.StreamWriter, from_client: MemoryObjectReceiveStream[SessionMessage]) -> None:
+    async for message in from_client:
+        stdin.write(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+        try:
+            await stdin.drain()
+        except ConnectionError:
+            return  # it does not listen any more: `_watch` and `_read` see its end
+
+
+async def _watch(
+    process: ServerProcess, to_client: MemoryObjectSendStream[SessionMessage | Exception], on_end: Callable[[], None]
+) -> None:
+    """The end of the program ends the connection, even if a child of it keeps its stdout open."""
+    await process.ended.wait()
+    await anyio.sleep(LAST_WORDS_SECONDS)
+    to_client.close()
+    on_end()

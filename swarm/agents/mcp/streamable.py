@@ -1,0 +1,65 @@
+"""A transport of the MCP client over streamable HTTP, through a client of our own.
+
+https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import httpx2
+from mcp.client.streamable_http import streamable_http_client
+
+from swarm.agents.http import CONNECT_SECONDS, Limited, open_client
+from swarm.agents.mcp.process import LINE_BYTES
+from swarm.agents.mcp.server import Address
+
+if TYPE_CHECKING:
+    from mcp.client._transport import TransportStreams
+
+MAX_BYTES: Final = LINE_BYTES
+"""The longest message of a server."""
+
+WRITE_SECONDS: Final = 30.0
+
+
+class Refusals:
+    """The status by which a server has refused the last request, if it has; the library does not tell."""
+
+    def __init__(self) -> None:
+        self.last: int | None = None
+
+    @property
+    def reason(self) -> str | None:
+        """Why, as far as a status says it."""
+        match self.last:
+            case None:
+                return None
+            case 401 | 403:
+                return f"it does not let us in (HTTP {self.last}): look at its headers"
+            case 404 | 405:
+                return f"there is no MCP server at its address (HTTP {self.last})"
+            case _:
+                return f"it answered with HTTP {self.last}"
+
+
+@asynccontextmanager
+async def over_http(address: Address, refusals: Refusals) -> AsyncGenerator[TransportStreams]:
+    """The way to a server at an address. Nothing is ever sent twice, and redirects stay within the origin."""
+
+    async def look(response: httpx2.Response) -> None:
+        if response.request.method == "POST":  # a server need not know the others
+            refusals.last = response.status_code if response.is_error else None
+        is_endless = response.headers.get("Content-Type", "").startswith("text/event-stream")
+        if isinstance(response.stream, httpx2.AsyncByteStream) and not is_endless:
+            response.stream = Limited(response.stream, MAX_BYTES)
+
+    async with open_client([address.url]) as client:
+        # How long an answer takes is the caller's to say.
+        client.timeout = httpx2.Timeout(None, connect=CONNECT_SECONDS, write=WRITE_SECONDS)
+        client.headers.update(address.headers)
+        client.event_hooks = {"response": [look]}
+        async with streamable_http_client(address.url, http_client=client, max_sse_event_size=MAX_BYTES) as streams:
+            yield streams

@@ -1,0 +1,155 @@
+"""A page, opened in a browser and read as a person would: when it has come to rest."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from swarm.agents.tools.agentcore.cdp import BrowserError, Cdp
+
+SETTLE_SECONDS: Final = 3.0
+"""After a page has loaded, its scripts may fetch what it is about: so long it may stay busy."""
+
+MOST_READ: Final = 400_000
+MOST_LINKS: Final = 60
+
+_READ: Final = """(() => {
+  const plain = (text, most) => String(text ?? "").slice(0, most).toWellFormed();
+  const body = document.body ?? document.documentElement;
+  const text = body?.innerText ?? body?.textContent ?? "";
+  const links = [...document.links].filter(link => link.innerText.trim() && /^https?:/.test(link.href));
+  return {
+    title: plain(document.title, 300),
+    address: plain(location.href, 4096),
+    kind: plain(document.contentType, 100),
+    status: performance.getEntriesByType("navigation")[0]?.responseStatus ?? 0,
+    text: plain(text, MOST_READ),
+    length: text.length,
+    links: links.slice(0, MOST_LINKS).map(link => [plain(link.innerText.trim(), 120), plain(link.href, 500)]),
+  };
+})()""".replace("MOST_READ", str(MOST_READ)).replace("MOST_LINKS", str(MOST_LINKS))
+"""Run in a world of its own, where nothing that the page's scripts have redefined counts."""
+
+
+class NotOpened(Exception):
+    """The page could not be opened; the text says why, as a clause."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PageText:
+    """What a page says."""
+
+    title: str
+    address: str  # after redirects
+    kind: str  # its media type
+    status: int  # of HTTP; 0: not known
+    text: str
+    length: int  # of the whole text, which may have been cut
+    links: tuple[tuple[str, str], ...]  # text and address
+    is_loaded: bool  # whether it had come to its end
+
+
+class _Loading:
+    """How far the page's main document is. A page that goes on to another one by itself begins anew."""
+
+    def __init__(self, cdp: Cdp, frame: str) -> None:
+        self._cdp = cdp
+        self._frame = frame
+        self._document = ""
+        self.is_loaded = False
+        self.is_quiet = False
+
+    def begins(self, document: str) -> None:
+        if document != self._document:
+            self._document, self.is_loaded, self.is_quiet = document, False, False
+
+    async def hears(self, method: str, parameters: Mapping[str, Any]) -> None:
+        if method == "Page.javascriptDialogOpening":  # it would hold up everything
+            await self._cdp.post("Page.handleJavaScriptDialog", accept=False)
+        elif method == "Page.lifecycleEvent" and parameters.get("frameId") == self._frame:
+            self._is_at(str(parameters.get("name")), str(parameters.get("loaderId")))
+
+    def _is_at(self, point: str, document: str) -> None:
+        if point == "init":
+            self.begins(document)
+        if document == self._document:
+            self.is_loaded |= point == "load"
+            self.is_quiet |= point == "networkAlmostIdle"
+
+
+async def read_page(cdp: Cdp, url: str, *, load_seconds: float, settle_seconds: float = SETTLE_SECONDS) -> PageText:
+    """Open an address in a new page, wait until it is loaded, and read it; what is there by then counts.
+
+    Raises NotOpened; BrowserError, and what a broken connection raises.
+    """
+    target = await cdp.call("Target.createTarget", url="about:blank")
+    attached = await cdp.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
+    cdp.page = str(attached["sessionId"])
+    await cdp.call("Page.enable")
+    await cdp.call("Page.setLifecycleEventsEnabled", enabled=True)
+    tree = await cdp.call("Page.getFrameTree")
+    frame = str(tree["frameTree"]["frame"]["id"])
+    loading = _Loading(cdp, frame)
+    cdp.hears = loading.hears
+    await _load(cdp, url, loading, load_seconds)
+    if loading.is_loaded:
+        await _settle(cdp, loading, settle_seconds)
+    return _page(await _evaluated(cdp, frame), is_loaded=loading.is_loaded)
+
+
+async def _load(cdp: Cdp, url: str, loading: _Loading, seconds: float) -> None:
+    has_answered = False
+    try:
+        async with asyncio.timeout(seconds):
+            answer = await cdp.call("Page.navigate", url=url)
+            has_answered = True
+            if error := answer.get("errorText"):
+                raise NotOpened(f"the browser says {error}")
+            loading.begins(str(answer.get("loaderId")))
+            while not loading.is_loaded:
+                await cdp.hear()
+    except TimeoutError as error:
+        if not has_answered:
+            raise NotOpened(f"its server did not answer within {seconds:g} s") from error
+
+
+async def _settle(cdp: Cdp, loading: _Loading, seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while not (loading.is_loaded and loading.is_quiet):
+                await cdp.hear()
+
+
+async def _evaluated(cdp: Cdp, frame: str) -> Mapping[str, Any]:
+    """What the page says now. If it goes on to another one in this very moment, once more."""
+    try:
+        return await _evaluate(cdp, frame)
+    except BrowserError:
+        return await _evaluate(cdp, frame)
+
+
+async def _evaluate(cdp: Cdp, frame: str) -> Mapping[str, Any]:
+    world = await cdp.call("Page.createIsolatedWorld", frameId=frame)
+    outcome = await cdp.call(
+        "Runtime.evaluate", expression=_READ, contextId=world["executionContextId"], returnByValue=True
+    )
+    value = outcome.get("result", {}).get("value")
+    if not isinstance(value, dict):
+        raise BrowserError("the page could not be read")
+    return value
+
+
+def _page(value: Mapping[str, Any], *, is_loaded: bool) -> PageText:
+    return PageText(
+        title=" ".join(str(value.get("title", "")).split()),
+        address=str(value.get("address", "")),
+        kind=str(value.get("kind", "")),
+        status=int(value.get("status") or 0),
+        text=str(value.get("text", "")),
+        length=int(value.get("length") or 0),
+        links=tuple((" ".join(str(text).split()), str(address)) for text, address in value.get("links") or ()),
+        is_loaded=is_loaded,
+    )

@@ -1,0 +1,195 @@
+"""The coding programs that work can be handed to: how each is called, and what its output says.
+
+Each runs once, without a person, in a folder of the work tree, with leave to change files there. What it may do beyond
+that is its own business and that of its options: none of them is confined by us.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from swarm.agents.tools.answers import readable
+from swarm.agents.tools.programs import Ran
+
+CLAUDE_OPTIONS: Final = ("--permission-mode", "acceptEdits")
+CODEX_OPTIONS: Final = ("--sandbox", "workspace-write")
+
+MOST_CHARACTERS: Final = 60_000
+"""Of what a program says. What a model reads of it is cut further by the agent's own limit."""
+
+_UNCONNECTED: Final = re.compile(
+    r"connection (?:error|failed|refused|reset|timed out|closed)|(?:could not|failed to|unable to|cannot) connect"
+    r"|dispatch failure|error sending request|fetch failed|waiting for network|network is unreachable|name resolution"
+    r"|stream disconnected before completion|ECONN(?:REFUSED|RESET|ABORTED)|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|dns error",
+    re.IGNORECASE,
+)
+_LATELY: Final = 10_000  # characters, within which a program says why it ends
+
+_AT_WORK: Final = re.compile(
+    r"^[ \t]*> |\busing tool\b|\btool (?:use|call)\b|\bpurpose:|\bi will run\b|\bcompleted in\b",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""What kiro-cli prints once a model has answered."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Said:
+    """What the output of a run comes to."""
+
+    text: str  # readable; may be empty
+    is_done: bool  # whether it says itself that it came to its end; the exit code counts beside it
+    has_worked: bool = False  # whether a model has answered, so that something may have been done
+    note: str = ""  # what it used, in a few words
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CodingProgram:
+    """One of them."""
+
+    name: str  # its tool is called by this and "-delegate"
+    about: str  # for the model
+    argv: Callable[[str], Sequence[str]]  # its arguments, from the task
+    reads_task: bool  # on standard input; else the task is its last argument
+    most_bytes: int  # of its output; what it says last is what counts
+    heard: Callable[[Ran], Said]
+
+
+def kiro_cli() -> CodingProgram:
+    """``kiro-cli``, which prints plain text, and takes the task as an argument."""
+    options = ("chat", "--no-interactive", "--trust-all-tools")
+    return CodingProgram(
+        name="kiro",
+        about="the coding agent Kiro",
+        argv=lambda task: (*options, _no_option(task)),
+        reads_task=False,
+        most_bytes=256 * 1024,
+        heard=_plain,
+    )
+
+
+def claude_code(options: Sequence[str] = CLAUDE_OPTIONS) -> CodingProgram:
+    """``claude``, which prints one JSON object."""
+    return CodingProgram(
+        name="claude",
+        about="the coding agent Claude Code",
+        argv=lambda task: ("-p", "--output-format", "json", *options),
+        reads_task=True,
+        most_bytes=4 * 1024 * 1024,
+        heard=_result,
+    )
+
+
+def codex_cli(options: Sequence[str] = CODEX_OPTIONS) -> CodingProgram:
+    """``codex``, which prints a JSON object a line."""
+    return CodingProgram(
+        name="codex",
+        about="the coding agent Codex",
+        argv=lambda task: ("exec", "--json", "--skip-git-repo-check", *options, "-"),
+        reads_task=True,
+        most_bytes=4 * 1024 * 1024,
+        heard=_events,
+    )
+
+
+def could_not_connect(ran: Ran, said: Said) -> bool:
+    """Whether a run failed because nothing could be reached, before anything was done: a second one may succeed."""
+    failed = not ran.timed_out and (ran.code != 0 or not said.is_done)
+    return (
+        failed and not said.has_worked and bool(_UNCONNECTED.search(f"{said.text[-_LATELY:]}\n{ran.errors[-_LATELY:]}"))
+    )
+
+
+def clean(text: str) -> str:
+    """Readable; of lines that were written over, as of a progress bar, what remained; of much, beginning and end."""
+    if len(text) > MOST_CHARACTERS:
+        text = f"{text[: MOST_CHARACTERS // 3]}\n[…]\n{text[-MOST_CHARACTERS * 2 // 3 :]}"
+    lines = (line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.split("\n"))
+    return readable("\n".join(lines)).strip()
+
+
+def _no_option(task: str) -> str:
+    """A task that begins with a dash would be taken for an option; with a space before it, it is not."""
+    return f" {task}" if task.startswith("-") else task
+
+
+def _plain(ran: Ran) -> Said:
+    """The answer is on standard output; what it did meanwhile, and what went wrong, on the other one."""
+    answer, rest = clean(ran.output), clean(ran.errors)
+    text = "\n".join(filter(None, (answer, rest if ran.code != 0 or not answer else "")))
+    return Said(text=text, is_done=True, has_worked=bool(_AT_WORK.search(f"{answer}\n{rest}")))
+
+
+def _result(ran: Ran) -> Said:
+    """Of the last line that is a result."""
+    results = [value for value in _objects(ran.output) if value.get("type") == "result"]
+    if not results:
+        return _unread(ran)
+    result = results[-1]
+    problems = result.get("errors")
+    text = result.get("result") or "\n".join(map(str, problems if isinstance(problems, list) else ()))
+    is_error = bool(result.get("is_error")) or result.get("subtype", "success") != "success"
+    # An error before the first answer is counted as a turn of its own, which cost nothing.
+    has_worked = not is_error or _number(result.get("num_turns")) > 1 or _number(result.get("total_cost_usd")) > 0
+    return Said(text=clean(str(text)), is_done=not is_error, has_worked=has_worked, note=_cost(result))
+
+
+def _cost(result: Mapping[str, Any]) -> str:
+    turns, dollars = _number(result.get("num_turns")), _number(result.get("total_cost_usd"))
+    return f"{turns:g} turns, ${dollars:.4f}" if dollars else ""
+
+
+def _events(ran: Ran) -> Said:
+    """Of the last message of the agent, and of what ended the turn."""
+    events = list(_objects(ran.output))
+    if not events:
+        return _unread(ran)
+    items = [item for event in events if isinstance(item := event.get("item"), dict)]
+    messages = [str(item.get("text", "")) for item in items if item.get("type") == "agent_message"]
+    kinds = [event.get("type") for event in events]
+    is_done = "turn.completed" in kinds and "turn.failed" not in kinds
+    told = [*messages[-1:], *([] if is_done else _problems(events)[-1:])]
+    return Said(
+        text=clean("\n\n".join(told)),
+        is_done=is_done,
+        has_worked=any(item.get("type") != "error" for item in items),
+        note=_tokens(events),
+    )
+
+
+def _problems(events: Sequence[Mapping[str, Any]]) -> list[str]:
+    errors = (event.get("error") or event for event in events if event.get("type") in ("turn.failed", "error"))
+    return [str(error.get("message", "")) for error in errors if isinstance(error, dict)]
+
+
+def _tokens(events: Sequence[Mapping[str, Any]]) -> str:
+    used = [usage for event in events if isinstance(usage := event.get("usage"), dict)]
+    if not used:
+        return ""
+    read, written = (_number(used[-1].get(f"{way}put_tokens")) for way in ("in", "out"))
+    return f"{read:,.0f} tokens read, {written:,.0f} written"
+
+
+def _unread(ran: Ran) -> Said:
+    """Something else than the form that was asked for: what it says, and no trust that it is all."""
+    return Said(text="\n".join(filter(None, (clean(ran.output), clean(ran.errors)))), is_done=False)
+
+
+def _objects(output: str) -> Iterator[Mapping[str, Any]]:
+    """The lines that are JSON objects."""
+    for line in output.splitlines():
+        if not line.lstrip().startswith("{"):
+            continue
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict):
+            yield value
+
+
+def _number(value: object) -> float:
+    return value if isinstance(value, int | float) else 0

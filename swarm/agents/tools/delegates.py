@@ -1,0 +1,233 @@
+"""``kiro-delegate``, ``claude-delegate``, ``codex-delegate``: work that is handed to a coding program."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from swarm.agents.toolbox.tool import Tool, ToolAnswer
+from swarm.agents.tools.answers import Refused, answering, plain
+from swarm.agents.tools.coding_programs import (
+    CLAUDE_OPTIONS,
+    CODEX_OPTIONS,
+    CodingProgram,
+    Said,
+    claude_code,
+    codex_cli,
+    could_not_connect,
+    kiro_cli,
+)
+from swarm.agents.tools.programs import Ran, run_program
+from swarm.agents.tools.work_tree import WorkTree
+from swarm.redaction import HIDDEN, MIN_SECRET_CHARACTERS
+
+TIMEOUT_SECONDS: Final = 300.0
+KIRO_PATH: Final = Path("~/.local/bin/kiro-cli")
+MOST_TASK_BYTES: Final = 100_000
+"""Linux takes 128 KiB of one argument; more belongs into a file."""
+
+ATTEMPTS: Final = 2
+PAUSE_SECONDS: Final = 2.0  # before the second
+
+_SECRET: Final = re.compile(r"key|token|secret|passw|credential", re.IGNORECASE)
+_PLAIN_TERMINAL: Final = {"TERM": "dumb", "NO_COLOR": "1"}
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Delegates:
+    """What is offered, and what is not."""
+
+    tools: tuple[Tool, ...]
+    absent: tuple[str, ...]  # a line for each that is not offered: which, and why
+
+
+def delegate_tools(
+    root: Path,
+    *,
+    env: Mapping[str, str],
+    kiro_path: Path = KIRO_PATH,
+    claude: Path = Path("claude"),
+    codex: Path = Path("codex"),
+    claude_options: Sequence[str] = CLAUDE_OPTIONS,
+    codex_options: Sequence[str] = CODEX_OPTIONS,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+    pause_seconds: float = PAUSE_SECONDS,
+) -> Delegates:
+    """A tool for each coding program that is there now.
+
+    Args:
+        root: The work tree. A program starts in it, and is *not* confined to it.
+        env: Their whole environment, see `programs.clean_environment`: with what they need to sign in, and no secret of
+            ours. Programs given by name are looked for along its ``PATH``.
+        timeout_seconds: For a task, a second attempt included.
+        pause_seconds: Before the second attempt of a program that could not connect.
+    """
+    wanted = ((kiro_cli(), kiro_path), (claude_code(claude_options), claude), (codex_cli(codex_options), codex))
+    found = [(program, path, _found(path, env)) for program, path in wanted]
+    secrets = [value for name, value in env.items() if _SECRET.search(name) and len(value) >= MIN_SECRET_CHARACTERS]
+    return Delegates(
+        tools=tuple(
+            _Delegate(
+                program=program,
+                path=binary,
+                tree=WorkTree(root=root),
+                env={**env, **_PLAIN_TERMINAL},
+                secrets=sorted(secrets, key=len, reverse=True),
+                timeout_seconds=timeout_seconds,
+                pause_seconds=pause_seconds,
+            ).tool()
+            for program, _, binary in found
+            if binary is not None
+        ),
+        absent=tuple(_absence(program, path, env) for program, path, binary in found if binary is None),
+    )
+
+
+def _found(path: Path, env: Mapping[str, str]) -> str | None:
+    """Where a program is, absolute: it will be started in another folder. A bare name is looked for on the PATH."""
+    found = shutil.which(_expanded(path, env), path=env.get("PATH", ""))
+    return None if found is None else str(Path(found).absolute())
+
+
+def _expanded(path: Path, env: Mapping[str, str]) -> str:
+    """``~`` is the home of the environment that the program gets."""
+    first, *rest = path.parts or ("",)
+    return str(Path(env["HOME"], *rest)) if first == "~" and "HOME" in env else str(path)
+
+
+def _absence(program: CodingProgram, path: Path, env: Mapping[str, str]) -> str:
+    expanded = _expanded(path, env)
+    if "/" not in expanded:
+        why = f"there is no program '{expanded}' on the PATH"
+    else:
+        why = f"{expanded} {'is no program that may be run' if Path(expanded).exists() else 'does not exist'}"
+    return f"{program.name}-delegate: {why}; install it, or set tools.delegates.{program.name}."
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Delegate:
+    program: CodingProgram
+    path: str
+    tree: WorkTree
+    env: Mapping[str, str]
+    secrets: Sequence[str] = field(repr=False)  # the longest first
+    timeout_seconds: float
+    pause_seconds: float
+
+    @property
+    def name(self) -> str:
+        return f"{self.program.name}-delegate"
+
+    def tool(self) -> Tool:
+        return Tool(
+            name=self.name,
+            description=(
+                f"Hand a coding task to {self.program.about}, which works on the files of the work tree by itself: it "
+                f"reads and changes them, and reports. It knows nothing of this conversation, cannot ask back, and is "
+                f"ended after {self.timeout_seconds:g} seconds."
+            ),
+            parameters=_PARAMETERS,
+            call=answering(self.run),
+        )
+
+    async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
+        task = _task(arguments["task"])
+        with self.tree.folder(arguments.get("working_directory") or ".") as folder:
+            _log.info("work is handed over", action="tool_delegate", tool=self.name, folder=folder.path)
+            ran, said = await self._ran(task, folder.by_descriptor)
+        answer = self._answer(ran, said)
+        _log.info("work has come back", action="tool_delegate", tool=self.name, code=ran.code, failed=answer.failed)
+        return answer
+
+    async def _ran(self, task: str, folder: str) -> tuple[Ran, Said]:
+        """Run it; a second time if it could not connect and has done nothing. Both have one time limit."""
+        deadline = asyncio.get_running_loop().time() + self.timeout_seconds
+        ran = await self._run(task, folder, self.timeout_seconds)
+        said = await asyncio.to_thread(self.program.heard, ran)  # there may be much of it
+        if could_not_connect(ran, said):
+            await asyncio.sleep(min(self.pause_seconds, self._left(deadline)))
+            if (left := self._left(deadline)) > 0:
+                _log.info("a second attempt", action="tool_delegate_again", tool=self.name)
+                ran = await self._run(task, folder, left)
+                said = await asyncio.to_thread(self.program.heard, ran)
+        return ran, said
+
+    @staticmethod
+    def _left(deadline: float) -> float:
+        return max(0.0, deadline - asyncio.get_running_loop().time())
+
+    async def _run(self, task: str, folder: str, seconds: float) -> Ran:
+        try:
+            return await run_program(
+                [self.path, *self.program.argv(task)],
+                cwd=folder,
+                env=self.env,
+                stdin=task.encode() if self.program.reads_task else None,
+                timeout_seconds=seconds,
+                most_bytes=self.program.most_bytes,
+                errors_apart=True,
+            )
+        except OSError as error:
+            raise Refused(
+                f"{self.path} cannot be started ({error.strerror or error}); the operator has to install it again."
+            ) from error
+
+    def _answer(self, ran: Ran, said: Said) -> ToolAnswer:
+        why = _why(ran, said, Path(self.path).name, self.timeout_seconds)
+        text = self._hidden(said.text) or ("" if why else "It is done, and said nothing.")
+        note = f"[{self.program.name}: {said.note}]" if said.note else ""
+        return ToolAnswer(text="\n\n".join(filter(None, (why, text, note))), failed=bool(why))
+
+    def _hidden(self, text: str) -> str:
+        """Without the secrets that it was given. What only looks like a secret may be the code that it is about."""
+        for secret in self.secrets:
+            text = text.replace(secret, HIDDEN)
+        return text
+
+
+_PARAMETERS: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "task": {"type": "string", "minLength": 1, "description": "The task, with all that has to be known for it"},
+        "working_directory": {
+            "type": "string",
+            "default": ".",
+            "description": "Folder in which to work, relative to the work tree",
+        },
+    },
+    "required": ["task"],
+    "additionalProperties": False,
+}
+
+
+def _task(value: str) -> str:
+    task = plain(value, "The task").strip()
+    if not task:
+        raise Refused("The task is empty; say what is to be done.")
+    if (size := len(task.encode())) > MOST_TASK_BYTES:
+        raise Refused(f"The task has {size:,} bytes, and {MOST_TASK_BYTES:,} are the most; put the rest into a file.")
+    return task
+
+
+def _why(ran: Ran, said: Said, name: str, timeout_seconds: float) -> str:
+    """Why it failed; empty: it did not."""
+    if ran.timed_out:
+        return f"{name} was ended after {timeout_seconds:g} seconds. What it changed until then is still there."
+    if could_not_connect(ran, said):
+        return f"{name} could not connect, twice; try again later."
+    if ran.code is None or ran.code < 0:
+        return f"{name} was ended by the system. What it changed until then is still there."
+    if ran.code:
+        return f"{name} failed (exit code {ran.code})."
+    if not said.is_done:
+        return f"{name} did not come to its end."
+    return ""

@@ -1,0 +1,181 @@
+"""``file-read`` and ``file-write``: text files of the work tree, whole or by lines."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from swarm.agents.toolbox.tool import Tool, ToolAnswer
+from swarm.agents.tools.answers import Refused, answering, plain
+from swarm.agents.tools.finishing import to_the_end
+from swarm.agents.tools.text_lines import lines_of
+from swarm.agents.tools.work_tree import Place, WorkTree, is_git_data
+from swarm.clock import new_id
+
+MOST_BYTES: Final = 256 * 1024
+"""Of one reading, and of one writing."""
+
+LARGEST_BYTES: Final = 64 * 1024 * 1024
+"""Larger files are neither read nor appended to: their lines have to be counted from the beginning."""
+
+_MOST_ENTRIES: Final = 500
+
+_PATH: Final = {
+    "type": "string",
+    "minLength": 1,
+    "description": "Path relative to the work tree, for example docs/a.md",
+}
+
+_READ_PARAMETERS: Final = {
+    "type": "object",
+    "properties": {
+        "path": _PATH,
+        "offset": {"type": "integer", "minimum": 1, "default": 1, "description": "The first line to read; 1 is first"},
+        "limit": {"type": "integer", "minimum": 1, "description": "How many lines; without it, as many as fit"},
+    },
+    "required": ["path"],
+    "additionalProperties": False,
+}
+
+_WRITE_PARAMETERS: Final = {
+    "type": "object",
+    "properties": {
+        "path": _PATH,
+        "content": {"type": "string", "description": "The whole new text, or what to append"},
+        "append": {"type": "boolean", "default": False, "description": "Add to the end instead of replacing"},
+    },
+    "required": ["path", "content"],
+    "additionalProperties": False,
+}
+
+
+def file_tools(root: Path, *, most_bytes: int = MOST_BYTES) -> tuple[Tool, Tool]:
+    """``file-read`` and ``file-write``, confined to ``root``.
+
+    A path may go through symbolic links that stay within the tree. Only plain files of UTF-8 text are read and only
+    plain files written, whole or not at all; what belongs to git (``.git``) is neither. ``most_bytes`` bounds one
+    reading and one writing. Given a folder, ``file-read`` lists it.
+    """
+    files = _Files(tree=WorkTree(root=root), most_bytes=most_bytes)
+    read = Tool(
+        name="file-read",
+        description=(
+            "Read a text file of the work tree, or list one of its folders. Long files come in parts: "
+            "the answer says at which line to go on."
+        ),
+        parameters=_READ_PARAMETERS,
+        call=answering(files.read),
+    )
+    write = Tool(
+        name="file-write",
+        description=(
+            "Write a text file of the work tree: create it, with the folders on its way, replace it, or append to it."
+        ),
+        parameters=_WRITE_PARAMETERS,
+        call=answering(files.write),
+    )
+    return read, write
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Files:
+    tree: WorkTree
+    most_bytes: int
+
+    async def read(self, arguments: Mapping[str, Any]) -> ToolAnswer:
+        path, first, limit = arguments["path"], int(arguments.get("offset") or 1), arguments.get("limit")
+        return ToolAnswer(text=await to_the_end(asyncio.to_thread(self._read, path, first, limit)))
+
+    async def write(self, arguments: Mapping[str, Any]) -> ToolAnswer:
+        content = plain(arguments["content"], "The content").encode()
+        if len(content) > self.most_bytes:
+            raise Refused(f"That is {len(content):,} bytes; at most {self.most_bytes:,} can be written at once.")
+        append = bool(arguments.get("append"))
+        return ToolAnswer(text=await to_the_end(asyncio.to_thread(self._write, arguments["path"], content, append)))
+
+    def _read(self, path: str, first: int, limit: int | None) -> str:
+        with self.tree.place(path) as place:
+            _check_not_git(place)
+            if place.is_folder:
+                return _listing(place)
+            with open(_opened(place, path), "rb") as file:
+                return lines_of(file, place.path, first=first, limit=limit, most_bytes=self.most_bytes)
+
+    def _write(self, path: str, content: bytes, append: bool) -> str:
+        with self.tree.place(path, create_folders=True) as place:
+            _check_not_git(place)
+            old = b""
+            if place.found is not None:
+                _check_plain(place, path)
+                old = _content(place, path) if append else b""
+            _replace(place, old + content)
+            done = "Appended" if append and place.found is not None else "Wrote"
+            return f"{done} {len(content):,} bytes to {place.path}."
+
+
+def _check_not_git(place: Place) -> None:
+    if is_git_data(place.path):
+        raise Refused(f"{place.path} belongs to git and is neither read nor written; use the git tool.")
+
+
+def _check_plain(place: Place, path: str) -> None:
+    """Opening a device or a pipe may wait for ever, or do something."""
+    if place.found is None:
+        raise Refused(f"There is no file {path} in the work tree.")
+    if place.is_folder:
+        raise Refused(f"{path} is a folder.")
+    if not stat.S_ISREG(place.mode):
+        raise Refused(f"{path} is not a plain file but a device, a pipe or a socket.")
+
+
+def _opened(place: Place, path: str) -> int:
+    """A descriptor to read from; the very file that was looked at."""
+    _check_plain(place, path)
+    file = os.open(place.by_descriptor, os.O_RDONLY | os.O_CLOEXEC)
+    if (size := os.fstat(file).st_size) > LARGEST_BYTES:
+        os.close(file)
+        raise Refused(f"{path} has {size:,} bytes; files of more than {LARGEST_BYTES:,} are not opened.")
+    return file
+
+
+def _content(place: Place, path: str) -> bytes:
+    with open(_opened(place, path), "rb") as file:
+        return file.read(LARGEST_BYTES)
+
+
+def _listing(place: Place) -> str:
+    with os.scandir(place.by_descriptor) as entries:
+        names = sorted(entry.name + "/" * entry.is_dir(follow_symlinks=False) for entry in entries)
+    shown = [name.encode(errors="replace").decode() for name in names[:_MOST_ENTRIES]]
+    more = [f"... and {len(names) - _MOST_ENTRIES:,} more"] if len(names) > _MOST_ENTRIES else []
+    return "\n".join([f"{place.path} is a folder with {len(names):,} entries.", *shown, *more])
+
+
+def _replace(place: Place, content: bytes) -> None:
+    """Put a new file in the place of the old one, whole or not at all; hard links elsewhere keep the old content."""
+    new = f".swarm-{new_id()}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        with open(os.open(new, flags, 0o666, dir_fd=place.folder), "wb") as file:
+            _like_before(file.fileno(), place)
+            file.write(content)
+        os.rename(new, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(new, dir_fd=place.folder)
+        raise
+
+
+def _like_before(file: int, place: Place) -> None:
+    """Permissions and owner of the file that is replaced, as far as we may; no set-user-id bits."""
+    if place.found is not None:
+        before = os.fstat(place.found)
+        with contextlib.suppress(PermissionError):
+            os.fchown(file, before.st_uid, before.st_gid)
+        os.fchmod(file, before.st_mode & 0o777)

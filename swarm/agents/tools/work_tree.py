@@ -1,0 +1,186 @@
+"""The work tree: the folder to which tools are confined, and the only way by which they get to its files.
+
+A path is walked component by component from an open folder, without ever following a symbolic link: a link is read and
+its target walked in the same way, so that one within the tree works and one that leaves it is refused. What was found
+stays open (``O_PATH``), so that nobody can put something else in its place between the look and the use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from swarm.agents.tools.answers import Refused, plain
+
+_MOST_LINKS: Final = 40  # as the system's own limit
+_FLAGS: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Outside(Refused):
+    """A path leads out of the work tree."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """Where a path leads. The file descriptors are open for as long as the walk's context lasts."""
+
+    path: str  # relative to the root, without links and dots; "." for the root itself
+    folder: int  # the folder that holds it (of the root: the root)
+    name: str  # its name there; "." for the root
+    found: int | None  # itself, opened with O_PATH; None: there is no such file
+
+    @property
+    def mode(self) -> int:
+        """Its type and permissions (``st_mode``); 0 if it does not exist."""
+        return 0 if self.found is None else os.fstat(self.found).st_mode
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder."""
+        return stat.S_ISDIR(self.mode)
+
+    @property
+    def by_descriptor(self) -> str:
+        """A path that leads to what was found, whatever is renamed meanwhile: for this process and what it starts."""
+        return f"/proc/self/fd/{self.found}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkTree:
+    """A folder and what is in it."""
+
+    root: Path
+
+    @contextlib.contextmanager
+    def place(self, path: str, *, create_folders: bool = False) -> Iterator[Place]:
+        """Walk to a path, given relative to the root.
+
+        Args:
+            create_folders: Make the folders that are missing on the way.
+
+        Raises:
+            Outside: It leads out of the tree.
+            Refused: It leads through something that is not a folder or that does not exist, or in circles.
+            OSError: The system refuses.
+        """
+        if plain(path, "The path").startswith("/"):
+            raise Outside(f"{path} is an absolute path. Give one that is relative to the work tree.")
+        with contextlib.ExitStack() as opened:
+            walk = _Walk(path, self._open_root(opened), create_folders, opened)
+            yield walk.to_the_end()
+
+    @contextlib.contextmanager
+    def folder(self, path: str) -> Iterator[Place]:
+        """Walk to a folder, which must exist.
+
+        Raises:
+            Refused: As `place`, or it is no folder.
+        """
+        with self.place(path or ".") as place:
+            if place.found is None:
+                raise Refused(f"There is no folder {path} in the work tree.")
+            if not place.is_folder:
+                raise Refused(f"{path} is not a folder.")
+            yield place
+
+    def _open_root(self, opened: contextlib.ExitStack) -> int:
+        try:
+            root = os.open(self.root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise Refused(f"The work tree {self.root} cannot be opened: {error.strerror}.") from error
+        opened.callback(os.close, root)
+        return root
+
+
+@dataclass(slots=True)
+class _Walk:
+    """One walk: the open folders from the root to here, and what is still to do."""
+
+    asked: str
+    root: int
+    create: bool
+    opened: contextlib.ExitStack
+    folders: list[tuple[str, int]] = field(default_factory=list)  # below the root
+    links: int = 0
+
+    def to_the_end(self) -> Place:
+        todo = deque(self.asked.split("/"))
+        while todo:
+            part = todo.popleft()
+            if part in ("", "."):
+                continue
+            if part == "..":
+                self._up()
+            elif (place := self._into(part, todo)) is not None:
+                return place
+        name, found = self.folders[-1] if self.folders else (".", self.root)
+        above = self.folders[-2][1] if len(self.folders) > 1 else self.root
+        return Place(path=self._path(), folder=above, name=name, found=found)
+
+    def _up(self) -> None:
+        if not self.folders:
+            raise Outside(f"{self.asked} leads out of the work tree.")
+        self.folders.pop()
+
+    def _into(self, part: str, todo: deque[str]) -> Place | None:
+        """Go one step; the place if the walk ends here."""
+        found = self._open(part)
+        mode = 0 if found is None else os.fstat(found).st_mode
+        if found is not None and stat.S_ISLNK(mode):
+            self._link(part, found, todo)
+        elif found is not None and stat.S_ISDIR(mode):
+            self.folders.append((part, found))
+        elif any(name not in ("", ".") for name in todo):
+            self._missing(part, todo, exists=found is not None)
+        else:
+            return Place(path=self._path(part), folder=self._here(), name=part, found=found)
+        return None
+
+    def _link(self, part: str, found: int, todo: deque[str]) -> None:
+        target = os.readlink("", dir_fd=found)
+        self.links += 1
+        if target.startswith("/"):
+            raise Outside(f"{self._path(part)} is a symbolic link that leads out of the work tree.")
+        if self.links > _MOST_LINKS:
+            raise Refused(f"{self.asked} has too many symbolic links, or they lead in circles.")
+        todo.extendleft(reversed(target.split("/")))
+
+    def _missing(self, part: str, todo: deque[str], *, exists: bool) -> None:
+        """Something is to come below ``part``, which is no folder."""
+        if exists:
+            raise Refused(f"{self._path(part)} is not a folder.")
+        if not self.create:
+            raise Refused(f"There is no folder {self._path(part)} in the work tree.")
+        self._check_name(part)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(part, dir_fd=self._here())
+        todo.appendleft(part)  # looked at once more, because it may be somebody else's
+
+    def _check_name(self, part: str) -> None:
+        if part.casefold() == ".git" or is_git_data(self._path()):
+            raise Refused("Nothing may be written to .git; use the git tool.")
+
+    def _open(self, part: str) -> int | None:
+        try:
+            found = os.open(part, _FLAGS, dir_fd=self._here())
+        except FileNotFoundError:
+            return None
+        self.opened.callback(os.close, found)
+        return found
+
+    def _here(self) -> int:
+        return self.folders[-1][1] if self.folders else self.root
+
+    def _path(self, *more: str) -> str:
+        return "/".join([*(name for name, _ in self.folders), *more]) or "."
+
+
+def is_git_data(path: str) -> bool:
+    """Whether a path, as a `Place` has it, is a repository's own data rather than what is kept in the repository."""
+    return any(part.casefold() == ".git" for part in path.split("/"))

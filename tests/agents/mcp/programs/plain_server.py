@@ -1,0 +1,140 @@
+"""An MCP server of the standard library alone, that behaves as well or as badly as its arguments say.
+
+``plain_server.py FOLDER [option …]``: the folder has ``tools.json``, the names of its tools, and gets ``seen.jsonl``,
+every message that came, and ``pids``. SIGUSR1 makes it tell that its list has changed. Options:
+
+    garbage     prints lines that are no messages
+    flood       writes a lot to stderr, without end
+    deaf        goes on when its stdin is closed, and at SIGTERM
+    child       starts a child that goes on when its stdin is closed, and at SIGTERM, and keeps stdout open
+    endless     its list of tools has no end
+    silent      never answers
+    pages=N     N tools on a page
+    http=PORT   is reached over HTTP instead
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(sys.argv[1])
+OPTIONS = dict(option.partition("=")[::2] for option in sys.argv[2:])
+CHILD = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
+
+
+def say(message: dict[str, Any]) -> None:
+    os.write(1, (json.dumps({"jsonrpc": "2.0", **message}) + "\n").encode())
+
+
+def tools(cursor: str | None) -> dict[str, Any]:
+    names = json.loads((FOLDER / "tools.json").read_text())
+    size = int(OPTIONS.get("pages", "1000"))
+    at = int(cursor or "0")
+    page = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in names[at : at + size]]}
+    return page | ({"nextCursor": str(at + size)} if at + size < len(names) or "endless" in OPTIONS else {})
+
+
+def call(name: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
+    """A result, an error, or nothing at all."""
+    match name:
+        case "die":
+            os._exit(3)
+        case "slow":
+            return None
+        case "fail":
+            return {"result": {"content": [{"type": "text", "text": "no such ticket"}], "isError": True}}
+        case "break":
+            return {"error": {"code": -32000, "message": "the database is on fire"}}
+        case "nonsense":
+            return {"result": {"content": 7}}
+        case "long":
+            return text("x" * arguments["characters"])
+        case "environment":
+            return text(json.dumps(dict(os.environ)))
+        case _:
+            return text(f"{name} {json.dumps(arguments)}")
+
+
+def text(words: str) -> dict[str, Any]:
+    return {"result": {"content": [{"type": "text", "text": words}]}}
+
+
+def answer(message: dict[str, Any]) -> dict[str, Any] | None:
+    match message["method"]:
+        case "initialize":
+            about = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {"listChanged": True}}}
+            return {"result": about | {"serverInfo": {"name": "plain", "version": "1"}}}
+        case "tools/list":
+            return {"result": tools(message.get("params", {}).get("cursor"))}
+        case "tools/call":
+            return call(message["params"]["name"], message["params"].get("arguments", {}))
+        case _:
+            return {"error": {"code": -32601, "message": "Method not found"}}
+
+
+def flood() -> None:
+    while True:
+        os.write(2, b"a lot to say \n" * 1000 + b"y" * 100_000)
+
+
+def note(pid: int) -> None:
+    with (FOLDER / "pids").open("a") as file:
+        file.write(f"{pid}\n")
+
+
+def heard(line: str) -> dict[str, Any]:
+    with (FOLDER / "seen.jsonl").open("a") as file:
+        file.write(line.strip() + "\n")
+    message: dict[str, Any] = json.loads(line)
+    return message
+
+
+class Web(BaseHTTPRequestHandler):
+    """Answers with JSON, or not at all; there is no session."""
+
+    def do_POST(self) -> None:
+        message = heard(self.rfile.read(int(self.headers["Content-Length"])).decode())
+        words = answer(message)
+        if words is None:
+            time.sleep(600)
+        body = json.dumps({"jsonrpc": "2.0", "id": message.get("id"), **(words or {})}).encode()
+        self.send_response(200 if "id" in message else 202)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def over_stdio() -> None:
+    for line in sys.stdin:
+        if "garbage" in OPTIONS:
+            os.write(1, b'INFO starting up, my-secret-word\n\n{"jsonrpc": 7}\n\xff\xfe\n')
+        message = heard(line)
+        if "id" in message and "silent" not in OPTIONS and (words := answer(message)):
+            say({"id": message["id"], **words})
+
+
+def main() -> None:
+    note(os.getpid())
+    signal.signal(signal.SIGUSR1, lambda *_: say({"method": "notifications/tools/list_changed"}))
+    if "deaf" in OPTIONS:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if "child" in OPTIONS:
+        note(subprocess.Popen([sys.executable, "-c", CHILD]).pid)
+    if "flood" in OPTIONS:
+        threading.Thread(target=flood, daemon=True).start()
+    if "http" in OPTIONS:
+        ThreadingHTTPServer(("127.0.0.1", int(OPTIONS["http"])), Web).serve_forever()
+    over_stdio()
+    while "deaf" in OPTIONS:
+        time.sleep(1)
+
+
+main()

@@ -1,0 +1,132 @@
+"""The list of a server's tools: read whole, read again when it changes, and only what is allowed is offered and run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from swarm.agents.mcp.servers import McpServers
+from tests.agents.mcp.conftest import (
+    QUICK,
+    Plain,
+    call,
+    names,
+    plain_in,
+    tool,
+    until_offered,
+)
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.req("AGENT-02")
+
+
+async def test_a_list_of_several_pages_is_read_whole(tmp_path: Path) -> None:
+    paged = plain_in(tmp_path / "paged", "pages=2", tools=("a", "b", "c", "d", "e"))
+    async with McpServers([paged.server("e", "a", "c")], patience=QUICK) as servers:
+        assert names(servers) == ["e", "a", "c"]
+        assert servers.status()[0].others == ("b", "d")
+    assert len(paged.seen("tools/list")) == 3
+
+
+async def test_a_list_without_an_end_is_a_server_that_cannot_be_used(tmp_path: Path) -> None:
+    endless = plain_in(tmp_path / "endless", "endless")
+    async with McpServers([endless.server("echo")], patience=QUICK) as servers:
+        assert not servers.tools()
+        assert servers.status()[0].detail == "its list of tools has no end"
+
+
+async def test_a_list_that_changes_is_read_again(plain: Plain) -> None:
+    async with McpServers([plain.server("echo", "later")], patience=QUICK) as servers:
+        assert names(servers) == ["echo"]
+        plain.offer("later", "remove")
+        plain.tell()
+        await until_offered(servers, "later")
+        assert (await call(servers, "later")).text == "later {}"
+
+
+async def test_a_change_that_no_notification_tells_of_is_found_out(plain: Plain) -> None:
+    patience = replace(QUICK, refresh_seconds=0.1)
+    async with McpServers([plain.server("echo", "later")], patience=patience) as servers:
+        plain.offer("later")
+        await until_offered(servers, "later")
+
+
+async def test_a_tool_that_was_offered_and_is_renamed_is_not_run_under_any_name(plain: Plain) -> None:
+    async with McpServers([plain.server("echo")], patience=QUICK) as servers:
+        before = tool(servers, "echo")
+        plain.offer("echo2", "remove")
+        plain.tell()
+        await until_offered(servers)
+        answer = await before.call({})
+        assert answer.failed
+        assert answer.text == "The tool 'echo' of the server 'plain' is not available at the moment."
+        plain.offer("echo")  # and a tool with an allowed name is allowed
+        plain.tell()
+        await until_offered(servers, "echo")
+        assert (await before.call({})).text == "echo {}"
+    assert len(plain.seen("tools/call")) == 1
+
+
+async def test_nothing_is_allowed_that_is_not_named_exactly(plain: Plain) -> None:
+    plain.offer("Echo", "echo ", "echo2", "ech", "ECHO")
+    async with McpServers([plain.server("echo")], patience=QUICK) as servers:
+        assert not servers.tools()
+        for name in ("Echo", "echo ", "echo", "ECHO", "remove"):
+            answer = await servers._connections[0].call(name, {})
+            assert "is not available" in answer.text
+    assert not plain.seen("tools/call")
+
+
+async def test_without_allowed_tools_there_are_none_and_the_log_names_those_that_could_be(plain: Plain) -> None:
+    with capture_logs() as lines:
+        async with McpServers([plain.server()], patience=QUICK) as servers:
+            assert not servers.tools()
+    (line,) = [line for line in lines if line["action"] == "mcp_tools"]
+    assert (line["allowed"], line["not_allowed"]) == ([], ["echo", "remove"])
+    assert (line["server"], line["log_level"]) == ("plain", "warning")
+
+
+async def test_the_log_names_allowed_tools_that_there_are_not_once(plain: Plain) -> None:
+    with capture_logs() as lines:
+        async with McpServers([plain.server("echo", "ecko")], patience=QUICK) as servers:
+            plain.tell()
+
+            async def read_again() -> bool:
+                return len(plain.seen("tools/list")) == 2
+
+            await wait_until(read_again, what="the list was read again")
+            assert names(servers) == ["echo"]
+    (line,) = [line for line in lines if line["action"] == "mcp_tools"]
+    assert line["allowed_but_missing"] == ["ecko"]
+
+
+async def test_tools_of_one_name_on_two_servers_both_work_and_keep_their_names(tmp_path: Path) -> None:
+    one, two = plain_in(tmp_path / "one"), plain_in(tmp_path / "two", tools=("remove", "echo", "alone"))
+    configured = [one.server("echo", name="Our wiki"), two.server("echo", "alone", name="two")]
+    async with McpServers(configured, patience=QUICK, reserved={"two_echo"}) as servers:
+        first, second, third = names(servers)
+        assert (first, third) == ("Our_wiki_echo", "alone")
+        assert second.startswith("two_echo_")
+        await call(servers, first, a=1)
+        await call(servers, second, a=2)
+        one.offer()
+        one.tell()
+        await until_offered(servers, second, third)
+    assert [seen["params"]["arguments"] for seen in one.seen("tools/call") + two.seen("tools/call")] == [
+        {"a": 1},
+        {"a": 2},
+    ]
+
+
+async def test_tools_of_a_list_for_all_servers_keep_their_names_and_none_is_missed(tmp_path: Path) -> None:
+    one, two = plain_in(tmp_path / "one", tools=("a", "c")), plain_in(tmp_path / "two", tools=("b", "c"))
+    both = [program.server("a", "b", "c", name=program.folder.name, shares_list=True) for program in (one, two)]
+    with capture_logs() as lines:
+        async with McpServers(both, patience=QUICK) as servers:
+            assert names(servers) == ["a", "c", "b", "two_c"]
+            assert (await call(servers, "two_c")).text == "c {}"
+    assert len(two.seen("tools/call")) == 1
+    assert not [line for line in lines if line["action"] == "mcp_tools" and line["log_level"] == "warning"]
