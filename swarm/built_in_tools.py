@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from swarm.config import LocalTool, Settings
-from swarm.config.builtin import SERVERS_CONFIG
+from swarm import log
+from swarm.config import LocalTool, Settings, read_variables
+from swarm.config.builtin import SERVERS_CONFIG, GitSettings
 from swarm.domain.errors import ConfigurationError
 from swarm.store.database import Database
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 _AGENTCORE = frozenset({LocalTool.WEB_BROWSE, LocalTool.MEMORY_STORE, LocalTool.MEMORY_RECALL, LocalTool.CODE_EXECUTE})
 _DELEGATES = frozenset({LocalTool.KIRO_DELEGATE, LocalTool.CLAUDE_DELEGATE, LocalTool.CODEX_DELEGATE})
+
+CLOSING_SECONDS = 3.0
+"""So long sessions at AWS have to be ended when the coordinator stops; AWS ends the rest by itself."""
 
 _log = structlog.get_logger(__name__)
 
@@ -71,7 +75,9 @@ async def _servers(settings: Settings, reserved: Sequence[str], stack: AsyncExit
     path = settings.tools.servers_config
     if path == SERVERS_CONFIG and not path.is_file():
         return await stack.enter_async_context(McpServers(()))
-    return await stack.enter_async_context(McpServers(read(path, os.environ), reserved=reserved))
+    servers = read(path, read_variables())
+    log.hide(secret for server in servers for secret in server.secrets)
+    return await stack.enter_async_context(McpServers(servers, reserved=reserved))
 
 
 async def _documents(settings: Settings, database: Database, stack: AsyncExitStack) -> Sequence[Tool]:
@@ -127,15 +133,16 @@ def _work_tree(settings: Settings) -> Path:
 
 def _on_this_machine(settings: Settings, root: Path, wanted: set[LocalTool]) -> Sequence[Tool]:
     from swarm.agents.tools.files import file_tools
-    from swarm.agents.tools.git import git_tool
     from swarm.agents.tools.programs import clean_environment
     from swarm.agents.tools.shell import shell_tool
 
     found: list[Tool] = []
     if LocalTool.GIT in wanted:
-        found.append(git_tool(root, author=settings.tools.git_author))
+        found.append(_git(settings.tools.git, root))
     if LocalTool.SHELL in wanted:
-        shell = shell_tool(root, settings.tools.shell.commands, env=clean_environment(os.environ))
+        chosen = settings.tools.shell
+        env = clean_environment(os.environ, passed=chosen.environment)
+        shell = shell_tool(root, chosen.commands, env=env, timeout_seconds=chosen.timeout_seconds)
         if shell:
             found.append(shell)
         else:
@@ -145,24 +152,43 @@ def _on_this_machine(settings: Settings, root: Path, wanted: set[LocalTool]) -> 
     return found
 
 
+def _git(chosen: GitSettings, root: Path) -> Tool:
+    from swarm.agents.tools.git import git_tool
+    from swarm.agents.tools.git_process import GitOptions
+    from swarm.agents.tools.programs import clean_environment
+
+    options = GitOptions(
+        author_name=chosen.author_name,
+        author_email=chosen.author_email,
+        protocols=tuple(chosen.protocols),
+        credential_helper=chosen.credential_helper,
+        trusted_keys=tuple(chosen.trusted_keys),
+        timeout_seconds=chosen.timeout_seconds,
+    )
+    return git_tool(root, env=clean_environment(os.environ, passed=chosen.environment), options=options)
+
+
 def _delegates(settings: Settings, root: Path, wanted: set[LocalTool]) -> Sequence[Tool]:
     if not wanted & _DELEGATES:
         return ()
     from swarm.agents.tools.delegates import delegate_tools
+    from swarm.agents.tools.programs import clean_environment
 
     chosen = settings.tools.delegates
-    tools, absent = delegate_tools(
+    delegates = delegate_tools(
         root,
-        kiro=chosen.kiro,
+        env=clean_environment(os.environ, passed=chosen.environment),
+        kiro_path=chosen.kiro,
         claude=chosen.claude,
         codex=chosen.codex,
+        claude_options=tuple(chosen.claude_options),
+        codex_options=tuple(chosen.codex_options),
         timeout_seconds=chosen.timeout_seconds,
-        passed=chosen.environment,
-        wanted=wanted,
     )
-    for line in absent:
-        _say_absent(line)
-    return tools
+    for line in delegates.absent:
+        if line.partition(":")[0] in wanted:
+            _say_absent(line)
+    return delegates.tools
 
 
 async def _agentcore(settings: Settings, wanted: set[LocalTool], stack: AsyncExitStack) -> Sequence[Tool]:
@@ -172,8 +198,10 @@ async def _agentcore(settings: Settings, wanted: set[LocalTool], stack: AsyncExi
     from swarm.agents.tools.agentcore.options import AgentCoreOptions
 
     chosen = settings.tools.agentcore
-    core = await AgentCore.open(AgentCoreOptions(region=chosen.region, memory_id=chosen.memory_id))
-    stack.push_async_callback(core.aclose)
+    core = await AgentCore.open(
+        AgentCoreOptions(region=chosen.region, memory_id=chosen.memory_id, actor_id=chosen.actor_id)
+    )
+    stack.push_async_callback(core.aclose, within_seconds=CLOSING_SECONDS)
     for line in core.why_absent():
         _say_absent(line)
     return core.tools()

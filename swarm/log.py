@@ -21,7 +21,11 @@ _QUIET: Final = (
     "alembic",
     "aiohttp",
     "aiohttp.access",
+    "anthropic",
     "asyncio",
+    "bedrock_agentcore",
+    "boto3",
+    "botocore",
     "httpcore2",
     "httpx2",
     "mcp",
@@ -67,7 +71,8 @@ def configure(
         cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(stream)
-    handler.setFormatter(_formatter(shared, Redactor(secrets), not stream.isatty() if as_json is None else as_json))
+    _redactors[:] = [Redactor(secrets)]
+    handler.setFormatter(_formatter(shared, _redactors[0], not stream.isatty() if as_json is None else as_json))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
@@ -78,6 +83,16 @@ def configure(
         library.propagate = True
     sys.excepthook = _on_crash
     threading.excepthook = _on_thread_crash
+
+
+def hide(secrets: Iterable[str]) -> None:
+    """Hide these values as well from now on, once `configure` was called: secrets that stand in other files."""
+    for redactor in _redactors:
+        redactor.learn(secrets)
+
+
+_redactors: list[Redactor] = []
+"""The one in force; none before `configure`."""
 
 
 def _formatter(shared: list[Any], redactor: Redactor, as_json: bool) -> logging.Formatter:

@@ -26,17 +26,18 @@ _VALUE: Final = r"[^\s\"'\\,;&}\])…]{4,}"
 _SECRET_NAME: Final = re.compile(_WORDS + r"s?$", re.IGNORECASE)
 """The name of a field whose value is secret: ``lease_token``, ``SLACK_BOT_TOKEN``, ``Authorization``."""
 
+# Everything before a secret has a longest length: without, a text of 50,000 letters took half a minute.
 _BY_LOOK: Final = (
     # Slack's, ours, and those of model and code services
     re.compile(r"\b(xox[a-z](?:\.xox[a-z])?-|xapp-|swarm_|sk-|gh[pousr]_|github_pat_|glpat-)[A-Za-z0-9._~+/=-]{4,}"),
     re.compile(r"\b((?:Bearer|Basic)\s+)[A-Za-z0-9._~+/=-]{4,}", re.IGNORECASE),
     # scheme://user:password@host; the password may hold anything but what ends an address
-    re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^\s:/?#@'\"]*:)[^\s'\"]+(?=@)"),
+    re.compile(r"((?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}://[^\s:/?#@'\"]{0,200}:)[^\s'\"]{1,500}(?=@)"),
     # whoever has such an address may post
     re.compile(r"(hooks\.slack\.com/(?:services|actions|commands|workflows)/)[^\s'\"\\]+"),
     # name=value; "name": "value" and ('name', b'value'); and two headers as they are sent
-    re.compile(r"(\b[\w-]*" + _WORDS + r"s?\s*=\s*\\?[\"']?)" + _VALUE, re.IGNORECASE),
-    re.compile(r"(\b[\w-]*" + _WORDS + r"s?\\?[\"']\s*[:,]\s*b?\\?[\"'])" + _VALUE, re.IGNORECASE),
+    re.compile(r"((?<![\w-])[\w-]{0,200}" + _WORDS + r"s?\s*=\s*\\?[\"']?)" + _VALUE, re.IGNORECASE),
+    re.compile(r"((?<![\w-])[\w-]{0,200}" + _WORDS + r"s?\\?[\"']\s*[:,]\s*b?\\?[\"'])" + _VALUE, re.IGNORECASE),
     re.compile(r"(\b(?:authorization|cookie|x-swarm-lease):\s*)" + _VALUE, re.IGNORECASE),
 )
 
@@ -52,9 +53,15 @@ class Redactor:
     """Makes secrets unrecognisable, those that it knows by look and the ``secrets`` that it was told."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        forms = {form for secret in secrets if len(secret) >= MIN_SECRET_CHARACTERS for form in _forms(secret)}
-        longest_first = sorted(forms, key=len, reverse=True)
-        self._told = re.compile("|".join(map(re.escape, longest_first))) if forms else None
+        self._told: re.Pattern[str] | None = None
+        self._forms: set[str] = set()
+        self.learn(secrets)
+
+    def learn(self, secrets: Iterable[str]) -> None:
+        """Hide these as well from now on."""
+        self._forms |= {form for secret in secrets if len(secret) >= MIN_SECRET_CHARACTERS for form in _forms(secret)}
+        longest_first = sorted(self._forms, key=len, reverse=True)
+        self._told = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
 
     def text(self, text: str) -> str:
         """The text without any secret, and without what people wrote where an error repeats it."""

@@ -12,7 +12,7 @@ from swarm.config.builtin import BuiltinAgentSettings, Kind, LocalTool
 from swarm.config.channels import ChannelSettings
 from swarm.config.listing import describe, differences, secrets
 from swarm.config.problems import BadSettings
-from swarm.config.reading import CONFIG_FILE, load
+from swarm.config.reading import CONFIG_FILE, load, read_variables
 from swarm.config.settings import (
     DatabaseSettings,
     FileSettings,
@@ -57,5 +57,6 @@ __all__ = [
     "describe",
     "differences",
     "load",
+    "read_variables",
     "secrets",
 ]

@@ -75,10 +75,32 @@ class RuntimeSettings(Section):
     session: SessionSettings = SessionSettings()
 
 
+class GitSettings(Section):
+    """The tool git."""
+
+    author_name: str = Field("swarm", min_length=1, description="of commits")
+    author_email: str = Field("swarm@localhost", min_length=1, description="of commits")
+    protocols: list[str] = Field(
+        default_factory=lambda: ["https", "ssh"], description='of remotes; "file" runs the hooks of the other side'
+    )
+    credential_helper: str = Field("", description="git's credential.helper; without it ~/.netrc and ssh keys")
+    trusted_keys: list[str] = Field(
+        default_factory=list, description="keys that a repository's configuration may have, as filter.lfs.*"
+    )
+    environment: list[str] = Field(
+        default_factory=list, description="variables that git gets beside HOME, PATH and LANG, as SSH_AUTH_SOCK"
+    )
+    timeout_seconds: float = Field(30, gt=0, description="so long one call may take")
+
+
 class ShellSettings(Section):
     """The tool shell, off without commands."""
 
     commands: list[str] = Field(default_factory=list, description="programs that may be run, by name, as ls")
+    environment: list[str] = Field(
+        default_factory=list, description="variables that they get beside HOME, PATH and LANG"
+    )
+    timeout_seconds: float = Field(60, gt=0, description="so long one call may take")
 
     @field_validator("commands")
     @classmethod
@@ -96,6 +118,12 @@ class DelegateSettings(Section):
     claude: Path = Field(Path("claude"), description="where claude is; a name is looked for on the PATH")
     codex: Path = Field(Path("codex"), description="where codex is; a name is looked for on the PATH")
     timeout_seconds: float = Field(300, gt=0, description="so long one task may take")
+    claude_options: list[str] = Field(
+        default_factory=lambda: ["--permission-mode", "acceptEdits"], description="what claude may do without asking"
+    )
+    codex_options: list[str] = Field(
+        default_factory=lambda: ["--sandbox", "workspace-write"], description="what codex may do without asking"
+    )
     environment: list[str] = Field(
         default_factory=list, description="variables that they get beside HOME, PATH and LANG, as ANTHROPIC_API_KEY"
     )
@@ -106,6 +134,7 @@ class AgentCoreSettings(Section):
 
     region: str | None = Field(None, description="without it AWS_REGION, or AWS's configuration")
     memory_id: str | None = Field(None, description="of the memory that memory-store and memory-recall use")
+    actor_id: str = Field("swarm", min_length=1, description="whose memory it is; all who talk to the agents share it")
 
 
 class ToolSettings(Section):
@@ -119,7 +148,7 @@ class ToolSettings(Section):
     output_characters: int = Field(20_000, ge=500, description="more of one tool's output is cut")
     search_max_calls: int | None = Field(5, ge=0, description="calls of search in one run; null: no limit")
     fetch_document_max_calls: int | None = Field(10, ge=0, description="calls of fetch_document in one run")
-    git_author: str = Field("swarm <swarm@localhost>", description="of commits where git has no identity of its own")
+    git: GitSettings = GitSettings()
     shell: ShellSettings = ShellSettings()
     delegates: DelegateSettings = DelegateSettings()
     agentcore: AgentCoreSettings = AgentCoreSettings()

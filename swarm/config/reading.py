@@ -29,8 +29,7 @@ def load(
 ) -> Settings:
     """The settings of a process that was started in ``folder``; raises ConfigurationError with every bad key."""
     folder = folder or Path.cwd()
-    user_home = user_home or Path.home()
-    variables = _variables(dict(os.environ if environment is None else environment), folder, user_home)
+    variables = read_variables(environment, folder=folder, user_home=user_home)
     values = _read_yaml(_file(folder, variables), variables)
     for name, path in VARIABLES.items():
         if variables.get(name):
@@ -43,10 +42,14 @@ def load(
         raise BadSettings(error) from error
 
 
-def _variables(environment: dict[str, str], folder: Path, user_home: Path) -> dict[str, str]:
+def read_variables(
+    environment: Mapping[str, str] | None = None, *, folder: Path | None = None, user_home: Path | None = None
+) -> dict[str, str]:
     """All variables, the environment before ``./.env`` before ``~/.swarm/.env``; empty ones count as not set."""
+    folder, user_home = folder or Path.cwd(), user_home or Path.home()
+    given = os.environ if environment is None else environment
     found: dict[str, str] = {}
-    for source in (environment, dotenv_values(folder / ".env"), dotenv_values(user_home / ".swarm" / ".env")):
+    for source in (given, dotenv_values(folder / ".env"), dotenv_values(user_home / ".swarm" / ".env")):
         for name, value in source.items():
             if value:
                 found.setdefault(name, value)
