@@ -64,7 +64,7 @@ class FolderIndex:
     async def run(self) -> None:
         """Scan until cancelled, at once and then every so many seconds; a database that is away is waited for."""
         while True:
-            await attempt(self.scan(), "documents_scan")
+            await attempt(self.scan(), action="documents_scan")
             await asyncio.sleep(self._scan_seconds)
 
     async def scan(self) -> Scanned:
@@ -72,7 +72,7 @@ class FolderIndex:
         try:
             found = await asyncio.to_thread(library_folder.look, self._folder)
         except OSError as error:
-            self._tell(_FOLDER, f"the folder of documents cannot be read: {error.strerror}", "documents_scan")
+            self._tell(_FOLDER, f"the folder of documents cannot be read: {error.strerror}", action="documents_scan")
             return Scanned()
         self._keep_to(found)
         begun = time.monotonic()
@@ -134,9 +134,9 @@ class FolderIndex:
                 await intake.add(path, outcome)
             case Unreadable():
                 self._skipped[path] = state
-                self._tell(path, f"{path} is left out of the documents: {outcome}", "documents_skip")
+                self._tell(path, f"{path} is left out of the documents: {outcome}", action="documents_skip")
             case OSError():  # perhaps for the moment only; the next scan tries again
-                self._tell(path, f"{path} cannot be read: {outcome.strerror}", "documents_skip")
+                self._tell(path, f"{path} cannot be read: {outcome.strerror}", action="documents_skip")
 
     def _keep_to(self, found: Inventory) -> None:
         """Forget files that are not there, and tell what could not be looked at."""
@@ -145,11 +145,11 @@ class FolderIndex:
             for path in kept.keys() - there:
                 del kept[path]
         for place in found.unknown:
-            self._tell(place, f"the folder {place} cannot be read; what is known of it stays", "documents_scan")
+            self._tell(place, f"the folder {place} cannot be read; what is known of it stays", action="documents_scan")
         if found.left_out:
-            self._tell(_LIMIT, f"{found.left_out} documents beyond the limit are left out", "documents_scan")
+            self._tell(_LIMIT, f"{found.left_out} documents beyond the limit are left out", action="documents_scan")
 
-    def _tell(self, what: str, sentence: str, action: str) -> None:
+    def _tell(self, what: str, sentence: str, *, action: str) -> None:
         """Warn once; again when there is something else to say."""
         if self._told.get(what) != sentence:
             self._told[what] = sentence

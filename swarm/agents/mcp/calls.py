@@ -52,7 +52,7 @@ async def _result(
 
 
 def _failure(error: Exception, server: McpServer, tool: str) -> ToolAnswer:
-    ids = {"action": "mcp_call_failed", "server": server.name, "tool": tool}
+    ids = {"server": server.name, "tool": tool}
     match error:
         case TimeoutError():
             answer = words.no_answer(tool, server.name, server.timeout_seconds)
@@ -61,9 +61,9 @@ def _failure(error: Exception, server: McpServer, tool: str) -> ToolAnswer:
         case ValidationError():
             answer = words.not_understood(tool, server.name)
         case _:
-            _log.error("A tool could not be called.", exc_info=error, **ids)
+            _log.error("A tool could not be called.", action="mcp_call_failed", exc_info=error, **ids)
             return words.our_fault(tool, server.name)
-    _log.warning("A call of a tool failed.", why=words.reason(error), **ids)
+    _log.warning("A call of a tool failed.", action="mcp_call_failed", why=words.reason(error), **ids)
     return answer
 
 
