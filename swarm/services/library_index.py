@@ -64,7 +64,7 @@ class FolderIndex:
     async def run(self) -> None:
         """Scan until cancelled, at once and then every so many seconds; a database that is away is waited for."""
         while True:
-            await attempt(self.scan(), action="documents_scan")
+            await attempt(self.scan(), "documents_scan")
             await asyncio.sleep(self._scan_seconds)
 
     async def scan(self) -> Scanned:
