@@ -7,6 +7,7 @@ import json
 import logging
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -325,3 +326,23 @@ def test_a_line_stays_json_when_a_secret_is_cut_out_of_it() -> None:
     for secret in SECRETS.values():
         line = orjson.dumps({"event": f'"{secret}"', "n": [secret, 1]}).decode()
         assert isinstance(orjson.loads(redactor.line(line)), dict), line
+
+
+def test_a_secret_that_is_learned_later_is_hidden_from_then_on() -> None:
+    stream = io.StringIO()
+    log.configure("info", as_json=True, stream=stream)
+    logger = structlog.get_logger("late")
+    logger.info("before", action="test", value="hush-hush")
+    log.hide(["hush-hush"])
+    logger.info("after", action="test", value="hush-hush")
+    before, after = (json.loads(line)["value"] for line in stream.getvalue().splitlines())
+    assert (before, after) == ("hush-hush", HIDDEN)
+
+
+@pytest.mark.parametrize("piece", ["a", "a-", "a://b:", "token", "x=1 ", "password "])
+def test_a_long_text_is_searched_for_secrets_in_no_time(piece: str) -> None:
+    """Twice the text may take about twice as long: with a quadratic pattern it took half a minute."""
+    redactor = Redactor()
+    begun = time.process_time()
+    redactor.text(piece * (100_000 // len(piece)))
+    assert time.process_time() - begun < 3

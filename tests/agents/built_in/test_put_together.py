@@ -1,0 +1,259 @@
+"""The built-in agents as the settings put them together: a scripted provider, a real MCP server, a real database."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+
+import orjson
+import pytest
+from structlog.testing import capture_logs
+
+from swarm import built_in
+from swarm.config import Settings, load
+from swarm.domain.errors import ConfigurationError
+from swarm.domain.streaming.events import (
+    AgentEvent,
+    Failed,
+    Finished,
+    Origin,
+    Speaker,
+    TextDelta,
+    ToolEnded,
+    TurnInput,
+    TurnMessage,
+)
+from swarm.services.model_runs import ModelRuns
+from swarm.services.sessions import Sessions
+from swarm.store.database import Database
+from tests.support.providers import Call, Fails, Reply, Request, Say, openai_server
+
+CALCULATOR = """
+    from mcp.server import MCPServer
+    server = MCPServer("calculator")
+    @server.tool()
+    def multiply(a: float, b: float) -> float:
+        "Multiplies two numbers."
+        return a * b
+    @server.tool()
+    def wipe() -> str:
+        "Deletes everything."
+        return "gone"
+    server.run()
+"""
+
+Read = Callable[..., Settings]
+
+
+@pytest.fixture
+def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Read:
+    """Settings of a folder that is the current one."""
+    monkeypatch.chdir(tmp_path)
+
+    def settings(yaml: str = "", **environment: str) -> Settings:
+        (tmp_path / "swarm.yaml").write_text(dedent(yaml), encoding="utf-8")
+        given = {"LLM_MODEL": "gpt-5-mini", "OPENAI_API_KEY": "sk-test", **environment}
+        return load(given, folder=tmp_path, user_home=tmp_path / "nobody")
+
+    return settings
+
+
+@pytest.fixture
+def calculator(tmp_path: Path) -> None:
+    """An MCP server with two tools, one of them allowed."""
+    (tmp_path / "calculator.py").write_text(dedent(CALCULATOR))
+    server = {"command": sys.executable, "args": [str(tmp_path / "calculator.py")], "allowedTools": ["multiply"]}
+    (tmp_path / "servers_config.json").write_bytes(orjson.dumps({"mcpServers": {"calculator": server}}))
+
+
+def turn(text: str, number: int = 1) -> TurnInput:
+    return TurnInput(
+        turn_id=f"turn{number}",
+        run_id=f"run{number}",
+        trace_id="trace",
+        conversation_id="C1:1.0",
+        messages=(TurnMessage(id=f"message{number}", speaker=Speaker.USER, text=text, author="Ada"),),
+        client_context={"source": "slack", "channel_name": "#general"},
+        origin=Origin(channel="C1", thread_ts="1.0", user_id="U1", user_name="Ada"),
+    )
+
+
+async def said(agent: built_in.BuiltIn, name: str, text: str, number: int = 1) -> tuple[str, list[AgentEvent]]:
+    events = [event async for event in agent.agents[name].run(turn(text, number))]
+    return "".join(event.text for event in events if isinstance(event, TextDelta)), events
+
+
+def calculating(request: Request) -> Reply:
+    """A model that multiplies with the tool, and words what comes of it."""
+    if "Say OK" in request.last_text or not request.texts:
+        return Say("OK")
+    if request.results or not request.tools:
+        return Say("It is 42.")
+    return Call("multiply", {"a": 6, "b": 7})
+
+
+@pytest.mark.req("AGENT-01", "AGENT-02", "AGENT-04", "AGENT-05", "AGENT-07")
+@pytest.mark.usefixtures("calculator")
+async def test_router_and_assistant_work_with_a_model_and_mcp_servers(read: Read, database: Database) -> None:
+    async with openai_server(calculating) as server:
+        settings = read(OPENAI_BASE_URL=server.base_url)
+        async with built_in.opened(settings, database) as agents:
+            assert list(agents.agents) == ["tools", "assistant"]
+            routed, routed_events = await said(agents, "tools", "what is 6 times 7?")
+            answered, answered_events = await said(agents, "assistant", "what is 6 times 7?", 2)
+    assert (routed, answered) == ("It is 42.", "It is 42.")
+    for events in (routed_events, answered_events):
+        assert any(isinstance(event, ToolEnded) and not event.failed for event in events)
+        assert isinstance(events[-1], Finished)
+    offered = {name for request in server.requests for name in request.tools or ()}
+    assert "wipe" not in offered, "which is not allowed"
+    remembered = await Sessions(database, "assistant", None).get_messages("slack:C1:U1")
+    assert [message.role.value for message in remembered] == ["user", "tool_use", "tool_result", "assistant"]
+    runs = {run.agent: run for run in await ModelRuns(database).latest()}
+    assert (runs["tools"].usage.requests, runs["assistant"].usage.requests) == (2, 2)
+    assert {run.requester for run in runs.values()} == {"U1"}
+
+
+@pytest.mark.req("AGENT-07")
+async def test_a_refused_key_stops_the_start_and_names_the_variable(read: Read, database: Database) -> None:
+    async with openai_server(lambda request: Fails(401, {"error": {"message": "bad key sk-test"}})) as server:
+        settings = read(OPENAI_BASE_URL=server.base_url)
+        with pytest.raises(ConfigurationError) as raised:
+            async with built_in.opened(settings, database):
+                pass
+    assert "OPENAI_API_KEY" in f"{raised.value.message} {raised.value.hint}"
+    assert "sk-test" not in str(raised.value)
+
+
+@pytest.mark.req("AGENT-07")
+async def test_a_model_that_is_away_does_not_stop_the_start_and_a_run_says_so(read: Read, database: Database) -> None:
+    async with openai_server(lambda request: Fails(503, {"error": {"message": "down"}})) as server:
+        settings = read(OPENAI_BASE_URL=server.base_url)
+        with capture_logs() as logs:
+            async with built_in.opened(settings, database) as agents:
+                _, events = await said(agents, "assistant", "hello")
+    assert any(line["action"] == "model_check" for line in logs)
+    end = events[-1]
+    assert isinstance(end, Failed)
+    assert "gpt-5-mini" in end.message
+
+
+@pytest.mark.req("AGENT-07")
+async def test_a_limit_of_requests_stops_a_runaway_with_a_clear_message(
+    read: Read, database: Database, calculator: None
+) -> None:
+    def endless(request: Request) -> Reply:
+        return Call("multiply", {"a": 1, "b": 1}) if request.tools else Say("OK")
+
+    async with openai_server(endless) as server:
+        settings = read("limits: {requests: 3}", OPENAI_BASE_URL=server.base_url)
+        async with built_in.opened(settings, database) as agents:
+            _, events = await said(agents, "assistant", "go on for ever")
+        (run,) = await ModelRuns(database).latest()
+    end = events[-1]
+    assert isinstance(end, Failed)
+    assert "limits.requests" in end.message
+    assert (run.outcome.value, run.usage.requests) == ("limited", 3)
+
+
+@pytest.mark.req("AGENT-08")
+async def test_an_edited_prompt_counts_from_the_next_run_and_a_broken_one_is_told_without_its_place(
+    read: Read, database: Database, tmp_path: Path
+) -> None:
+    prompt = tmp_path / "prompt.md"
+    prompt.write_text("You serve {{ user.name }} in {{ client_context.channel_name }}{{ client_context.a.b }}.")
+    yaml = "agents: {builtin: {helper: {kind: assistant, prompt: prompt.md}}}"
+    async with (
+        openai_server(lambda request: Say("Yes.")) as server,
+        built_in.opened(read(yaml, OPENAI_BASE_URL=server.base_url), database) as agents,
+    ):
+        await said(agents, "helper", "hi")
+        prompt.write_text("Now you are brief.")
+        await said(agents, "helper", "hi", 2)
+        prompt.write_text("{% for i in range(3) %}")
+        with capture_logs() as logs:
+            _, events = await said(agents, "helper", "hi", 3)
+    first, second = server.requests[-2:]
+    assert "You serve Ada in #general." in first.system
+    assert "Now you are brief." in second.system
+    end = events[-1]
+    assert isinstance(end, Failed)
+    assert str(tmp_path) not in end.message
+    assert any("prompt.md" in str(line.get("reason")) for line in logs if line["action"] == "agent_broken")
+
+
+@pytest.mark.req("AGENT-08")
+@pytest.mark.parametrize("text", ["{% if %}", "{{ ''.__class__ "])
+async def test_a_prompt_that_is_no_template_stops_the_start(
+    read: Read, database: Database, tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "prompt.md").write_text(text)
+    yaml = (
+        "agents: {builtin: {helper: {kind: assistant, prompt: prompt.md}}}\nmodel: {name: gpt, check_at_start: false}"
+    )
+    with pytest.raises(Exception, match=r"prompt\.md, line 1"):
+        async with built_in.opened(read(yaml), database):
+            pass
+
+
+@pytest.mark.req("TOOL-02", "TOOL-04", "TOOL-05")
+async def test_tools_that_cannot_be_used_here_are_absent_and_named_in_a_line(
+    read: Read, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    yaml = """
+        model: {name: gpt, check_at_start: false}
+        agents: {builtin: {helper: {kind: assistant, tools: [kiro-delegate, shell, web-browse, git, file-read]}}}
+    """
+    with capture_logs() as logs:
+        async with built_in.opened(read(yaml), database) as agents:
+            assert list(agents.agents) == ["helper"]
+    absent = [str(line["why"]) for line in logs if line["action"] == "tool_absent"]
+    assert len(absent) == 3
+    for name in ("kiro-delegate", "shell", "web-browse"):
+        assert any(name in line for line in absent)
+
+
+@pytest.mark.parametrize(
+    ("yaml", "problem"),
+    [
+        ("tools: {servers_config: nowhere.json}", "nowhere.json"),
+        ("documents: {folder: nowhere}", "documents.folder is nowhere"),
+        ("tools: {work_tree: nowhere}\nagents: {builtin: {a: {kind: assistant, tools: [git]}}}", "tools.work_tree"),
+        ("agents: {builtin: {a: {kind: assistant, prompt: nowhere.md}}}", "nowhere.md"),
+    ],
+)
+async def test_a_file_or_folder_that_is_named_and_not_there_stops_the_start(
+    read: Read, database: Database, yaml: str, problem: str
+) -> None:
+    settings = read(f"model: {{name: gpt, check_at_start: false}}\n{yaml}")
+    with pytest.raises(ConfigurationError) as raised:
+        async with built_in.opened(settings, database):
+            pass
+    assert problem in raised.value.message
+
+
+@pytest.mark.req("TOOL-06")
+async def test_documents_can_be_searched_by_the_assistant(read: Read, database: Database, tmp_path: Path) -> None:
+    folder = tmp_path / "papers"
+    folder.mkdir()
+    (folder / "agntcy.md").write_text("# What agntcy is\n\nAgntcy is an open collective for agents.\n")
+
+    def reading(request: Request) -> Reply:
+        if not request.results:
+            return Call("search", {"query": "agntcy"})
+        return Say("Found: " + request.results[-1])
+
+    async with openai_server(reading) as server:
+        settings = read("model: {check_at_start: false}\ndocuments: {folder: papers}", OPENAI_BASE_URL=server.base_url)
+        async with built_in.opened(settings, database) as agents:
+            for number in range(1, 100):
+                text, _ = await said(agents, "assistant", "what is agntcy", number)
+                if "agntcy.md" in text:
+                    break
+    assert "open collective" in text
