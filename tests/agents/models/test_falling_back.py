@@ -136,7 +136,7 @@ async def test_a_refusal_is_not_taken_to_somebody_less_strict(reply: Reply) -> N
     assert second.requests == []
 
 
-@pytest.mark.parametrize("reply", [[Say("Hello"), Cut()], [Say("Hello"), Fails(529)]], ids=repr)
+@pytest.mark.parametrize("reply", [[Say("Hello"), Cut()], [Say("Hello"), Fails(529)]], ids=["cut off", "refused"])
 async def test_once_something_has_been_shown_nothing_is_repeated(reply: Reply) -> None:
     async with (
         openai_server([reply]) as first,
