@@ -13,6 +13,7 @@ from rich.table import Column, Table
 
 from swarm import home, loading, log, preflight
 from swarm.bench_command import bench
+from swarm.chat_command import chat
 from swarm.client import Coordinator, NoServer, in_one_line
 from swarm.config import LogFormat, SlackMode, load, secrets
 from swarm.conformance_command import conformance
@@ -33,6 +34,7 @@ slack = App(name="slack", help="Set up the Slack app.")
 for group in (agents, tasks, db, slack, bench, evaluation):
     app.command(group)
 app.command(conformance)
+app.command(chat)
 
 _out = Console(highlight=False)
 

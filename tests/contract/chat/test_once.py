@@ -1,0 +1,62 @@
+"""One question: as an argument, through a pipe, in an earlier session; over the coordinator's door."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from swarm.domain.sessions import MessageRole, SessionMessage
+from swarm.domain.streaming.events import Finished, TextDelta, TextEnded, ToolEnded, ToolStarted
+from swarm.services.sessions import Sessions
+from tests.contract.agui_api.scene import Place, Scripted
+from tests.support.processes import Ended
+
+pytestmark = pytest.mark.req("AGENT-10")
+
+
+async def chat(*arguments: str, env: Mapping[str, str], cwd: Path, piped: bytes = b"") -> Ended:
+    """``swarm chat`` in a pipe."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "swarm.cli", "chat", *arguments, env=dict(env), cwd=cwd,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, err = await asyncio.wait_for(process.communicate(piped), 40)
+    return Ended(code=process.returncode or 0, out=out.decode(), err=err.decode())
+
+
+async def test_the_answer_to_a_question_about_what_is_piped_in_is_all_that_is_printed(
+    here: Place, assistant: Scripted, env: Mapping[str, str], tmp_path: Path
+) -> None:
+    await Sessions(here.world.database, "assistant", None).add_run(
+        "cli:mine", "r", [SessionMessage(role=MessageRole.USER, text="before")]
+    )
+    assistant.script = lambda turn: (
+        TextDelta(text="I *look*.", message_id="1"),
+        TextEnded(message_id="1"),
+        ToolStarted(id="t", name="search"),
+        ToolEnded(id="t"),
+        TextDelta(text="It is ", message_id="2"),
+        TextDelta(text="fine.", message_id="2"),
+        Finished(),
+    )
+    ended = await chat("--resume", "cli:mine", "is", "this", "fine?", env=env, cwd=tmp_path, piped=b"+ a\xff line\n")
+    assert ended == Ended(code=0, out="I *look*.\n\nIt is fine.\n", err="")
+    turn = assistant.ran[0].turn
+    assert turn.conversation_id == "cli:mine"
+    assert turn.messages[0].text == "is this fine?\n\n+ a\ufffd line"
+
+
+async def test_without_an_answer_the_exit_code_is_1_and_the_reason_is_told(
+    here: Place, tools: Scripted, env: Mapping[str, str], tmp_path: Path
+) -> None:
+    tools.script = lambda turn: (TextDelta(text="half of", message_id="1"), RuntimeError("secret"))
+    ended = await chat("go", env=env, cwd=tmp_path)
+    assert (ended.code, ended.out) == (1, "half of\n")
+    assert ended.err.startswith("swarm: ")
+    assert len(ended.err.splitlines()) == 1
+    assert "secret" not in ended.err
+    assert "agent_" not in ended.err  # warnings are in a file
