@@ -9,8 +9,6 @@ from functools import reduce
 from operator import add
 from typing import Final
 
-from swarm.chat import session_list
-from swarm.chat.session_list import ListedSession
 from swarm.chat.wish import PREFIX
 from swarm.config import Settings
 from swarm.domain.errors import Unavailable
@@ -18,8 +16,9 @@ from swarm.domain.model_runs import ModelUsage
 from swarm.domain.sessions import SessionMessage
 from swarm.services.model_runs import ModelRuns
 from swarm.services.sessions import Sessions
-from swarm.store import preparation
+from swarm.store import preparation, session_list
 from swarm.store.database import Database
+from swarm.store.session_list import ListedSession
 
 SHOWN_SESSIONS: Final = 20
 _COUNTED_RUNS: Final = 1_000

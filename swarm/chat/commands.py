@@ -14,12 +14,12 @@ from rich.text import Text
 
 from swarm.chat.growing import Written, harmless
 from swarm.chat.opening import Chat
-from swarm.chat.session_list import ListedSession
 from swarm.chat.wish import full_id, new_session_id
 from swarm.chat.words import COMMANDS, KEYS, MARK
 from swarm.clock import SECOND
 from swarm.domain.model_runs import ModelUsage
 from swarm.domain.sessions import MessageRole, SessionMessage
+from swarm.store.session_list import ListedSession
 
 _COMMAND: Final = re.compile(r"/[a-z]+")
 _QUESTION_CHARACTERS: Final = 60

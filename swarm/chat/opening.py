@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from swarm import built_in, home
 from swarm.chat.archive import Archive
 from swarm.chat.coordinator import Found, found
-from swarm.chat.session_list import ListedSession
 from swarm.chat.wish import Wish, new_session_id
 from swarm.config import Kind, Settings
 from swarm.domain.errors import ConfigurationError, NotFound
 from swarm.domain.streaming.remote import RunsTurns
+from swarm.store.session_list import ListedSession
 
 
 @dataclass(kw_only=True, slots=True)
