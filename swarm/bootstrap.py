@@ -10,12 +10,12 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import structlog
 import uvicorn
@@ -67,6 +67,8 @@ IDENTIFY_AGAIN_SECONDS: Final = 2.0
 UPKEEP: Final = "upkeep"
 """The office of the one coordinator process that sends, sweeps and reads threads."""
 
+T = TypeVar("T")
+
 _log = structlog.get_logger(__name__)
 
 
@@ -88,14 +90,27 @@ async def serve(settings: Settings) -> None:
         async with (
             _slack(settings, telemetry) as slack,
             _database(settings, telemetry) as database,
-            built_in.opened(settings, database) as agents,
+            AsyncExitStack() as stack,
         ):
+            agents = await _unless_stopped(stack.enter_async_context(built_in.opened(settings, database)), stop)
             me = await _identified(slack.gateway, stop)
-            if me:
+            if me and agents:
                 coordinator = build(settings, database, slack, me, telemetry, agents)
                 await coordinator.converse.introduce()
                 await coordinator.reloader.doubts()
                 await _live(coordinator, database, listener, stop, hangup)
+
+
+async def _unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T | None:
+    """What the work comes to; None when told to stop before, which ends it."""
+    doing, stopped = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({doing, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        return doing.result() if doing.done() else None
+    finally:
+        stopped.cancel()
+        doing.cancel()
+        await asyncio.wait({doing})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

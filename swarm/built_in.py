@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from swarm import decisions, loading
 from swarm.config import BuiltinAgentSettings, Kind, Settings
+from swarm.config.builtin import PROMPTS_CONFIG
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.models import ModelSpec
 from swarm.domain.sessions import SessionMessage, Summarise
@@ -68,11 +69,13 @@ async def _open(settings: Settings, database: Database, stack: AsyncExitStack) -
         from swarm.agents.prompts.renderer import Renderer
         from swarm.built_in_tools import open_toolbox
 
-    prompts = PromptFiles(settings.tools.prompts_config)
+    prompts = PromptFiles(_prompts_config(settings))
     renderer = Renderer()
     stack.push_async_callback(renderer.aclose)
-    models = await _models(settings, stack)
-    toolbox, _ = await asyncio.gather(open_toolbox(settings, database, stack), _checked(settings, models))
+    preparing = asyncio.create_task(_models(settings, stack), name="models")  # while MCP servers start
+    stack.push_async_callback(_end, preparing)
+    toolbox = await open_toolbox(settings, database, stack)
+    models = await preparing
     shared = _Shared(
         settings=settings, database=database, models=models, prompts=prompts, renderer=renderer, toolbox=toolbox
     )
@@ -86,21 +89,44 @@ async def _open(settings: Settings, database: Database, stack: AsyncExitStack) -
     return BuiltIn(agents=agents, hired=hired)
 
 
+async def _end(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)  # what it raised is told, or something else is
+
+
 def conversation_id(*, team: str, channel: str, thread_ts: str) -> str:
     """The conversation in a thread; see `swarm.services.turn_crew.NameConversation`."""
     return f"{channel}:{thread_ts}"
 
 
-async def _models(settings: Settings, stack: AsyncExitStack) -> Mapping[str | None, Models]:
-    """The models, by the name that agents ask for; None is the one that all others have."""
-    with loading.uncollected():
-        from swarm.agents.models.building import build
+def _prompts_config(settings: Settings) -> Path:
+    """The file with wordings; it need not be there, unless it was named."""
+    path = settings.tools.prompts_config
+    if path != PROMPTS_CONFIG and not path.is_file():
+        raise ConfigurationError(
+            f"tools.prompts_config is {path}: there is no such file", hint="Create it, or unset it."
+        )
+    return path
 
-    names = {chosen.model for chosen in settings.agents.builtin.values()} | {None}
-    return {
-        name: await stack.enter_async_context(build(decisions.model_specs(settings, name)))
-        for name in sorted(names, key=str)
-    }
+
+async def _models(settings: Settings, stack: AsyncExitStack) -> Mapping[str | None, Models]:
+    """The models, asked for a word each, by the name that agents ask for; None is the one that all others have."""
+    names = sorted({chosen.model for chosen in settings.agents.builtin.values()} | {None}, key=str)
+    models = {name: await stack.enter_async_context(await _built(settings, name)) for name in names}
+    await _checked(settings, models)
+    return models
+
+
+async def _built(settings: Settings, name: str | None) -> Models:
+    """A model, on a thread: the libraries of some take seconds to load."""
+
+    def build() -> Models:
+        from swarm.agents.models import building
+
+        return building.build(decisions.model_specs(settings, name))
+
+    with loading.uncollected():
+        return await asyncio.to_thread(build)
 
 
 async def _checked(settings: Settings, models: Mapping[str | None, Models]) -> None:
@@ -146,14 +172,15 @@ class _Shared:
         from swarm.services.sessions import Sessions
 
         session = self.settings.runtime.session
+        is_router = chosen.kind is Kind.ROUTER
         memory = Sessions(
             self.database,
             name,
-            self._summarise(chosen),
+            None if is_router else self._summarise(chosen),  # a router looks at the last messages only
             compaction_threshold=session.compaction_threshold,
             keep_recent_messages=session.keep_recent_messages,
         )
-        scope = SessionScope.THREAD if chosen.kind is Kind.ROUTER else session.scope
+        scope = SessionScope.THREAD if is_router else session.scope
         return Record(memory=memory, runs=ModelRuns(self.database), scope=scope)
 
     async def _router(self, name: str, chosen: BuiltinAgentSettings, record: Record) -> Works:
@@ -238,7 +265,7 @@ async def wordings(
 
 
 def _explained(specs: Sequence[ModelSpec], error: BaseException) -> Trouble | None:
-    """Errors of models and of limits, in words."""
+    """Errors of models, limits and prompts, in words; None for a mistake of ours, which is to be logged whole."""
     from pydantic_ai.exceptions import AgentRunError
 
     from swarm.agents.builtin.agent import Trouble
@@ -246,11 +273,13 @@ def _explained(specs: Sequence[ModelSpec], error: BaseException) -> Trouble | No
     from swarm.agents.models.troubles import trouble_of
     from swarm.agents.prompts.template import PromptError
 
-    if isinstance(error, PromptError):
+    if isinstance(error, PromptError | ConfigurationError):  # of a prompt's file, which names it
         return Trouble(message=BROKEN_PROMPT, code="prompt", detail=error.message)
     if not isinstance(error, AgentRunError | ExceptionGroup) and not is_transport_error(error):
         return None
     trouble = trouble_of(error, specs)
+    if trouble.code == "internal":
+        return None
     return Trouble(message=trouble.message, code=trouble.code, is_limit=trouble.is_limit)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -141,7 +140,7 @@ def _on_this_machine(settings: Settings, root: Path, wanted: set[LocalTool]) -> 
         found.append(_git(settings.tools.git, root))
     if LocalTool.SHELL in wanted:
         chosen = settings.tools.shell
-        env = clean_environment(os.environ, passed=chosen.environment)
+        env = clean_environment(read_variables(), passed=chosen.environment)
         shell = shell_tool(root, chosen.commands, env=env, timeout_seconds=chosen.timeout_seconds)
         if shell:
             found.append(shell)
@@ -165,7 +164,7 @@ def _git(chosen: GitSettings, root: Path) -> Tool:
         trusted_keys=tuple(chosen.trusted_keys),
         timeout_seconds=chosen.timeout_seconds,
     )
-    return git_tool(root, env=clean_environment(os.environ, passed=chosen.environment), options=options)
+    return git_tool(root, env=clean_environment(read_variables(), passed=chosen.environment), options=options)
 
 
 def _delegates(settings: Settings, root: Path, wanted: set[LocalTool]) -> Sequence[Tool]:
@@ -177,7 +176,7 @@ def _delegates(settings: Settings, root: Path, wanted: set[LocalTool]) -> Sequen
     chosen = settings.tools.delegates
     delegates = delegate_tools(
         root,
-        env=clean_environment(os.environ, passed=chosen.environment),
+        env=clean_environment(read_variables(), passed=chosen.environment),
         kiro_path=chosen.kiro,
         claude=chosen.claude,
         codex=chosen.codex,
@@ -203,7 +202,8 @@ async def _agentcore(settings: Settings, wanted: set[LocalTool], stack: AsyncExi
     )
     stack.push_async_callback(core.aclose, within_seconds=CLOSING_SECONDS)
     for line in core.why_absent():
-        _say_absent(line)
+        if any(name.strip() in wanted for name in line.partition(":")[0].split(",")):
+            _say_absent(line)
     return core.tools()
 
 

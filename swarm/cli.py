@@ -71,10 +71,11 @@ def reload() -> None:
 
 @app.command
 def demo() -> int:
-    """Run everything on this machine: a Slack twin, the coordinator and rule-driven agents.
+    """Run everything on this machine: a Slack twin, the coordinator, rule-driven agents, and rules in place of a model.
 
     PORT (8080), TWIN_PORT (8400) and SWARM_HOME (.demo/) can be set in the environment. With SLACK_BOT_TOKEN and
-    SLACK_APP_TOKEN set, the real Slack takes the twin's place.
+    SLACK_APP_TOKEN set, the real Slack takes the twin's place; with LLM_MODEL and a key, or Ollama, a real model
+    answers in the place of the rules.
     """
     from swarm.demo import run
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
@@ -19,10 +23,23 @@ from swarm.domain.errors import ConfigurationError
 from swarm.domain.streaming.remote import Dialect, RemoteAgent
 
 if TYPE_CHECKING:
-    from swarm.conformance.run import Result
+    from swarm.config import Settings
+    from swarm.conformance.run import ConversationOf, Result
     from swarm.conformance.scenarios import Scenario
+    from swarm.domain.streaming.calls import Place
+    from swarm.domain.streaming.remote import RunsTurns
+    from swarm.services.turn_crew import NameConversation
+    from swarm.store.database import Database
 
 TOKEN_VARIABLE = "SWARM_CONFORMANCE_TOKEN"  # noqa: S105 - the name of one
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BuiltIn:
+    """A built-in agent that runs in this process, with the settings for it alone."""
+
+    name: str
+    settings: Settings
 
 
 class Named(StrEnum):
@@ -46,14 +63,15 @@ def conformance(
     first_sign_seconds: Annotated[float, Parameter(validator=Number(gt=0))] = 30.0,
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
 ) -> int:
-    """Ask an AG-UI agent four questions, show its answers in a local Slack, and judge them by 22 checks.
+    """Ask an agent four questions, show its answers in a local Slack, and judge them by 22 checks.
 
     Neither Slack nor a running coordinator is needed: the answers go through the coordinator's own code into a Slack
-    twin that lives as long as the command. The agent has to run, and to know what it is asked: a joke (simple-chat),
-    the weather, which is not its business (off-topic), and two questions that it should look up in documents
-    (rag-simple, rag-complex). The exit code is 0 only if all checks pass.
+    twin that lives as long as the command. An agent that speaks AG-UI has to run; one that is built in is run by the
+    command, with its model, documents and MCP servers, and forgets everything afterwards. It should know what it is
+    asked: a joke (simple-chat), the weather, which is not its business (off-topic), and two questions that it should
+    look up in documents (rag-simple, rag-complex). The exit code is 0 only if all checks pass.
 
-    For example, an AG-UI agent on this machine, a CAIPE service, and the agent `docs` of swarm.yaml:
+    For example, an AG-UI agent on this machine, a CAIPE service, and an agent of swarm.yaml, remote or built in:
 
     `swarm conformance --suite --agent http://127.0.0.1:8000/`
 
@@ -64,7 +82,7 @@ def conformance(
     Parameters
     ----------
     agent
-        The agent's address, or its name below agents.remote in swarm.yaml.
+        The agent's address, or its name below agents.remote or agents.builtin in swarm.yaml.
     suite
         Run all scenarios, which is also what happens without --scenario.
     scenario
@@ -84,9 +102,9 @@ def conformance(
     """
     log.configure("error")
     chosen = _chosen(scenario or [], suite=suite)
-    remote = _limited(_remote(agent, dialect, token, agent_id), timeout_seconds)
-    results = asyncio.run(_examined(remote, chosen, first_sign_seconds))
-    _show(remote.name, results, as_json=as_json)
+    found = _limited(_found(agent, dialect, token, agent_id), timeout_seconds)
+    results = asyncio.run(_examined(found, chosen, first_sign_seconds))
+    _show(found.name, results, as_json=as_json)
     return 0 if all(result.passed for result in results) else 1
 
 
@@ -98,8 +116,10 @@ def _chosen(names: Sequence[Named], *, suite: bool) -> list[Scenario]:
     return [scenario for scenario in SCENARIOS if not names or Named(scenario.name) in names]
 
 
-def _remote(agent: str, dialect: Dialect | None, token: str | None, agent_id: str | None) -> RemoteAgent:
+def _found(agent: str, dialect: Dialect | None, token: str | None, agent_id: str | None) -> RemoteAgent | BuiltIn:
     known = RemoteAgent(name=_host(agent), url=agent) if "://" in agent else _configured(agent)
+    if isinstance(known, BuiltIn):
+        return known
     return replace(
         known,
         dialect=dialect or known.dialect,
@@ -114,48 +134,92 @@ def _host(url: str) -> str:
     return urlsplit(url).netloc.rpartition("@")[2] or url
 
 
-def _configured(name: str) -> RemoteAgent:
+def _configured(name: str) -> RemoteAgent | BuiltIn:
     from swarm import decisions
     from swarm.config import load
 
-    remotes = {remote.name: remote for remote in decisions.remote_agents(load())}
+    settings = load()
+    remotes = {remote.name: remote for remote in decisions.remote_agents(settings)}
+    if name in settings.agents.builtin:
+        return BuiltIn(name=name, settings=_alone(settings, name))
     if name not in remotes:
-        names = ", ".join(remotes) or "none"
+        names = ", ".join([*remotes, *settings.agents.builtin]) or "none"
         raise ConfigurationError(
-            f"There is no agent '{name}' below agents.remote in swarm.yaml (there: {names}).",
+            f"There is no agent '{name}' below agents.remote or agents.builtin in swarm.yaml (there: {names}).",
             hint="Give its name, or its address, as http://127.0.0.1:8000/.",
         )
     return remotes[name]
 
 
-def _limited(remote: RemoteAgent, seconds: float) -> RemoteAgent:
-    return replace(remote, timeout_seconds=seconds, longest_run_seconds=seconds)
+def _alone(settings: Settings, name: str) -> Settings:
+    """The settings as if there were no other agent."""
+    agents = settings.agents.model_copy(update={"builtin": {name: settings.agents.builtin[name]}, "remote": {}})
+    return settings.model_copy(update={"agents": agents})
 
 
-async def _examined(remote: RemoteAgent, scenarios: Sequence[Scenario], first_sign_seconds: float) -> list[Result]:
-    from swarm.agents.agui import AguiAgent
-    from swarm.agents.conversation import conversation_with
+def _limited(found: RemoteAgent | BuiltIn, seconds: float) -> RemoteAgent | BuiltIn:
+    if isinstance(found, RemoteAgent):
+        return replace(found, timeout_seconds=seconds, longest_run_seconds=seconds)
+    limits = found.settings.limits.model_copy(update={"seconds": seconds})
+    return replace(found, settings=found.settings.model_copy(update={"limits": limits}))
+
+
+async def _examined(
+    found: RemoteAgent | BuiltIn, scenarios: Sequence[Scenario], first_sign_seconds: float
+) -> list[Result]:
     from swarm.conformance.checks import Limits
     from swarm.conformance.report import Progress
     from swarm.conformance.run import Examination, examine
     from swarm.conformance.workspace import workspace
 
+    opened = _reached(found) if isinstance(found, RemoteAgent) else _running(found)
+    async with opened as (agent, conversation_of), workspace() as slack:
+        limits = Limits(first_sign_seconds=first_sign_seconds)
+        examination = Examination(agent, slack, conversation_of, name=found.name, limits=limits)
+        with Progress(scenarios) as progress:
+            return await examine(examination, scenarios, begun=progress.begun, done=progress.done)
+
+
+@asynccontextmanager
+async def _reached(remote: RemoteAgent) -> AsyncIterator[tuple[RunsTurns, ConversationOf]]:
+    from swarm.agents.agui import AguiAgent
+    from swarm.agents.conversation import conversation_with
+
     agent = AguiAgent(remote)
     try:
-        async with workspace() as slack:
-            examination = Examination(
-                agent,
-                slack,
-                lambda place: conversation_with(
-                    remote, team=place.team, channel=place.channel, thread_ts=place.thread_ts
-                ),
-                name=remote.name,
-                limits=Limits(first_sign_seconds=first_sign_seconds),
-            )
-            with Progress(scenarios) as progress:
-                return await examine(examination, scenarios, begun=progress.begun, done=progress.done)
+        yield agent, partial(_in_thread, partial(conversation_with, remote))
     finally:
         await agent.aclose()
+
+
+@asynccontextmanager
+async def _running(chosen: BuiltIn) -> AsyncIterator[tuple[RunsTurns, ConversationOf]]:
+    """A built-in agent with a database of its own, which goes away with it."""
+    from swarm import built_in
+    from swarm.store import preparation
+    from swarm.store.database import Database
+
+    with TemporaryDirectory(prefix="swarm-conformance-") as folder:
+        url = f"sqlite:///{Path(folder) / 'swarm.db'}"
+        await asyncio.to_thread(preparation.prepare, url)
+        async with Database(url) as database:
+            await _index_documents(chosen.settings, database)
+            async with built_in.opened(chosen.settings, database) as agents:
+                yield agents.agents[chosen.name], partial(_in_thread, built_in.conversation_id)
+
+
+async def _index_documents(settings: Settings, database: Database) -> None:
+    """Have the documents found from the first question on."""
+    from swarm.services.library_folder import Folder
+    from swarm.services.library_index import FolderIndex
+
+    folder = settings.documents.folder
+    if folder and folder.expanduser().is_dir():  # else the agent says what is wrong with it
+        await FolderIndex(database, Folder(path=folder.expanduser(), most_bytes=settings.documents.most_bytes)).scan()
+
+
+def _in_thread(name: NameConversation, place: Place) -> str:
+    return name(team=place.team, channel=place.channel, thread_ts=place.thread_ts)
 
 
 def _show(agent: str, results: Sequence[Result], *, as_json: bool) -> None:

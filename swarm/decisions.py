@@ -53,12 +53,15 @@ def remote_agents(settings: Settings) -> list[RemoteAgent]:
 
 
 def model_specs(settings: Settings, name: str | None = None) -> list[ModelSpec]:
-    """The model of the built-in agents, or that with another name, and those that stand in for it, in their order."""
+    """The model of the built-in agents, or that with another name, and those that stand in for it, in their order.
+
+    Another name is one of the same provider.
+    """
     model = settings.model
     first = name or model.name
     if first is None:
         return []
-    chosen = [(model.provider or provider_of(first), first)]
+    chosen = [(model.provider or provider_of(model.name or first), first)]
     chosen += [(other.chosen_provider, other.name) for other in model.fallbacks]
     return [_model(settings, provider, called) for provider, called in chosen]
 

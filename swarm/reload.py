@@ -95,7 +95,8 @@ class Reloader:
         except Unavailable as error:
             _log.warning("The agents cannot be looked up.", action="configure", error=error.message)
             return None
-        return frozenset(agent.name for agent in roster.agents) | set(self._started_with.agents.remote)
+        named = self._started_with.agents
+        return frozenset(agent.name for agent in roster.agents) | {*named.remote, *named.builtin}
 
 
 def _is_live(key: str) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from swarm.config.section import Section
 from swarm.domain.agents import Role
@@ -14,6 +15,9 @@ from swarm.domain.streaming.agent import PARALLEL_RUNS, OnRestart
 
 SERVERS_CONFIG = Path("servers_config.json")
 PROMPTS_CONFIG = Path("prompts/prompts_config.yaml")
+
+HomePath = Annotated[Path, AfterValidator(Path.expanduser)]
+"""A path in which ``~`` stands for the home folder, also where no shell has replaced it."""
 
 
 class Kind(StrEnum):
@@ -56,6 +60,15 @@ class BuiltinAgentSettings(Section):
     )
     footer: str = Field("", max_length=1_000, description="words of your own below every answer, mrkdwn")
 
+    @model_validator(mode="after")
+    def _has_what_its_kind_has(self) -> BuiltinAgentSettings:
+        """What is said of a router and would do nothing stops the start."""
+        if self.kind is Kind.ROUTER and self.tools:
+            raise ValueError("tools are an assistant's; a router has those of the MCP servers (tools.servers_config)")
+        if self.kind is Kind.ROUTER and self.prompt:
+            raise ValueError("prompt is an assistant's; a router has router.decide (tools.prompts_config)")
+        return self
+
 
 class SessionSettings(Section):
     """What assistants remember."""
@@ -67,6 +80,12 @@ class SessionSettings(Section):
         COMPACTION_THRESHOLD, ge=2, description="with more messages than this, the older ones are summarised"
     )
     keep_recent_messages: int = Field(KEEP_RECENT_MESSAGES, ge=0, description="so many are kept as they are")
+
+    @model_validator(mode="after")
+    def _leaves_something_to_summarise(self) -> SessionSettings:
+        if self.keep_recent_messages >= self.compaction_threshold:
+            raise ValueError("keep_recent_messages is expected to be less than compaction_threshold")
+        return self
 
 
 class RuntimeSettings(Section):
@@ -140,8 +159,8 @@ class AgentCoreSettings(Section):
 class ToolSettings(Section):
     """The tools of built-in agents."""
 
-    servers_config: Path = Field(SERVERS_CONFIG, description="the MCP servers, in the form of other MCP clients")
-    prompts_config: Path = Field(
+    servers_config: HomePath = Field(SERVERS_CONFIG, description="the MCP servers, in the form of other MCP clients")
+    prompts_config: HomePath = Field(
         PROMPTS_CONFIG, description="wordings of your own, key by key before the built-in ones"
     )
     work_tree: Path = Field(Path(), description="the folder that git, files, shell and delegates stay in")

@@ -8,10 +8,12 @@ renewal. An agent of your own would do the same with something cleverer in place
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, Final
 
 import httpx2
@@ -26,6 +28,9 @@ RENEW_SECONDS: Final = 5
 """Leases last a minute; the demo renews more often, so that news of a follow-up comes soon."""
 
 PAUSE_AFTER_FAILURE_SECONDS: Final = 1.0
+
+TOKEN_SECONDS: Final = 0.1
+"""So often a token that is not there yet is looked for."""
 
 Trigger = dict[str, Any]
 Act = Callable[[Trigger, Tools], Awaitable[None]]
@@ -132,19 +137,30 @@ def agent(name: str, root: str) -> Act:
 
 
 async def main() -> None:
-    """Run with SWARM_URL, SWARM_AGENT_TOKEN, SWARM_AGENT_NAME and DEMO_ROOT from the environment."""
+    """Run with SWARM_URL, SWARM_AGENT_TOKEN (or SWARM_AGENT_TOKEN_FILE), SWARM_AGENT_NAME and DEMO_ROOT."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    token = os.environ.get("SWARM_AGENT_TOKEN") or await _token_in(Path(os.environ["SWARM_AGENT_TOKEN_FILE"]), stop)
     demo_agent = DemoAgent(
         os.environ.get("SWARM_URL", "http://127.0.0.1:8080"),
-        os.environ["SWARM_AGENT_TOKEN"],
+        token,
         agent(os.environ.get("SWARM_AGENT_NAME", "lead"), os.environ.get("DEMO_ROOT", ".")),
     )
     await demo_agent.run(stop)
 
 
+async def _token_in(file: Path, stop: asyncio.Event) -> str:
+    """The token in a file, once it is there; nothing of use if told to stop before."""
+    while not stop.is_set():
+        with contextlib.suppress(FileNotFoundError):
+            return (await asyncio.to_thread(file.read_text, "utf-8")).strip()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), TOKEN_SECONDS)
+    return ""
+
+
 if __name__ == "__main__":
-    if "SWARM_AGENT_TOKEN" not in os.environ:
+    if not {"SWARM_AGENT_TOKEN", "SWARM_AGENT_TOKEN_FILE"} & os.environ.keys():
         sys.exit("SWARM_AGENT_TOKEN is not set; `swarm agents add lead --role lead` gives a token")
     asyncio.run(main())

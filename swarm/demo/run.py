@@ -1,4 +1,4 @@
-"""``swarm demo``: twin, coordinator and demo agents as separate processes, and one address to open."""
+"""``swarm demo``: twin, coordinator, demo agents and a model of rules as processes, and one address to open."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from typing import Final
 import httpx2
 
 from swarm.demo import settings_file
+from swarm.demo.asked import MODEL
 from swarm.demo.processes import Died, Parts
-from swarm.demo.settings_file import WRITER
+from swarm.demo.settings_file import ASSISTANT, ROUTER, WRITER, Wanted
 from swarm.twin.seed import DEFAULT
 
 READY_SECONDS: Final = 60
@@ -39,8 +40,11 @@ class Plan:
     twin_port: int
     home: Path
     writer_port: int
+    model_port: int
     own_settings: Path  # the file that the coordinator would read without us
     slack: bool  # real tokens are in the environment, so there is no twin
+    own_model: bool = False  # the environment names a model, which answers in place of the rules
+    own_servers: Path | None = None  # the file with MCP servers that the environment names
     database_url: str | None = field(default=None, repr=False)  # the environment's
     operator_token: str | None = field(default=None, repr=False)  # the environment's
 
@@ -56,6 +60,10 @@ class Plan:
     def writer_url(self) -> str:
         return f"http://127.0.0.1:{self.writer_port}/"
 
+    @property
+    def model_url(self) -> str:
+        return f"http://127.0.0.1:{self.model_port}/"
+
 
 class NotReady(Exception):
     """A part did not come up in time."""
@@ -67,9 +75,12 @@ def plan(environment: Mapping[str, str]) -> Plan:
         port=_port(environment, "PORT", 8080),
         twin_port=_port(environment, "TWIN_PORT", 8400),
         writer_port=_free_port(),
+        model_port=_free_port(),
         home=Path(environment.get("SWARM_HOME") or ".demo").absolute(),
         own_settings=Path(environment.get("SWARM_CONFIG") or settings_file.OWN_FILE).absolute(),
         slack=bool(environment.get("SLACK_BOT_TOKEN") and environment.get("SLACK_APP_TOKEN")),
+        own_model=bool(environment.get("LLM_MODEL")),
+        own_servers=Path(named).absolute() if (named := environment.get("SWARM_SERVERS_CONFIG")) else None,
         database_url=environment.get("SWARM_DATABASE_URL") or None,
         operator_token=environment.get("SWARM_OPERATOR_TOKEN") or None,
     )
@@ -109,6 +120,8 @@ async def _run(demo: Plan, parts: Parts, stop: asyncio.Event) -> int:
     print(
         'Type "@swarm how many lines of Python are in this repository?" in #general, '
         'or "swarm#writer tell me about this repository". Ctrl-C ends everything.',
+        f'With memory and tools: "swarm#{ROUTER} what is 6 times 7?", "swarm#{ASSISTANT} what is agntcy".',
+        sep="\n",
         flush=True,
     )
     death = asyncio.create_task(parts.first_death())
@@ -120,36 +133,62 @@ async def _run(demo: Plan, parts: Parts, stop: asyncio.Event) -> int:
 
 
 async def _start(demo: Plan, parts: Parts) -> None:
-    """Bring the parts up one after another, each once the one before is ready."""
+    """Bring all parts up beside each other: the coordinator takes longest, and asks for the others last."""
+    is_scripted = not (demo.own_model or settings_file.names_model(demo.own_settings))
+    environment = _settings(demo, is_scripted=is_scripted)
     if not demo.slack:
         _say("starting the Slack twin")
         await parts.start("twin", ["swarm.twin", "--port", str(demo.twin_port)], {})
+    _say("starting the coordinator")
+    await parts.start("coordinator", ["swarm.cli", "up"], environment)
     _say(f"starting the agent {WRITER}")
     await parts.start(WRITER, ["swarm.demo.streamer"], {"WRITER_PORT": str(demo.writer_port), "DEMO_ROOT": _root()})
+    if is_scripted:
+        _say("starting rules in place of a model; set LLM_MODEL and a key to have a real one")
+        await parts.start("model", ["swarm.demo.model_server"], {"MODEL_PORT": str(demo.model_port)})
+        await _until(parts, demo.model_url, "The model")
     await _until(parts, demo.writer_url, "The writer")
     if not demo.slack:
         await _until(parts, f"{demo.twin_url}/", "The Slack twin")
-    _say("starting the coordinator")
-    await parts.start("coordinator", ["swarm.cli", "up"], _settings(demo))
-    await _until(parts, f"{demo.base_url}/readyz", "The coordinator")
     await _start_agents(demo, parts)
+    await _until(parts, f"{demo.base_url}/readyz", "The coordinator")
+    await _employ_agents(demo, parts)
 
 
 async def _start_agents(demo: Plan, parts: Parts) -> None:
-    """Register those that poll, start them, and wait until all are there."""
+    """Start those that poll; they load while the coordinator does, and wait for their tokens."""
+    for name, _, _ in AGENTS:
+        _token_file(demo, name).unlink(missing_ok=True)  # of an earlier run, which nobody accepts any more
+        _say(f"starting the agent {name}")
+        settings = {
+            "SWARM_URL": demo.base_url,
+            "SWARM_AGENT_TOKEN_FILE": str(_token_file(demo, name)),
+            "SWARM_AGENT_NAME": name,
+            "DEMO_ROOT": _root(),
+        }
+        await parts.start(name, ["swarm.demo.agent"], settings)
+
+
+async def _employ_agents(demo: Plan, parts: Parts) -> None:
+    """Register those that poll, hand them their tokens, and wait until all are there."""
     headers = {"Authorization": f"Bearer {_operator_token(demo)}"}
     async with httpx2.AsyncClient(base_url=demo.base_url, headers=headers, trust_env=False) as http:
         for name, role, description in AGENTS:
-            _say(f"starting the agent {name}")
-            token = await _token(parts, http, name, role, description)
-            settings = {
-                "SWARM_URL": demo.base_url,
-                "SWARM_AGENT_TOKEN": token,
-                "SWARM_AGENT_NAME": name,
-                "DEMO_ROOT": _root(),
-            }
-            await parts.start(name, ["swarm.demo.agent"], settings)
+            _hand_over(await _token(parts, http, name, role, description), _token_file(demo, name))
         await _until_online(parts, http)
+
+
+def _token_file(demo: Plan, name: str) -> Path:
+    return demo.home / f"{name}.token"
+
+
+def _hand_over(token: str, file: Path) -> None:
+    """Write a token for its agent alone, whole from the first moment."""
+    half = file.with_suffix(".new")
+    half.unlink(missing_ok=True)
+    half.touch(mode=0o600)
+    half.write_text(token, encoding="utf-8")
+    half.replace(file)
 
 
 def _root() -> str:
@@ -157,16 +196,36 @@ def _root() -> str:
     return str(Path.cwd())
 
 
-def _settings(demo: Plan) -> dict[str, str]:
+def _settings(demo: Plan, *, is_scripted: bool) -> dict[str, str]:
     """The coordinator's settings. With the twin it gets a database of its own, whatever its files name."""
-    file = demo.home / settings_file.OWN_FILE
-    settings_file.write(file, own=demo.own_settings, writer_url=demo.writer_url)
-    settings = {"PORT": str(demo.port), "SWARM_HOME": str(demo.home), "SWARM_CONFIG": str(file)}
+    file, servers = demo.home / settings_file.OWN_FILE, demo.home / settings_file.OWN_SERVERS
+    wanted = Wanted(
+        writer_url=demo.writer_url, servers_file=servers, own_servers=demo.own_servers, is_scripted=is_scripted
+    )
+    settings_file.write(file, own=demo.own_settings, wanted=wanted)
+    settings = {
+        "PORT": str(demo.port),
+        "SWARM_HOME": str(demo.home),
+        "SWARM_CONFIG": str(file),
+        "SWARM_SERVERS_CONFIG": str(servers),
+    }
+    if is_scripted:
+        settings |= _rules(demo)
     if demo.slack:
         return settings
     database_url = demo.database_url or f"sqlite:///{demo.home / 'swarm.db'}"
     of_twin = {"SWARM_DATABASE_URL": database_url, "SLACK_AGENT_SESSIONS": "true"}  # its page has Slack's Stop button
     return settings | _twin_tokens(demo) | of_twin
+
+
+def _rules(demo: Plan) -> dict[str, str]:
+    """What leads to the rules in place of a model, whatever files say about models. It is shown no real key."""
+    return {
+        "LLM_MODEL": MODEL,
+        "LLM_PROVIDER": "openai",
+        "OPENAI_BASE_URL": f"{demo.model_url}v1",
+        "OPENAI_API_KEY": "not-needed-here",
+    }
 
 
 def _operator_token(demo: Plan) -> str:
@@ -229,9 +288,10 @@ async def _until(parts: Parts, url: str, what: str) -> None:
 
 async def _until_online(parts: Parts, http: httpx2.AsyncClient) -> None:
     async def all_online() -> bool:
-        answer = (await http.get("/agents")).raise_for_status()
-        online = {agent["name"] for agent in answer.json()["agents"] if agent["status"] == "online"}
-        return online >= {WRITER, *(name for name, _, _ in AGENTS)}
+        agents = (await http.get("/agents")).raise_for_status().json()["agents"]
+        online = {agent["name"] for agent in agents if agent["status"] == "online"}
+        built_in = {agent["name"] for agent in agents if agent["reach"] == "builtin"}
+        return online >= {WRITER, *(name for name, _, _ in AGENTS)} | built_in
 
     await _wait_for(parts, all_online, "An agent")
 

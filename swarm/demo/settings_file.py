@@ -1,36 +1,121 @@
-"""The coordinator's settings file in the demo: whatever the folder's own says, and the writer."""
+"""The coordinator's settings file in the demo: whatever the folder's own says, the writer, and the built-in agents."""
 
 from __future__ import annotations
 
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import orjson
 import yaml
 
 WRITER: Final = "writer"
+ROUTER: Final = "tools"
+ASSISTANT: Final = "assistant"
 
 OWN_FILE: Final = "swarm.yaml"
+OWN_SERVERS: Final = "servers_config.json"
+
+PAPERS: Final = Path(__file__).parent / "papers"
+"""Documents to be searched, where the folder's own settings name none."""
+
+_CALCULATOR: Final = "calculator"
+_CALCULATOR_TOOLS: Final = ("add", "subtract", "multiply", "divide")
 
 
 class Unusable(Exception):
     """A settings file that nothing can be added to; the message is for people."""
 
 
-def write(path: Path, *, own: Path, writer_url: str) -> None:
-    """Write ``path``, which is what ``own`` says (if it exists) with the writer added. Raises Unusable."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """What is added to the settings."""
+
+    writer_url: str
+    servers_file: Path  # where the MCP servers are written to
+    own_servers: Path | None = None  # the file with MCP servers that the environment names
+    is_scripted: bool = True  # the rules answer in place of a model
+
+
+def write(path: Path, *, own: Path, wanted: Wanted) -> None:
+    """Write ``path``, which is what ``own`` says (if it exists) with the demo's agents added; and the file with the MCP
+    servers. Raises Unusable.
+    """
     settings = _read(own)
-    agents = settings.setdefault("agents", {})
-    remote = agents.setdefault("remote", {}) if isinstance(agents, dict) else None
-    if not isinstance(remote, dict):
-        raise Unusable(f"{own}: agents.remote is expected to be a mapping.")
+    remote, builtin = _section(settings, own, "agents", "remote"), _section(settings, own, "agents", "builtin")
     remote[WRITER] = {
-        "url": writer_url,
+        "url": wanted.writer_url,
         "role": "worker",
         "description": "Writes about the repository, and streams what it writes.",
         "footer": "a rule-driven program, no model",
     }
+    for name, agent in _built_in(is_scripted=wanted.is_scripted).items():
+        if name not in remote:
+            builtin.setdefault(name, agent)
+    _section(settings, own, "documents").setdefault("folder", str(PAPERS))
+    tools = _section(settings, own, "tools")
+    _write_servers(wanted.servers_file, own=wanted.own_servers or Path(tools.get("servers_config") or OWN_SERVERS))
+    tools["servers_config"] = str(wanted.servers_file)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True), encoding="utf-8")
+
+
+def names_model(own: Path) -> bool:
+    """Whether the folder's own settings name a model. Raises Unusable."""
+    return bool(_section(_read(own), own, "model").get("name"))
+
+
+def _built_in(*, is_scripted: bool) -> dict[str, Any]:
+    """A router and an assistant; workers, so that who answers by default stays who it is."""
+    footer = {"footer": "rules in place of a model"} if is_scripted else {}
+    router = {"kind": "router", "role": "worker", "description": "Turns a sentence into a call of a tool.", **footer}
+    assistant = {"kind": "assistant", "role": "worker", "description": "Converses, remembers, looks up.", **footer}
+    # The rules ask git for nothing but the status; to a real model it is for its operator to give it.
+    return {ROUTER: router, ASSISTANT: {**assistant, "tools": ["git"]} if is_scripted else assistant}
+
+
+def _write_servers(path: Path, *, own: Path) -> None:
+    """The MCP servers of the folder's own file, if there is one, and the calculator. Raises Unusable."""
+    document = _json(own)
+    servers = document.setdefault("mcpServers", {})
+    if not isinstance(servers, dict):
+        raise Unusable(f"{own}: mcpServers is expected to be a mapping.")
+    for server in servers.values():
+        if isinstance(server, dict) and isinstance(server.get("cwd"), str):  # which lies beside the file
+            server["cwd"] = str(own.parent.absolute() / Path(server["cwd"]).expanduser())
+    servers.setdefault(
+        _CALCULATOR,
+        {
+            "command": sys.executable,
+            "args": ["-m", "swarm.demo.calculator"],
+            "allowedTools": list(_CALCULATOR_TOOLS),
+        },
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2))
+
+
+def _json(own: Path) -> dict[str, Any]:
+    if not own.exists():
+        return {}
+    try:
+        document = orjson.loads(own.read_bytes())
+    except (OSError, ValueError) as error:
+        raise Unusable(f"{own} cannot be read: {error}") from error
+    if not isinstance(document, dict):
+        raise Unusable(f"{own}: an object with mcpServers is expected.")
+    return document
+
+
+def _section(settings: dict[str, Any], own: Path, *keys: str) -> dict[str, Any]:
+    """A section, made if it is not there."""
+    for place, key in enumerate(keys):
+        section = settings.setdefault(key, {})
+        if not isinstance(section, dict):
+            raise Unusable(f"{own}: {'.'.join(keys[: place + 1])} is expected to be a mapping.")
+        settings = section
+    return settings
 
 
 def _read(own: Path) -> dict[str, Any]:

@@ -126,7 +126,9 @@ async def test_an_agent_of_swarm_yaml_is_found_by_its_name_and_a_token_goes_befo
     assert posted == ["Bearer from-the-file", "Bearer from-outside"]
     unknown = await ended(await start("--agent", "dcos", folder=tmp_path))
     assert (unknown.code, unknown.out) == (1, "")
-    assert unknown.err.startswith("swarm: There is no agent 'dcos' below agents.remote in swarm.yaml (there: docs).")
+    assert unknown.err.startswith(
+        "swarm: There is no agent 'dcos' below agents.remote or agents.builtin in swarm.yaml (there: docs)."
+    )
 
 
 async def test_an_agent_that_is_not_there_is_one_line_and_exit_code_1(tmp_path: Path) -> None:

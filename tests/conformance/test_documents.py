@@ -25,6 +25,8 @@ RULE = (ROOT / ".cursor" / "rules" / "streaming-conformance.mdc").read_text(enco
 
 PIPELINE = [
     "swarm/agents",
+    "swarm/agents/builtin",
+    "swarm/agents/translation",
     "swarm/domain/streaming",
     "swarm/conformance",
     "swarm/slack/live.py",
@@ -85,7 +87,7 @@ def test_every_glob_of_the_editors_rule_finds_files(glob: str) -> None:
 
 def test_the_editors_rule_covers_the_pipeline_and_names_files_that_exist() -> None:
     covered = {path for glob in rule_globs() for path in ROOT.glob(glob)}
-    files = [file for name in PIPELINE for file in ((ROOT / name).rglob("*.py") if "." not in name else [ROOT / name])]
+    files = [file for name in PIPELINE for file in ((ROOT / name).glob("*.py") if "." not in name else [ROOT / name])]
     assert [str(file) for file in files if file not in covered] == []
     for name in re.findall(r"(?:swarm|tests)/[\w/.*]+", RULE.split("---", 2)[2]):
         assert list(ROOT.glob(name)), name

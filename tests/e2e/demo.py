@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 from tests.support.processes import SWARM, Process, Processes, free_port
@@ -44,6 +45,18 @@ class Demo:
             folder = self.processes.folder / f"part{number:02}"
             folder.mkdir(exist_ok=True)
             (folder / "code.py").write_text("ingest = 1\n" * LINES_EACH)
+
+    def calculators(self) -> list[str]:
+        """The process ids of its MCP servers; their environment is their own, so they are not among the others."""
+        found = []
+        for process in Path("/proc").iterdir():
+            try:
+                is_ours = (process / "cwd").readlink() == self.processes.folder
+                if is_ours and b"swarm.demo.calculator" in (process / "cmdline").read_bytes():
+                    found.append(process.name)
+            except OSError:  # no process, or it has ended, or it is somebody else's
+                continue
+        return found
 
     def logs_of(self, part: str) -> str:
         """What a part of it has written to its log."""

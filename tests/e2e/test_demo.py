@@ -109,6 +109,23 @@ async def test_the_writers_question_is_answered_in_the_thread(twin: TwinClient) 
     await twin.until(ts, lambda seen: any("So it is “the tests”" in answer for answer in seen.answers))
 
 
+@pytest.mark.req("OPS-01", "AGENT-01", "AGENT-04")
+async def test_the_built_in_agents_calculate_and_look_things_up_with_rules_in_place_of_a_model(
+    twin: TwinClient,
+) -> None:
+    since = await twin.now()
+    ts = await twin.say("swarm#tools what is 6 times 7?")
+    seen = await twin.until(ts, _is_answered, within_seconds=60)
+    assert seen.answers == ("6 times 7 is **42**.",)
+    ts = await twin.say("swarm#assistant what is agntcy")
+    seen = await twin.until(ts, _is_answered, within_seconds=60)
+    assert "`agntcy.md`" in seen.answers[-1]
+    shown = str([call["args"] for call in await twin.calls(since=since) if "Stream" in call["method"]])
+    assert all(card in shown for card in ("multiply", "search", "fetch_document"))
+    await twin.say("what are you?", thread=ts)
+    await twin.until(ts, lambda seen: "no language model" in seen.answers[-1])
+
+
 @pytest.mark.req("LOOP-11")
 async def test_a_direct_message_is_answered(twin: TwinClient) -> None:
     ts = await twin.say("hello", channel="@swarm", user="bob")
@@ -151,10 +168,11 @@ async def test_it_ends_with_1_when_a_part_dies_and_shows_what_that_said_last(dem
 @pytest.mark.req("OPS-01", "OPS-12")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_it_ends_with_0_when_told_to_and_leaves_nobody_behind(demo: Demo, number: signal.Signals) -> None:
-    assert len(demo.processes.alive()) == 7  # itself, twin, coordinator, lead, two workers, writer
+    assert len(demo.processes.alive()) == 8  # itself, twin, coordinator, lead, two workers, writer, model
+    assert len(demo.calculators()) == 1
     demo.process.send(number)
     assert await demo.process.exit_code(10) == 0
-    assert demo.processes.alive() == []
+    assert (demo.processes.alive(), demo.calculators()) == ([], [])
     assert "Traceback" not in demo.process.output + demo.logs_of("coordinator") + demo.logs_of("lead")
 
 

@@ -111,6 +111,12 @@ def test_fallbacks_are_asked_in_their_order_with_their_own_providers(read: Read)
 
 
 @pytest.mark.req("AGENT-07")
+def test_another_model_of_an_agent_is_one_of_the_same_provider_whatever_its_name_suggests(read: Read) -> None:
+    assert decisions.model_specs(read(LLM_MODEL="gpt-5-mini"), "o4-mini")[0].label == "openai:o4-mini"
+    assert decisions.model_specs(read(LLM_MODEL="qwen3"), "gpt-oss:20b")[0].label == "ollama:gpt-oss:20b"
+
+
+@pytest.mark.req("AGENT-07")
 def test_limits_can_be_set_and_lifted(read: Read) -> None:
     limits = decisions.run_limits(read("limits: {requests: 3, tokens: null, cost_dollars: '0.25'}"))
     assert (limits.requests, limits.tokens, limits.cost_dollars) == (3, None, Decimal("0.25"))
@@ -130,6 +136,20 @@ def test_the_caps_of_search_come_from_the_environment(read: Read) -> None:
     assert (tools.search_max_calls, tools.fetch_document_max_calls) == (2, 3)
 
 
+@pytest.mark.req("AGENT-02", "AGENT-03")
+def test_files_may_lie_in_the_home_folder(read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "servers.json").write_text('{"mcpServers": {}}')
+    monkeypatch.setenv("HOME", str(home))
+    settings = read(LLM_MODEL="gpt", SWARM_SERVERS_CONFIG="~/servers.json", SWARM_PROMPTS_CONFIG="~/words.yaml")
+    assert (settings.tools.servers_config, settings.tools.prompts_config) == (
+        home / "servers.json",
+        home / "words.yaml",
+    )
+    assert "tools" in settings.agents.builtin
+
+
 @pytest.mark.req("TOOL-05")
 def test_an_assistant_has_no_tool_of_this_machine_that_nobody_named(read: Read) -> None:
     settings = read("agents: {builtin: {a: {kind: assistant}, b: {kind: assistant, tools: [git]}}}\nmodel: {name: gpt}")
@@ -145,6 +165,9 @@ def test_an_assistant_has_no_tool_of_this_machine_that_nobody_named(read: Read) 
         ("agents: {builtin: {a: {kind: router}}, remote: {a: {url: 'http://a'}}}\nmodel: {name: gpt}", "'a' is both"),
         ("agents: {builtin: {a: {kind: assistant, tools: [rm]}}}\nmodel: {name: gpt}", "agents.builtin.a.tools"),
         ("agents: {default: a, builtin: {a: {kind: router, role: worker}}}\nmodel: {name: gpt}", "role is worker"),
+        ("agents: {builtin: {a: {kind: router, tools: [git]}}}\nmodel: {name: gpt}", "tools are an assistant's"),
+        ("agents: {builtin: {a: {kind: router, prompt: a.md}}}\nmodel: {name: gpt}", "prompt is an assistant's"),
+        ("runtime: {session: {compaction_threshold: 5}}", "less than compaction_threshold"),
         ("model: {name: gpt, provider: acme}", "model.provider"),
         ("model: {name: gpt, temperature: 9}", "model.temperature"),
         ("limits: {requests: 0}", "limits.requests"),

@@ -91,12 +91,18 @@ async def test_it_asks_and_hears_the_answer_from_a_form(root: Path) -> None:
     assert "“tests”" in text_of(await run(who, asked("", resume=[answer])))
 
 
+def wanted(folder: Path) -> settings_file.Wanted:
+    return settings_file.Wanted(
+        writer_url="http://127.0.0.1:1/", servers_file=folder / "home" / "servers.json", own_servers=folder / "own.json"
+    )
+
+
 def test_the_settings_of_the_folder_stay_beside_the_writer(tmp_path: Path) -> None:
     own, made = tmp_path / "swarm.yaml", tmp_path / "home" / "swarm.yaml"
-    settings_file.write(made, own=own, writer_url="http://127.0.0.1:1/")
+    settings_file.write(made, own=own, wanted=wanted(tmp_path))
     assert set(yaml.safe_load(made.read_text())["agents"]["remote"]) == {"writer"}
     own.write_text("log: {level: debug}\nagents: {default: lea, remote: {docs: {url: 'http://docs'}}}\n")
-    settings_file.write(made, own=own, writer_url="http://127.0.0.1:1/")
+    settings_file.write(made, own=own, wanted=wanted(tmp_path))
     found = yaml.safe_load(made.read_text())
     assert found["log"] == {"level": "debug"}
     assert found["agents"]["default"] == "lea"
@@ -108,4 +114,4 @@ def test_settings_that_nothing_can_be_added_to_are_named(tmp_path: Path, text: s
     own = tmp_path / "swarm.yaml"
     own.write_text(text)
     with pytest.raises(settings_file.Unusable, match=r"swarm\.yaml"):
-        settings_file.write(tmp_path / "made.yaml", own=own, writer_url="http://127.0.0.1:1/")
+        settings_file.write(tmp_path / "made.yaml", own=own, wanted=wanted(tmp_path))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
 from typing import Any, Final
 
-from pydantic_ai import Agent, AgentRunResultEvent
+from pydantic_ai import Agent, AgentRunEvents
+from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import (
+    ModelResponse,
     PartDeltaEvent,
     PartEndEvent,
     PartStartEvent,
@@ -17,14 +19,15 @@ from pydantic_ai.models import Model
 from pydantic_ai.usage import RunUsage, UsageLimits
 
 from swarm.agents.assistant.toolset import RunTools
-from swarm.agents.builtin.messages import model_messages
-from swarm.agents.builtin.run import Run
-from swarm.agents.builtin.sessions import asked, thread_of_several
+from swarm.agents.builtin.fence import fenced
+from swarm.agents.builtin.messages import earlier, model_messages
+from swarm.agents.builtin.run import Run, Stumbled
+from swarm.agents.builtin.sessions import asked, unheard
 from swarm.agents.models.served import label_of
 from swarm.agents.toolbox.tool import Tool
 from swarm.domain.model_runs import ModelUsage
-from swarm.domain.sessions import Memory, SessionScope
-from swarm.domain.streaming.events import TextEnded, TurnInput
+from swarm.domain.sessions import Memory, MessageRole, SessionMessage, SessionScope
+from swarm.domain.streaming.events import TurnInput
 
 TOOL_RETRIES: Final = 3
 """So often in a row a model may call a tool that there is not."""
@@ -73,26 +76,40 @@ class Assistant:
             toolsets=[toolset],
             retries=TOOL_RETRIES,
         )
-        told = await self._memory.get_messages(run.session_id)
+        remembered = await self._memory.get_messages(run.session_id)
         usage = RunUsage()
         try:
             async with agent.run_stream_events(
-                self._question(run.turn),
-                message_history=model_messages(told, with_authors=self._has_authors),
+                self._question(run.turn, remembered),
+                message_history=model_messages(earlier(remembered), with_authors=self._has_authors),
                 usage_limits=self._limits,
                 usage=usage,
             ) as events:
-                await _show(run, events)
+                try:
+                    await _show(run, events)
+                finally:
+                    run.model = _label(events) or run.model
         finally:
             run.used(self._usage_of(usage))
+        if not any(one.role is MessageRole.ASSISTANT and one.text.strip() for one in run.remembered):
+            raise Stumbled("The model had nothing to say. Ask again, or put it differently.", code="empty")
 
-    def _question(self, turn: TurnInput) -> str:
+    def _question(self, turn: TurnInput, remembered: Sequence[SessionMessage]) -> str:
         """What is newly said, after what the session cannot know of the thread that it is said in."""
         said = asked(turn, with_author=self._has_authors)
-        thread = "" if self._has_authors else thread_of_several(turn)
+        thread = unheard(turn, remembered)
         if not thread:
             return said
-        return f"[Said before in this thread, also by others]\n{thread[-THREAD_CHARACTERS:]}\n[End]\n\n{said}"
+        return f"{fenced('Said before in this conversation', thread[-THREAD_CHARACTERS:])}\n\n{said}"
+
+
+def _label(events: AgentRunEvents[str]) -> str:
+    """The model that answered last, as far as the run has come; one that never began to has no name."""
+    try:
+        said = [label_of(message) for message in events.new_messages() if isinstance(message, ModelResponse)]
+    except UserError:  # the run had not even begun
+        return ""
+    return next((label for label in reversed(said) if label), "")
 
 
 async def _show(run: Run, events: AsyncIterable[Any]) -> None:
@@ -106,6 +123,4 @@ async def _show(run: Run, events: AsyncIterable[Any]) -> None:
             case PartDeltaEvent(delta=TextPartDelta(content_delta=text)):
                 await run.write(text, f"text-{count}")
             case PartEndEvent(part=TextPart()):
-                await run.say(TextEnded(message_id=f"text-{count}"))
-            case AgentRunResultEvent(result=result):
-                run.model = label_of(result.response)
+                await run.written(f"text-{count}")

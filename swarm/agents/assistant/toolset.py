@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from pydantic_ai import RunContext, ToolDefinition
+from pydantic_ai.messages import ModelResponse
 from pydantic_ai.toolsets import AbstractToolset
 from pydantic_ai.toolsets.abstract import ToolsetTool
 from pydantic_core import SchemaValidator, core_schema
 
 from swarm.agents.builtin.run import Run
 from swarm.agents.toolbox.arguments import Checked, checked, mended
+from swarm.agents.toolbox.calling import answered
 from swarm.agents.toolbox.caps import CONCLUDE, CallCaps
-from swarm.agents.toolbox.output import capped
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
-from swarm.domain.sessions import MessageRole, SessionMessage
 from swarm.domain.streaming.events import ToolEnded, ToolStarted
 
 _ANYTHING = SchemaValidator(core_schema.dict_schema())
@@ -48,25 +48,23 @@ class RunTools(AbstractToolset[None]):
         chosen = self._tools[name]
         arguments = mended(chosen.parameters, tool_args)
         await self._run.say(ToolStarted(id=call_id, name=name))
-        answer = capped(await self._answer(chosen, arguments, ctx.run_step), self._most_characters)
-        self._run.remember(
-            SessionMessage(role=MessageRole.TOOL_USE, call_id=call_id, tool=name, arguments=arguments),
-            SessionMessage(
-                role=MessageRole.TOOL_RESULT, call_id=call_id, tool=name, text=answer.text, failed=answer.failed
-            ),
-        )
+        answer = await self._answer(chosen, arguments, ctx.run_step)
+        self._run.remember_call(call_id, name, arguments, answer)
         await self._run.say(ToolEnded(id=call_id, failed=answer.failed))
         return answer.text
 
     def conclude(self, ctx: RunContext[None]) -> str:
         """What the model is asked beside everything else, once every call of its last turn was one too many."""
-        return CONCLUDE if self._caps.must_conclude(ctx.run_step - 1) else ""
+        last = next((message for message in reversed(ctx.messages) if isinstance(message, ModelResponse)), None)
+        return CONCLUDE if last and self._caps.must_conclude(ctx.run_step - 1, len(last.tool_calls)) else ""
 
     async def _answer(self, tool: Tool, arguments: dict[str, Any], step: int) -> ToolAnswer:
         if refusal := self._caps.refusal(tool, step):
             return refusal
         found = checked(tool.parameters, arguments)
-        return await tool.call(arguments) if found.is_fine else ToolAnswer(text=_wrong(tool, found), failed=True)
+        if found.is_fine:
+            return await answered(tool, arguments, self._most_characters)
+        return ToolAnswer(text=_wrong(tool, found), failed=True)
 
     def _offered(self, tool: Tool, ctx: RunContext[None]) -> ToolsetTool[None]:
         return ToolsetTool(

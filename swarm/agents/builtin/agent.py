@@ -11,26 +11,24 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import structlog
 
+from swarm.agents.builtin.recorder import Recorder
 from swarm.agents.builtin.run import Run, Stumbled
-from swarm.agents.builtin.sessions import question, run_of, session_of
+from swarm.agents.builtin.sessions import questions, run_of, session_of
 from swarm.agents.failures import OUR_FAULT, not_within
 from swarm.agents.whole_answers import collected
 from swarm.clock import Clock, SystemClock
-from swarm.domain.errors import SwarmError, Unavailable
+from swarm.domain.errors import SwarmError
 from swarm.domain.model_runs import ModelRun, RunBook, RunOutcome
 from swarm.domain.models import RunLimits
 from swarm.domain.sessions import Memory, MessageRole, SessionMessage, SessionScope
-from swarm.domain.streaming.events import AgentEvent, Broken, Cancelled, Failed, Finished, Interrupted, TurnInput
+from swarm.domain.streaming.events import AgentEvent, Broken, Failed, Finished, TurnInput
 from swarm.domain.streaming.remote import INVOKE_SECONDS, Health, RunEnd
 
-RECORD_SECONDS: Final = 30.0
-"""So long a run is tried to be remembered while the database is away."""
-
-_ENDS: Final = (Finished, Interrupted, Cancelled, Failed, Broken)
+CUT_OFF: Final = "it was stopped, as the coordinator is being restarted"
 
 _log = structlog.get_logger(__name__)
 
@@ -88,16 +86,16 @@ class BuiltinAgent:
         self._limits = limits
         self._explain = explain
         self._clock = clock or SystemClock()
-        self._tasks: set[asyncio.Task[Any]] = set()
-        self._storing: dict[str, set[asyncio.Task[None]]] = {}  # by session: what its next run has to wait for
+        self._recorder = Recorder(record.memory, record.runs)
+        self._working: set[asyncio.Task[None]] = set()
 
     async def aclose(self) -> None:
         """End the runs that go on, once they are noted down, and let go of everything."""
-        for task in self._tasks:
-            if task.get_name() == _RUN:
+        while working := set(self._working):
+            for task in working:
                 task.cancel()
-        while self._tasks:
-            await asyncio.wait(set(self._tasks))
+            await asyncio.wait(working)
+        await self._recorder.aclose()
         await self._works.aclose()
 
     def run(self, turn: TurnInput) -> AsyncGenerator[AgentEvent, None]:
@@ -118,32 +116,42 @@ class BuiltinAgent:
 
     async def _run(self, turn: TurnInput) -> AsyncGenerator[AgentEvent, None]:
         run = Run(turn, session_of(turn, self._record.scope))
-        work = self._background(self._work(run), _RUN)
+        work = self._started(run)
         try:
             while True:
                 event = await run.heard()
                 yield event
-                if isinstance(event, _ENDS):
+                if isinstance(event, RunEnd):
                     return
         finally:
             work.cancel()  # nobody reads any more, or it is over anyway
+            self._recorder.await_end(run.session_id, work)
+
+    def _started(self, run: Run) -> asyncio.Task[None]:
+        work = asyncio.create_task(self._work(run), name="run of a built-in agent")
+        self._working.add(work)
+        work.add_done_callback(self._working.discard)
+        work.add_done_callback(lambda _: run.end(Broken(reason=CUT_OFF)))
+        return work
 
     async def _work(self, run: Run) -> None:
-        """The run, whatever becomes of it. One that is cut off has nobody left to be told."""
+        """The run, whatever becomes of it."""
         begun = self._clock.now_us()
         try:
             outcome, end, note = await self._answered(run)
         except asyncio.CancelledError:
             self._store(run, begun, RunOutcome.STOPPED, "it was stopped")
             raise
-        await asyncio.shield(self._store(run, begun, outcome, note))
-        await run.say(end)
+        try:
+            await asyncio.shield(self._store(run, begun, outcome, note))
+        finally:
+            run.end(end)
 
     async def _answered(self, run: Run) -> tuple[RunOutcome, Finished | Failed | Broken, str]:
         limit = asyncio.timeout(self._limits.seconds)
         try:
             async with limit:
-                await self._stored_before(run.session_id)
+                await self._recorder.settled(run.session_id)
                 await self._works.answer(run)
         except Exception as error:  # noqa: BLE001 - whoever waits for the run needs its end; unknown ones are logged there
             if limit.expired():
@@ -171,52 +179,10 @@ class BuiltinAgent:
             return known
         return Trouble(message=error.message, code=error.code) if isinstance(error, SwarmError) else None
 
-    async def _stored_before(self, session_id: str) -> None:
-        """Wait until the runs of a session that are over are stored: they are what this one remembers."""
-        if storing := self._storing.get(session_id):
-            await asyncio.wait(set(storing))
-
     def _store(self, run: Run, begun: int, outcome: RunOutcome, note: str) -> asyncio.Task[None]:
-        storing = self._background(self._stored(run, begun, outcome, note), "store a run")
-        of_session = self._storing.setdefault(run.session_id, set())
-        of_session.add(storing)
-        storing.add_done_callback(lambda task: self._is_stored(run.session_id, task))
-        return storing
-
-    def _is_stored(self, session_id: str, storing: asyncio.Task[None]) -> None:
-        left = self._storing.get(session_id, set())
-        left.discard(storing)
-        if not left:
-            self._storing.pop(session_id, None)
-
-    async def _stored(self, run: Run, begun: int, outcome: RunOutcome, note: str) -> None:
-        """Remember a run and note it down. What cannot be stored is logged: the answer has been given all the same."""
-        try:
-            async with asyncio.timeout(RECORD_SECONDS):
-                await self._until_stored(run, begun, outcome, note)
-        except TimeoutError:
-            _log.error("A run could not be remembered.", action="agent_record", run_id=run.turn.run_id)
-        except Exception:  # noqa: BLE001 - it runs beside everything else
-            _log.exception("A run could not be remembered.", action="agent_record", run_id=run.turn.run_id)
-        else:
-            self._background(self._compacted(run.session_id), "compact a session")
-
-    async def _until_stored(self, run: Run, begun: int, outcome: RunOutcome, note: str) -> None:
-        while True:
-            try:
-                await self._record.memory.add_run(run.session_id, run_of(run.turn), _block(run, outcome, note))
-                await self._record.runs.note(self._noted(run, begun, outcome, note))
-            except Unavailable as error:
-                _log.warning("A run cannot be remembered yet.", action="agent_record", error=error.message)
-                await asyncio.sleep(1)
-            else:
-                return
-
-    async def _compacted(self, session_id: str) -> None:
-        try:
-            await self._record.memory.compact_session(session_id)
-        except Exception as error:  # noqa: BLE001 - the session stays as it is, and the next run tries again
-            _log.warning("A session could not be compacted.", action="session_compact", error=str(error))
+        return self._recorder.store(
+            self._noted(run, begun, outcome, note), run_of(run.turn), _block(run, outcome, note)
+        )
 
     def _noted(self, run: Run, begun: int, outcome: RunOutcome, note: str) -> ModelRun:
         origin = run.turn.origin
@@ -235,19 +201,10 @@ class BuiltinAgent:
             ended_at=self._clock.now_us(),
         )
 
-    def _background(self, work: Any, name: str) -> asyncio.Task[Any]:
-        task: asyncio.Task[Any] = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-
-_RUN: Final = "run of a built-in agent"
-
 
 def _block(run: Run, outcome: RunOutcome, note: str) -> list[SessionMessage]:
     """What is remembered of a run: what was asked, what was done, and, if it ended early, that it did."""
-    block = [question(run.turn), *run.remembered]
+    block = [*questions(run.turn), *run.remembered]
     if outcome is not RunOutcome.ANSWERED:
         block.append(SessionMessage(role=MessageRole.ASSISTANT, text=f"[This answer broke off: {note}]"))
     return block

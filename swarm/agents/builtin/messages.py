@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from pydantic_ai.messages import (
@@ -17,9 +18,16 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from swarm.agents.toolbox.output import capped
-from swarm.agents.toolbox.tool import ToolAnswer
+from swarm.agents.toolbox.output import shortened
 from swarm.domain.sessions import MessageRole, SessionMessage
+
+GOES_ON: Final = "[The conversation goes on.]"
+
+EARLIER_CHARACTERS: Final = 80_000
+"""So much of a session is told, from its end; the summary beside it."""
+
+EARLIER_RESULT_CHARACTERS: Final = 2_000
+"""So much of what a tool said in an earlier run, or of a text that it was given, is told again."""
 
 PARAGRAPH_CHARACTERS: Final = 4_000
 SUMMARISED_CHARACTERS: Final = 200_000
@@ -27,12 +35,18 @@ SUMMARISED_CHARACTERS: Final = 200_000
 
 
 def model_messages(messages: Iterable[SessionMessage], *, with_authors: bool = False) -> list[ModelMessage]:
-    """The messages for a model: what it said together, what it was told together. ``with_authors`` names who asks."""
+    """The messages for a model: what it said together, what it was told together. ``with_authors`` names who asks.
+
+    The first is what the model was told, and not by the system alone: some providers refuse a conversation that their
+    model begins, which one does whose older part was summarised.
+    """
     told: list[ModelMessage] = []
     for message in messages:
         last = told[-1] if told else None
         if message.role in (MessageRole.ASSISTANT, MessageRole.TOOL_USE):
             said = _said(message)
+            if len(told) < 2 and not isinstance(last, ModelResponse):
+                last = _opened(told)
             if isinstance(last, ModelResponse):
                 last.parts = [*last.parts, said]
             else:
@@ -44,13 +58,55 @@ def model_messages(messages: Iterable[SessionMessage], *, with_authors: bool = F
     return told
 
 
+def earlier(messages: Sequence[SessionMessage]) -> list[SessionMessage]:
+    """What of a session is told in a new run: the summary, and of the runs since then the last, each whole.
+
+    What tools said then is told in short. Without these limits a few long documents would fill what a model can take
+    in, and no run of the session would succeed any more.
+    """
+    short = [_in_short(message) for message in messages]
+    summary = short[:1] if short and short[0].role is MessageRole.SYSTEM else []
+    told, characters = len(short), 0
+    for place in range(len(short) - 1, len(summary) - 1, -1):
+        characters += _size(short[place])
+        if characters > EARLIER_CHARACTERS:
+            break
+        if short[place].role is MessageRole.USER or place == len(summary):
+            told = place
+    return [*summary, *short[told:]]
+
+
+def _in_short(message: SessionMessage) -> SessionMessage:
+    match message.role:
+        case MessageRole.TOOL_RESULT:
+            return replace(message, text=shortened(message.text, EARLIER_RESULT_CHARACTERS))
+        case MessageRole.TOOL_USE:
+            return replace(message, arguments={key: _value(value) for key, value in message.arguments.items()})
+        case _:
+            return message
+
+
+def _value(value: object) -> object:
+    return shortened(value, EARLIER_RESULT_CHARACTERS) if isinstance(value, str) else value
+
+
+def _size(message: SessionMessage) -> int:
+    return len(message.text) + sum(len(str(value)) for value in message.arguments.values())
+
+
 def in_words(messages: Sequence[SessionMessage]) -> str:
     """The messages as a text, one paragraph each, to be summarised; not more of it than a model can read."""
-    return _cut("\n\n".join(_cut(paragraph, PARAGRAPH_CHARACTERS) for paragraph in _paragraphs(messages)))
+    paragraphs = (shortened(paragraph, PARAGRAPH_CHARACTERS) for paragraph in _paragraphs(messages))
+    return shortened("\n\n".join(paragraphs), SUMMARISED_CHARACTERS)
 
 
-def _cut(text: str, most_characters: int = SUMMARISED_CHARACTERS) -> str:
-    return capped(ToolAnswer(text=text), most_characters).text
+def _opened(told: list[ModelMessage]) -> ModelMessage | None:
+    """Have the conversation begun by what somebody says, if nobody has said anything yet; the last message."""
+    if not told:
+        told.append(ModelRequest(parts=[UserPromptPart(content=GOES_ON)]))
+    elif not any(isinstance(part, UserPromptPart) for part in told[0].parts):
+        told[0].parts = [*told[0].parts, UserPromptPart(content=GOES_ON)]
+    return told[-1]
 
 
 def _said(message: SessionMessage) -> TextPart | ToolCallPart:

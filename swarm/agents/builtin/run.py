@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
+from swarm.agents.toolbox.tool import ToolAnswer
 from swarm.domain.model_runs import ModelUsage
 from swarm.domain.sessions import MessageRole, SessionMessage
 from swarm.domain.streaming.events import AgentEvent, TextDelta, TextEnded, TurnInput
+from swarm.domain.streaming.remote import RunEnd
 
 WAITING_EVENTS: Final = 256
 """So many events may wait for who shows them; then the agent waits."""
@@ -32,16 +35,27 @@ class Run:
         self.usage = ModelUsage()
         self.model = ""  # the one that answered last
         self.remembered: list[SessionMessage] = []
-        self._events: asyncio.Queue[AgentEvent] = asyncio.Queue(WAITING_EVENTS)
-        self._message_id = ""
+        self._events: asyncio.Queue[AgentEvent] = asyncio.Queue()
+        self._room = asyncio.Semaphore(WAITING_EVENTS)
+        self._is_over = False
+        self._message_id = ""  # of the text that is being written; empty: none is
 
     async def say(self, event: AgentEvent) -> None:
         """Show something; waits while too much is still to be shown."""
-        await self._events.put(event)
+        await self._room.acquire()
+        self._events.put_nowait(event)
+
+    def end(self, event: RunEnd) -> None:
+        """Say how it ended. The first end counts, and it needs no room: whoever listens is never left waiting."""
+        if not self._is_over:
+            self._is_over = True
+            self._events.put_nowait(event)
 
     async def heard(self) -> AgentEvent:
         """The next event, once there is one."""
-        return await self._events.get()
+        event = await self._events.get()
+        self._room.release()
+        return event
 
     async def write(self, text: str, message_id: str) -> None:
         """More of a text message, which is remembered as well; another id begins a new message."""
@@ -55,14 +69,27 @@ class Run:
         self._message_id = message_id
         await self.say(TextDelta(text=text, message_id=message_id))
 
+    async def written(self, message_id: str) -> None:
+        """A text message is whole; nothing happens if nothing of it was written."""
+        if message_id == self._message_id:
+            self._message_id = ""
+            await self.say(TextEnded(message_id=message_id))
+
     async def write_whole(self, text: str, message_id: str) -> None:
         """A text message at once."""
         await self.write(text, message_id)
-        await self.say(TextEnded(message_id=message_id))
+        await self.written(message_id)
 
     def remember(self, *messages: SessionMessage) -> None:
         """Have something remembered that is not written, or not as it is written."""
         self.remembered.extend(messages)
+
+    def remember_call(self, id: str, tool: str, arguments: Mapping[str, Any], answer: ToolAnswer) -> None:
+        """Have a tool's call remembered together with its result: never one without the other."""
+        self.remember(
+            SessionMessage(role=MessageRole.TOOL_USE, call_id=id, tool=tool, arguments=arguments),
+            SessionMessage(role=MessageRole.TOOL_RESULT, call_id=id, tool=tool, text=answer.text, failed=answer.failed),
+        )
 
     def used(self, usage: ModelUsage) -> None:
         """Count what was used."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Final
 
+from swarm.agents.builtin.run import Stumbled
 from swarm.domain.model_runs import Door
 from swarm.domain.sessions import MessageRole, SessionMessage, SessionScope
 from swarm.domain.streaming.events import Speaker, TurnInput, TurnMessage
@@ -41,29 +43,49 @@ def run_of(turn: TurnInput) -> str:
 
 
 def asked(turn: TurnInput, *, with_author: bool = False) -> str:
-    """All that is newly said, as one text. ``with_author``: in a conversation of several, whoever says it is named."""
-    return "\n\n".join(_named(message) if with_author else message.text for message in turn.messages)
+    """All that is newly said, as one text. ``with_author``: in a conversation of several, whoever says it is named.
 
-
-def question(turn: TurnInput) -> SessionMessage:
-    """What is newly said, to be remembered."""
-    author = turn.messages[-1].author if turn.messages else ""
-    return SessionMessage(role=MessageRole.USER, text=asked(turn), author=author or turn.origin.user_name)
-
-
-def thread_of_several(turn: TurnInput) -> str:
-    """What was said before in the thread, if others than who asks have a part in it; otherwise nothing.
-
-    A session by user knows what this user and the agent have said to each other, and nothing of the others.
+    Raises Stumbled if nothing is said.
     """
-    names = {message.author for message in turn.messages}
-    others = [said for said in turn.history if said.speaker is Speaker.USER and said.author not in names]
-    return "\n".join(_lines(turn)) if others else ""
+    said = [message for message in turn.messages if message.text.strip()]
+    if not said:
+        raise Stumbled("There is no text in this message, and text is all that I can read. Write what I should do.")
+    return "\n\n".join(_named(message) if with_author else message.text for message in said)
 
 
-def _lines(turn: TurnInput) -> Iterator[str]:
-    for said in turn.history:
-        yield f"{said.author or said.speaker.value}: {said.text}"
+def questions(turn: TurnInput) -> Iterator[SessionMessage]:
+    """What is newly said, to be remembered: each message with whoever says it."""
+    for message in turn.messages:
+        yield SessionMessage(role=MessageRole.USER, text=message.text, author=message.author or turn.origin.user_name)
+
+
+def unheard(turn: TurnInput, told: Iterable[SessionMessage]) -> str:
+    """What was said before in the thread and is not in what is ``told``, a line each; nothing if no person said it.
+
+    A session knows what was said to the agent, and what it answered. In a thread there is more: what others said, what
+    nobody said to the agent, and, where a client tells a whole conversation, what came before the session.
+    """
+    known = {MessageRole.USER: "", MessageRole.ASSISTANT: ""}
+    for message in told:
+        if message.role in known:
+            known[message.role] += f"{_letters(message.text)}\n"
+    new = [
+        said for said in turn.history if said.text.strip() and _letters(said.text) not in known[_ROLES[said.speaker]]
+    ]
+    by_people = any(said.speaker is Speaker.USER for said in new)
+    return "\n".join(map(_line, new)) if by_people else ""
+
+
+_ROLES: Final = {Speaker.USER: MessageRole.USER, Speaker.ASSISTANT: MessageRole.ASSISTANT}
+
+
+def _letters(text: str) -> str:
+    """A text without what Slack may write in another way: markup, spaces, punctuation."""
+    return "".join(filter(str.isalnum, text)) or text
+
+
+def _line(said: TurnMessage) -> str:
+    return f"{said.author or said.speaker.value}: {said.text}"
 
 
 def _named(message: TurnMessage) -> str:

@@ -57,8 +57,11 @@ class PromptFiles:
         return self._prompts
 
     def _read(self) -> Prompts:
-        self._stamps = {}
-        return _load(self._path, self._stamps)
+        stamps: dict[Path, Stamp] = {}  # put in place as a whole: runs may ask on threads of their own
+        try:
+            return _load(self._path, stamps)
+        finally:
+            self._stamps = stamps
 
 
 def load(path: Path | None = None) -> Prompts:

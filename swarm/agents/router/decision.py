@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,7 +12,7 @@ from pydantic_ai.messages import ModelResponse, ToolCallPart
 from pydantic_ai.models import ModelRequestParameters
 
 from swarm.agents.router.examples import described
-from swarm.agents.toolbox.arguments import checked, mended
+from swarm.agents.toolbox.arguments import checked, mended, read
 from swarm.agents.toolbox.tool import Tool
 
 ASK: Final = "swarm_ask"
@@ -20,6 +20,10 @@ REFUSE: Final = "swarm_refuse"
 STOP: Final = "swarm_stop"
 OWN: Final = frozenset({ASK, REFUSE, STOP})
 """Names that no tool of a server may have here."""
+
+
+_QUESTION_MARKS: Final = ("?", "？", "؟")
+_SENTENCE_END: Final = re.compile(r"[.!?…。？！؟](\s|$)|\n")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,9 +66,16 @@ Decision = CallTools | AskBack | Refuse | Stop
 
 
 def offer(tools: Sequence[Tool]) -> ModelRequestParameters:
-    """What the model may choose from; it has to choose, and writes no text."""
+    """What the model may choose from; it has to choose, and writes no text.
+
+    Some models cannot be made to choose (Claude, while it thinks): see `decision_in`.
+    """
     own = [
-        _own(ASK, "Ask the user for what is missing to call a tool.", question="the question, in the user's language"),
+        _own(
+            ASK,
+            "Ask the user for what is missing to call a tool. Call this rather than write the question yourself.",
+            question="the question, in the user's language",
+        ),
         _own(REFUSE, "No tool does what is wanted, or it is small talk or a question of general knowledge."),
         _own(STOP, "The user does not want the request any more: never mind, stop, cancel, forget it."),
     ]
@@ -75,16 +86,27 @@ def offer(tools: Sequence[Tool]) -> ModelRequestParameters:
 
 
 def decision_in(response: ModelResponse, tools: Sequence[Tool]) -> Decision:
-    """What a response decides. A tool that was not offered counts for nothing, and so does text."""
+    """What a response decides. A tool that was not offered counts for nothing.
+
+    Nor does text in place of calls, unless it is one question and nothing else: then it asks back. An answer to a
+    question of general knowledge does not become one by ending in "Do you want to know more?".
+    """
     offered = {tool.name: tool for tool in tools if tool.name not in OWN}
     wanted = [part for part in response.parts if isinstance(part, ToolCallPart)]
     for part in wanted:
         if part.tool_name == ASK:
-            return AskBack(question=str(_arguments(part).get("question") or "").strip())
+            question = _arguments(part).get("question")
+            return AskBack(question=question.strip() if isinstance(question, str) else "")
     if any(part.tool_name == STOP for part in wanted):
         return Stop()
+    if not wanted and _is_a_question(text := (response.text or "").strip()):
+        return AskBack(question=text)
     calls = list(_calls(wanted, offered))
     return next((call for call in calls if isinstance(call, AskBack)), None) or _all(calls)
+
+
+def _is_a_question(text: str) -> bool:
+    return text.endswith(_QUESTION_MARKS) and not _SENTENCE_END.search(text[:-1])
 
 
 def _all(calls: Sequence[Call | AskBack]) -> Decision:
@@ -109,8 +131,8 @@ def _calls(wanted: Sequence[ToolCallPart], offered: Mapping[str, Tool]) -> Itera
 def _arguments(part: ToolCallPart) -> dict[str, Any]:
     """The arguments, however the provider writes them; what is no object has none."""
     try:
-        arguments = json.loads(part.args) if isinstance(part.args, str) and part.args else part.args
-    except (ValueError, RecursionError):
+        arguments = read(part.args) if isinstance(part.args, str) else part.args
+    except ValueError:
         return {}
     return dict(arguments) if isinstance(arguments, Mapping) else {}
 

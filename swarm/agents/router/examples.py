@@ -40,6 +40,10 @@ _BY_TYPE: Final[Mapping[object, object]] = {
 }
 
 
+MOST_CHOICES: Final = 20
+"""So many values of a closed list are told beside the schema, which has them all."""
+
+
 def described(name: str, schema: Mapping[str, Any]) -> str:
     """A tool's parameters in a line or two: the required ones, the optional ones, each with its type and an example."""
     needed = set(required(schema))
@@ -71,23 +75,40 @@ def kind(schema: Mapping[str, Any]) -> str:
     kinds = schema.get("type")
     if isinstance(kinds, list):
         return " or ".join(str(one) for one in kinds)
+    if not kinds and (options := _options(schema)):
+        return " or ".join(dict.fromkeys(kind(option) for option in options))
     return str(kinds) if kinds else "value"
 
 
 def _parameter(name: str, schema: Mapping[str, Any]) -> str:
     meaning = str(schema.get("description") or "").strip().rstrip(".")
     choices = schema.get("enum")
-    options = f", one of {', '.join(map(repr, choices))}" if isinstance(choices, list) and choices else ""
+    options = (
+        ", one of " + ", ".join(map(repr, choices[:MOST_CHOICES])) if isinstance(choices, list) and choices else ""
+    )
     return f"{name} ({kind(schema)}{options}, e.g. {example(name, schema)!r})" + (f" - {meaning}" if meaning else "")
 
 
 def _inferred(name: str, schema: Mapping[str, Any]) -> object:
-    kinds = schema.get("type")
-    first = kinds[0] if isinstance(kinds, list) and kinds else kinds
+    first = _first_kind(schema)
+    if first is None and (options := _options(schema)):
+        return example(name, next((option for option in options if _first_kind(option) != "null"), {}))
     if first in (None, "string"):
         telling = (value for part, value in _BY_NAME if part in name.lower())
         return next(telling, _BY_TYPE["string"])
     if first == "array":
         items = schema.get("items")
-        return [_inferred(name.removesuffix("s"), items)] if isinstance(items, Mapping) else []
+        return [example(name.removesuffix("s"), items)] if isinstance(items, Mapping) else []
     return _BY_TYPE.get(first, "some text")
+
+
+def _first_kind(schema: Mapping[str, Any]) -> str | None:
+    kinds = schema.get("type")
+    named = [one for one in (kinds if isinstance(kinds, list) else [kinds]) if isinstance(one, str)]
+    return next((one for one in named if one != "null"), named[0] if named else None)
+
+
+def _options(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What a value may be instead of one thing."""
+    options = schema.get("anyOf") or schema.get("oneOf")
+    return [one for one in options if isinstance(one, Mapping)] if isinstance(options, list) else []

@@ -2,27 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
+from typing import Final
 
 from pydantic_ai.exceptions import UsageLimitExceeded
+from pydantic_ai.messages import ModelResponse
 
+from swarm.agents.builtin.run import Run
+from swarm.agents.models.served import label_of
 from swarm.domain.model_runs import ModelUsage
 from swarm.domain.models import RunLimits
 
-_MICRODOLLARS = 1_000_000
+_MICRODOLLARS: Final = 1_000_000
 
 
-def check_request(limits: RunLimits, usage: ModelUsage) -> None:
-    """Raises UsageLimitExceeded, in pydantic-ai's words, if a run that has used this may not call a model again."""
-    _check("request_limit", limits.requests, usage.requests + 1)
-    _check("total_tokens_limit", limits.tokens, usage.input_tokens + usage.output_tokens)
-    if usage.cost_microdollars is not None:
-        _check("cost_limit", limits.cost_dollars, Decimal(usage.cost_microdollars) / _MICRODOLLARS)
+class Meter:
+    """Counts what runs use. What would go beyond a limit raises UsageLimitExceeded, in pydantic-ai's words."""
 
+    def __init__(self, limits: RunLimits, usage_of: Callable[[ModelResponse], ModelUsage]) -> None:
+        self._limits = limits
+        self._usage_of = usage_of
 
-def check_tool_calls(limits: RunLimits, usage: ModelUsage) -> None:
-    """Raises UsageLimitExceeded if a run has more calls of tools than it may."""
-    _check("tool_calls_limit", limits.tool_calls, usage.tool_calls)
+    def before_request(self, run: Run) -> None:
+        """Raises if the run may not call a model again."""
+        _check("request_limit", self._limits.requests, run.usage.requests + 1)
+
+    def count(self, run: Run, response: ModelResponse) -> None:
+        """Count what an answer of a model has used."""
+        run.used(self._usage_of(response))
+        run.model = label_of(response)
+
+    def after_request(self, run: Run) -> None:
+        """Raises if the answers have used more than they may: that is known only when they are there."""
+        used = run.usage
+        _check("total_tokens_limit", self._limits.tokens, used.input_tokens + used.output_tokens)
+        if used.cost_microdollars is not None:
+            _check("cost_limit", self._limits.cost_dollars, Decimal(used.cost_microdollars) / _MICRODOLLARS)
+
+    def before_tools(self, run: Run, calls: int) -> None:
+        """Count calls of tools that are about to be made. Raises if there are too many; then none is to be made."""
+        _check("tool_calls_limit", self._limits.tool_calls, run.usage.tool_calls + calls)
+        run.used(ModelUsage(tool_calls=calls))
 
 
 def _check(name: str, limit: int | Decimal | None, used: int | Decimal) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Final
 
 from swarm.agents.router.decision import AskBack, Call
 from swarm.agents.router.examples import example, kind
 from swarm.agents.toolbox.arguments import parameters
+from swarm.agents.toolbox.output import shortened
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
 
 MOST_TOOLS_NAMED: Final = 12
@@ -34,18 +36,26 @@ def question(ask: AskBack, fallback: str) -> str:
     return f"I cannot run `{ask.tool.name}` with that ({'; '.join(ask.problems)}). What should it be?"
 
 
-def outcome(results: Sequence[tuple[Call, ToolAnswer]], most_characters: int = RAW_CHARACTERS) -> str:
-    """What the calls gave, as it is: where they failed, and where a model cannot put it into words."""
-    return "\n\n".join(_result(call, answer, most_characters) for call, answer in results)
+def outcome(results: Sequence[tuple[Call, ToolAnswer]]) -> str:
+    """What the calls gave, for people, as it is: where they failed, and where a model cannot put it into words."""
+    return "\n\n".join(
+        _result(call, shortened(answer.text, RAW_CHARACTERS), failed=answer.failed, with_arguments=len(results) > 1)
+        for call, answer in results
+    )
 
 
-def _result(call: Call, answer: ToolAnswer, most_characters: int) -> str:
-    text = answer.text.strip() or "nothing"
-    if len(text) > most_characters:
-        text = text[:most_characters] + " …"
-    if answer.failed:
-        return f"`{call.tool.name}` did not work: {text}"
-    return f"`{call.tool.name}` answered:\n{text}"
+def for_model(results: Sequence[tuple[Call, ToolAnswer]]) -> str:
+    """What the calls gave, for the model that words it: with their arguments, and as long as it is."""
+    return "\n\n".join(
+        _result(call, answer.text, failed=answer.failed, with_arguments=True) for call, answer in results
+    )
+
+
+def _result(call: Call, text: str, *, failed: bool, with_arguments: bool) -> str:
+    arguments = json.dumps(dict(call.arguments), ensure_ascii=False, default=str)
+    name = f"`{call.tool.name}` with {arguments}" if with_arguments and call.arguments else f"`{call.tool.name}`"
+    said = text.strip() or "nothing"
+    return f"{name} did not work: {said}" if failed else f"{name} answered:\n{said}"
 
 
 def _first_sentence(description: str) -> str:

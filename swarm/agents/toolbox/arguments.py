@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
+import structlog
 from jsonschema import Draft202012Validator, ValidationError
-from jsonschema.exceptions import SchemaError
+from jsonschema.protocols import Validator
 from jsonschema.validators import validator_for
 from referencing import Registry
-from referencing.exceptions import Unresolvable
 
 MOST_PROBLEMS: Final = 5
 """So many are told at once; a model that got more wrong begins anew anyhow."""
 
 _NOTHING_ELSE: Final[Registry[Any]] = Registry()
 """What a schema may refer to beside itself: left to itself, the library would fetch what a server names."""
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,11 +38,8 @@ class Checked:
 
 def checked(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> Checked:
     """Hold arguments to a tool's parameters. A schema that is itself broken, its server's fault, lets all pass."""
-    missing = tuple(name for name in required(schema) if _is_empty(arguments.get(name), schema, name))
-    try:
-        return Checked(missing=missing, problems=tuple(_problems(schema, arguments, missing)))
-    except (SchemaError, Unresolvable, RecursionError, TypeError, ValueError, AttributeError, KeyError):
-        return Checked(missing=missing)
+    missing = tuple(name for name in required(schema) if _is_missing(schema, arguments, name))
+    return Checked(missing=missing, problems=_problems(schema, arguments, missing))
 
 
 def required(schema: Mapping[str, Any]) -> tuple[str, ...]:
@@ -49,81 +49,130 @@ def required(schema: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def parameters(schema: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """The parameters by name, each with its schema."""
+    """The parameters by name, each with its schema, which is here even if it stands elsewhere in the same document."""
     properties = schema.get("properties")
     if not isinstance(properties, Mapping):
         return {}
-    return {str(name): part if isinstance(part, Mapping) else {} for name, part in properties.items()}
+    return {str(name): _resolved(schema, part) for name, part in properties.items()}
 
 
 def mended(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments, with numbers and truth values that a model wrote as text turned into what the schema wants.
+    """The arguments as they are meant: what does not fit, but would in another spelling, is spelled so.
 
-    Optional ones that are null where null is not allowed are left out: models mean "not given" by it.
+    Numbers, truth values, lists and objects that a model wrote as text become what the schema wants, numbers become
+    text, and words of a closed list get its upper and lower case. What fits stays as it is, and so does what fits in
+    no spelling. Optional ones that are null where null is not allowed are left out: models mean "not given" by it.
     """
-    known = parameters(schema)
+    known, needed = parameters(schema), set(required(schema))
     return {
-        name: _mended(known.get(name, {}), value)
+        name: _mended(schema, known.get(name, {}), value)
         for name, value in arguments.items()
-        if value is not None or name in required(schema) or _allows_null(known.get(name, {}))
+        if value is not None or name in needed or _fits(schema, known.get(name, {}), None) is not False
     }
 
 
-def _mended(schema: Mapping[str, Any], value: Any) -> Any:
-    if not isinstance(value, str) or schema.get("type") not in ("integer", "number", "boolean", "array", "object"):
-        return value
+def read(text: str) -> Any:
+    """A value out of JSON. Raises ValueError, also for numbers that are none ("NaN"), and for what is nested too deep.
+
+    Python reads those numbers, but nobody else does.
+    """
     try:
-        meant = json.loads(value)
-    except (ValueError, RecursionError):
+        return json.loads(text, parse_constant=_refused)
+    except RecursionError as error:
+        raise ValueError("It is nested too deeply.") from error
+
+
+def _resolved(schema: Mapping[str, Any], part: object, hops: int = 8) -> Mapping[str, Any]:
+    if not isinstance(part, Mapping):
+        return {}
+    reference = part.get("$ref")
+    if not isinstance(reference, str) or not reference.startswith("#/") or not hops:
+        return part
+    found: object = schema
+    for step in reference.removeprefix("#/").split("/"):
+        found = found.get(step) if isinstance(found, Mapping) else None
+    beside = {key: value for key, value in part.items() if key != "$ref"}
+    return {**_resolved(schema, found, hops - 1), **beside} if isinstance(found, Mapping) else part
+
+
+def _refused(constant: str) -> Any:
+    raise ValueError(f"{constant} is no number.")
+
+
+def _mended(schema: Mapping[str, Any], part: Mapping[str, Any], value: Any) -> Any:
+    if _fits(schema, part, value) is not False:
         return value
-    return meant if _fits(schema, meant) else value
+    return next((other for other in _spellings(part, value) if _fits(schema, part, other)), value)
 
 
-def _fits(schema: Mapping[str, Any], value: Any) -> bool:
-    kinds: Mapping[object, tuple[type, ...]] = {
-        "integer": (int,),
-        "number": (int, float),
-        "boolean": (bool,),
-        "array": (list,),
-        "object": (dict,),
-    }
-    wanted = schema.get("type")
-    return isinstance(value, kinds[wanted]) and (wanted == "boolean" or not isinstance(value, bool))
+def _spellings(part: Mapping[str, Any], value: Any) -> Iterator[Any]:
+    """What a value that does not fit might mean."""
+    if isinstance(value, str):
+        for text in (value, value.strip().lower()):  # Python's True is JSON's true
+            try:
+                yield read(text)
+            except ValueError:
+                continue
+        choices = part.get("enum")
+        for choice in choices if isinstance(choices, list) else ():
+            if isinstance(choice, str) and choice.casefold() == value.strip().casefold():
+                yield choice
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield str(value)
 
 
-def _allows_null(schema: Mapping[str, Any]) -> bool:
-    kinds = schema.get("type")
-    if isinstance(kinds, str):
-        return kinds == "null"
-    return not isinstance(kinds, list) or "null" in kinds
+def _fits(schema: Mapping[str, Any], part: Mapping[str, Any], value: Any) -> bool | None:
+    """Whether a value fits a part of a schema; None where the schema is broken."""
+    try:
+        return bool(_validator(schema).evolve(schema=dict(part)).is_valid(value))
+    except Exception as error:  # noqa: BLE001 - see `_problems`
+        _note_broken(error)
+        return None
 
 
-def _is_empty(value: Any, schema: Mapping[str, Any], name: str) -> bool:
+def _is_missing(schema: Mapping[str, Any], arguments: Mapping[str, Any], name: str) -> bool:
     """Whether a required parameter has no value. A text of nothing is one where the schema says so."""
-    part = parameters(schema).get(name, {})
+    if name not in arguments:
+        return True
+    value, part = arguments[name], parameters(schema).get(name, {})
     if value is None:
-        return not _allows_null(part) or not part
-    return value == "" and part.get("minLength") != 0 and "" not in part.get("enum", ())
+        return not part or not _fits(schema, part, None)
+    if not isinstance(value, str) or value.strip():
+        return False
+    choices = part.get("enum")
+    return part.get("minLength") != 0 and not (isinstance(choices, list) and value in choices)
 
 
-def _problems(schema: Mapping[str, Any], arguments: Mapping[str, Any], missing: tuple[str, ...]) -> Iterator[str]:
+def _problems(schema: Mapping[str, Any], arguments: Mapping[str, Any], missing: tuple[str, ...]) -> tuple[str, ...]:
+    try:
+        json.dumps(dict(arguments), allow_nan=False)
+    except (ValueError, TypeError, RecursionError):
+        return ("there is something in them that JSON cannot say",)
+    try:
+        validator = _validator(schema)
+        validator.check_schema(dict(schema))
+        errors = (error for error in validator.iter_errors(dict(arguments)) if not _is_about(error, arguments, missing))
+        return tuple(_clause(error) for error in islice(errors, MOST_PROBLEMS))
+    except Exception as error:  # noqa: BLE001 - a server writes the schema, and may have the library raise anything
+        _note_broken(error)
+        return ()
+
+
+def _note_broken(error: Exception) -> None:
+    _log.debug("A tool's parameters are described in a way that cannot be used.", action="schema", error=str(error))
+
+
+def _validator(schema: Mapping[str, Any]) -> Validator:
     dialect = validator_for(dict(schema), default=Draft202012Validator)
-    dialect.check_schema(dict(schema))
-    told = 0
-    validator = dialect(dict(schema), registry=_NOTHING_ELSE)
-    for error in validator.iter_errors(dict(arguments)):
-        if _is_about(error, missing):
-            continue
-        told += 1
-        if told > MOST_PROBLEMS:
-            return
-        yield _clause(error)
+    return dialect(dict(schema), registry=_NOTHING_ELSE)
 
 
-def _is_about(error: ValidationError, missing: tuple[str, ...]) -> bool:
+def _is_about(error: ValidationError, arguments: Mapping[str, Any], missing: tuple[str, ...]) -> bool:
     """Whether an error is nothing but that a parameter is missing, which is told apart."""
     path = list(error.absolute_path)
-    return (error.validator == "required" and not path) or (len(path) == 1 and path[0] in missing)
+    if error.validator == "required" and not path and isinstance(error.schema, Mapping):
+        return all(name in arguments or name in missing for name in required(error.schema))
+    return len(path) == 1 and path[0] in missing
 
 
 def _clause(error: ValidationError) -> str:

@@ -23,22 +23,21 @@ class CallCaps:
     """The calls of one run."""
 
     _calls: Counter[str] = field(default_factory=Counter)
-    _steps: dict[int, list[bool]] = field(default_factory=dict)  # of each turn of the model: which calls were capped
+    _refused: Counter[int] = field(default_factory=Counter)  # by the model's turn: its calls that were one too many
 
     def refusal(self, tool: Tool, step: int) -> ToolAnswer | None:
         """Count a call that the model wants in its turn ``step``; what to answer where the tool was called enough."""
         is_capped = tool.most_calls is not None and self._calls[tool.name] >= tool.most_calls
-        self._steps.setdefault(step, []).append(is_capped)
         if not is_capped:
             self._calls[tool.name] += 1
             return None
+        self._refused[step] += 1
         times = "once" if tool.most_calls == 1 else f"{tool.most_calls} times"
         limit = f"{times}, which is the limit for one question" if tool.most_calls else "as often as one question may"
         return ToolAnswer(
             text=f"{tool.name} has been called {limit}. Go on without {tool.name}; other tools still work."
         )
 
-    def must_conclude(self, step: int) -> bool:
-        """Whether every call of the model's turn ``step`` was one too many."""
-        calls = self._steps.get(step)
-        return bool(calls) and all(calls or ())
+    def must_conclude(self, step: int, calls: int) -> bool:
+        """Whether every one of the so many calls of the model's turn ``step`` was one too many."""
+        return 0 < calls <= self._refused[step]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from swarm import built_in
+from swarm.agents.mcp.server import Patience
+from swarm.agents.mcp.servers import McpServers
+from swarm.agents.tools.agentcore.core import AgentCore
+from swarm.agents.tools.agentcore.options import AgentCoreOptions
+from swarm.agents.tools.agentcore.sessions import Sessions as AwsSessions
 from swarm.config import Settings, load
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.streaming.events import (
@@ -61,8 +67,10 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Read:
 
 
 @pytest.fixture
-def calculator(tmp_path: Path) -> None:
-    """An MCP server with two tools, one of them allowed."""
+def calculator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An MCP server with two tools, one of them allowed. A start waits for it, also on a machine that is busy."""
+    assert McpServers.__init__.__kwdefaults__
+    monkeypatch.setitem(McpServers.__init__.__kwdefaults__, "patience", Patience(start_seconds=30))
     (tmp_path / "calculator.py").write_text(dedent(CALCULATOR))
     server = {"command": sys.executable, "args": [str(tmp_path / "calculator.py")], "allowedTools": ["multiply"]}
     (tmp_path / "servers_config.json").write_bytes(orjson.dumps({"mcpServers": {"calculator": server}}))
@@ -226,6 +234,7 @@ async def test_tools_that_cannot_be_used_here_are_absent_and_named_in_a_line(
         ("documents: {folder: nowhere}", "documents.folder is nowhere"),
         ("tools: {work_tree: nowhere}\nagents: {builtin: {a: {kind: assistant, tools: [git]}}}", "tools.work_tree"),
         ("agents: {builtin: {a: {kind: assistant, prompt: nowhere.md}}}", "nowhere.md"),
+        ("tools: {prompts_config: nowhere.yaml}", "nowhere.yaml"),
     ],
 )
 async def test_a_file_or_folder_that_is_named_and_not_there_stops_the_start(
@@ -257,3 +266,98 @@ async def test_documents_can_be_searched_by_the_assistant(read: Read, database: 
                 if "agntcy.md" in text:
                     break
     assert "open collective" in text
+
+
+@pytest.mark.req("AGENT-08", "OPS-12")
+async def test_a_prompt_that_is_gone_is_told_without_its_place(read: Read, database: Database, tmp_path: Path) -> None:
+    (tmp_path / "prompt.md").write_text("You serve {{ user.name }}.")
+    yaml = f"""
+        model: {{name: gpt, check_at_start: false}}
+        agents: {{builtin: {{helper: {{kind: assistant, prompt: {tmp_path / "prompt.md"}}}}}}}
+    """
+    async with built_in.opened(read(yaml), database) as agents:
+        (tmp_path / "prompt.md").unlink()
+        with capture_logs() as logs:
+            _, events = await said(agents, "helper", "hi")
+    end = events[-1]
+    assert isinstance(end, Failed)
+    assert "prompt.md" not in end.message
+    assert any("prompt.md" in str(line.get("reason")) for line in logs if line["action"] == "agent_broken")
+
+
+@pytest.mark.req("AGENT-01")
+@pytest.mark.usefixtures("calculator")
+async def test_a_router_asks_no_model_for_summaries_that_it_would_not_read(read: Read, database: Database) -> None:
+    yaml = """
+        model: {check_at_start: false}
+        runtime: {session: {compaction_threshold: 2, keep_recent_messages: 1}}
+        agents: {builtin: {tools: {kind: router}}}
+    """
+    async with openai_server(lambda request: Call("swarm_refuse", {})) as server:
+        async with built_in.opened(read(yaml, OPENAI_BASE_URL=server.base_url), database) as agents:
+            for number in range(1, 5):
+                await said(agents, "tools", "who won the 1998 world cup?", number)
+            assert not await agents.agents["tools"]._record.memory.compact_session("slack:C1:1.0")
+        assert len(server.requests) == 4
+
+
+@pytest.mark.req("OPS-12")
+async def test_a_mistake_of_ours_inside_a_group_is_logged_whole(read: Read, database: Database) -> None:
+    assert built_in._explained((), ExceptionGroup("several", [TypeError("a mistake")])) is None
+
+
+@pytest.mark.req("AGENT-02", "AGENT-07")
+async def test_a_refused_key_leaves_no_mcp_server_behind(read: Read, database: Database, tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text("import time; time.sleep(1000)")
+    server_entry = {"command": sys.executable, "args": [str(tmp_path / "slow.py")], "allowedTools": ["any"]}
+    (tmp_path / "servers_config.json").write_bytes(orjson.dumps({"mcpServers": {"slow": server_entry}}))
+    before = asyncio.all_tasks()
+    async with openai_server(lambda request: Fails(401, {"error": {"message": "no"}})) as server:
+        settings = read(OPENAI_BASE_URL=server.base_url)
+        with pytest.raises(ConfigurationError):
+            async with built_in.opened(settings, database):
+                pass
+        left = {task.get_name() for task in asyncio.all_tasks() - before}
+    assert not {name for name in left if name.startswith("mcp server") or "open_toolbox" in name}
+
+
+@pytest.mark.req("TOOL-05")
+async def test_programs_get_the_variables_that_are_named_also_from_dotenv(
+    read: Read, database: Database, tmp_path: Path
+) -> None:
+    (tmp_path / ".env").write_text("HOUSE_KEY=from-dotenv\nOTHER_KEY=hidden\n")
+    yaml = """
+        model: {check_at_start: false}
+        agents: {builtin: {helper: {kind: assistant, tools: [shell]}}}
+        tools: {shell: {commands: [env], environment: [HOUSE_KEY]}}
+    """
+
+    def calling(request: Request) -> Reply:
+        return Say("Got: " + request.results[-1]) if request.results else Call("shell", {"command": "env"})
+
+    async with (
+        openai_server(calling) as server,
+        built_in.opened(read(yaml, OPENAI_BASE_URL=server.base_url), database) as agents,
+    ):
+        text, _ = await said(agents, "helper", "what is set?")
+    assert "HOUSE_KEY=from-dotenv" in text
+    assert "OTHER_KEY" not in text
+
+
+@pytest.mark.req("TOOL-04")
+async def test_nothing_is_said_of_absent_tools_that_nobody_is_allowed(
+    read: Read, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def opened(options: AgentCoreOptions) -> AgentCore:
+        lines = ["memory-store, memory-recall: no memory is set.", "web-browse: there is no browser."]
+        return AgentCore((), lines, AwsSessions())
+
+    monkeypatch.setattr(AgentCore, "open", opened)
+    yaml = """
+        model: {name: gpt, check_at_start: false}
+        agents: {builtin: {helper: {kind: assistant, tools: [web-browse]}}}
+    """
+    with capture_logs() as logs:
+        async with built_in.opened(read(yaml), database):
+            pass
+    assert [line["why"] for line in logs if line["action"] == "tool_absent"] == ["web-browse: there is no browser."]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -203,3 +205,35 @@ def test_the_built_in_files_use_every_key() -> None:
     assert {file.name for file in BUILT_IN.parent.iterdir()} == {
         "prompts_config.yaml", "assistant.md.j2", "router.md.j2"
     }  # fmt: skip
+
+
+def test_runs_on_several_threads_read_edited_prompts_without_harm(own: Path) -> None:
+    names = [f"server{number}" for number in range(30)]
+    for name in names:
+        (own.parent / name).write_text("mine")
+
+    def edit(summary: str) -> None:
+        beside = own.with_name("beside")
+        servers = "".join(f"  {name}: {{file: {name}}}\n" for name in names)
+        beside.write_text(f"server_prompts:\n{servers}summary: {summary}\n")
+        beside.replace(own)
+
+    def read_on() -> None:
+        while files.current().summary != "the end":
+            pass
+
+    edit("the beginning")
+    files = PromptFiles(own)
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(0.0005)
+    try:
+        with ThreadPoolExecutor(3) as threads:
+            reading = [threads.submit(read_on) for _ in range(3)]
+            for number in range(10):
+                edit(f"text {number}")
+                files.current()
+            edit("the end")
+            for one in reading:
+                one.result(timeout=10)
+    finally:
+        sys.setswitchinterval(before)

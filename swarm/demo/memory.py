@@ -1,0 +1,82 @@
+"""What the demo's model knows of a person, from the messages that it is sent and from nowhere else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from swarm.demo.asked import Asked, Reply, Text
+
+_FACT: Final = re.compile(r"\bmy (?P<what>[\w ]{2,40}?) (?:is|are) (?P<value>[^.!?,;\n“”]+)", re.IGNORECASE)
+_NOTE: Final = re.compile(r"\bremember(?: that| this)?:? (?P<note>[^.!?\n“”]+)", re.IGNORECASE)
+_ASKED: Final = re.compile(
+    r"\b(?:what(?:'s|’s| is| are| was)|do you (?:know|remember)) my (?P<what>[\w ]+)", re.IGNORECASE
+)
+_ALL: Final = re.compile(r"\bwhat (?:do you|did you) (?:know|remember)\b|\bwho am i\b", re.IGNORECASE)
+
+_AUTHOR: Final = re.compile(r"^(?P<author>[^:\n]{1,60}): (?P<text>.*)", re.DOTALL)
+
+
+def remembered(asked: Asked) -> Reply | None:
+    """The answer to what is asked about the person, or to what the person tells; None if it is neither."""
+    if _ALL.search(asked.last):
+        return Text(text=_listed(facts_in(asked.facts)))
+    if question := _ASKED.search(asked.last):
+        return _recalled(asked, " ".join(question["what"].split()).lower())
+    return told_now(asked)
+
+
+def told_now(asked: Asked) -> Reply | None:
+    """What to say to a person who has just told something; None if nothing was told."""
+    new = facts_in(asked.last)
+    if not new:
+        return None
+    name = next((fact["value"] for fact in _FACT.finditer(asked.last) if fact["what"].lower() == "name"), "")
+    greeting = f"Nice to meet you, **{name.strip()}**. " if name else ""
+    return Text(text=f"{greeting}I will remember: {'; '.join(new)}.")
+
+
+def known(asked: Asked, what: str) -> str:
+    """What was told about something, the latest; empty if nothing was."""
+    told = [found["value"].strip() for found in _FACT.finditer(asked.facts) if found["what"].strip().lower() == what]
+    return told[-1] if told else ""
+
+
+def facts_in(text: str) -> Sequence[str]:
+    """What a text tells of a person, each once, in the order in which it was told last."""
+    notes = [found["note"].strip() for found in _NOTE.finditer(text) if not _FACT.search(found["note"])]
+    latest = {found["what"].strip().lower(): found["value"].strip() for found in _FACT.finditer(text)}
+    return [*(f"my {what} is {value}" for what, value in latest.items()), *dict.fromkeys(notes)]
+
+
+def summary(conversation: str) -> str:
+    """A conversation, a paragraph for each message, in short: what was told, and what was asked last."""
+    facts = facts_in(conversation)
+    asked = [found for part in conversation.split("\n\n") if (found := _question(part))]
+    listed = "\n".join(f"- remember: {fact}" if not fact.startswith("my ") else f"- {fact}" for fact in facts)
+    return (
+        f"## Facts\nWhat people have told about themselves, in their own words:\n{listed or '- nothing'}\n\n"
+        f"## Open\n{f'- asked last: {asked[-1]}' if asked else '- nothing'}"
+    )
+
+
+def _recalled(asked: Asked, what: str) -> Reply:
+    value = known(asked, what)
+    if value:
+        return Text(text=f"Your {what} is **{value}**, as you have told me.")
+    return Text(text=f"You have not told me what your {what} is. Tell me, and I will remember it.")
+
+
+def _listed(facts: Sequence[str]) -> str:
+    if not facts:
+        return "You have told me nothing about yourself yet. `my name is Ada`, for example, is something I would keep."
+    return "This is what you have told me:\n\n" + "\n".join(f"- {fact}" for fact in facts)
+
+
+def _question(paragraph: str) -> str:
+    """What a person asks in a paragraph of a conversation; empty if it is no question."""
+    found = _AUTHOR.match(paragraph.strip())
+    if found is None or found["author"] in ("assistant", "system") or not found["text"].rstrip().endswith("?"):
+        return ""
+    return " ".join(found["text"].split())

@@ -1,0 +1,115 @@
+"""How the demo's model looks something up: it searches, reads what fits best, and tells what stands there and where."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from swarm.demo.asked import Asked, Call, Calls, Reply, Text
+
+PARAGRAPHS_OF_ONE: Final = 3
+PARAGRAPHS_OF_SEVERAL: Final = 2
+"""So much of each document is told."""
+
+_QUESTION: Final = re.compile(
+    r"^\W*(?:what|who|how|where|when|which|why|tell me|explain|describe|compare|show me|find|search|look up)\b",
+    re.IGNORECASE,
+)
+_COMPARED: Final = re.compile(
+    r"\bcompare (?P<one>[\w-]+) (?:and|with|to) (?P<other>[\w-]+)(?P<about>[\w -]*)", re.IGNORECASE
+)
+_FILLING: Final = re.compile(
+    r"(?:a|about|an|and|are|can|compare|describe|do|does|explain|find|for|how|i|in|is|it|look|me|my|of|on|please|search"
+    r"|show|tell|the|there|this|to|up|we|what|when|where|which|who|why|with|you|your)"
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Page:
+    """A document that was read."""
+
+    id: str
+    title: str
+    text: str
+
+
+def look_up(asked: Asked) -> Reply | None:
+    """The searches that a question wants; None if it is no question, or there is nothing to search in."""
+    if "search" not in asked.tools or not _QUESTION.search(asked.last):
+        return None
+    queries = _queries(asked.last)
+    return Calls(calls=tuple(Call(tool="search", arguments={"query": query}) for query in queries)) if queries else None
+
+
+def from_documents(asked: Asked) -> Reply:
+    """What comes after searches: to read the best document of each, and then to tell what they say."""
+    pages = [page for result in asked.answered if result.call.tool == "fetch_document" and (page := _page(result.text))]
+    if pages:
+        return Text(text=_told(pages))
+    found = dict.fromkeys(_best(result.text) for result in asked.answered if result.call.tool == "search")
+    wanted = [document for document in found if document]
+    if wanted and "fetch_document" in asked.tools and not _has_fetched(asked):
+        return Calls(calls=tuple(Call(tool="fetch_document", arguments={"id": each}) for each in wanted))
+    return Text(
+        text="I have searched the documents and found nothing about that. I only tell what stands in them: "
+        "I follow rules, and know nothing by myself."
+    )
+
+
+def _queries(question: str) -> Sequence[str]:
+    """Keywords; where two things are compared, those of each."""
+    if compared := _COMPARED.search(question):
+        about = _keywords(compared["about"])
+        return [" ".join([compared[name].lower(), *about]) for name in ("one", "other")]
+    keywords = _keywords(question)
+    return [" ".join(keywords)] if keywords else []
+
+
+def _keywords(text: str) -> Sequence[str]:
+    return [word for word in re.findall(r"[\w-]+", text.lower()) if not _FILLING.fullmatch(word)]
+
+
+def _best(answer: str) -> str:
+    """The id of the document that a search names first; empty if it found none."""
+    documents = _parsed(answer).get("documents") or [{}]
+    return str(documents[0].get("id") or "")
+
+
+def _page(answer: str) -> Page | None:
+    head, _, text = answer.partition("\n\n")
+    told = _parsed(head)
+    return Page(id=str(told["id"]), title=str(told.get("title") or told["id"]), text=text) if "id" in told else None
+
+
+def _parsed(text: str) -> Mapping[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _has_fetched(asked: Asked) -> bool:
+    return any(result.call.tool == "fetch_document" for result in asked.answered)
+
+
+def _told(pages: Sequence[Page]) -> str:
+    """What the pages say, each with where it stands."""
+    most = PARAGRAPHS_OF_ONE if len(pages) == 1 else PARAGRAPHS_OF_SEVERAL
+    parts = []
+    for page in pages:
+        said = "\n\n".join(_paragraphs(page.text, most))
+        heading = f"**{page.title}**\n\n" if len(pages) > 1 else ""
+        parts.append(f"{heading}{said}\n\n_From “{page.title}” (`{page.id}`)_")
+    return "\n\n".join(parts)
+
+
+def _paragraphs(text: str, most: int) -> Iterator[str]:
+    """The first paragraphs of a Markdown text, without its headings."""
+    blocks = [block.strip() for block in re.split(r"\n\s*\n", text)]
+    told = (block for block in blocks if block and not block.startswith("#"))
+    for _, block in zip(range(most), told, strict=False):
+        yield block

@@ -1,0 +1,70 @@
+"""What the demo's model does for a tool router: it decides which tool to call, and words what the tools said."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from swarm.demo.asked import Asked, Call, Calls, Reply, Text
+from swarm.demo.sums import Sum, continued, language_of, sum_of, sums_in
+
+ASK: Final = "swarm_ask"
+REFUSE: Final = "swarm_refuse"
+STOP: Final = "swarm_stop"
+
+RESULTS: Final = "What the tools said"
+"""The title of the results that are to be worded."""
+
+_STOP: Final = re.compile(
+    r"\b(never ?mind|forget (it|about it|that)|cancel|stop|leave it|vergiss es|abbrechen|laisse tomber|olvídalo)\b",
+    re.IGNORECASE,
+)
+_HOW: Final = r"`(?P<tool>[^`\n]+)`(?: with (?P<arguments>\{[^\n]*\}))? (?P<how>answered|did not work):"
+_RESULT: Final = re.compile(rf"^{_HOW}\s*(?P<text>.*?)(?=\n\n{re.sub('[?]P<[a-z]+>', '?:', _HOW)}|\Z)", re.M | re.S)
+
+
+def decide(asked: Asked) -> Reply:
+    """One decision: to call tools, to ask for what is missing, to stop, or to refuse."""
+    if _STOP.search(asked.last):
+        return _only(STOP)
+    sums = wanted(asked)
+    calls = [call for each in sums if (call := each.call(asked.tools))]
+    if calls and len(calls) == len(sums):
+        return Calls(calls=tuple(calls))
+    for each in sums:
+        if each.tool_in(asked.tools) and not each.is_complete:
+            return _only(ASK, question=each.question)
+    return _only(REFUSE)
+
+
+def word(asked: Asked) -> Reply:
+    """The results that came with a request, in a sentence each."""
+    lines = [_worded(found, asked.last) for found in _RESULT.finditer(asked.data[RESULTS])]
+    return Text(text="\n".join(lines) or "The tools have said nothing.")
+
+
+def wanted(asked: Asked) -> Sequence[Sum]:
+    """The sums that are wanted now: all of a message, or one that goes on after a question of ours."""
+    found = sums_in(asked.last)
+    if found and (len(found) > 1 or found[0].is_complete):
+        return found
+    if asked.said_before.rstrip().endswith("?") and len(asked.heard) > 1:
+        return continued(asked.last, asked.heard[-2]) or found
+    return found
+
+
+def _worded(found: re.Match[str], request: str) -> str:
+    text = found["text"].strip()
+    if found["how"] != "answered":
+        return f"`{found['tool']}` did not work: {text}"
+    if "\n" in text:
+        return f"`{found['tool']}` gave:\n\n```\n{text}\n```"
+    language = language_of(request)
+    of = sum_of(found["tool"], json.loads(found["arguments"] or "{}"), language)
+    return of.told(text) if of else language.result.format(result=text)
+
+
+def _only(tool: str, **arguments: str) -> Calls:
+    return Calls(calls=(Call(tool=tool, arguments=arguments),))

@@ -1,0 +1,70 @@
+"""Which session a turn belongs to, and what of it is said and remembered."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from swarm.agents.builtin.run import Stumbled
+from swarm.agents.builtin.sessions import asked, questions, run_of, session_of
+from swarm.domain.model_runs import Door
+from swarm.domain.sessions import SessionScope
+from swarm.domain.streaming.events import Speaker, TurnInput, TurnMessage
+from tests.agents.builtin.making import turn
+
+pytestmark = pytest.mark.req("AGENT-05")
+
+USER, THREAD = SessionScope.USER, SessionScope.THREAD
+
+
+@pytest.mark.parametrize(
+    ("made", "scope", "expected"),
+    [
+        (turn("hi"), USER, "slack:C1:U1"),
+        (turn("hi", thread="200.2"), USER, "slack:C1:U1"),
+        (turn("hi"), THREAD, "slack:C1:100.1"),
+        (turn("hi", user=""), USER, "slack:C1:100.1"),
+        (turn("hi", door=Door.CLI, conversation="cli:0b1c"), USER, "cli:0b1c"),
+        (turn("hi", door=Door.CLI, conversation="0b1c"), THREAD, "cli:0b1c"),
+        (turn("hi", door=Door.AGUI, conversation="cli:0b1c", client="web"), USER, "agui:web:cli:0b1c"),
+        (turn("hi", door=Door.AGUI, conversation="x", client="web"), THREAD, "agui:web:x"),
+    ],
+)
+def test_a_session_is_a_person_in_a_channel_or_a_thread_or_a_terminal(
+    made: TurnInput, scope: SessionScope, expected: str
+) -> None:
+    assert session_of(made, scope) == expected
+
+
+def test_a_task_without_a_thread_has_a_session_of_its_own() -> None:
+    made = turn("hi", conversation="task-7")
+    made = replace(made, origin=replace(made.origin, channel="", user_id=""))
+    assert session_of(made, USER) == "task:task-7"
+
+
+def test_a_message_in_slack_names_its_run_and_elsewhere_every_run_is_new() -> None:
+    assert run_of(turn("hi", id="1.5")) == run_of(turn("hi", id="1.5")) == "1.5"
+    named = [turn("hi", id="1", door=Door.AGUI) for _ in range(2)]
+    assert [run_of(one) for one in named] == [one.run_id for one in named]
+
+
+def by(author: str, text: str) -> TurnMessage:
+    return TurnMessage(id=text, speaker=Speaker.USER, text=text, author=author)
+
+
+def test_messages_of_several_are_remembered_with_who_said_each() -> None:
+    made = turn(by("Ann", "where?"), by("Bob", "and when?"), by("", "?"))
+    assert [(message.author, message.text) for message in questions(made)] == [
+        ("Ann", "where?"),
+        ("Bob", "and when?"),
+        ("Ann", "?"),  # of whom we know only who began
+    ]
+    assert asked(made) == "where?\n\nand when?\n\n?"
+    assert asked(made, with_author=True) == "Ann: where?\n\nBob: and when?\n\n?"
+
+
+def test_a_message_without_text_is_passed_over_and_nothing_but_such_is_said_to_people() -> None:
+    assert asked(turn("where?", " \n")) == "where?"
+    with pytest.raises(Stumbled, match="no text"):
+        asked(turn(""))

@@ -1,0 +1,96 @@
+"""How often tools may be called, and how much of what they say is read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from swarm.agents.toolbox.calling import answered
+from swarm.agents.toolbox.caps import CallCaps
+from swarm.agents.toolbox.output import capped
+from swarm.agents.toolbox.tool import ToolAnswer
+from tests.agents.builtin.making import Held, Made
+
+pytestmark = pytest.mark.req("TOOL-03")
+
+
+@pytest.mark.parametrize(("most", "words"), [(2, "2 times"), (1, "once"), (0, "as often as")])
+def test_a_call_too_many_is_answered_normally_in_words_that_name_the_tool(most: int, words: str) -> None:
+    caps, tool = CallCaps(), Made("search", most_calls=most).tool
+    assert [caps.refusal(tool, 1) for _ in range(most)] == [None] * most
+    refusal = caps.refusal(tool, 1)
+    assert refusal is not None
+    assert not refusal.failed
+    assert refusal.text.startswith(f"search has been called {words}")
+    assert "Go on without search" in refusal.text
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(st.integers(1, 4), st.sampled_from(["one", "two", "free"])), max_size=30))
+def test_each_tool_is_counted_apart_and_a_turn_ends_it_only_if_all_of_its_calls_are_refused(
+    wanted: list[tuple[int, str]],
+) -> None:
+    caps = CallCaps()
+    tools = {name: Made(name, most_calls=most).tool for name, most in (("one", 1), ("two", 2), ("free", None))}
+    made: Counter[str] = Counter()
+    turns: dict[int, list[bool]] = {}
+    for step, name in wanted:
+        refused = caps.refusal(tools[name], step) is not None
+        made[name] += not refused
+        turns.setdefault(step, []).append(refused)
+    asked_for = Counter(name for _, name in wanted)
+    assert made["one"] == min(asked_for["one"], 1)
+    assert made["two"] == min(asked_for["two"], 2)
+    assert made["free"] == asked_for["free"]
+    assert all(caps.must_conclude(step, len(turn)) == all(turn) for step, turn in turns.items())
+    assert not caps.must_conclude(99, 0)
+
+
+def test_a_turn_whose_other_calls_never_came_to_a_tool_goes_on() -> None:
+    caps, tool = CallCaps(), Made("search", most_calls=0).tool
+    caps.refusal(tool, 1)
+    assert caps.must_conclude(1, 1)
+    assert not caps.must_conclude(1, 2)  # the other was of a tool that there is not
+
+
+@settings(max_examples=40)
+@given(st.text(alphabet="abc…\n\0\ud800😀", max_size=3000), st.integers(100, 2000))
+def test_an_answer_is_never_longer_than_it_may_be_and_keeps_its_ends(text: str, most: int) -> None:
+    short = capped(ToolAnswer(text=text, failed=True), most)
+    assert short.failed
+    assert len(short.text) <= most
+    short.text.encode()  # halves of characters are gone, which no provider takes
+    if len(text) > most:
+        assert "characters left out" in short.text
+        clean = text.replace("\0", "\ufffd").replace("\ud800", "\ufffd")
+        assert short.text[:20] == clean[:20]
+        assert short.text[-10:] == clean[-10:]
+
+
+async def test_a_tool_that_raises_has_failed_and_that_is_logged_without_its_arguments() -> None:
+    made = Made("search", ValueError("secret text"))
+    with capture_logs() as logs:
+        answer = await answered(made.tool, {"query": "secret text"}, 100)
+    assert answer == ToolAnswer(text="search failed: something went wrong on our side.", failed=True)
+    assert [(log["action"], log["tool"]) for log in logs] == [("tool_failed", "search")]
+    assert "secret" not in str({key: value for key, value in logs[0].items() if key != "exc_info"})
+
+
+async def test_a_connection_that_was_cancelled_below_a_tool_does_not_cancel_the_run() -> None:
+    answer = await answered(Made("search", asyncio.CancelledError()).tool, {}, 100)
+    assert answer == ToolAnswer(text="search broke off before it answered.", failed=True)
+
+
+async def test_whoever_cancels_a_call_ends_it() -> None:
+    held = Held()
+    call = asyncio.create_task(answered(Made("wait", held).tool, {}, 100))
+    await held.began.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert held.was_cut_off

@@ -1,0 +1,103 @@
+"""`swarm conformance` with the name of a built-in agent: it runs the agent itself, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from swarm.conformance.scenarios import SCENARIOS
+from swarm.demo.model_server import application
+from swarm.demo.settings_file import PAPERS
+from tests.conformance.test_command import ended
+from tests.conformance.test_command import start as started
+from tests.support.doors import serving
+
+pytestmark = pytest.mark.req("AGENT-09", "CONF-01", "TOOL-06")
+
+PAGE: Final = (Path(__file__).parent.parent / "STREAMING_CONFORMANCE.md").read_text(encoding="utf-8")
+ROW: Final = re.compile(
+    r"^\| `([a-z-]+)` \| ([a-z ]+) \| (passes|does not apply) \| (passes|does not apply) \|(.*)\|$", re.M
+)
+
+COMMAND: Final = ("-m", "swarm", "conformance")
+
+Checks = Mapping[tuple[str, str], bool]
+
+
+def table(agent: str) -> dict[tuple[str, str], bool]:
+    """What the page says of an agent: which checks it passes."""
+    column = {"assistant": 2, "tools": 3}[agent]
+    return {(row[0], row[1]): row[column] == "passes" for row in ROW.findall(PAGE)}
+
+
+@pytest.fixture
+async def model() -> AsyncIterator[str]:
+    """Where the demo's rules are, in place of a model."""
+    async with serving(application()) as address:
+        yield address
+
+
+def settings(folder: Path, model: str, agents: Mapping[str, Any]) -> dict[str, str]:
+    """Write the settings of a coordinator that has never run; the environment that goes with them."""
+    made = {"agents": {"builtin": agents}, "documents": {"folder": str(PAPERS)}}
+    (folder / "swarm.yaml").write_text(yaml.safe_dump(made), encoding="utf-8")
+    calculator = {"command": sys.executable, "args": ["-m", "swarm.demo.calculator"], "allowedTools": ["multiply"]}
+    (folder / "servers_config.json").write_text(
+        json.dumps({"mcpServers": {"calculator": calculator}}), encoding="utf-8"
+    )
+    return {
+        "LLM_MODEL": "demo-rules",
+        "LLM_PROVIDER": "openai",
+        "OPENAI_BASE_URL": f"{model.rstrip('/')}/v1",
+        "OPENAI_API_KEY": "of-nobody",
+        "TMPDIR": str(folder / "tmp"),
+    }
+
+
+async def examined(agent: str, folder: Path, model: str) -> tuple[int, Checks]:
+    (folder / "tmp").mkdir()
+    agents = {"assistant": {"kind": "assistant"}, "tools": {"kind": "router"}}
+    environment = settings(folder, model, agents)
+    ran = await ended(await started("--suite", "--json", "--agent", agent, folder=folder, door=COMMAND, **environment))
+    assert ran.out, ran.err
+    found = json.loads(ran.out)["scenarios"]
+    assert list((folder / "tmp").glob("swarm-conformance-*")) == []
+    return ran.code, {(one["name"], check["check"]): check["passed"] for one in found for check in one["checks"]}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+async def test_an_assistant_with_documents_passes_all_checks(model: str, tmp_path: Path) -> None:
+    code, found = await examined("assistant", tmp_path, model)
+    assert [check for check, passed in found.items() if not passed] == []
+    assert (code, len(found)) == (0, 22)
+    assert table("assistant") == found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+async def test_a_router_passes_the_checks_that_apply_to_it_and_no_other(model: str, tmp_path: Path) -> None:
+    code, found = await examined("tools", tmp_path, model)
+    assert found == table("tools")
+    assert code == 1
+
+
+async def test_a_built_in_agent_that_cannot_be_opened_is_one_line(model: str, tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
+    environment = settings(tmp_path, model, {"assistant": {"kind": "assistant"}}) | {"SWARM_DOCUMENTS": "nowhere"}
+    ran = await ended(await started("--suite", "--agent", "assistant", folder=tmp_path, door=COMMAND, **environment))
+    assert (ran.code, ran.out, ran.err.count("\n")) == (1, "", 1), ran
+    assert "nowhere" in ran.err
+
+
+def test_the_table_of_built_in_agents_names_every_check_and_a_reason_for_each_that_does_not_apply() -> None:
+    wanted = [(scenario.name, check.value) for scenario in SCENARIOS for check in scenario.checks]
+    assert [(row[0], row[1]) for row in ROW.findall(PAGE)] == wanted
+    assert all(row[4].strip() for row in ROW.findall(PAGE) if "does not apply" in row[2:4])
