@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ def ids_in(tree: ast.AST) -> Iterator[str]:
                 yield str(argument.value)
 
 
+@cache
 def proven() -> dict[str, set[str]]:
     """Ids, and the files in which tests prove them."""
     found: dict[str, set[str]] = {}

@@ -37,11 +37,11 @@ async def openai(address: str) -> AsyncIterator[AsyncOpenAI]:
 
 
 async def test_a_call_of_a_tool_comes_whole_and_in_pieces_that_make_the_same(openai: AsyncOpenAI) -> None:
-    whole = await openai.chat.completions.create(**ASKED)  # type: ignore[call-overload]
+    whole = await openai.chat.completions.create(**ASKED)
     (call,) = whole.choices[0].message.tool_calls
     assert (call.function.name, call.function.arguments) == ("multiply", '{"a":6,"b":7}')
     assert whole.choices[0].finish_reason == "tool_calls"
-    pieces = [chunk async for chunk in await openai.chat.completions.create(**ASKED, stream=True)]  # type: ignore[call-overload]
+    pieces = [chunk async for chunk in await openai.chat.completions.create(**ASKED, stream=True)]
     deltas = [call for chunk in pieces for call in chunk.choices[0].delta.tool_calls or ()]
     assert deltas[0].function.name == "multiply"
     assert deltas[0].id
@@ -54,9 +54,9 @@ async def test_a_text_is_streamed_word_by_word_and_its_tokens_are_told_where_the
     openai: AsyncOpenAI,
 ) -> None:
     joke = {"model": "any", "messages": [{"role": "user", "content": [{"type": "text", "text": "tell me a joke"}]}]}
-    whole = await openai.chat.completions.create(**joke)  # type: ignore[call-overload]
+    whole = await openai.chat.completions.create(**joke)
     options = {"stream": True, "stream_options": {"include_usage": True}}
-    chunks = [chunk async for chunk in await openai.chat.completions.create(**joke, **options)]  # type: ignore[call-overload]
+    chunks = [chunk async for chunk in await openai.chat.completions.create(**joke, **options)]
     texts = [chunk.choices[0].delta.content for chunk in chunks if chunk.choices and chunk.choices[0].delta.content]
     assert len(texts) > 10
     assert "".join(texts) == whole.choices[0].message.content

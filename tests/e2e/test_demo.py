@@ -85,6 +85,7 @@ async def test_the_writer_streams_what_it_has_counted_and_hears_a_follow_up(twin
     await twin.until(ts, lambda seen: "I am **writer**" in seen.answers[-1] and "name me" in seen.answers[-1])
 
 
+@pytest.mark.long
 @pytest.mark.req("OPS-01", "STREAM-02", "STREAM-06")
 async def test_a_long_report_goes_on_in_another_message(twin: TwinClient) -> None:
     ts = await twin.say("swarm#writer write a long report")
@@ -186,6 +187,7 @@ async def test_told_to_end_while_a_part_is_coming_up_it_leaves_nobody_behind(pro
     assert "Traceback" not in process.output
 
 
+@pytest.mark.long
 @pytest.mark.req("OPS-01")
 async def test_it_needs_no_proxy_takes_the_operator_token_it_is_given_and_leaves_a_configured_database_alone(
     processes: Processes,
@@ -198,6 +200,7 @@ async def test_it_needs_no_proxy_takes_the_operator_token_it_is_given_and_leaves
     assert not (processes.folder / "configured.db").exists()
 
 
+@pytest.mark.long
 @pytest.mark.req("OPS-01")
 async def test_an_operator_token_that_only_a_file_names_is_said_in_one_line(processes: Processes) -> None:
     (processes.folder / ".env").write_text("SWARM_OPERATOR_TOKEN=of-the-file\n")

@@ -82,7 +82,7 @@ async def stage(processes: Processes) -> Stage:
 
 
 @pytest.mark.req("OPS-02")
-@pytest.mark.parametrize("name", ["SLACK_BOT_TOKEN", "SLACK_APP_TOKEN"])
+@pytest.mark.parametrize("name", ["SLACK_BOT_TOKEN", pytest.param("SLACK_APP_TOKEN", marks=pytest.mark.long)])
 async def test_a_token_that_slack_refuses_stops_the_start(stage: Stage, name: str) -> None:
     line = one_line(await _up(stage, **{name: "xoxb-of-somebody-else"}))
     assert name in line
@@ -199,6 +199,7 @@ async def test_a_second_signal_ends_it_at_once(stage: Stage) -> None:
         assert await stage.coordinator.exit_code(1) == 128 + signal.SIGTERM
 
 
+@pytest.mark.long
 @pytest.mark.req("OPS-04", "OPS-12")
 async def test_a_restart_keeps_the_operators_token_and_those_of_the_agents(stage: Stage) -> None:
     stage.settings["SWARM_OPERATOR_TOKEN"] = ""

@@ -55,7 +55,7 @@ def test_a_list_that_goes_for_all_servers_makes_no_tool_one_of_several() -> None
     assert (names.of("a", "x"), names.of("b", "y")) == ("x", "y")
 
 
-@settings(max_examples=50)
+@settings(max_examples=15)
 @given(
     st.dictionaries(WORDS, st.lists(WORDS, unique=True, max_size=4), max_size=4),
     st.sets(WORDS, max_size=3),

@@ -172,7 +172,8 @@ async def test_a_billion_bytes_cost_us_neither_memory_nor_time(running: Running)
     assert len(ran.output) < 10_100
     assert "999990000 bytes left out" in ran.output
     assert after.ru_maxrss - before.ru_maxrss < 20_000  # KiB
-    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 400_000  # the warden's too
+    # The warden's too. A child counts what its parent had when it was made, so the limit is that of the output itself.
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 900_000
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1
 
 

@@ -29,8 +29,8 @@ def good(turn: TurnInput) -> Iterator[Step]:
 
 
 @pytest.mark.req("AGENT-09", "CONF-01")
-@pytest.mark.slow
-@pytest.mark.parametrize("dialect", [Dialect.AGUI, pytest.param(Dialect.CAIPE, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("dialect", [Dialect.AGUI, Dialect.CAIPE])
 async def test_a_good_built_in_agent_passes_all_checks(dialect: Dialect, sqlite_url: str, tmp_path: Path) -> None:
     agent = Scripted(script=lambda turn: list(good(turn)))
     async with place(sqlite_url, {"ada": agent}) as here:
