@@ -108,8 +108,9 @@ def _told(pages: Sequence[Page]) -> str:
 
 
 def _paragraphs(text: str, most: int) -> Iterator[str]:
-    """The first paragraphs of a Markdown text, without its headings."""
+    """The first paragraphs of a Markdown text in a line each, without headings and what only leads over to a list."""
     blocks = [block.strip() for block in re.split(r"\n\s*\n", text)]
-    told = (block for block in blocks if block and not block.startswith("#"))
+    lines = (block if block.startswith("-") else " ".join(block.split()) for block in blocks)
+    told = (line for line in lines if line and not line.startswith("#") and not line.endswith(":"))
     for _, block in zip(range(most), told, strict=False):
         yield block
