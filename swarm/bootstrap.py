@@ -10,12 +10,12 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import structlog
 import uvicorn
@@ -67,8 +67,6 @@ IDENTIFY_AGAIN_SECONDS: Final = 2.0
 UPKEEP: Final = "upkeep"
 """The office of the one coordinator process that sends, sweeps and reads threads."""
 
-T = TypeVar("T")
-
 _log = structlog.get_logger(__name__)
 
 
@@ -92,25 +90,13 @@ async def serve(settings: Settings) -> None:
             _database(settings, telemetry) as database,
             AsyncExitStack() as stack,
         ):
-            agents = await _unless_stopped(stack.enter_async_context(built_in.opened(settings, database)), stop)
+            agents = await process.unless_stopped(stack.enter_async_context(built_in.opened(settings, database)), stop)
             me = await _identified(slack.gateway, stop)
             if me and agents:
                 coordinator = build(settings, database, slack, me, telemetry, agents)
                 await coordinator.converse.introduce()
                 await coordinator.reloader.doubts()
                 await _live(coordinator, database, listener, stop, hangup)
-
-
-async def _unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T | None:
-    """What the work comes to; None when told to stop before, which ends it."""
-    doing, stopped = asyncio.create_task(work), asyncio.create_task(stop.wait())
-    try:
-        await asyncio.wait({doing, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        return doing.result() if doing.done() else None
-    finally:
-        stopped.cancel()
-        doing.cancel()
-        await asyncio.wait({doing})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

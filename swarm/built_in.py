@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from swarm import decisions, loading
+from swarm import decisions, loading, process
 from swarm.config import BuiltinAgentSettings, Kind, Settings
 from swarm.config.builtin import PROMPTS_CONFIG
 from swarm.domain.errors import ConfigurationError
@@ -73,7 +73,7 @@ async def _open(settings: Settings, database: Database, stack: AsyncExitStack) -
     renderer = Renderer()
     stack.push_async_callback(renderer.aclose)
     preparing = asyncio.create_task(_models(settings, stack), name="models")  # while MCP servers start
-    stack.push_async_callback(_end, preparing)
+    stack.push_async_callback(process.end, preparing)
     toolbox = await open_toolbox(settings, database, stack)
     models = await preparing
     shared = _Shared(
@@ -87,11 +87,6 @@ async def _open(settings: Settings, database: Database, stack: AsyncExitStack) -
         Hired(spec=specs[name], client=agent, conversation_id=conversation_id) for name, agent in agents.items()
     )
     return BuiltIn(agents=agents, hired=hired)
-
-
-async def _end(task: asyncio.Task[Any]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)  # what it raised is told, or something else is
 
 
 def conversation_id(*, team: str, channel: str, thread_ts: str) -> str:

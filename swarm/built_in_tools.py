@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from swarm import log
+from swarm import log, process
 from swarm.config import LocalTool, Settings, read_variables
 from swarm.config.builtin import SERVERS_CONFIG, GitSettings
 from swarm.domain.errors import ConfigurationError
@@ -98,17 +98,12 @@ async def _documents(settings: Settings, database: Database, stack: AsyncExitSta
         scan_seconds=settings.documents.rescan_seconds,
     )
     scanning = asyncio.create_task(index.run(), name="documents")
-    stack.push_async_callback(_end, scanning)
+    stack.push_async_callback(process.end, scanning)
     return document_tools(
         DocumentLibrary(database),
         search_max_calls=settings.tools.search_max_calls,
         fetch_max_calls=settings.tools.fetch_document_max_calls,
     )
-
-
-async def _end(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.wait({task})
 
 
 async def _local(settings: Settings, wanted: set[LocalTool], stack: AsyncExitStack) -> Sequence[Tool]:

@@ -43,8 +43,9 @@ def policies(settings: Settings) -> Policies:
 
 def streaming_agents(settings: Settings) -> list[StreamingAgent]:
     """The agents that the coordinator runs itself: the remote ones, then the built-in ones, each as in the settings."""
-    remote = [_streaming(name, chosen) for name, chosen in settings.agents.remote.items()]
-    return remote + [_built_in(name, chosen) for name, chosen in settings.agents.builtin.items()]
+    agents = settings.agents
+    remote = [_streaming(name, chosen, Reach.AGUI, chosen.history_sent) for name, chosen in agents.remote.items()]
+    return remote + [_streaming(name, chosen, Reach.BUILTIN, History.ALL) for name, chosen in agents.builtin.items()]
 
 
 def remote_agents(settings: Settings) -> list[RemoteAgent]:
@@ -122,25 +123,15 @@ def _policy(chosen: ChannelSettings) -> ChannelPolicy:
     )
 
 
-def _streaming(name: str, chosen: RemoteAgentSettings) -> StreamingAgent:
+def _streaming(
+    name: str, chosen: RemoteAgentSettings | BuiltinAgentSettings, reach: Reach, history: History
+) -> StreamingAgent:
     return StreamingAgent(
         name=name,
         role=chosen.role,
+        reach=reach,
         description=chosen.description,
-        history=chosen.history_sent,
-        parallel=chosen.parallel,
-        on_restart=chosen.on_restart,
-        footer=chosen.footer,
-    )
-
-
-def _built_in(name: str, chosen: BuiltinAgentSettings) -> StreamingAgent:
-    return StreamingAgent(
-        name=name,
-        role=chosen.role,
-        reach=Reach.BUILTIN,
-        description=chosen.description,
-        history=History.ALL,
+        history=history,
         parallel=chosen.parallel,
         on_restart=chosen.on_restart,
         footer=chosen.footer,

@@ -8,12 +8,15 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
 from swarm.clock import new_id
 from swarm.config import HttpSettings
 from swarm.domain.errors import ConfigurationError
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -47,6 +50,23 @@ def stop_on_signals() -> asyncio.Event:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, heard, number)
     return stop
+
+
+async def unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T | None:
+    """What the work comes to; None when told to stop before, which ends it."""
+    doing, stopped = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({doing, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        return doing.result() if doing.done() else None
+    finally:
+        stopped.cancel()
+        await end(doing)
+
+
+async def end(task: asyncio.Task[Any]) -> None:
+    """End a task and wait until it is over. What it raises is of no interest any more, or is told elsewhere."""
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 def told_by_hangup(stop: asyncio.Event) -> asyncio.Event:

@@ -164,10 +164,17 @@ async def test_a_name_that_no_agent_has_is_told_of(operator: Operator) -> None:
     )
 
 
-async def test_an_agent_that_the_settings_run_exists_before_it_is_registered(world: World, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "agents",
+    ["agents: {remote: {a: {url: 'http://a'}}}", "model: {name: gpt}\nagents: {builtin: {a: {kind: assistant}}}"],
+    ids=["remote", "built in"],
+)
+async def test_an_agent_that_the_settings_run_exists_before_it_is_registered(
+    world: World, tmp_path: Path, agents: str
+) -> None:
     await world.lead()
     operator = Operator(world, tmp_path)
-    operator.written("agents: {remote: {a: {url: 'http://a'}}}\nchannels: {C123: {agent: a}}")
+    operator.written(f"{agents}\nchannels: {{C123: {{agent: a}}}}")
     started = Reloader(operator.read(), operator.book, operator.rosters, read=operator.read)
     assert await started.doubts() == ()
     assert len(await operator.reloader.doubts()) == 0, "its settings name nobody"

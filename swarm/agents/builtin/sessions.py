@@ -12,6 +12,9 @@ from swarm.domain.streaming.events import Speaker, TurnInput, TurnMessage
 
 TERMINAL_PREFIX = "cli:"
 
+ROLES: Final = {Speaker.USER: MessageRole.USER, Speaker.ASSISTANT: MessageRole.ASSISTANT}
+"""Who says a message of a thread, as sessions call it."""
+
 
 def session_of(turn: TurnInput, scope: SessionScope) -> str:
     """The id of the session that a turn belongs to.
@@ -69,14 +72,9 @@ def unheard(turn: TurnInput, told: Iterable[SessionMessage]) -> str:
     for message in told:
         if message.role in known:
             known[message.role] += f"{_letters(message.text)}\n"
-    new = [
-        said for said in turn.history if said.text.strip() and _letters(said.text) not in known[_ROLES[said.speaker]]
-    ]
+    new = [said for said in turn.history if said.text.strip() and _letters(said.text) not in known[ROLES[said.speaker]]]
     by_people = any(said.speaker is Speaker.USER for said in new)
     return "\n".join(map(_line, new)) if by_people else ""
-
-
-_ROLES: Final = {Speaker.USER: MessageRole.USER, Speaker.ASSISTANT: MessageRole.ASSISTANT}
 
 
 def _letters(text: str) -> str:

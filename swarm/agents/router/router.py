@@ -7,16 +7,18 @@ tool's schema where the model has not worded it, and what failed is told as it i
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import dropwhile
 from typing import Final, Protocol
 
 import structlog
 from pydantic_ai.direct import model_request
-from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse
 from pydantic_ai.models import Model
 
+from swarm.agents.builtin.messages import model_messages
 from swarm.agents.builtin.run import Run
-from swarm.agents.builtin.sessions import asked
+from swarm.agents.builtin.sessions import ROLES, asked
 from swarm.agents.router import wording
 from swarm.agents.router.decision import OWN, AskBack, CallTools, Decision, Refuse, Stop, decision_in, offer
 from swarm.agents.router.meter import Meter
@@ -25,7 +27,7 @@ from swarm.agents.toolbox.tool import Tool
 from swarm.domain.model_runs import ModelUsage
 from swarm.domain.models import RunLimits
 from swarm.domain.sessions import MessageRole, SessionMessage
-from swarm.domain.streaming.events import Speaker, TurnInput
+from swarm.domain.streaming.events import TurnInput
 
 RECENT_MESSAGES: Final = 20
 """So many messages before the new ones are told: a request that waits for an answer is among the last."""
@@ -104,8 +106,8 @@ class Router:
         return await self._decided(run, tools, await self._wordings(run.turn, tools))
 
     async def _decided(self, run: Run, tools: Sequence[Tool], words: Wordings) -> Decision:
-        told = [*await self._before(run), UserPromptPart(content=asked(run.turn))]
-        messages = _messages(told, instructions=words.decide)
+        new = SessionMessage(role=MessageRole.USER, text=asked(run.turn))
+        messages = _instructed(model_messages([*await self._before(run), new]), words.decide)
         offered = offer(tools)
         self._meter.before_request(run)
         _log.debug("A router decides.", action="route", run_id=run.turn.run_id, messages=messages, tools=offered)
@@ -118,33 +120,18 @@ class Router:
         self._meter.after_request(run)
         return decision
 
-    async def _before(self, run: Run) -> list[UserPromptPart | TextPart]:
-        """What was said before: in the thread, where we are told, else in the session."""
+    async def _before(self, run: Run) -> list[SessionMessage]:
+        """What was said before: in the thread, where we are told, else in the session. A person has begun it."""
         if run.turn.history:
-            said = [(message.speaker is Speaker.USER, message.text) for message in run.turn.history]
+            said = [SessionMessage(role=ROLES[message.speaker], text=message.text) for message in run.turn.history]
         else:
             remembered = await self._memory.get_messages(run.session_id, RECENT_MESSAGES)
-            roles = (MessageRole.USER, MessageRole.ASSISTANT)
-            said = [(one.role is MessageRole.USER, one.text) for one in remembered if one.role in roles]
-        return [
-            UserPromptPart(content=text) if by_user else TextPart(content=text)
-            for by_user, text in said[-RECENT_MESSAGES:]
-            if text.strip()
-        ]
+            said = [one for one in remembered if one.role in ROLES.values()]
+        recent = (one for one in said[-RECENT_MESSAGES:] if one.text.strip())
+        return list(dropwhile(lambda one: one.role is MessageRole.ASSISTANT, recent))
 
 
-def _messages(parts: Sequence[UserPromptPart | TextPart], *, instructions: str) -> list[ModelMessage]:
-    """The conversation, from the first thing that the user said to the last."""
-    messages: list[ModelMessage] = []
-    for part in parts:
-        last = messages[-1] if messages else None
-        if isinstance(part, TextPart):
-            if isinstance(last, ModelResponse):
-                last.parts = [*last.parts, part]
-            elif last:
-                messages.append(ModelResponse(parts=[part]))
-        elif isinstance(last, ModelRequest):
-            last.parts = [*last.parts, part]
-        else:
-            messages.append(ModelRequest(parts=[part], instructions=instructions))
-    return messages
+def _instructed(messages: list[ModelMessage], instructions: str) -> list[ModelMessage]:
+    """The conversation with instructions, which count where they stand beside the last thing that was said."""
+    *before, last = messages
+    return [*before, replace(last, instructions=instructions) if isinstance(last, ModelRequest) else last]
