@@ -2,8 +2,13 @@
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile
 # The locks are complete, so there is nothing to resolve; code is compiled when it is used, and most of it never is.
-INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile
+# Where only pip knows how to reach its packages (a mirror, a certificate), pip does what uv could not.
+define install
+@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps $(1) \
+	|| { echo "uv could not install these; pip tries it, which takes longer"; $(PIP) $(1); }
+endef
 
 .PHONY: demo test proof lint fmt lock clean help
 
@@ -25,24 +30,25 @@ lint: $(VENV)/.dev  ## The quick part of the gate
 fmt: $(VENV)/.dev  ## Format the code
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
-lock: $(VENV)/.dev  ## Pin the dependencies anew, with hashes (needs uv)
-	uv pip compile -q --universal --generate-hashes --python-version 3.11 --no-annotate --no-header --upgrade \
-		pyproject.toml --group build -o requirements.lock
-	uv pip compile -q --universal --generate-hashes --python-version 3.11 --no-annotate --no-header --upgrade \
-		pyproject.toml --group dev -c requirements.lock -o requirements-dev.lock
+lock: COMPILE := $(BIN)/uv pip compile -q --universal --generate-hashes --python-version 3.11 --no-annotate --no-header --upgrade
+lock: $(VENV)/.dev  ## Pin the dependencies anew, with hashes
+	$(COMPILE) --group installer -o requirements-installer.lock
+	$(COMPILE) pyproject.toml --group build -o requirements.lock
+	$(COMPILE) pyproject.toml --group dev -c requirements.lock -o requirements-dev.lock
 
 clean:  ## Remove the environment and the demo's state
 	rm -rf $(VENV) .demo
 
-$(VENV)/.python:
+$(VENV)/.installer: requirements-installer.lock
 	$(PYTHON) -m venv $(VENV)
+	$(PIP) --require-hashes -r requirements-installer.lock
 	@touch $@
 
-$(VENV)/.runtime: $(VENV)/.python requirements.lock pyproject.toml
-	$(INSTALL) --require-hashes -r requirements.lock
-	$(INSTALL) --no-build-isolation -e .
+$(VENV)/.runtime: $(VENV)/.installer requirements.lock pyproject.toml
+	$(call install,--require-hashes -r requirements.lock)
+	$(call install,--no-build-isolation -e .)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime requirements-dev.lock
-	$(INSTALL) --require-hashes -r requirements-dev.lock
+	$(call install,--require-hashes -r requirements-dev.lock)
 	@touch $@

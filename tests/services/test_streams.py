@@ -388,6 +388,7 @@ async def test_work_that_is_given_back_ends_the_answer_honestly(world: World) ->
     async with playing(world) as show:
         writing = await begun(world, lead)
         await writing.append("I began ")
+        await writing.until_shown(show, "I began")
         await world.services.work.release(lead, [writing.trigger.lease_token])
         assert "gave the work back" in (await writing.over(show)).closing.note
         assert (await world.only(lead)).attempt == 1
@@ -421,8 +422,20 @@ async def test_a_stop_in_the_thread_stops_what_is_being_written(world: World) ->
     async with playing(world) as show:
         writing = await begun(world, lead)
         await writing.append("On and on ")
+        await writing.until_shown(show, "On and on")
         await world.says("!stop", thread=writing.root, by="U2")
         assert (await writing.over(show)).closing.note == "🛑 Stopped by <@U2>."
+
+
+async def test_a_stop_before_anything_is_shown_is_said_in_a_message_of_its_own(world: World) -> None:
+    lead = await world.lead()
+    writing = await begun(world, lead)
+    await world.says("!stop", thread=writing.root, by="U2")
+    async with playing(world) as show:
+        await writing.ended()
+        assert show.live.of(writing.root) == []
+    await world.send()
+    assert world.slack.posts == ["🛑 Stopped by <@U2>."]
 
 
 async def test_a_message_that_is_deleted_ends_its_answer(world: World) -> None:
@@ -497,6 +510,7 @@ async def test_a_cancelled_task_stops_its_answer_and_its_agent_is_told(world: Wo
     async with playing(world) as show:
         opened = await streams.open(caller, task_id=handed.task_id)
         await streams.append(caller, opened.turn_id, "It is ")
+        await until(lambda: bool(show.live.of(handed.root)))
         await world.services.tasks.cancel(None, handed.task_id, "not wanted")
         with pytest.raises(SwarmError):
             await streams.append(caller, opened.turn_id, "42.")
