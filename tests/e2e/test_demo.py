@@ -167,7 +167,7 @@ async def test_it_ends_with_1_when_a_part_dies_and_shows_what_that_said_last(dem
 
 
 @pytest.mark.req("OPS-01", "OPS-12")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 async def test_it_ends_with_0_when_told_to_and_leaves_nobody_behind(demo: Demo, number: signal.Signals) -> None:
     assert len(demo.processes.alive()) == 8  # itself, twin, coordinator, lead, two workers, writer, model
     assert len(demo.calculators()) == 1

@@ -23,6 +23,7 @@ import httpx2
 import pytest
 
 from swarm.clock import new_id
+from tests.support.forked import Forked
 from tests.support.http import client as http_client
 from tests.support.waiting import wait_until
 
@@ -52,7 +53,7 @@ class Ended:
 class Process:
     """One process. Its output, errors included, goes to a file."""
 
-    def __init__(self, name: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    def __init__(self, name: str, process: subprocess.Popen[bytes] | Forked, log: Path) -> None:
         self.name = name
         self.pid = process.pid
         self._process = process
@@ -117,6 +118,14 @@ class Processes:
         self._started.append(Process(name, process, path))
         return self._started[-1]
 
+    def fork(self, name: str, module: str, *arguments: str, env: Mapping[str, str]) -> Process:
+        """Start one of our modules as ``python -m`` does, from a process that has loaded it (`tests.support.forked`)."""
+        path = self.folder / f"{len(self._started):02}-{name}.log"
+        path.touch()
+        process = Forked(module, arguments, self._environment(env), self.folder, path)
+        self._started.append(Process(name, process, path))
+        return self._started[-1]
+
     async def run(self, *command: str, env: Mapping[str, str], cwd: Path | None = None) -> Ended:
         """Run a command to its end, which must come."""
         process = await asyncio.create_subprocess_exec(
@@ -141,7 +150,8 @@ class Processes:
     def alive(self) -> list[int]:
         """The process ids of all that is alive, children and grandchildren included."""
         mark = f"{_MARK}={self._mark}".encode()
-        return [pid for pid in _pids() if mark in _read(pid, "environ").split(b"\0")]
+        own = {process.pid for process in self._started if process.alive}  # a forked one has no mark itself
+        return [pid for pid in _pids() if pid in own or mark in _read(pid, "environ").split(b"\0")]
 
     def find(self, word: str) -> int:
         """The one process of these whose command line has ``word``."""

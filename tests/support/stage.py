@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import signal
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -62,8 +61,8 @@ class Stage:
         }
 
     async def start_twin(self, *, rates: bool = True) -> None:
-        command = (sys.executable, "-m", "swarm.twin", "--port", str(self.twin_port))
-        self.twin = self.processes.start("twin", *command, env={"TWIN_RATES": "on" if rates else "off"})
+        env = {"TWIN_RATES": "on" if rates else "off"}
+        self.twin = self.processes.fork("twin", "swarm.twin", "--port", str(self.twin_port), env=env)
         await until_ready(self.twin, self.twin_url)
 
     async def start_coordinator(self) -> None:
@@ -77,9 +76,7 @@ class Stage:
 
     def launch_coordinator(self) -> None:
         """Start it without waiting."""
-        self.coordinator = self.processes.start(
-            "coordinator", sys.executable, "-m", "swarm.cli", "up", env=self.environment
-        )
+        self.coordinator = self.processes.fork("coordinator", "swarm.cli", "up", env=self.environment)
 
     def kill_coordinator(self) -> None:
         """``kill -9``"""
