@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import settings
 
 from swarm.store import migrations
@@ -17,6 +18,9 @@ from tests.support.postgres import database_name, fresh_database, postgres_serve
 # A shared machine is slow now and then; how long an example takes is not what the properties are about.
 settings.register_profile("swarm", deadline=None)
 settings.load_profile("swarm")
+
+# What nobody has configured paints tracebacks with their code and variables, half a second of work for each.
+structlog.dev.ConsoleRenderer.get_active().exception_formatter = structlog.dev.plain_traceback
 
 ENGINES = ("sqlite", "postgresql")
 

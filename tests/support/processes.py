@@ -119,7 +119,7 @@ class Processes:
         return self._started[-1]
 
     def fork(self, name: str, module: str, *arguments: str, env: Mapping[str, str]) -> Process:
-        """Start one of our modules as ``python -m`` does, from a process that has loaded it (`tests.support.forked`)."""
+        """Start one of our modules as ``python -m`` does, but loaded already (`tests.support.forked`)."""
         path = self.folder / f"{len(self._started):02}-{name}.log"
         path.touch()
         process = Forked(module, arguments, self._environment(env), self.folder, path)
