@@ -28,6 +28,7 @@ from swarm.config import Settings, SlackMode
 from swarm.decisions import secret
 from swarm.domain.errors import Unavailable
 from swarm.domain.routing import Me
+from swarm.ending import Close, Deadline, close_all
 from swarm.entrypoints.http_api import create_app
 from swarm.entrypoints.identity import Identities
 from swarm.entrypoints.mcp_door import McpDoor
@@ -45,6 +46,7 @@ from swarm.services.figures import FigureReader
 from swarm.services.ingest import Ingest
 from swarm.services.roster import Rosters
 from swarm.services.sweep import Sweeper
+from swarm.services.talks import Talks
 from swarm.services.ticker import Ticker
 from swarm.services.turn_control import TurnControl
 from swarm.services.use_cases import Services
@@ -59,8 +61,11 @@ from swarm.telemetry import loop_lag
 from swarm.telemetry.everybody import Telemetry, watching
 from swarm.telemetry.slack import WatchedSender, watched_events
 
-SHUTDOWN_SECONDS: Final = 8.0
-"""After so long, what still runs is cut off; a supervisor's patience usually ends at ten."""
+TOOLS_SECONDS: Final = 3.5
+"""So much of the time for a stop is kept for what runs have used: MCP servers, sessions at AWS, models."""
+
+DRAIN_SECONDS: Final = 3
+"""So long answers over HTTP that have begun may take at a stop, in whole seconds."""
 
 IDENTIFY_AGAIN_SECONDS: Final = 2.0
 
@@ -84,19 +89,23 @@ async def serve(settings: Settings) -> None:
     """The coordinator's whole life."""
     stop = process.stop_on_signals()
     hangup = process.told_by_hangup(stop)
+    deadline = Deadline()
     with process.listening(settings.http) as listener, _telemetry(settings) as telemetry:
         async with (
             _slack(settings, telemetry) as slack,
             _database(settings, telemetry) as database,
             AsyncExitStack() as stack,
         ):
-            agents = await process.unless_stopped(stack.enter_async_context(built_in.opened(settings, database)), stop)
-            me = await _identified(slack.gateway, stop)
-            if me and agents:
-                coordinator = build(settings, database, slack, me, telemetry, agents)
-                await coordinator.converse.introduce()
-                await coordinator.reloader.doubts()
-                await _live(coordinator, database, listener, stop, hangup)
+            try:
+                opening = built_in.opened(settings, database, deadline)
+                agents = await process.unless_stopped(stack.enter_async_context(opening), stop)
+                me = await process.unless_stopped(_identified(slack.gateway, stop), stop)
+                if me and agents:
+                    coordinator = build(settings, database, slack, me, telemetry, agents)
+                    await process.unless_stopped(_introduced(coordinator), stop)
+                    await _live(coordinator, database, listener, stop, hangup, deadline)
+            finally:
+                stop.begin()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,7 +156,7 @@ def build(
     stage = LiveStage(slack.gateway.streams, doubt_seconds=2 * settings.slack.timeout_seconds + 1)
     terms: dict[str, Term] = {}
     figures = FigureReader(database, conduct)
-    runs = AgentRuns(agents.agents)
+    runs = AgentRuns(agents.agents, Talks(database))
     return Coordinator(
         app=_application(settings, services, slack_door, figures, telemetry, terms, reloader.reload, runs),
         agent_runs=runs,
@@ -217,13 +226,25 @@ def _agui_routes(runs: AgentRuns, identities: Identities) -> list[BaseRoute]:
     return AguiDoor(runs, identities).routes()
 
 
+async def _introduced(coordinator: Coordinator) -> None:
+    """What is done before the doors open."""
+    await coordinator.converse.introduce()
+    await coordinator.reloader.doubts()
+
+
 async def _live(
-    coordinator: Coordinator, database: Database, listener: socket.socket, stop: asyncio.Event, hangup: asyncio.Event
+    coordinator: Coordinator,
+    database: Database,
+    listener: socket.socket,
+    stop: process.Stop,
+    hangup: asyncio.Event,
+    deadline: Deadline,
 ) -> None:
-    """Open the doors and work until told to stop; then close them in an order in which nothing gets lost."""
-    server = _Server(
-        uvicorn.Config(coordinator.app, log_config=None, access_log=False, backlog=2048, timeout_graceful_shutdown=4)
+    """Open the doors and work until told to stop; then close them so that nothing gets lost."""
+    config = uvicorn.Config(
+        coordinator.app, log_config=None, access_log=False, backlog=2048, timeout_graceful_shutdown=DRAIN_SECONDS
     )
+    server = _Server(config)
     http = asyncio.create_task(server.serve(sockets=[listener]), name="http")
     slack = asyncio.create_task(coordinator.slack_door.start(), name="slack")
     upkeep = partial(_keep_up, coordinator)
@@ -239,20 +260,36 @@ async def _live(
         await _until_told(stop, slack, [http, *background])
     finally:
         _log.info("Stopping.", action="stop")
-        try:
-            async with asyncio.timeout(SHUTDOWN_SECONDS):
-                slack.cancel()
-                await coordinator.slack_door.close()  # nothing new is accepted, and what was accepted is stored
-                database.wakeups.close()  # the polls that wait answer with an empty list
-                await coordinator.agent_runs.close()  # who listens to a run is told
-                server.should_exit = True  # runs that answer now still get through
-                await asyncio.gather(http, return_exceptions=True)
-                for task in background:  # the calls to Slack that have begun are brought to their end
-                    task.cancel()
-                await asyncio.gather(slack, *background, return_exceptions=True)
-                await coordinator.converse.close()
-        except TimeoutError:
-            _log.warning("Something would not end in time and is cut off.", action="stop", seconds=SHUTDOWN_SECONDS)
+        stop.begin()
+        for task in (slack, *background):
+            task.cancel()  # the calls to Slack that have begun are brought to their end
+        doors = partial(_close_doors, coordinator, database, server, http)
+        await _ended(coordinator, doors, [slack, *background], deadline)
+
+
+async def _ended(
+    coordinator: Coordinator, close_doors: Close, tasks: list[asyncio.Task[None]], deadline: Deadline
+) -> None:
+    """Take nothing more, and wait for what runs: for all at once, since any may have to wait for somebody else."""
+    closings: dict[str, Close] = {
+        "doors": close_doors,
+        "runs": coordinator.agent_runs.close,  # who listens to one is told
+        **{task.get_name(): partial(asyncio.wait, {task}) for task in tasks},
+    }
+    await close_all(closings, within_seconds=deadline.left(reserve_seconds=TOOLS_SECONDS))
+    agents = {"agents": coordinator.converse.close}
+    await close_all(agents, within_seconds=deadline.left(reserve_seconds=TOOLS_SECONDS))
+
+
+async def _close_doors(
+    coordinator: Coordinator, database: Database, server: uvicorn.Server, http: asyncio.Task[None]
+) -> None:
+    try:
+        await coordinator.slack_door.close()  # nothing new is accepted, and what was accepted is stored
+    finally:
+        database.wakeups.close()  # the polls that wait answer with an empty list
+        server.should_exit = True  # runs that answer now still get through
+        await asyncio.wait({http})
 
 
 async def _keep_up(coordinator: Coordinator, term: Term) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -19,9 +19,11 @@ from swarm import decisions, loading, process
 from swarm.config import BuiltinAgentSettings, Kind, Settings
 from swarm.config.builtin import PROMPTS_CONFIG
 from swarm.domain.errors import ConfigurationError
+from swarm.domain.model_runs import RunBook
 from swarm.domain.models import ModelSpec
-from swarm.domain.sessions import SessionMessage, Summarise
+from swarm.domain.sessions import Summarise
 from swarm.domain.streaming.events import TurnInput
+from swarm.ending import Closings, Deadline
 from swarm.services.turn_crew import Hired
 from swarm.store.database import Database
 
@@ -50,20 +52,24 @@ class BuiltIn:
 
 
 @asynccontextmanager
-async def opened(settings: Settings, database: Database) -> AsyncIterator[BuiltIn]:
+async def opened(settings: Settings, database: Database, deadline: Deadline | None = None) -> AsyncIterator[BuiltIn]:
     """All built-in agents, ready to run; none where none is configured. At the end they let go of everything.
 
-    Raises ConfigurationError for a model, a prompt or a file that cannot be used. What may come back by itself, a model
-    or a server that is down, is logged.
+    ``deadline`` is when that has to be over; without one it takes `ending.STOP_SECONDS` at most. Raises
+    ConfigurationError for a model, a prompt or a file that cannot be used. What may come back by itself, a model or a
+    server that is down, is logged.
     """
     if not settings.agents.builtin:
         yield BuiltIn()
         return
-    async with AsyncExitStack() as stack:
-        yield await _open(settings, database, stack)
+    closings = Closings(deadline or Deadline())
+    try:
+        yield await _open(settings, database, closings)
+    finally:
+        await closings.aclose()
 
 
-async def _open(settings: Settings, database: Database, stack: AsyncExitStack) -> BuiltIn:
+async def _open(settings: Settings, database: Database, closings: Closings) -> BuiltIn:
     with loading.uncollected():
         from swarm.agents.prompts.files import PromptFiles
         from swarm.agents.prompts.renderer import Renderer
@@ -71,17 +77,19 @@ async def _open(settings: Settings, database: Database, stack: AsyncExitStack) -
 
     prompts = PromptFiles(_prompts_config(settings))
     renderer = Renderer()
-    stack.push_async_callback(renderer.aclose)
-    preparing = asyncio.create_task(_models(settings, stack), name="models")  # while MCP servers start
-    stack.push_async_callback(process.end, preparing)
-    toolbox = await open_toolbox(settings, database, stack)
-    models = await preparing
+    closings.add("prompts", renderer.aclose)
+    preparing = asyncio.create_task(_models(settings, closings), name="models")  # while MCP servers start
+    try:
+        toolbox = await open_toolbox(settings, database, closings)
+        models = await preparing
+    finally:
+        await process.end(preparing)
     shared = _Shared(
         settings=settings, database=database, models=models, prompts=prompts, renderer=renderer, toolbox=toolbox
     )
     agents = {name: await shared.agent(name, chosen) for name, chosen in settings.agents.builtin.items()}
-    for agent in agents.values():
-        stack.push_async_callback(agent.aclose)
+    for name, agent in agents.items():
+        closings.add(f"agent {name}", agent.aclose)
     specs = {spec.name: spec for spec in decisions.streaming_agents(settings)}
     hired = tuple(
         Hired(spec=specs[name], client=agent, conversation_id=conversation_id) for name, agent in agents.items()
@@ -104,10 +112,12 @@ def _prompts_config(settings: Settings) -> Path:
     return path
 
 
-async def _models(settings: Settings, stack: AsyncExitStack) -> Mapping[str | None, Models]:
+async def _models(settings: Settings, closings: Closings) -> Mapping[str | None, Models]:
     """The models, asked for a word each, by the name that agents ask for; None is the one that all others have."""
     names = sorted({chosen.model for chosen in settings.agents.builtin.values()} | {None}, key=str)
-    models = {name: await stack.enter_async_context(await _built(settings, name)) for name in names}
+    models = {name: await _built(settings, name) for name in names}
+    for name, each in models.items():
+        closings.add(f"model {name or ''}", each.aclose)
     await _checked(settings, models)
     return models
 
@@ -168,15 +178,16 @@ class _Shared:
 
         session = self.settings.runtime.session
         is_router = chosen.kind is Kind.ROUTER
+        runs = ModelRuns(self.database)
         memory = Sessions(
             self.database,
             name,
-            None if is_router else self._summarise(chosen),  # a router looks at the last messages only
+            None if is_router else self._summarise(name, chosen, runs),  # a router looks at the last messages only
             compaction_threshold=session.compaction_threshold,
             keep_recent_messages=session.keep_recent_messages,
         )
         scope = SessionScope.THREAD if is_router else session.scope
-        return Record(memory=memory, runs=ModelRuns(self.database), scope=scope)
+        return Record(memory=memory, runs=runs, scope=scope)
 
     async def _router(self, name: str, chosen: BuiltinAgentSettings, record: Record) -> Works:
         from swarm.agents.models.usage import usage_of
@@ -228,16 +239,18 @@ class _Shared:
 
         return found
 
-    def _summarise(self, chosen: BuiltinAgentSettings) -> Summarise:
-        async def summarise(messages: Sequence[SessionMessage]) -> str:
-            from pydantic_ai import Agent
+    def _summarise(self, name: str, chosen: BuiltinAgentSettings, runs: RunBook) -> Summarise:
+        from swarm.agents.builtin.summariser import Summariser
 
-            from swarm.agents.builtin.messages import in_words
-
-            writer = Agent(self.models[chosen.model].model, instructions=self.prompts.current().summary)
-            return (await writer.run(in_words(messages))).output
-
-        return summarise
+        models = self.models[chosen.model]
+        return Summariser(
+            name,
+            models.model,
+            runs,
+            decisions.run_limits(self.settings),
+            instructions=lambda: self.prompts.current().summary,
+            explain=partial(_explained, models.specs),
+        )
 
 
 async def wordings(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from swarm import log, process
 from swarm.config import LocalTool, Settings, read_variables
 from swarm.config.builtin import SERVERS_CONFIG, GitSettings
 from swarm.domain.errors import ConfigurationError
+from swarm.ending import Closings
 from swarm.store.database import Database
 
 if TYPE_CHECKING:
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 
 _AGENTCORE = frozenset({LocalTool.WEB_BROWSE, LocalTool.MEMORY_STORE, LocalTool.MEMORY_RECALL, LocalTool.CODE_EXECUTE})
 _DELEGATES = frozenset({LocalTool.KIRO_DELEGATE, LocalTool.CLAUDE_DELEGATE, LocalTool.CODEX_DELEGATE})
-
-CLOSING_SECONDS = 3.0
-"""So long sessions at AWS have to be ended when the coordinator stops; AWS ends the rest by itself."""
 
 _log = structlog.get_logger(__name__)
 
@@ -48,16 +46,16 @@ class Toolbox:
         return lambda: [*own, *self.servers.tools()]
 
 
-async def open_toolbox(settings: Settings, database: Database, stack: AsyncExitStack) -> Toolbox:
+async def open_toolbox(settings: Settings, database: Database, closings: Closings) -> Toolbox:
     """Everything that is configured. What is allowed but cannot be used here is logged, in a line each.
 
     Raises ConfigurationError for what no start should pass over.
     """
     wanted = {tool for chosen in settings.agents.builtin.values() for tool in chosen.tools}
-    documents = await _documents(settings, database, stack)
-    local = {tool.name: tool for tool in await _local(settings, wanted, stack)}
+    documents = await _documents(settings, database, closings)
+    local = {tool.name: tool for tool in await _local(settings, wanted, closings)}
     reserved = [*local, *(tool.name for tool in documents), *_router_names()]
-    return Toolbox(servers=await _servers(settings, reserved, stack), local=local, documents=documents)
+    return Toolbox(servers=await _servers(settings, reserved, closings), local=local, documents=documents)
 
 
 def _router_names() -> Iterable[str]:
@@ -66,20 +64,23 @@ def _router_names() -> Iterable[str]:
     return OWN
 
 
-async def _servers(settings: Settings, reserved: Sequence[str], stack: AsyncExitStack) -> McpServers:
+async def _servers(settings: Settings, reserved: Sequence[str], closings: Closings) -> McpServers:
     """The MCP servers; without a file, none, unless the file was named."""
     from swarm.agents.mcp.servers import McpServers
     from swarm.agents.mcp.servers_file import read
 
     path = settings.tools.servers_config
     if path == SERVERS_CONFIG and not path.is_file():
-        return await stack.enter_async_context(McpServers(()))
-    servers = read(path, read_variables())
-    log.hide(secret for server in servers for secret in server.secrets)
-    return await stack.enter_async_context(McpServers(servers, reserved=reserved))
+        return McpServers(())
+    described = read(path, read_variables())
+    log.hide(secret for server in described for secret in server.secrets)
+    servers = McpServers(described, reserved=reserved)
+    closings.add("MCP servers", servers.aclose)
+    await servers.start()
+    return servers
 
 
-async def _documents(settings: Settings, database: Database, stack: AsyncExitStack) -> Sequence[Tool]:
+async def _documents(settings: Settings, database: Database, closings: Closings) -> Sequence[Tool]:
     folder = settings.documents.folder
     if folder is None:
         return ()
@@ -98,7 +99,7 @@ async def _documents(settings: Settings, database: Database, stack: AsyncExitSta
         scan_seconds=settings.documents.rescan_seconds,
     )
     scanning = asyncio.create_task(index.run(), name="documents")
-    stack.push_async_callback(process.end, scanning)
+    closings.add("documents", partial(process.end, scanning))
     return document_tools(
         DocumentLibrary(database),
         search_max_calls=settings.tools.search_max_calls,
@@ -106,12 +107,12 @@ async def _documents(settings: Settings, database: Database, stack: AsyncExitSta
     )
 
 
-async def _local(settings: Settings, wanted: set[LocalTool], stack: AsyncExitStack) -> Sequence[Tool]:
+async def _local(settings: Settings, wanted: set[LocalTool], closings: Closings) -> Sequence[Tool]:
     if not wanted:
         return ()
     root = _work_tree(settings)
     found = [*_on_this_machine(settings, root, wanted), *_delegates(settings, root, wanted)]
-    found += await _agentcore(settings, wanted, stack)
+    found += await _agentcore(settings, wanted, closings)
     return [tool for tool in found if tool.name in wanted]
 
 
@@ -185,7 +186,7 @@ def _delegates(settings: Settings, root: Path, wanted: set[LocalTool]) -> Sequen
     return delegates.tools
 
 
-async def _agentcore(settings: Settings, wanted: set[LocalTool], stack: AsyncExitStack) -> Sequence[Tool]:
+async def _agentcore(settings: Settings, wanted: set[LocalTool], closings: Closings) -> Sequence[Tool]:
     if not wanted & _AGENTCORE:
         return ()
     from swarm.agents.tools.agentcore.core import AgentCore
@@ -195,7 +196,7 @@ async def _agentcore(settings: Settings, wanted: set[LocalTool], stack: AsyncExi
     core = await AgentCore.open(
         AgentCoreOptions(region=chosen.region, memory_id=chosen.memory_id, actor_id=chosen.actor_id)
     )
-    stack.push_async_callback(core.aclose, within_seconds=CLOSING_SECONDS)
+    closings.add("AgentCore", core.aclose)
     for line in core.why_absent():
         if any(name.strip() in wanted for name in line.partition(":")[0].split(",")):
             _say_absent(line)

@@ -9,12 +9,14 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import Any, TypeVar
 
 from swarm.clock import new_id
 from swarm.config import HttpSettings
 from swarm.domain.errors import ConfigurationError
+from swarm.last_resort import CUT_SECONDS, LastResort, end_at_once
 
 T = TypeVar("T")
 
@@ -38,17 +40,42 @@ def listening(http: HttpSettings) -> Iterator[socket.socket]:
         yield listener
 
 
-def stop_on_signals() -> asyncio.Event:
-    """An event that the first SIGINT or SIGTERM sets; the second one ends the process at once."""
-    stop = asyncio.Event()
+class Stop(asyncio.Event):
+    """Set when the process has to stop. From then on it has ``cut_seconds``, whatever hangs."""
 
-    def heard(number: int) -> None:
-        if stop.is_set():
-            os._exit(128 + number)
-        stop.set()
+    def __init__(self, cut_seconds: float) -> None:
+        super().__init__()
+        self._last_resort = LastResort(cut_seconds)
+
+    def begin(self, code: int = 1) -> None:
+        """It ends now, for whatever reason: the time runs. ``code`` is for the case that it has to be cut off."""
+        self._last_resort.begin(code)
+
+    def set(self) -> None:
+        self.begin()
+        super().set()
+
+
+def stop_on_signals(*, cut_seconds: float = CUT_SECONDS) -> Stop:
+    """An event that the first SIGINT or SIGTERM sets; the second one ends the process and its children at once.
+
+    ``cut_seconds`` after the first one the process ends in any case: `swarm.last_resort`. The handlers are not the
+    loop's: they work while it is stuck, and when it is closed.
+    """
+    stop, loop = Stop(cut_seconds), asyncio.get_running_loop()
+    has_heard = False
+
+    def heard(number: int, _frame: FrameType | None) -> None:
+        nonlocal has_heard
+        if has_heard or stop.is_set():
+            end_at_once(128 + number)
+        has_heard = True
+        stop.begin(128 + number)
+        with suppress(RuntimeError):  # the loop is closed already
+            loop.call_soon_threadsafe(stop.set)
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, heard, number)
+        signal.signal(number, heard)
     return stop
 
 

@@ -12,7 +12,7 @@ from typing import Final
 from swarm.chat.wish import PREFIX
 from swarm.config import Settings
 from swarm.domain.errors import Unavailable
-from swarm.domain.model_runs import ModelUsage
+from swarm.domain.model_runs import ModelUsage, RunPurpose
 from swarm.domain.sessions import SessionMessage
 from swarm.services.model_runs import ModelRuns
 from swarm.services.sessions import Sessions
@@ -57,10 +57,11 @@ class Archive:
         return await Sessions(await self.database(), agent, None).get_originals(session_id)
 
     async def usage(self, agent: str, session_id: str) -> tuple[int, ModelUsage]:
-        """The session's runs that are over: how many, and what they have used. Very old ones are not counted."""
-        runs = await ModelRuns(await self.database()).latest(agent, _COUNTED_RUNS)
-        used = [run.usage for run in runs if run.session_id == session_id]
-        return len(used), reduce(add, used, ModelUsage())
+        """The session's answers: how many, and what they and its summaries have used. Very old ones are not counted."""
+        latest = await ModelRuns(await self.database()).latest(agent, _COUNTED_RUNS)
+        runs = [run for run in latest if run.session_id == session_id]
+        answers = sum(run.purpose is RunPurpose.ANSWER for run in runs)
+        return answers, reduce(add, (run.usage for run in runs), ModelUsage())
 
     def _prepare(self) -> None:
         url = self._settings.database_url

@@ -16,6 +16,13 @@ class RunOutcome(StrEnum):
     LIMITED = "limited"  # a limit of the operator's has ended it
 
 
+class RunPurpose(StrEnum):
+    """What a run was for."""
+
+    ANSWER = "answer"  # to what somebody has said
+    SUMMARY = "summary"  # of a session that has grown long; nobody has asked for it
+
+
 class Door(StrEnum):
     """Where a run came from."""
 
@@ -52,20 +59,21 @@ class ModelUsage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelRun:
-    """One run of a built-in agent, when it is over."""
+    """One run of a built-in agent, when it is over: an answer, or a summary of what it remembers."""
 
     id: str  # the run's id, new for each
     agent: str
     door: Door
     session_id: str
-    turn_id: str  # of a run in Slack; elsewhere empty
-    requester: str  # a Slack user's id, or who called; may be empty
+    turn_id: str  # of an answer in Slack; elsewhere empty
+    requester: str  # a Slack user's id, or who called; empty if that is not known, and of a summary
     model: str  # the model that answered last, "provider:name"; empty if none did
     outcome: RunOutcome
     note: str  # why it did not answer; empty if it did
     usage: ModelUsage
     started_at: int  # microseconds since 1970 UTC
     ended_at: int
+    purpose: RunPurpose = RunPurpose.ANSWER
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,9 +1,10 @@
 """Sessions: what a built-in agent remembers of a conversation, however often the coordinator restarts.
 
 A session grows by blocks, one for each run: what was said to the agent, the tools it called with what they answered,
-and its answer. A block is stored when its run is over, whole, so a tool's call is never without its result. A run that
-is repeated replaces its block. When a session has grown long, its older part is summarised (`compaction`): from then
-on the agent is told the summary in its place. The originals stay.
+and its answer. A block is stored when its run is over, whole, so a tool's call is never without its result. Where a
+message in Slack is answered once more, its runs are attempts: while one goes on, it is told none of the others, and the
+one that answers takes their place. When a session has grown long, its older part is summarised (`compaction`): from
+then on the agent is told the summary in its place. The originals stay, all attempts among them.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ class SessionScope(StrEnum):
     THREAD = "thread"  # a thread, with everybody in it
 
 
-Summarise = Callable[[Sequence[SessionMessage]], Awaitable[str]]
-"""Puts messages into a few words. Raises whatever it likes; the session then stays as it is."""
+Summarise = Callable[[str, Sequence[SessionMessage]], Awaitable[str]]
+"""Puts messages of a session (its id) into a few words. Raises whatever it likes; the session then stays as it is."""
 
 
 class Memory(Protocol):
@@ -72,12 +73,19 @@ class Memory(Protocol):
         """The session; one that is there keeps its metadata, but for the keys that are given."""
         ...
 
-    async def get_messages(self, session_id: str, limit: int | None = None) -> list[SessionMessage]:
+    async def get_messages(
+        self, session_id: str, limit: int | None = None, *, turn_id: str = ""
+    ) -> list[SessionMessage]:
         """What the agent is told, oldest first: the summary, if there is one, and what came after it.
 
         With ``limit`` the last so many, and beyond that what keeps a tool's use with its result. Empty for a session
-        that is not there.
+        that is not there. With ``turn_id``, that of a turn in Slack, nothing of other attempts at what it answers; if
+        the summary knows of one, the last of the messages themselves in its place.
         """
+        ...
+
+    async def shown_before(self, turn_id: str) -> frozenset[str]:
+        """Where in Slack (``ts``) other attempts at what a turn answers were shown."""
         ...
 
     async def get_originals(self, session_id: str) -> list[SessionMessage]:
@@ -94,8 +102,21 @@ class Memory(Protocol):
         """
         ...
 
-    async def add_run(self, session_id: str, run: str, messages: Sequence[SessionMessage]) -> None:
-        """Add all messages of a run at once, in place of those that the same run has added before."""
+    async def add_run(
+        self,
+        session_id: str,
+        run: str,
+        messages: Sequence[SessionMessage],
+        *,
+        turn_id: str = "",
+        has_answered: bool = True,
+    ) -> None:
+        """Add all messages of a run, named by its id, at once. What is there of it already stays as it is.
+
+        With ``turn_id``, that of a turn in Slack: a run that ``has_answered`` takes the place of all earlier attempts
+        at what this turn answers, one that broke off of none. If a newer attempt is there already, the messages are
+        kept among the originals and never told.
+        """
         ...
 
     async def compact_session(self, session_id: str) -> bool:

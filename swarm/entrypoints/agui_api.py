@@ -35,7 +35,8 @@ from swarm.entrypoints.answers import Answer
 from swarm.entrypoints.body import read_model
 from swarm.entrypoints.identity import OPERATOR, Identities
 from swarm.entrypoints.openapi import problems, takes
-from swarm.services.agent_runs import AgentRuns, Talk
+from swarm.services.agent_runs import AgentRuns
+from swarm.services.talks import Talk
 
 CHAT: Final = "/api/v1/chat"
 

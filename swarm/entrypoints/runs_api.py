@@ -11,7 +11,7 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from swarm.clock import to_iso
-from swarm.domain.model_runs import ModelRun, ModelUsage, UsageTotal
+from swarm.domain.model_runs import ModelRun, ModelUsage, RunPurpose, UsageTotal
 from swarm.entrypoints.answers import Answer
 from swarm.entrypoints.identity import Identities
 from swarm.entrypoints.openapi import problems
@@ -19,16 +19,19 @@ from swarm.entrypoints.schema import Input, Limit
 from swarm.services.model_runs import MOST_DAYS, ModelRuns
 
 Name = Annotated[str, Field(min_length=1, max_length=500)]
+Purpose = Annotated[RunPurpose | None, Field(description="Only runs for this: an answer, or a summary of a session.")]
 
 
 class RunsQuery(Input):
     agent: Annotated[Name | None, Field(description="Only runs of the agent with this name.")] = None
     limit: Limit = 100
     before: Annotated[Name | None, Field(description="Only runs that ended before the one with this id.")] = None
+    purpose: Purpose = None
 
 
 class UsageQuery(Input):
     days: Annotated[int, Field(ge=1, le=MOST_DAYS, description="So many days in UTC, today included.")] = 30
+    purpose: Purpose = None
 
 
 class UsageShape(TypedDict):
@@ -57,6 +60,7 @@ class RunRow(UsageShape):
     note: str | None
     started_at: str
     ended_at: str
+    purpose: str
 
 
 class UsageRow(UsageShape):
@@ -95,15 +99,16 @@ class RunRoutes:
         self._identities = identities
 
     async def runs(self, request: Request, query: Annotated[RunsQuery, Query()]) -> Response:
-        """The runs of built-in agents that ended last, newest first, with what each has used."""
+        """The runs of built-in agents that ended last, newest first, with what each has used: answers and summaries."""
         await self._identities.operator(request.scope)
-        runs = await self._model_runs.latest(query.agent, query.limit, query.before)
+        runs = await self._model_runs.latest(query.agent, query.limit, query.before, purpose=query.purpose)
         return Answer({"runs": [_run_row(run) for run in runs]})
 
     async def usage(self, request: Request, query: Annotated[UsageQuery, Query()]) -> Response:
         """What built-in agents have used, by day, agent and model, newest day first."""
         await self._identities.operator(request.scope)
-        return Answer({"usage": [_usage_row(total) for total in await self._model_runs.usage(query.days)]})
+        totals = await self._model_runs.usage(query.days, purpose=query.purpose)
+        return Answer({"usage": [_usage_row(total) for total in totals]})
 
 
 def _run_row(run: ModelRun) -> RunRow:
@@ -120,6 +125,7 @@ def _run_row(run: ModelRun) -> RunRow:
         **_usage(run.usage),
         "started_at": to_iso(run.started_at),
         "ended_at": to_iso(run.ended_at),
+        "purpose": run.purpose.value,
     }
 
 

@@ -1,9 +1,10 @@
 """Runs of built-in agents that somebody asks for and listens to: one at a time in a conversation.
 
 Who may do what: a conversation belongs to the client that leads it, so two clients with the same id for theirs never
-meet. A run has a task of its own, in which the agent's generator lives from its first step to its last; the task waits
-when nobody takes what the agent says. A run ends by itself, when its listener leaves, when its client cancels it, when
-it has taken too long, or with the coordinator; whoever listens is told at once which.
+meet. One run at a time has it, over all coordinator processes: `swarm.services.talks`. A run has a task of its own, in
+which the agent's generator lives from its first step to its last; the task waits when nobody takes what the agent
+says. A run ends by itself, when its listener leaves, when its client cancels it, when it has taken too long, when it
+loses its conversation, or with the coordinator; whoever listens is told at once which.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
-from swarm.domain.errors import Conflict, NotFound, RateLimited, Unavailable
+from swarm.domain.errors import NotFound, RateLimited, Unavailable
 from swarm.domain.streaming.events import AgentEvent, Asked, Broken, Cancelled, Failed, Interrupted, TurnInput
 from swarm.domain.streaming.remote import INVOKE_SECONDS, LONGEST_RUN_SECONDS, Health, RunEnd, RunsTurns
+from swarm.services.talks import RESTARTING, Held, Talk, Talks
 
 MOST_RUNS: Final = 100
 """So many runs at once are taken on in one process."""
@@ -36,20 +37,11 @@ ENDING_SECONDS: Final = 2.0
 OPEN_QUESTIONS: Final = 1000
 """Of so many conversations the questions that wait for people are kept; of older ones they are forgotten."""
 
-STOPPING: Final = Failed(message="The coordinator is being restarted. Ask again in a moment.", code="unavailable")
+STOPPING: Final = Failed(message=RESTARTING, code="unavailable")
 NO_END: Final = Broken(reason="it stopped in the middle of its answer")
 OUR_FAULT: Final = Broken(reason="something went wrong on our side")
 
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Talk:
-    """A conversation that a client leads with an agent."""
-
-    client: str  # who it is, as we know it: nothing a client can choose
-    agent: str
-    id: str  # the client's own name for the conversation
 
 
 class AgentRun:
@@ -126,6 +118,7 @@ class AgentRuns:
     def __init__(
         self,
         agents: Mapping[str, RunsTurns],
+        talks: Talks,
         *,
         most_runs: int = MOST_RUNS,
         longest_run_seconds: float = LONGEST_RUN_SECONDS,
@@ -133,11 +126,12 @@ class AgentRuns:
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
         self._agents = dict(agents)
+        self._talks = talks
         self._most_runs = most_runs
         self._longest_run_seconds = longest_run_seconds
         self._invoke_seconds = invoke_seconds
         self._patience_seconds = patience_seconds
-        self._running: dict[Talk, AgentRun] = {}
+        self._running: dict[AgentRun, Talk] = {}  # in this process
         self._questions: OrderedDict[Talk, tuple[Asked, ...]] = OrderedDict()
         self._is_closed = False
 
@@ -161,71 +155,75 @@ class AgentRuns:
     async def begin(self, talk: Talk, turn: TurnInput) -> AgentRun:
         """A run whose events come as they happen.
 
-        Raises Conflict while the conversation has another run, RateLimited, and Unavailable at shutdown.
+        Raises Conflict while the conversation has another run, RateLimited, and Unavailable without the database or at
+        shutdown.
         """
-        await self._until_free(talk)
-        return self._start(talk, turn, self._agents[talk.agent].run(turn), self._longest_run_seconds)
+        held = await self._held(talk, turn)
+        return self._start(held, self._agents[talk.agent].run(turn), self._longest_run_seconds)
 
     async def invoke(self, talk: Talk, turn: TurnInput) -> AgentRun:
         """A run of which only its end is told, with the whole answer in it. Raises as `begin` does."""
-        await self._until_free(talk)
-        return self._start(talk, turn, _whole(self._agents[talk.agent], turn), self._invoke_seconds)
+        held = await self._held(talk, turn)
+        return self._start(held, _whole(self._agents[talk.agent], turn), self._invoke_seconds)
 
     def cancel(self, client: str, conversation: str, agent: str | None = None) -> bool:
-        """End a client's run in a conversation, with any agent or with this one; whether there was one."""
+        """End a client's run in a conversation, with any agent or with this one; whether this process had one."""
         stopped = [
             run.stop(Cancelled())
-            for talk, run in self._running.items()
+            for run, talk in self._running.items()
             if (talk.client, talk.id) == (client, conversation) and agent in (None, talk.agent)
         ]
         return any(stopped)
 
     def questions(self, talk: Talk) -> tuple[Asked, ...]:
         """What the last run of a conversation has asked people, if this process ran it and nothing came after."""
-        run = self._running.get(talk)
-        if run and isinstance(run.end, Interrupted):  # it still clears up
-            return run.end.asked
+        for run, of in self._running.items():
+            if of == talk and isinstance(run.end, Interrupted):  # it still clears up
+                return run.end.asked
         return self._questions.get(talk, ())
 
     async def close(self) -> None:
         """Take no more runs, and end those there are; their listeners are told at once. Takes seconds at most."""
         self._is_closed = True
-        tasks = [run.task for run in self._running.values()]
-        for run in self._running.values():
+        tasks = [run.task for run in self._running]
+        for run in self._running:
             run.stop(STOPPING)
-        if not tasks:
-            return
-        _, stuck = await asyncio.wait(tasks, timeout=ENDING_SECONDS)
-        for task in stuck:
-            task.cancel()
-            _log.warning("A run of a built-in agent does not end.", action="agent_run_stuck", run=task.get_name())
+        if tasks:
+            _, stuck = await asyncio.wait(tasks, timeout=ENDING_SECONDS)
+            for task in stuck:
+                task.cancel()
+                _log.warning("A run of a built-in agent does not end.", action="agent_run_stuck", run=task.get_name())
+        await self._talks.close()
 
-    async def _until_free(self, talk: Talk) -> None:
-        """When this returns, the conversation has no run until the caller waits for something."""
+    async def _held(self, talk: Talk, turn: TurnInput) -> Held:
+        """The conversation, taken for a run that begins before anything is waited for."""
+        self._check_room()
+        held = await self._talks.take(talk, turn.run_id, patience_seconds=self._patience_seconds)
         try:
-            async with asyncio.timeout(self._patience_seconds):
-                while before := self._running.get(talk):
-                    await asyncio.wait({before.task})
-        except TimeoutError as error:
-            raise Conflict(
-                "The agent is still at work in this conversation.", hint="Wait for the end of the run, or cancel it."
-            ) from error
+            self._check_room()
+        except (RateLimited, Unavailable):
+            self._talks.leave(held)
+            raise
+        return held
 
-    def _start(
-        self, talk: Talk, turn: TurnInput, events: AsyncGenerator[AgentEvent, None], longest_seconds: float
-    ) -> AgentRun:
+    def _check_room(self) -> None:
         if self._is_closed:
             raise Unavailable(STOPPING.message)
         if len(self._running) >= self._most_runs:
             raise RateLimited("The built-in agents have too much to do at the moment.", retry_after_seconds=5)
-        self._questions.pop(talk, None)
-        run = AgentRun(events, id=turn.run_id, longest_seconds=longest_seconds)
-        self._running[talk] = run
-        run.task.add_done_callback(lambda _: self._ended(talk, run))
+
+    def _start(self, held: Held, events: AsyncGenerator[AgentEvent, None], longest_seconds: float) -> AgentRun:
+        self._questions.pop(held.talk, None)
+        run = AgentRun(events, id=held.run_id, longest_seconds=longest_seconds)
+        self._running[run] = held.talk
+        keeping = asyncio.create_task(self._talks.keep(held, lambda why: run.stop(Broken(reason=why))))
+        run.task.add_done_callback(lambda _: self._ended(held, run, keeping))
         return run
 
-    def _ended(self, talk: Talk, run: AgentRun) -> None:
-        del self._running[talk]
+    def _ended(self, held: Held, run: AgentRun, keeping: asyncio.Task[None]) -> None:
+        talk = self._running.pop(run)
+        keeping.cancel()
+        self._talks.leave(held)
         if isinstance(run.end, Interrupted):
             self._questions[talk] = run.end.asked
             if len(self._questions) > OPEN_QUESTIONS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from swarm.domain.errors import Invalid
-from swarm.domain.model_runs import ModelRun, UsageTotal
+from swarm.domain.model_runs import ModelRun, RunPurpose, UsageTotal
 from swarm.domain.session_messages import kept_text
 from swarm.store import model_runs
 from swarm.store.database import Database
@@ -24,19 +24,29 @@ class ModelRuns:
         """Note a run that is over; one that is noted already stays as it is."""
         await self._database.write(model_runs.note, _storable(run))
 
-    async def latest(self, agent: str | None = None, limit: int = 100, before: str | None = None) -> list[ModelRun]:
-        """The runs that ended last, newest first, of one agent (its name) or of all.
+    async def latest(
+        self,
+        agent: str | None = None,
+        limit: int = 100,
+        before: str | None = None,
+        *,
+        purpose: RunPurpose | None = None,
+    ) -> list[ModelRun]:
+        """The runs that ended last, newest first: of one agent (its name) or of all, for one purpose or for any.
 
         With ``before``, a run's id, those that ended before it. Raises Invalid if there is no such run.
         """
-        found = await self._database.read(model_runs.latest, agent, limit, before)
+        found = await self._database.read(model_runs.latest, agent, purpose, limit, before)
         if found is None:
             raise Invalid(f"There is no run '{before}', or not any more.", fields={"before": "the id of a run"})
         return found
 
-    async def usage(self, days: int = 30) -> list[UsageTotal]:
-        """What was used on so many days, today included and `MOST_DAYS` at most, by day (UTC), agent and model."""
-        return await self._database.read(model_runs.totals, days)
+    async def usage(self, days: int = 30, *, purpose: RunPurpose | None = None) -> list[UsageTotal]:
+        """What was used on so many days, today included and `MOST_DAYS` at most, by day (UTC), agent and model.
+
+        ``purpose``: by runs for it alone; None: by answers and summaries.
+        """
+        return await self._database.read(model_runs.totals, days, purpose)
 
 
 def _storable(run: ModelRun) -> ModelRun:

@@ -8,7 +8,7 @@ import structlog
 
 from swarm.domain.compaction import last_of, tellable, to_summarise
 from swarm.domain.errors import Invalid, SwarmError
-from swarm.domain.session_messages import checked_name, kept, message_of, plain
+from swarm.domain.session_messages import checked_name, kept, kept_text, message_of, plain
 from swarm.domain.sessions import (
     COMPACTION_THRESHOLD,
     KEEP_RECENT_MESSAGES,
@@ -17,7 +17,7 @@ from swarm.domain.sessions import (
     SessionMessage,
     Summarise,
 )
-from swarm.store import sessions
+from swarm.store import attempts, sessions
 from swarm.store.database import Database
 from swarm.store.sessions import Told
 
@@ -53,18 +53,26 @@ class Sessions:
         name = checked_name(session_id, "session")
         return await self._database.write(sessions.use, self._agent, name, plain(metadata or {}))
 
-    async def get_messages(self, session_id: str, limit: int | None = None) -> list[SessionMessage]:
+    async def get_messages(
+        self, session_id: str, limit: int | None = None, *, turn_id: str = ""
+    ) -> list[SessionMessage]:
         """What the agent is told, oldest first: the summary, if there is one, and what came after it.
 
         With ``limit`` the last so many, and beyond that what keeps a tool's use with its result. Whatever has lost its
-        other half is left out, and so is what has no words. Empty for a session that is not there.
+        other half is left out, and so is what has no words. Empty for a session that is not there. With ``turn_id``
+        nothing of other attempts at what this turn answers; if the summary knows of one, the last of the messages
+        themselves in its place.
         """
         if limit is not None and limit < 0:
             raise Invalid("A limit is 0 or more.", fields={"limit": "0 or more"})
-        return last_of((await self._told(session_id)).messages, limit)
+        return last_of((await self._told(session_id, turn_id)).messages, limit)
+
+    async def shown_before(self, turn_id: str) -> frozenset[str]:
+        """Where in Slack (``ts``) other attempts at what a turn answers were shown."""
+        return await self._database.read(attempts.shown, turn_id)
 
     async def get_originals(self, session_id: str) -> list[SessionMessage]:
-        """Everything that was ever said, oldest first, without summaries and with halves."""
+        """Everything that was ever said, oldest first, with all attempts and halves, and without summaries."""
         return await self._database.read(sessions.originals, self._agent, checked_name(session_id, "session"))
 
     async def add_message(
@@ -79,15 +87,33 @@ class Sessions:
         message = kept(message_of(role, content))
         return await self._database.write(sessions.add, self._agent, checked_name(session_id, "session"), message)
 
-    async def add_run(self, session_id: str, run: str, messages: Sequence[SessionMessage]) -> None:
-        """Add all messages of a run at once, in place of those that the same run has added before.
+    async def add_run(
+        self,
+        session_id: str,
+        run: str,
+        messages: Sequence[SessionMessage],
+        *,
+        turn_id: str = "",
+        has_answered: bool = True,
+    ) -> None:
+        """Add all messages of a run, named by its id, at once; what is there of it already stays as it is.
 
-        Those of an earlier attempt that are in the summary already stay there; if all of them are, the new ones are
-        added behind everything else. What is longer than a megabyte is cut. To repeat it, when the outcome is not
-        known, is harmless.
+        So to repeat it, when the outcome is not known, is harmless. A run that ``has_answered`` takes the place of all
+        earlier attempts at what its turn answers, as far as they are not in a summary; one that broke off of none. If a
+        newer attempt is there, because this one comes from a process that was deposed, its messages are kept among the
+        originals and never told, which is logged. What is longer than a megabyte is cut.
         """
         name, of_run = checked_name(session_id, "session"), checked_name(run, "run")
-        await self._database.write(sessions.add_run, self._agent, name, of_run, [kept(each) for each in messages])
+        block = [kept(each) for each in messages]
+        is_told = await self._database.write(sessions.add_run, self._agent, name, of_run, block, turn_id, has_answered)
+        if not is_told:
+            _log.warning(
+                "an attempt came when a newer one was remembered, and is not told",
+                action="session_late",
+                agent=self._agent,
+                session=session_id,
+                run_id=run,
+            )
 
     async def compact_session(self, session_id: str) -> bool:
         """Summarise all but the last messages, if there are more than the threshold; whether that was done.
@@ -119,7 +145,7 @@ class Sessions:
     async def _summary_of(self, session_id: str, older: Sequence[SessionMessage], summarise: Summarise) -> str:
         """The summary, or nothing if it fails. What went wrong is named by its kind: it may quote what was said."""
         try:
-            summary = kept(SessionMessage(role=MessageRole.SYSTEM, text=await summarise(tellable(older)))).text.strip()
+            summary = kept_text(await summarise(session_id, tellable(older))).strip()
             problem = "" if summary else "the model said nothing"
         except Exception as error:  # noqa: BLE001 - whatever it is, the session can go on as it is
             summary, problem = "", error.message if isinstance(error, SwarmError) else type(error).__name__
@@ -133,5 +159,5 @@ class Sessions:
             )
         return summary
 
-    async def _told(self, session_id: str) -> Told:
-        return await self._database.read(sessions.told, self._agent, checked_name(session_id, "session"))
+    async def _told(self, session_id: str, turn_id: str = "") -> Told:
+        return await self._database.read(sessions.told, self._agent, checked_name(session_id, "session"), turn_id)

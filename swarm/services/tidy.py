@@ -21,6 +21,7 @@ from swarm.store import (
     receipts,
     retention,
     sessions,
+    talks,
     threads,
     turns,
 )
@@ -67,6 +68,7 @@ class Tidier:
             forget_turns,
             forget_sessions,
             forget_model_runs,
+            forget_talks,
             disown_idle,
         ):
             await attempt(self._in_steps(part), "tidy", part=part.__name__)
@@ -129,6 +131,11 @@ def forget_sessions(tx: Transaction) -> bool:
 def forget_model_runs(tx: Transaction) -> bool:
     """Drop what runs have used that ended ninety days ago; whether there may be more."""
     return model_runs.forget(tx, tx.now - _KEEP_MODEL_RUNS, AT_ONCE) >= AT_ONCE
+
+
+def forget_talks(tx: Transaction) -> bool:
+    """Drop what runs of built-in agents held whose process was killed; whether there may be more."""
+    return talks.forget(tx, tx.now - _DAY, AT_ONCE) >= AT_ONCE
 
 
 def disown_idle(tx: Transaction) -> bool:

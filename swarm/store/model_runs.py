@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from itertools import compress, product
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -19,7 +20,7 @@ from sqlalchemy import (
 )
 
 from swarm.clock import SECOND
-from swarm.domain.model_runs import Door, ModelRun, ModelUsage, RunOutcome, UsageTotal
+from swarm.domain.model_runs import Door, ModelRun, ModelUsage, RunOutcome, RunPurpose, UsageTotal
 from swarm.store.conditions import AT_MOST_N
 from swarm.store.statements import InsertFactory, Row, Statement
 from swarm.store.tables import model_runs
@@ -49,19 +50,18 @@ _NOTE = Statement(_note)
 _PLACE = Statement(select(_r.ended_at, _r.id).where(_r.id == bindparam("run_id")))
 
 
-def _newest(*, one_agent: bool, older: bool) -> Statement:
-    newest = select(model_runs).order_by(_r.ended_at.desc(), _r.id.desc()).limit(AT_MOST_N)
-    if one_agent:
-        newest = newest.where(_r.agent == bindparam("of_agent"))
-    if older:
-        newest = newest.where(tuple_(_r.ended_at, _r.id) < tuple_(bindparam("before_ended_at"), bindparam("before_id")))
-    return Statement(newest)
+_of_agent = _r.agent == bindparam("of_agent")
+_of_purpose = _r.purpose == bindparam("of_purpose")
+_older = tuple_(_r.ended_at, _r.id) < tuple_(bindparam("before_ended_at"), bindparam("before_id"))
 
 
+def _newest(*conditions: ColumnElement[bool]) -> Statement:
+    return Statement(select(model_runs).where(*conditions).order_by(_r.ended_at.desc(), _r.id.desc()).limit(AT_MOST_N))
+
+
+# By whether one agent's are wanted, those for one purpose, and those before another one.
 _NEWEST = {
-    (one_agent, older): _newest(one_agent=one_agent, older=older)
-    for one_agent in (False, True)
-    for older in (False, True)
+    wanted: _newest(*compress((_of_agent, _of_purpose, _older), wanted)) for wanted in product((False, True), repeat=3)
 }
 
 
@@ -71,19 +71,26 @@ def _sum(of: ColumnElement[Any]) -> ColumnElement[int]:
 
 
 _day = _r.ended_at // literal_column(str(DAY), BigInteger)
-_TOTALS = Statement(
-    select(
-        _day.label("day"),
-        _r.agent,
-        _r.model,
-        func.count().label("runs"),
-        (func.count() - func.count(_r.cost_microdollars)).label("runs_of_unknown_cost"),
-        *(_sum(_r[name]).label(name) for name in (*_COUNTS, "cost_microdollars")),
+
+
+def _totals(*conditions: ColumnElement[bool]) -> Statement:
+    return Statement(
+        select(
+            _day.label("day"),
+            _r.agent,
+            _r.model,
+            func.count().label("runs"),
+            (func.count() - func.count(_r.cost_microdollars)).label("runs_of_unknown_cost"),
+            *(_sum(_r[name]).label(name) for name in (*_COUNTS, "cost_microdollars")),
+        )
+        .where(_r.ended_at >= bindparam("since"), *conditions)
+        .group_by(_day, _r.agent, _r.model)
+        .order_by(_day.desc(), _r.agent, _r.model)
     )
-    .where(_r.ended_at >= bindparam("since"))
-    .group_by(_day, _r.agent, _r.model)
-    .order_by(_day.desc(), _r.agent, _r.model)
-)
+
+
+_TOTALS = _totals()
+_TOTALS_OF_PURPOSE = _totals(_of_purpose)
 _FORGET = Statement(
     delete(model_runs).where(
         _r.id.in_(select(_r.id).where(_r.ended_at < bindparam("before")).order_by(_r.ended_at).limit(AT_MOST_N))
@@ -108,25 +115,41 @@ def note(tx: Transaction, run: ModelRun) -> bool:
         "cost_microdollars": usage.cost_microdollars,
         "started_at": run.started_at,
         "ended_at": run.ended_at,
+        "purpose": run.purpose.value,
     }
     return bool(_NOTE.run(tx, **{f"its_{name}": value for name, value in values.items()}))
 
 
-def latest(tx: Transaction, agent: str | None, limit: int, before: str | None) -> list[ModelRun] | None:
-    """So many runs, of one agent or of all, the last to end first, after ``before``; None if there is no such run."""
-    params: dict[str, object] = {"n": limit} | ({"of_agent": agent} if agent is not None else {})
+def latest(
+    tx: Transaction, agent: str | None, purpose: RunPurpose | None, limit: int, before: str | None
+) -> list[ModelRun] | None:
+    """So many runs, the last to end first, after ``before``; None if there is no such run.
+
+    Those of one agent or of all, and for one purpose or for any.
+    """
+    params: dict[str, object] = {"n": limit}
+    if agent is not None:
+        params["of_agent"] = agent
+    if purpose is not None:
+        params["of_purpose"] = purpose.value
     if before is not None:
         place = _PLACE.first(tx, run_id=before)
         if place is None:
             return None
         params |= {"before_ended_at": place["ended_at"], "before_id": place["id"]}
-    return [_run(row) for row in _NEWEST[agent is not None, before is not None].all(tx, **params)]
+    wanted = (agent is not None, purpose is not None, before is not None)
+    return [_run(row) for row in _NEWEST[wanted].all(tx, **params)]
 
 
-def totals(tx: Transaction, days: int) -> list[UsageTotal]:
-    """What was used today and on the days before, in UTC, so many in all: newest first, by agent and model."""
+def totals(tx: Transaction, days: int, purpose: RunPurpose | None) -> list[UsageTotal]:
+    """What was used today and on the days before, in UTC, so many in all: newest first, by agent and model.
+
+    ``purpose``: by runs for it alone; None: by all.
+    """
     since = (tx.now // DAY - days + 1) * DAY
-    return [_total(row) for row in _TOTALS.all(tx, since=since)]
+    if purpose is None:
+        return [_total(row) for row in _TOTALS.all(tx, since=since)]
+    return [_total(row) for row in _TOTALS_OF_PURPOSE.all(tx, since=since, of_purpose=purpose.value)]
 
 
 def forget(tx: Transaction, before: int, limit: int) -> int:
@@ -148,6 +171,7 @@ def _run(row: Row) -> ModelRun:
         usage=_usage(row),
         started_at=row["started_at"],
         ended_at=row["ended_at"],
+        purpose=RunPurpose(row["purpose"]),
     )
 
 

@@ -1,7 +1,9 @@
 """Sessions of built-in agents: what was said, in order, and the summary that is told in place of its older part.
 
 Who may act: any process. Whoever adds has locked the session's row first, so that positions are given once and the
-messages of one run stand together.
+messages of one run stand together. What is there is never changed, but that another attempt may take its place: from
+then on it is not told any more. Which attempt is the newer one is known from their turns (`swarm.store.attempts`), not
+from who comes first: a process that was deposed may add late.
 What is guaranteed: what the summary stands for is what was read to make it, for it is stored only if since then none of
 those messages was replaced, no other summary came, and the session was not forgotten and begun anew (`summarise`).
 Messages that came meanwhile stand behind it.
@@ -12,14 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Final
 
 from pydantic_core import from_json, to_json
-from sqlalchemy import BigInteger, Executable, Select, bindparam, delete, func, insert, literal_column, select, update
+from sqlalchemy import Executable, bindparam, delete, func, insert, select, update
 from sqlalchemy import tuple_ as columns
 
-from swarm.domain.sessions import MessageRole, Session, SessionMessage
+from swarm.domain.sessions import Session, SessionMessage
+from swarm.store import attempts
+from swarm.store.attempts import Attempts
 from swarm.store.conditions import AT_MOST_N
+from swarm.store.session_rows import content_of, message_of, summary_of
 from swarm.store.statements import InsertFactory, Row, Statement
 from swarm.store.tables import session_messages, sessions
 from swarm.store.transaction import Transaction
@@ -34,8 +39,8 @@ class Told:
     created_at: int  # microseconds since 1970 UTC; that of a session which was forgotten and begun anew is another
 
 
-_FAR: Final = 10**15
-"""Farther than any position, so that messages on their way to new positions do not meet."""
+MOST_ORIGINALS: Final = 500
+"""So many messages are told where the summary cannot be."""
 
 _s, _m = sessions.c, session_messages.c
 _the_session = (_s.agent == bindparam("of_agent")) & (_s.id == bindparam("of_session"))
@@ -82,19 +87,17 @@ _FORGET = Statement(
 )
 
 
-def _messages_behind(*what: Any) -> Select[Any]:
-    return select(*what).where(_of_session, _m.position > bindparam("behind"))
-
-
-_BEHIND = Statement(_messages_behind(session_messages).order_by(_m.position))
-_COUNT_BEHIND = Statement(_messages_behind(func.count().label("n")))
-_OF_RUN = Statement(_messages_behind(_m.position).where(_m.run == bindparam("of_run")).order_by(_m.position))
-_LAST = Statement(select(func.max(_m.position).label("position")).where(_of_session))
-_DROP = Statement(
-    delete(session_messages).where(
-        _of_session, _m.position >= bindparam("from_position"), _m.position <= bindparam("to_position")
-    )
+_told = _of_session & _m.replaced_at.is_(None)
+_BEHIND = Statement(select(session_messages).where(_told, _m.position > bindparam("behind")).order_by(_m.position))
+_COUNT_BEHIND = Statement(select(func.count().label("n")).where(_told, _m.position > bindparam("behind")))
+_LAST_TOLD = Statement(select(session_messages).where(_told).order_by(_m.position.desc()).limit(AT_MOST_N))
+_ORIGINALS = Statement(select(session_messages).where(_of_session).order_by(_m.position))
+_of_run = _of_session & (_m.run == bindparam("of_run"))
+_FIRST_OF_RUN = Statement(select(_m.position).where(_of_run).order_by(_m.position).limit(1))
+_REPLACE = Statement(
+    update(session_messages).where(_of_run, _m.replaced_at.is_(None)).values(replaced_at=bindparam("now"))
 )
+_LAST = Statement(select(func.max(_m.position).label("position")).where(_of_session))
 _ADD = Statement(
     insert(session_messages).values(
         agent=bindparam("of_agent"),
@@ -104,16 +107,8 @@ _ADD = Statement(
         content=bindparam("with_content"),
         run=bindparam("of_run"),
         created_at=bindparam("now"),
+        replaced_at=bindparam("since"),
     )
-)
-_far = literal_column(str(_FAR), BigInteger)
-_LIFT = Statement(
-    update(session_messages).where(_of_session, _m.position > bindparam("behind")).values(position=_m.position + _far)
-)
-_SETTLE = Statement(
-    update(session_messages)
-    .where(_of_session, _m.position > _far)
-    .values(position=_m.position - _far + bindparam("by", type_=BigInteger))
 )
 
 
@@ -127,40 +122,61 @@ def use(tx: Transaction, agent: str, session_id: str, metadata: Mapping[str, obj
     return _session(tx, row)
 
 
-def told(tx: Transaction, agent: str, session_id: str) -> Told:
-    """What the agent is told: the summary, at the position of the last message in it, and what came after that."""
+def told(tx: Transaction, agent: str, session_id: str, turn_id: str = "") -> Told:
+    """What the agent is told: the summary, at the position of the last message in it, and what came after that.
+
+    With ``turn_id`` without the other attempts at what this turn answers. A summary with one of them in it cannot be
+    told then; in its place are the messages themselves, `MOST_ORIGINALS` at most.
+    """
     row = _GET.first(tx, **_named(agent, session_id))
     if row is None:
         return Told(messages=(), edition=0, created_at=0)
-    later = _BEHIND.all(tx, **_named(agent, session_id), behind=row["summarised_to"])
-    return Told(messages=[*_summary(row), *map(_message, later)], edition=row["edition"], created_at=row["created_at"])
+    left_out = _runs(attempts.beside(tx, turn_id))
+    if any(0 < _first(tx, agent, session_id, run) <= row["summarised_to"] for run in left_out):
+        newest = _LAST_TOLD.all(tx, **_named(agent, session_id), n=MOST_ORIGINALS)
+        summary, later = [], newest[::-1]
+    else:
+        summary, later = summary_of(row), _BEHIND.all(tx, **_named(agent, session_id), behind=row["summarised_to"])
+    messages = [*summary, *(message_of(each) for each in later if each["run"] not in left_out)]
+    return Told(messages=messages, edition=row["edition"], created_at=row["created_at"])
 
 
 def originals(tx: Transaction, agent: str, session_id: str) -> list[SessionMessage]:
-    """All messages, those in the summary too."""
-    return [_message(row) for row in _BEHIND.all(tx, **_named(agent, session_id), behind=0)]
+    """All messages, those in the summary too, and those in whose place others are told."""
+    return [message_of(row) for row in _ORIGINALS.all(tx, **_named(agent, session_id))]
 
 
 def add(tx: Transaction, agent: str, session_id: str, message: SessionMessage) -> SessionMessage:
     """Add a message behind all others; it, with its position. The session is made if it is not there."""
     _lock(tx, agent, session_id)
-    position = _end(tx, agent, session_id) + 1
-    _write(tx, agent, session_id, None, position, [message])
-    row = {"position": position, "created_at": tx.now, "role": message.role, "content": _content(message)}
-    return _message(row)
+    position = _write(tx, agent, session_id, None, [message])
+    row = {"position": position, "created_at": tx.now, "role": message.role, "content": content_of(message)}
+    return message_of(row)
 
 
-def add_run(tx: Transaction, agent: str, session_id: str, run: str, messages: Sequence[SessionMessage]) -> None:
-    """Add the messages of a run behind all others, or in place of those of its messages that are still told."""
-    row = _lock(tx, agent, session_id)
-    earlier = _OF_RUN.all(tx, **_named(agent, session_id), behind=row["summarised_to"], of_run=run)
-    if earlier:
-        first, last = earlier[0]["position"], earlier[-1]["position"]  # they stand together
-        _make_room(tx, agent, session_id, first, last, len(messages))
-        _COUNT_EDITION.run(tx, **_named(agent, session_id))
-    else:
-        first = _end(tx, agent, session_id) + 1
-    _write(tx, agent, session_id, run, first, messages)
+def add_run(
+    tx: Transaction,
+    agent: str,
+    session_id: str,
+    run: str,
+    messages: Sequence[SessionMessage],
+    turn_id: str = "",
+    has_answered: bool = True,
+) -> bool:
+    """Add the messages of a run behind all others. One that is there already stays as it is.
+
+    Of several attempts at the same, one that has answered takes the place of all earlier ones. One that comes when a
+    newer attempt is there is kept and never told: False.
+    """
+    _lock(tx, agent, session_id)
+    if _first(tx, agent, session_id, run):
+        return True
+    found = attempts.beside(tx, turn_id)
+    is_late = found is not None and any(_first(tx, agent, session_id, later["run_id"]) for later in found.after)
+    _write(tx, agent, session_id, run, messages, is_told=not is_late)
+    if found and has_answered and not is_late:
+        _replace(tx, agent, session_id, [earlier["run_id"] for earlier in found.before])
+    return not is_late
 
 
 def summarise(tx: Transaction, agent: str, session_id: str, seen: Told, to: int, summary: str) -> bool:
@@ -195,17 +211,34 @@ def _end(tx: Transaction, agent: str, session_id: str) -> int:
     return int(row["position"] or 0) if row else 0
 
 
-def _make_room(tx: Transaction, agent: str, session_id: str, first: int, last: int, size: int) -> None:
-    """Drop the messages from ``first`` to ``last``, and move what is behind them so that ``size`` fit in there."""
-    _DROP.run(tx, **_named(agent, session_id), from_position=first, to_position=last)
-    by = size - (last - first + 1)
-    if by and _LIFT.run(tx, **_named(agent, session_id), behind=last):
-        _SETTLE.run(tx, **_named(agent, session_id), by=by)
+def _first(tx: Transaction, agent: str, session_id: str, run: str) -> int:
+    """The position of a run's first message; 0 if none is there."""
+    row = _FIRST_OF_RUN.first(tx, **_named(agent, session_id), of_run=run)
+    return int(row["position"]) if row else 0
+
+
+def _runs(found: Attempts | None) -> frozenset[str]:
+    return frozenset(other["run_id"] for other in found.others) if found else frozenset()
+
+
+def _replace(tx: Transaction, agent: str, session_id: str, runs: Sequence[str]) -> None:
+    """Tell of these runs no more. A summary that is being made of them is not told either."""
+    named = _named(agent, session_id)
+    if sum(_REPLACE.run(tx, **named, of_run=run, now=tx.now) for run in runs):
+        _COUNT_EDITION.run(tx, **named)
 
 
 def _write(
-    tx: Transaction, agent: str, session_id: str, run: str | None, first: int, messages: Sequence[SessionMessage]
-) -> None:
+    tx: Transaction,
+    agent: str,
+    session_id: str,
+    run: str | None,
+    messages: Sequence[SessionMessage],
+    *,
+    is_told: bool = True,
+) -> int:
+    """Write messages behind all others; the position of the first."""
+    first = _end(tx, agent, session_id) + 1
     _ADD.many(
         tx,
         [
@@ -213,50 +246,19 @@ def _write(
             | {
                 "at": position,
                 "with_role": message.role.value,
-                "with_content": _content(message),
+                "with_content": content_of(message),
                 "of_run": run,
                 "now": tx.now,
+                "since": None if is_told else tx.now,
             }
             for position, message in enumerate(messages, first)
         ],
     )
+    return first
 
 
 def _named(agent: str, session_id: str) -> dict[str, object]:
     return {"of_agent": agent, "of_session": session_id}
-
-
-def _content(message: SessionMessage) -> str:
-    """All that has no column of its own, without what is empty."""
-    content = {
-        "text": message.text,
-        "author": message.author,
-        "call_id": message.call_id,
-        "tool": message.tool,
-        "arguments": message.arguments,
-        "failed": message.failed,
-    }
-    return to_json({key: value for key, value in content.items() if value}).decode()
-
-
-def _message(row: Row) -> SessionMessage:
-    content = cast(dict[str, Any], from_json(row["content"]))
-    return SessionMessage(
-        role=MessageRole(row["role"]), position=row["position"], created_at=row["created_at"], **content
-    )
-
-
-def _summary(row: Row) -> list[SessionMessage]:
-    if row["summary"] is None:
-        return []
-    return [
-        SessionMessage(
-            role=MessageRole.SYSTEM,
-            text=row["summary"],
-            position=row["summarised_to"],
-            created_at=row["summarised_at"],
-        )
-    ]
 
 
 def _session(tx: Transaction, row: Row) -> Session:

@@ -76,7 +76,7 @@ class Assistant:
             toolsets=[toolset],
             retries=TOOL_RETRIES,
         )
-        remembered = await self._memory.get_messages(run.session_id)
+        remembered = await self._memory.get_messages(run.session_id, turn_id=run.turn.turn_id)
         usage = RunUsage()
         try:
             async with agent.run_stream_events(

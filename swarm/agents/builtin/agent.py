@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 import structlog
 
 from swarm.agents.builtin.recorder import Recorder
 from swarm.agents.builtin.run import Run, Stumbled
-from swarm.agents.builtin.sessions import questions, run_of, session_of
+from swarm.agents.builtin.sessions import questions, session_of
 from swarm.agents.failures import OUR_FAULT, not_within
 from swarm.agents.whole_answers import collected
 from swarm.clock import Clock, SystemClock
@@ -152,6 +152,7 @@ class BuiltinAgent:
         try:
             async with limit:
                 await self._recorder.settled(run.session_id)
+                run.turn = await self._afresh(run.turn)
                 await self._works.answer(run)
         except Exception as error:  # noqa: BLE001 - whoever waits for the run needs its end; unknown ones are logged there
             if limit.expired():
@@ -159,6 +160,13 @@ class BuiltinAgent:
                 return RunOutcome.LIMITED, Failed(message=message, code="limit"), message
             return self._failed(run, error)
         return RunOutcome.ANSWERED, Finished(), ""
+
+    async def _afresh(self, turn: TurnInput) -> TurnInput:
+        """The turn without what other attempts at it have shown in the thread: nobody is to go on from there."""
+        if not turn.turn_id or not turn.history:
+            return turn
+        shown = await self._record.memory.shown_before(turn.turn_id)
+        return replace(turn, history=tuple(said for said in turn.history if said.id not in shown))
 
     def _failed(self, run: Run, error: Exception) -> tuple[RunOutcome, Failed | Broken, str]:
         ids = {"agent": self.name, "run_id": run.turn.run_id}
@@ -180,9 +188,7 @@ class BuiltinAgent:
         return Trouble(message=error.message, code=error.code) if isinstance(error, SwarmError) else None
 
     def _store(self, run: Run, begun: int, outcome: RunOutcome, note: str) -> asyncio.Task[None]:
-        return self._recorder.store(
-            self._noted(run, begun, outcome, note), run_of(run.turn), _block(run, outcome, note)
-        )
+        return self._recorder.store(self._noted(run, begun, outcome, note), _block(run, outcome, note))
 
     def _noted(self, run: Run, begun: int, outcome: RunOutcome, note: str) -> ModelRun:
         origin = run.turn.origin

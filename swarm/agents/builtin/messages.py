@@ -26,6 +26,9 @@ GOES_ON: Final = "[The conversation goes on.]"
 EARLIER_CHARACTERS: Final = 80_000
 """So much of a session is told, from its end; the summary beside it."""
 
+MOST_WORDS: Final = 4
+"""Of a last run that is longer than that, so many messages are told up to its question, and so many after it."""
+
 EARLIER_RESULT_CHARACTERS: Final = 2_000
 """So much of what a tool said in an earlier run, or of a text that it was given, is told again."""
 
@@ -62,7 +65,7 @@ def earlier(messages: Sequence[SessionMessage]) -> list[SessionMessage]:
     """What of a session is told in a new run: the summary, and of the runs since then the last, each whole.
 
     What tools said then is told in short. Without these limits a few long documents would fill what a model can take
-    in, and no run of the session would succeed any more.
+    in, and no run of the session would succeed any more. Of a last run that is too long by itself, its words are told.
     """
     short = [_in_short(message) for message in messages]
     summary = short[:1] if short and short[0].role is MessageRole.SYSTEM else []
@@ -73,7 +76,15 @@ def earlier(messages: Sequence[SessionMessage]) -> list[SessionMessage]:
             break
         if short[place].role is MessageRole.USER or place == len(summary):
             told = place
-    return [*summary, *short[told:]]
+    return [*summary, *(short[told:] or _words_of_last(short[len(summary) :]))]
+
+
+def _words_of_last(messages: Sequence[SessionMessage]) -> list[SessionMessage]:
+    """Of a last run that is too long to be told whole what was asked and answered, in short and without its tools."""
+    words = [message for message in messages if message.role in (MessageRole.USER, MessageRole.ASSISTANT)]
+    asked = max((place for place, message in enumerate(words, 1) if message.role is MessageRole.USER), default=0)
+    kept = (*words[:asked][-MOST_WORDS:], *words[asked:][-MOST_WORDS:])
+    return [replace(message, text=shortened(message.text, EARLIER_CHARACTERS // len(kept))) for message in kept]
 
 
 def _in_short(message: SessionMessage) -> SessionMessage:
@@ -95,8 +106,14 @@ def _size(message: SessionMessage) -> int:
 
 
 def in_words(messages: Sequence[SessionMessage]) -> str:
-    """The messages as a text, one paragraph each, to be summarised; not more of it than a model can read."""
-    paragraphs = (shortened(paragraph, PARAGRAPH_CHARACTERS) for paragraph in _paragraphs(messages))
+    """The messages as a text, one paragraph each, to be summarised; not more of it than a model can read.
+
+    An earlier summary stays whole: all that it leaves out is lost.
+    """
+    paragraphs = (
+        paragraph if message.role is MessageRole.SYSTEM else shortened(paragraph, PARAGRAPH_CHARACTERS)
+        for message, paragraph in zip(messages, _paragraphs(messages), strict=True)
+    )
     return shortened("\n\n".join(paragraphs), SUMMARISED_CHARACTERS)
 
 

@@ -1,22 +1,24 @@
 """Remembers the runs of an agent, and notes down what they used; each beside everything else, in a task of its own.
 
-The next run of a session waits until those before it are stored: they are what it remembers.
+The next run of a session waits until those before it are stored: they are what it remembers. What cannot be remembered
+is noted down all the same, and the other way round.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import structlog
 
 from swarm.domain.errors import Unavailable
-from swarm.domain.model_runs import ModelRun, RunBook
+from swarm.domain.model_runs import ModelRun, RunBook, RunOutcome
 from swarm.domain.sessions import Memory, SessionMessage
 
 RECORD_SECONDS: Final = 30.0
-"""So long a run is tried to be remembered while the database is away."""
+"""So long a run is tried to be stored while the database is away."""
 
 AGAIN_SECONDS: Final = 1.0
 """Between two attempts."""
@@ -25,6 +27,37 @@ CLOSING_SECONDS: Final = 5.0
 """So long what is still to be stored holds up the end of the coordinator."""
 
 _log = structlog.get_logger(__name__)
+
+
+async def recorded(write: Callable[[], Awaitable[None]], what: str, **ids: str) -> bool:
+    """Have a run ``what``, "remembered" or "noted down", also if the database is away for a while; whether it is.
+
+    Raises nothing: the answer has been given all the same. What cannot be stored is logged, with ``ids``.
+    """
+    try:
+        async with asyncio.timeout(RECORD_SECONDS):
+            await _insist(write, what, ids)
+    except TimeoutError:
+        _log.error(f"A run could not be {what}.", action="agent_record", **ids)
+    except asyncio.CancelledError:
+        _log.error(f"A run could not be {what} before the end.", action="agent_record", **ids)
+        raise
+    except Exception:  # noqa: BLE001 - it runs beside everything else
+        _log.exception(f"A run could not be {what}.", action="agent_record", **ids)
+    else:
+        return True
+    return False
+
+
+async def _insist(write: Callable[[], Awaitable[None]], what: str, ids: Mapping[str, str]) -> None:
+    while True:
+        try:
+            await write()
+        except Unavailable as error:
+            _log.warning(f"A run cannot be {what} yet.", action="agent_record", error=error.message, **ids)
+            await asyncio.sleep(AGAIN_SECONDS)
+        else:
+            return
 
 
 class Recorder:
@@ -50,17 +83,19 @@ class Recorder:
         self._before.setdefault(session_id, set()).add(run)
         run.add_done_callback(lambda task: self._is_over(session_id, task))
 
-    def store(self, run: ModelRun, name: str, block: Sequence[SessionMessage]) -> asyncio.Task[None]:
-        """Remember a run under its name in the session, and note it down."""
-        storing = _owned(self._stored(run, name, block), "store a run", self._storing)
+    def store(self, run: ModelRun, block: Sequence[SessionMessage]) -> asyncio.Task[None]:
+        """Remember a run in its session, and note it down."""
+        storing = _owned(self._stored(run, block), "store a run", self._storing)
         self.await_end(run.session_id, storing)
         return storing
 
     async def aclose(self) -> None:
         """Wait for what is being stored, but not for ever; what is being summarised is left for another time."""
         self._is_closed = True
-        if self._storing:
-            await asyncio.wait(set(self._storing), timeout=CLOSING_SECONDS)
+        for task in self._compacting:
+            task.cancel()  # it still notes down what it has used
+        if ending := self._storing | self._compacting:
+            await asyncio.wait(ending, timeout=CLOSING_SECONDS)
         while left := self._storing | self._compacting:
             for task in left:
                 task.cancel()
@@ -72,39 +107,18 @@ class Recorder:
         if not left:
             self._before.pop(session_id, None)
 
-    async def _stored(self, run: ModelRun, name: str, block: Sequence[SessionMessage]) -> None:
-        """What cannot be stored is logged: the answer has been given all the same."""
+    async def _stored(self, run: ModelRun, block: Sequence[SessionMessage]) -> None:
         ids = {"agent": run.agent, "run_id": run.id}
-        try:
-            async with asyncio.timeout(RECORD_SECONDS):
-                await self._until_stored(run, name, block)
-        except TimeoutError:
-            _log.error("A run could not be remembered.", action="agent_record", **ids)
-        except asyncio.CancelledError:
-            _log.error("A run could not be remembered before the end.", action="agent_record", **ids)
-            raise
-        except Exception:  # noqa: BLE001 - it runs beside everything else
-            _log.exception("A run could not be remembered.", action="agent_record", **ids)
-        else:
-            if not self._is_closed:
-                _owned(self._compacted(run), "compact a session", self._compacting)
+        is_remembered, _ = await asyncio.gather(
+            recorded(partial(self._remember, run, block), "remembered", **ids),
+            recorded(partial(self._runs.note, run), "noted down", **ids),
+        )
+        if is_remembered and not self._is_closed:
+            _owned(self._compacted(run), "compact a session", self._compacting)
 
-    async def _until_stored(self, run: ModelRun, name: str, block: Sequence[SessionMessage]) -> None:
-        while True:
-            try:
-                await self._memory.add_run(run.session_id, name, block)
-                await self._runs.note(run)
-            except Unavailable as error:
-                _log.warning(
-                    "A run cannot be remembered yet.",
-                    action="agent_record",
-                    agent=run.agent,
-                    run_id=run.id,
-                    error=error.message,
-                )
-                await asyncio.sleep(AGAIN_SECONDS)
-            else:
-                return
+    async def _remember(self, run: ModelRun, block: Sequence[SessionMessage]) -> None:
+        has_answered = run.outcome is RunOutcome.ANSWERED
+        await self._memory.add_run(run.session_id, run.id, block, turn_id=run.turn_id, has_answered=has_answered)
 
     async def _compacted(self, run: ModelRun) -> None:
         try:

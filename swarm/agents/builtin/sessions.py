@@ -36,13 +36,10 @@ def session_of(turn: TurnInput, scope: SessionScope) -> str:
     return f"slack:{origin.channel}:{origin.user_id if by_user else origin.thread_ts}"
 
 
-def run_of(turn: TurnInput) -> str:
-    """What names the run in its session: in Slack the same when the same message is answered anew.
-
-    Elsewhere messages are named by clients, who may give two the same name.
-    """
-    is_slack = turn.origin.door is Door.SLACK
-    return turn.messages[0].id if is_slack and turn.messages and turn.messages[0].id else turn.run_id
+def door_of(session_id: str) -> Door:
+    """Where the turns of a session come from."""
+    kind = session_id.partition(":")[0]
+    return {"cli": Door.CLI, "agui": Door.AGUI}.get(kind, Door.SLACK)
 
 
 def asked(turn: TurnInput, *, with_author: bool = False) -> str:
@@ -68,13 +65,15 @@ def unheard(turn: TurnInput, told: Iterable[SessionMessage]) -> str:
     A session knows what was said to the agent, and what it answered. In a thread there is more: what others said, what
     nobody said to the agent, and, where a client tells a whole conversation, what came before the session.
     """
-    known = {MessageRole.USER: "", MessageRole.ASSISTANT: ""}
-    for message in told:
-        if message.role in known:
-            known[message.role] += f"{_letters(message.text)}\n"
-    new = [said for said in turn.history if said.text.strip() and _letters(said.text) not in known[ROLES[said.speaker]]]
-    by_people = any(said.speaker is Speaker.USER for said in new)
-    return "\n".join(map(_line, new)) if by_people else ""
+    remembered = [(message.role, _letters(message.text)) for message in told]
+    by_people = {text for role, text in remembered if role is MessageRole.USER}
+    by_us = "\n".join(text for role, text in remembered if role is MessageRole.ASSISTANT)  # Slack shows it in pieces
+
+    def is_new(said: TurnMessage) -> bool:
+        return _letters(said.text) not in (by_people if said.speaker is Speaker.USER else by_us)
+
+    new = [said for said in turn.history if said.text.strip() and is_new(said)]
+    return "\n".join(map(_line, new)) if any(said.speaker is Speaker.USER for said in new) else ""
 
 
 def _letters(text: str) -> str:

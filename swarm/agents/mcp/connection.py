@@ -111,6 +111,7 @@ class Connection:
     async def _connect_once(self) -> str:
         """Connect and stay until the connection is gone; why it is."""
         refusals = Refusals()
+        self._wake.clear()  # of an earlier connection; from here on nothing is forgotten that has not been looked at
         try:
             # Of all that the client opens this scope is the outermost, so it may end any of it.
             with anyio.CancelScope(deadline=anyio.current_time() + self._patience.connect_seconds) as scope:
@@ -193,7 +194,6 @@ class Connection:
     def _note_up(self, client: Client, tools: Mapping[str, types.Tool]) -> None:
         self._client, self._detail = client, ""
         self._mode = (self._mode - 1) % len(_MODES)  # it worked
-        self._wake.clear()
         _log.info("An MCP server is there.", action="mcp_up", server=self.server.name)
         self._note_tools(tools)
         self.settled.set()

@@ -55,8 +55,10 @@ FindWordings = Callable[[TurnInput, Sequence[Tool]], Awaitable[Wordings]]
 class Recalls(Protocol):
     """What a router wants of a `swarm.domain.sessions.Memory`."""
 
-    async def get_messages(self, session_id: str, limit: int | None = None) -> list[SessionMessage]:
-        """The last messages of a session."""
+    async def get_messages(
+        self, session_id: str, limit: int | None = None, *, turn_id: str = ""
+    ) -> list[SessionMessage]:
+        """The last messages of a session, but for other attempts at what a turn answers."""
         ...
 
 
@@ -125,7 +127,7 @@ class Router:
         if run.turn.history:
             said = [SessionMessage(role=ROLES[message.speaker], text=message.text) for message in run.turn.history]
         else:
-            remembered = await self._memory.get_messages(run.session_id, RECENT_MESSAGES)
+            remembered = await self._memory.get_messages(run.session_id, RECENT_MESSAGES, turn_id=run.turn.turn_id)
             said = [one for one in remembered if one.role in ROLES.values()]
         recent = (one for one in said[-RECENT_MESSAGES:] if one.text.strip())
         return list(dropwhile(lambda one: one.role is MessageRole.ASSISTANT, recent))

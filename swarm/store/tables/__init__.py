@@ -9,6 +9,7 @@ from swarm.store.tables.documents import document_pieces, documents, is_describe
 from swarm.store.tables.effects import deliveries, elections, history, receipts
 from swarm.store.tables.schema import metadata
 from swarm.store.tables.sessions import model_runs, session_messages, sessions
+from swarm.store.tables.talks import talks
 from swarm.store.tables.threads import early_messages, thread_messages, threads
 from swarm.store.tables.turns import feedback, interrupts, turn_events, turn_messages, turns
 from swarm.store.tables.work import (
@@ -45,6 +46,7 @@ __all__ = [
     "receipts",
     "session_messages",
     "sessions",
+    "talks",
     "task_dependencies",
     "tasks",
     "thread_messages",

@@ -14,7 +14,7 @@ from sqlalchemy import (
     Text,
 )
 
-from swarm.domain.model_runs import Door, RunOutcome
+from swarm.domain.model_runs import Door, RunOutcome, RunPurpose
 from swarm.domain.sessions import MessageRole
 from swarm.store.tables.schema import metadata, one_of
 
@@ -45,8 +45,11 @@ session_messages = Table(
     Column("position", BigInteger, nullable=False),  # 1 is the first
     Column("role", Text, nullable=False),
     Column("content", Text, nullable=False),  # JSON: all else that the message has
-    Column("run", Text),  # the run that it belongs to; null: added singly
+    Column("run", Text),  # the id of the run that it belongs to; null: added singly
     Column("created_at", BigInteger, nullable=False),
+    Column(
+        "replaced_at", BigInteger
+    ),  # when it ceased to be told, as another attempt answers the same; null: it is told
     PrimaryKeyConstraint("agent", "session_id", "position"),
     ForeignKeyConstraint(["agent", "session_id"], ["sessions.agent", "sessions.id"], ondelete="CASCADE"),
     one_of("role", MessageRole),
@@ -74,6 +77,7 @@ model_runs = Table(
     Column("cost_microdollars", BigInteger),  # null: not known
     Column("started_at", BigInteger, nullable=False),
     Column("ended_at", BigInteger, nullable=False),
+    Column("purpose", Text, one_of("purpose", RunPurpose), nullable=False, server_default="answer"),
     one_of("door", Door),
     one_of("outcome", RunOutcome),
 )

@@ -50,7 +50,9 @@ class Judged:
 class Forgets:
     """A memory without anything in it: what was said before stands beside each sentence."""
 
-    async def get_messages(self, session_id: str, limit: int | None = None) -> list[SessionMessage]:
+    async def get_messages(
+        self, session_id: str, limit: int | None = None, *, turn_id: str = ""
+    ) -> list[SessionMessage]:
         """Nothing."""
         return []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from typing import TYPE_CHECKING, Any, Final
 
 from swarm.agents.tools.agentcore.options import AgentCoreOptions
@@ -41,7 +42,8 @@ class Clients:
 
         self._options = options
         session = _session()
-        self.region: str = _region(options.region or session.region_name)
+        # The library itself reads AWS_DEFAULT_REGION, and the files, but not the variable that all others have.
+        self.region: str = _region(options.region or os.environ.get("AWS_REGION") or session.region_name)
         if session.get_credentials() is None:
             raise Unusable(
                 "there are no AWS credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"

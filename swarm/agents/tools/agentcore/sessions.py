@@ -1,8 +1,9 @@
 """Sessions at AWS, every one of which is stopped, however its use ends: they cost money as long as they run.
 
-The start, the calls and the stop block, so they run in threads, and a thread cannot be cancelled. So whoever gives up
-leaves an *ending* behind: a task of `Sessions` that waits for the start, if that is still under way, stops what came of
-it, and waits for calls that go on. He himself waits for it a little while only; `Sessions.aclose` waits for the rest.
+The start, the calls and the stop block, so they run in threads, and a thread cannot be cancelled. So every
+session has an *ending*: a task of `Sessions` that waits until the session is left, and for the start, if that is still
+under way, stops what came of it, and waits for calls that go on. Whoever leaves waits for it a little while only;
+`Sessions.aclose` waits for the rest.
 
 What even this cannot stop (a start whose answer was lost, a coordinator that was killed) AWS ends: every session is
 started with a time limit little longer than the call that it is for.
@@ -11,7 +12,7 @@ started with a time limit little longer than the call that it is for.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
@@ -56,26 +57,40 @@ class Sessions:
         """A session for the time of a block. Raises what ``start`` raises; a stop that fails is logged only."""
         starting = in_thread(start)
         calls: set[asyncio.Future[Any]] = set()
+        left = asyncio.Event()
+        ending = asyncio.create_task(_end(left, starting, calls, stop))
+        self._endings.add(ending)
+        ending.add_done_callback(self._endings.discard)
         try:
             yield Session(await asyncio.shield(starting), calls)
         finally:
-            ending = asyncio.create_task(_end(starting, calls, stop))
-            self._endings.add(ending)
-            ending.add_done_callback(self._endings.discard)
+            left.set()
             await asyncio.wait({ending}, timeout=self._patience_seconds)
 
     async def aclose(self, *, within_seconds: float = CLOSING_SECONDS) -> None:
-        """Wait until all sessions are stopped. Those in use have to be left before."""
+        """Wait until all sessions are left and stopped. Those that are not by then are left to AWS.
+
+        If this is cancelled, it waits no longer.
+        """
         if not (endings := set(self._endings)):
             return
-        _, late = await asyncio.wait(endings, timeout=within_seconds)
-        for ending in late:
-            ending.cancel()
-        if late:
-            _log.warning("sessions at AWS may go on until their time is over", action="agentcore_left", count=len(late))
+        try:
+            await asyncio.wait(endings, timeout=within_seconds)
+        finally:
+            _abandon([ending for ending in endings if not ending.done()])
 
 
-async def _end(starting: asyncio.Future[S], calls: set[asyncio.Future[Any]], stop: Callable[[S], object]) -> None:
+def _abandon(endings: Sequence[asyncio.Task[None]]) -> None:
+    for ending in endings:
+        ending.cancel()
+    if endings:
+        _log.warning("sessions at AWS may go on until their time is over", action="agentcore_left", count=len(endings))
+
+
+async def _end(
+    left: asyncio.Event, starting: asyncio.Future[S], calls: set[asyncio.Future[Any]], stop: Callable[[S], object]
+) -> None:
+    await left.wait()
     try:
         started = await starting
     except Exception:  # noqa: BLE001 - whoever wanted the session has been told; there is nothing to stop

@@ -1,0 +1,27 @@
+"""Sessions of built-in agents keep all attempts at a message; summaries of sessions are runs of their own.
+
+Moments are microseconds since 1970 UTC; `swarm/store/tables` says what each column means.
+"""
+
+from __future__ import annotations
+
+from alembic import op
+from sqlalchemy import BigInteger, Column
+
+revision = "0006"
+down_revision = "0005"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.add_column("session_messages", Column("replaced_at", BigInteger))
+    # As text, for Alembic leaves out the CHECK of a column that it adds. Every run that there is was an answer.
+    op.execute(
+        "ALTER TABLE model_runs ADD COLUMN purpose TEXT DEFAULT 'answer' NOT NULL "
+        "CONSTRAINT ck_model_runs_purpose CHECK (purpose IN ('answer', 'summary'))"
+    )
+
+
+def downgrade() -> None:
+    raise NotImplementedError("Older versions would tell what was replaced; restore a backup.")

@@ -1,0 +1,130 @@
+"""Puts the older part of a session into words. Nobody has asked for that, and it costs: each time is a run of its own,
+limited as answers are, and noted down however it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from pydantic_ai import Agent, capture_run_messages
+from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.models import Model
+from pydantic_ai.usage import RunUsage
+
+from swarm.agents.builtin.agent import Trouble
+from swarm.agents.builtin.messages import in_words
+from swarm.agents.builtin.recorder import recorded
+from swarm.agents.builtin.sessions import door_of
+from swarm.agents.failures import OUR_FAULT
+from swarm.agents.models.served import label_of
+from swarm.agents.models.usage import limits_of, usage_of
+from swarm.clock import Clock, SystemClock, new_id
+from swarm.domain.errors import SwarmError, Unavailable
+from swarm.domain.model_runs import ModelRun, RunBook, RunOutcome, RunPurpose
+from swarm.domain.models import RunLimits
+from swarm.domain.sessions import SessionMessage
+
+
+class NotSummarised(Unavailable):
+    """There is no summary. The message says why, and nothing of what was said."""
+
+
+@dataclass(kw_only=True, slots=True)
+class _Spent:
+    """What a run has used up to now."""
+
+    begun: int
+    usage: RunUsage = field(default_factory=RunUsage)
+    model: str = ""
+
+
+class Summariser:
+    """The `swarm.domain.sessions.Summarise` of one agent, whose name it has.
+
+    ``instructions`` is read anew each time; ``explain`` puts errors into words, None for those that it does not know.
+    """
+
+    def __init__(
+        self,
+        agent: str,
+        model: Model,
+        runs: RunBook,
+        limits: RunLimits,
+        *,
+        instructions: Callable[[], str],
+        explain: Callable[[BaseException], Trouble | None],
+        clock: Clock | None = None,
+    ) -> None:
+        self._agent = agent
+        self._model = model
+        self._runs = runs
+        self._limits = limits
+        self._instructions = instructions
+        self._explain = explain
+        self._clock = clock or SystemClock()
+
+    async def __call__(self, session_id: str, messages: Sequence[SessionMessage]) -> str:
+        """The summary. Raises NotSummarised where that can be explained, and else whatever went wrong."""
+        spent = _Spent(begun=self._clock.now_us())
+        try:
+            summary = await self._written(messages, spent)
+        except asyncio.CancelledError:
+            await self._note(session_id, spent, RunOutcome.STOPPED, "it was stopped")
+            raise
+        except Exception as error:
+            trouble = self._trouble(error)
+            outcome = RunOutcome.LIMITED if trouble and trouble.is_limit else RunOutcome.FAILED
+            await self._note(session_id, spent, outcome, trouble.message if trouble else OUR_FAULT)
+            if trouble is None:
+                raise
+            raise NotSummarised(trouble.message) from error
+        await self._note(session_id, spent, RunOutcome.ANSWERED, "")
+        return summary
+
+    async def _written(self, messages: Sequence[SessionMessage], spent: _Spent) -> str:
+        writer = Agent(self._model, instructions=self._instructions())
+        with capture_run_messages() as said:
+            try:
+                result = await writer.run(
+                    in_words(messages),
+                    usage_limits=limits_of(self._limits),
+                    usage=spent.usage,
+                    timeout=self._limits.seconds,
+                )
+            finally:
+                spent.model = _label(said)
+        if not result.output.strip():
+            raise NotSummarised("The model had nothing to say.")
+        return result.output
+
+    def _trouble(self, error: Exception) -> Trouble | None:
+        if known := self._explain(error):
+            return known
+        return Trouble(message=error.message, code=error.code) if isinstance(error, SwarmError) else None
+
+    async def _note(self, session_id: str, spent: _Spent, outcome: RunOutcome, note: str) -> None:
+        """Note down what was used; that may take half a minute while the database is away."""
+        run = ModelRun(
+            id=new_id(),
+            agent=self._agent,
+            door=door_of(session_id),
+            session_id=session_id,
+            turn_id="",
+            requester="",
+            model=spent.model,
+            outcome=outcome,
+            note=note,
+            usage=usage_of(spent.usage),
+            started_at=spent.begun,
+            ended_at=self._clock.now_us(),
+            purpose=RunPurpose.SUMMARY,
+        )
+        await recorded(partial(self._runs.note, run), "noted down", agent=self._agent, run_id=run.id)
+
+
+def _label(messages: Sequence[ModelMessage]) -> str:
+    """The model that answered last; empty if none did."""
+    labels = (label_of(message) for message in reversed(messages) if isinstance(message, ModelResponse))
+    return next(filter(None, labels), "")
