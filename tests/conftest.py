@@ -13,10 +13,12 @@ from hypothesis import settings
 
 from swarm.store import migrations
 from swarm.store.database import Database
+from tests.support.groups import restore_groups
 from tests.support.postgres import database_name, fresh_database, postgres_server_or_skip
 
-# A shared machine is slow now and then; how long an example takes is not what the properties are about.
-settings.register_profile("swarm", deadline=None)
+# A shared machine is slow now and then; how long an example takes is not what the properties are about. Each run draws
+# other examples, so that fewer of them find as much in the course of a few runs.
+settings.register_profile("swarm", deadline=None, max_examples=60)
 settings.load_profile("swarm")
 
 # What nobody has configured paints tracebacks with their code and variables, half a second of work for each.
@@ -85,6 +87,11 @@ async def database(database_url: str) -> AsyncIterator[Database]:
     """A migrated database, open, on one engine after the other."""
     async with Database(database_url) as opened:
         yield opened
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    restore_groups(items)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -157,12 +157,8 @@ def log_actions() -> set[str]:
     """The actions of all lines that the coordinator writes, but for those of changes at debug."""
     apart = {ROOT / "swarm" / name for name in ("twin", "demo", "bench")}
     modules = [path for path in (ROOT / "swarm").rglob("*.py") if not apart & set(path.parents)]
-    calls = [
-        node
-        for path in modules
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call)
-    ]
+    codes = [code for path in modules if re.search("action|attempt", code := path.read_text(encoding="utf-8"))]
+    calls = [node for code in codes for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
     named = [word.value for call in calls for word in call.keywords if word.arg == "action"]
     tried = [call.args[1] for call in calls if isinstance(call.func, ast.Name) and call.func.id == "attempt"]
     constants = {node.value for node in [*named, *tried] if isinstance(node, ast.Constant)}

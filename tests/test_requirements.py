@@ -18,7 +18,8 @@ STATUSES = {"done", "partial"}
 def ids_in(tree: ast.AST) -> Iterator[str]:
     """The ids in every ``pytest.mark.req(…)`` of a module."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.req":
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "req":
+            assert ast.unparse(node.func) == "pytest.mark.req"
             for argument in node.args:
                 assert isinstance(argument, ast.Constant), f"{ast.unparse(node)} does not name its ids literally"
                 yield str(argument.value)

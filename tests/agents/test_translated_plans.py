@@ -151,4 +151,4 @@ def test_a_patch_without_an_end_is_soon_applied() -> None:
     many = [{"op": "add", "path": "/todos/-", "value": "x"}] * 20_000
     begun = time.process_time()
     translated(snapshot({"todos": ["x"] * 200_000}), delta(*many))
-    assert time.process_time() - begun < 2
+    assert time.process_time() - begun < 5  # with the square it would be fifteen

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
 
 import pytest
 
 from tests.support.agui_server import AguiServer, agui_server
+from tests.support.idle_time import IdleTimeLoop
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Time limits here are not about how busy the machine is."""
+    return {"idle time": IdleTimeLoop}
 
 
 @pytest.fixture

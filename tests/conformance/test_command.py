@@ -18,9 +18,9 @@ from swarm.conformance_command import Named
 from tests.conformance.agents import Seen, content, lines, used_tool
 from tests.support.agui_server import FINISHED, STALL, STARTED, AguiServer, Answer, Drip, Step
 
-pytestmark = pytest.mark.req("CONF-01")
+pytestmark = [pytest.mark.req("CONF-01"), pytest.mark.timeout(240)]
 
-PATIENCE_SECONDS = 100.0
+PATIENCE_SECONDS = 200.0
 PAUSE = Drip(b":\n\n", 0.2)
 NOTHING_TO_GET = Answer(405)  # what an agent says when it is asked for a sign of life
 ROOT = Path(__file__).parent.parent.parent
@@ -63,6 +63,7 @@ async def ended(process: asyncio.subprocess.Process) -> Ran:
     finally:
         if process.returncode is None:
             process.kill()
+            await process.communicate()
     return Ran(process.returncode or 0, out.decode(), err.decode())
 
 
@@ -78,7 +79,6 @@ def paced(scenario: Scenario) -> tuple[Step, ...]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
 async def test_the_suite_tells_how_it_went_and_ends_with_0_only_if_everything_passed(
     server: AguiServer, tmp_path: Path
 ) -> None:
@@ -142,7 +142,7 @@ async def test_an_answer_that_takes_too_long_is_given_up(server: AguiServer, tmp
     arguments = ("--scenario", "simple-chat", "--timeout-seconds", "0.5", "--agent", f"{server.url}/")
     ran = await ended(await start(*arguments, folder=tmp_path))
     assert ran.code == 1
-    assert re.search(r"the run failed: it (was silent for|did not finish within) 0\.5 s", ran.out)
+    assert re.search(r"the run failed: it (was silent for|did not (answer|finish) within) 0\.5 s", ran.out)
 
 
 async def test_ctrl_c_stops_it_at_once_and_closes_the_agents_connection(server: AguiServer, tmp_path: Path) -> None:

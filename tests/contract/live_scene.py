@@ -24,6 +24,7 @@ from swarm.twin.server import running
 from swarm.twin.twin import build_twin
 from tests.contract.slack.answers import place
 from tests.contract.slack.workspace import Workspace
+from tests.support.still import still_clock
 
 PATIENCE_SECONDS = 20.0
 FAST = Pace(append=0.03, line=0.01, update=0.03, line_update=0.01)
@@ -96,7 +97,8 @@ class Scene:
 @asynccontextmanager
 async def live_scene() -> AsyncIterator[Scene]:
     """A twin without rate limits, a gateway to it, and a question in #general."""
-    async with running(twin := build_twin(rates=False)) as url, aiohttp.ClientSession() as http:
+    twin = build_twin(rates=False, clock=still_clock())
+    async with running(twin) as url, aiohttp.ClientSession() as http:
         workspace = Workspace(twin, url, http)
         gateway = workspace.gateway()
         yield Scene(workspace, gateway, place(await workspace.say("@swarm hello")))

@@ -11,6 +11,7 @@ from openai import AsyncOpenAI
 from swarm.demo.model_server import application
 from tests.support.doors import serving
 from tests.support.http import client as http_client
+from tests.support.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.req("OPS-01")
 
@@ -68,7 +69,7 @@ async def test_a_text_is_streamed_word_by_word_and_its_tokens_are_told_where_the
     "body", [b"", b"{", b"[]", b"{}", b'{"messages": [1]}', b'{"messages": 5}', b'{"messages": [{}]}']
 )
 async def test_what_is_no_request_is_refused_as_openai_does(address: str, body: bytes) -> None:
-    async with http_client(timeout=10) as http:
+    async with http_client(timeout=PATIENCE_SECONDS) as http:
         answer = await http.post(f"{address}/v1/chat/completions", content=body)
     assert answer.status_code == httpx2.codes.BAD_REQUEST
     assert answer.json()["error"]["type"] == "invalid_request_error"

@@ -166,6 +166,7 @@ async def test_cancelled_it_does_not_wait_for_a_search(scene: Scene, monkeypatch
     task.cancel()
     await asyncio.wait([task], timeout=PATIENCE_SECONDS)
     assert task.cancelled()
+    scene.workspace.twin.clock.advance(1_000)  # for the twin, which would wait for what it has not answered
 
 
 @pytest.mark.req("STREAM-10")
@@ -223,7 +224,7 @@ async def test_an_agent_is_read_no_further_than_a_bound_while_nobody_looks(scene
 
 @pytest.mark.req("STREAM-05")
 @pytest.mark.parametrize("is_hidden", [False, True])
-async def test_an_agent_that_says_a_hundred_megabytes_while_slack_is_slow_fills_no_memory(
+async def test_an_agent_that_says_thirty_megabytes_while_slack_is_slow_fills_no_memory(
     scene: Scene, *, is_hidden: bool
 ) -> None:
     piece = "Words without end. " * 3_500  # about 64 kB
@@ -234,7 +235,7 @@ async def test_an_agent_that_says_a_hundred_megabytes_while_slack_is_slow_fills_
         yield TextDelta(text="Hello.\n", message_id="1")
         if is_hidden:
             yield SourceChanged(sub_agent="other")
-        while said_bytes < 100_000_000:
+        while said_bytes < 30_000_000:
             said_bytes += len(piece)
             yield TextDelta(text=f"{said_bytes} {piece}", message_id="1")
         yield Finished()
@@ -257,4 +258,4 @@ async def test_an_agent_that_says_a_hundred_megabytes_while_slack_is_slow_fills_
     else:
         assert shown.outcome == RunFailed(reason=TOO_LONG)
         assert len(shown.text) <= MAX_ANSWER_CHARACTERS
-        assert said_bytes < 100_000_000
+        assert said_bytes < 30_000_000

@@ -21,6 +21,7 @@ from swarm.telemetry.traces import Traces, context_of
 from tests.support.doors import Visitor
 from tests.support.slack import refuses
 from tests.support.telemetry import WatchedDoors, watched_doors
+from tests.support.waiting import PATIENCE_SECONDS
 from tests.support.world import BOT
 
 pytestmark = pytest.mark.req("OPS-06")
@@ -205,24 +206,13 @@ def test_a_collector_that_does_not_answer_does_not_hold_the_shutdown_up() -> Non
     traces.tool_called(ToolCall(tool="t", agent="a", about=None, result="ok", seconds=0.1))
     try:
         traces.close(patience_seconds=0.01)
-        assert stuck.called.result(timeout=5) == 1  # it was sent, and nobody waited for the answer
+        assert stuck.called.result(timeout=PATIENCE_SECONDS) == 1  # it was sent, and nobody waited for the answer
     finally:
         stuck.released.set_result(None)
 
 
 def in_python(code: str) -> str:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-
-
-def test_without_an_endpoint_none_of_the_packages_is_imported() -> None:
-    code = """
-import sys
-import swarm.bootstrap
-from swarm.telemetry.everybody import watching
-with watching(version="1", database="sqlite", traces_endpoint=None):
-    print([name for name in sys.modules if name.startswith(("opentelemetry.sdk", "opentelemetry.exporter"))])
-"""
-    assert in_python(code).strip() == "[]"
 
 
 def test_an_endpoint_without_the_packages_stops_the_start_and_says_what_to_install() -> None:

@@ -22,6 +22,13 @@ HTTP_SECONDS = 30
 LEAD = "lea"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Each wait has a limit of its own; that of a whole test, with all that it starts, is for what hangs."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent) and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(300))
+
+
 class House:
     """Builds the stage of one engine, and builds it anew when it is not as a good test leaves it.
 

@@ -47,7 +47,7 @@ class Scene:
         assert sorted(seen.reactions) == [(STORED, ("swarm",)), (ANSWERED, ("swarm",))]
         return seen
 
-    async def settled(self, within_seconds: float = 20) -> None:
+    async def settled(self, within_seconds: float = 60) -> None:
         """The coordinator has nothing left to do, and nothing for the lead."""
         await wait_until(
             lambda: self.stage.backlog(self.http), lambda n: n == 0, within_seconds=within_seconds, what="all is done"

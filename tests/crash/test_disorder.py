@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -59,6 +60,7 @@ async def test_a_socket_that_closes_in_the_middle_of_traffic_loses_nothing(scene
 
 @pytest.mark.req("LOOP-02", "LOOP-03")
 async def test_a_mention_in_an_old_long_thread_brings_all_of_it(scene: Scene) -> None:
+    since = await scene.twin.now()
     root = await scene.twin.say("root of a long thread")
     for n in range(250):
         await scene.twin.say(f"reply {n}", thread=root)
@@ -67,14 +69,15 @@ async def test_a_mention_in_an_old_long_thread_brings_all_of_it(scene: Scene) ->
     texts = [message["text"] for message in trigger["thread_context"]]
     assert texts == ["root of a long thread", *(f"reply {n}" for n in range(250)), "@swarm what do you make of this?"]
     assert not trigger["context_incomplete"]
-    assert len(await _reads_of(scene, root)) == 2  # pages
+    assert len({read["args"].get("cursor") for read in await _reads_of(scene, root, since)}) == 2  # pages
     await scene.reply(trigger, "a lot")
     await scene.settled()
 
+    since = await scene.twin.now()
     follow_up = await scene.twin.say("and now?", thread=root)
     trigger = await scene.trigger(follow_up)
     assert len(trigger["thread_context"]) == 254
-    assert len(await _reads_of(scene, root)) == 2  # none for a follow-up
+    assert await _reads_of(scene, root, since) == []  # none for a follow-up
     await scene.reply(trigger, "the same")
     await scene.settled()
     assert (await scene.twin.conversation(root)).answers == ("a lot", "the same")
@@ -117,8 +120,7 @@ async def test_a_post_that_failed_inside_slack_is_looked_up_and_then_sent_again(
     await scene.reply(trigger, "second try")
     await scene.answered_once(ts, "second try")
     failed, taken = await scene.twin.posts(ts)
-    (look,) = await _reads_of(scene, ts)
-    assert failed["seq"] < look["seq"] < taken["seq"]
+    assert any(failed["seq"] < look["seq"] < taken["seq"] for look in await _reads_of(scene, ts))
 
 
 @pytest.mark.req("OPS-10")
@@ -134,7 +136,7 @@ async def test_a_post_that_was_taken_although_its_connection_broke_is_not_sent_a
 async def _next_triggers(scene: Scene, count: int) -> list[dict[str, object]]:
     """So many triggers of the lead, each for a thread of its own."""
     found: list[dict[str, object]] = []
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(found) < count:
             found += await scene.lea.poll(wait_seconds=20)
     return found
@@ -151,6 +153,6 @@ async def _connections(scene: Scene) -> int:
     return len(await scene.twin.calls("apps.connections.open", ok=True))
 
 
-async def _reads_of(scene: Scene, root: str) -> list[dict[str, object]]:
-    calls = await scene.twin.calls("conversations.replies")
+async def _reads_of(scene: Scene, root: str, since: int = 0) -> list[dict[str, Any]]:
+    calls = await scene.twin.calls("conversations.replies", since=since)
     return [call for call in calls if call["args"].get("ts") == root]

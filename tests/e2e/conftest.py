@@ -15,6 +15,13 @@ from tests.support.processes import Processes, processes_in
 from tests.support.twin_client import TwinClient
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Each wait has a limit of its own; that of a whole test, with all that it starts, is for what hangs."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent) and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(300))
+
+
 @pytest.fixture
 def processes(tmp_path: Path) -> Iterator[Processes]:
     with processes_in(tmp_path) as processes:
@@ -24,7 +31,7 @@ def processes(tmp_path: Path) -> Iterator[Processes]:
 
 @pytest.fixture
 async def http() -> AsyncIterator[httpx2.AsyncClient]:
-    async with http_client(timeout=30) as http:
+    async with http_client(timeout=60) as http:
         yield http
 
 

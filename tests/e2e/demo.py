@@ -8,10 +8,10 @@ from typing import Final
 
 from tests.support.processes import SWARM, Process, Processes, free_port
 
-FOLDERS: Final = 30
+FOLDERS: Final = 45
 LINES_EACH: Final = 10
 DEMO_LINES: Final = FOLDERS * LINES_EACH
-"""What there is for the demo's workers to count."""
+"""What there is for the demo's workers to count. It takes them so long that people can interrupt them."""
 
 
 class Demo:

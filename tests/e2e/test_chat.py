@@ -12,6 +12,7 @@ from tests.contract.chat.terminal import ALT_ENTER, CTRL_C, CTRL_D, ENTER, envir
 from tests.support.processes import Ended, Processes, free_port
 from tests.support.providers import Fails, ProviderServer, Reply, Request, Say, Silent, openai_server
 from tests.support.stage import Stage
+from tests.support.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.req("AGENT-10")
 
@@ -39,7 +40,7 @@ async def test_an_answer_is_seen_while_it_is_made_can_be_stopped_and_is_remember
             await person.says("Two.")
             person.type(CTRL_C)
             await person.says("stopped")
-            await asyncio.wait_for(server.requests[asked_before].left.wait(), 5)
+            await asyncio.wait_for(server.requests[asked_before].left.wait(), PATIENCE_SECONDS)
             person.forget()
             person.type("what did" + ALT_ENTER + "I ask?" + ENTER)
             await person.says("I know 2 questions: count for ever \\| what did")

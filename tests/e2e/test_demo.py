@@ -15,6 +15,9 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.xdist_group("demo")  # what they share is built once
 
+END_SECONDS = 30
+"""So long may its end take on a busy machine. It kills what has not ended after eight seconds."""
+
 both_engines = pytest.mark.parametrize(
     "engine", ["sqlite", pytest.param("postgresql", marks=pytest.mark.long)], indirect=True
 )
@@ -158,7 +161,7 @@ async def test_a_message_of_20_000_characters_comes_back_whole(twin: TwinClient)
 async def test_it_ends_with_1_when_a_part_dies_and_shows_what_that_said_last(demo: Demo) -> None:
     coordinator = demo.processes.find("swarm.cli")
     demo.processes.send(coordinator, signal.SIGKILL)
-    assert await demo.process.exit_code(10) == 1
+    assert await demo.process.exit_code(END_SECONDS) == 1
     said = demo.process.output
     assert "coordinator ended with exit code -9. Its last lines:\n" in said
     assert "The coordinator is up." in said
@@ -169,10 +172,12 @@ async def test_it_ends_with_1_when_a_part_dies_and_shows_what_that_said_last(dem
 @pytest.mark.req("OPS-01", "OPS-12")
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 async def test_it_ends_with_0_when_told_to_and_leaves_nobody_behind(demo: Demo, number: signal.Signals) -> None:
-    assert len(demo.processes.alive()) == 8  # itself, twin, coordinator, lead, two workers, writer, model
-    assert len(demo.calculators()) == 1
+    async def parts() -> tuple[int, int]:
+        return len(demo.processes.alive()), len(demo.calculators())
+
+    await wait_until(parts, lambda seen: seen == (8, 1))  # itself, twin, coordinator, lead, two workers, writer, model
     demo.process.send(number)
-    assert await demo.process.exit_code(10) == 0
+    assert await demo.process.exit_code(END_SECONDS) == 0
     assert (demo.processes.alive(), demo.calculators()) == ([], [])
     assert "Traceback" not in demo.process.output + demo.logs_of("coordinator") + demo.logs_of("lead")
 
@@ -182,7 +187,7 @@ async def test_told_to_end_while_a_part_is_coming_up_it_leaves_nobody_behind(pro
     process = processes.start("demo", SWARM, "demo", env=_free_ports())
     await process.says("starting the coordinator")
     process.send(signal.SIGINT)
-    assert await process.exit_code(10) == 0
+    assert await process.exit_code(END_SECONDS) == 0
     assert processes.alive() == []
     assert "Traceback" not in process.output
 
@@ -233,7 +238,7 @@ async def test_a_port_that_is_none_is_said_in_one_line(processes: Processes) -> 
 
 
 def _is_answered(seen: Conversation) -> bool:
-    return bool(seen.answers) and ANSWERED in seen.emoji
+    return bool(seen.answers) and ANSWERED in seen.emoji and not seen.is_growing
 
 
 def _free_ports() -> dict[str, str]:

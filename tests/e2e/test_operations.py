@@ -65,7 +65,7 @@ async def test_metrics_log_and_traces_of_a_run_tell_what_happened_and_not_what_w
         check_metrics(await read_metrics(stage.base, http, "scraper-of-this-run"))
         await check_traces(collector, trigger_id.replace("-", ""))
         stage.coordinator.send(signal.SIGTERM)
-        assert await stage.coordinator.exit_code(10) == 0
+        assert await stage.coordinator.exit_code(30) == 0
         check_log(lines_of(stage), trigger_id)
         check_secrets(stage, lea)
 

@@ -8,7 +8,6 @@ import socket
 import stat
 import sys
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 
@@ -16,10 +15,14 @@ from tests.support.http import client as http_client
 from tests.support.postgres import fresh_database
 from tests.support.processes import SWARM, Ended, Processes, free_port
 from tests.support.stage import Stage
+from tests.support.telemetry import read_metrics
 from tests.support.twin_client import ANSWERED, TwinClient
 from tests.support.waiting import wait_until
 
-HTTP_SECONDS = 30
+HTTP_SECONDS = 60
+END_SECONDS = 30
+"""So long may an end take on a busy machine; what goes on for ever is not even then over."""
+
 TOKENS = {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1"}
 LOCALHOST = "127.0.0.1"
 
@@ -147,14 +150,19 @@ async def test_the_environment_comes_before_dot_env_before_the_home_before_yaml(
 @pytest.mark.req("OPS-12", "LOOP-04")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_stop_answers_waiting_polls_with_nothing_and_ends_with_0(stage: Stage, number: signal.Signals) -> None:
+    stage.settings["SWARM_METRICS_TOKEN"] = "scraper-of-the-test"
     await stage.start_coordinator()
     async with http_client(timeout=HTTP_SECONDS) as http:
+
+        async def polls() -> float:
+            return (await read_metrics(stage.base, http, "scraper-of-the-test")).value("swarm_polls_waiting")
+
         lea = stage.visitor(http, await stage.register(http, "lea"))
-        waiting = [asyncio.create_task(lea.poll(wait_seconds=25)) for _ in range(3)]
-        await wait_until(lambda: _connections_to(stage.port), lambda count: count >= 3, what="three polls wait")
+        waiting = [asyncio.create_task(lea.poll(wait_seconds=55)) for _ in range(3)]
+        await wait_until(polls, lambda count: count == 3, what="three polls wait")
         stage.coordinator.send(number)
         assert await asyncio.gather(*waiting) == [[], [], []]
-    assert await stage.coordinator.exit_code(10) == 0
+    assert await stage.coordinator.exit_code(END_SECONDS) == 0
     assert "Traceback" not in stage.coordinator.output
 
 
@@ -175,7 +183,7 @@ async def test_a_stop_brings_the_call_in_flight_to_its_end(stage: Stage) -> None
         stage.coordinator.send(signal.SIGTERM)
         await _door_closed(stage.port)
         await twin.advance(600)  # now Slack answers
-        assert await stage.coordinator.exit_code(10) == 0
+        assert await stage.coordinator.exit_code(END_SECONDS) == 0
         await stage.start_coordinator()
         await twin.until(ts, lambda seen: ANSWERED in seen.emoji)
         assert len(await twin.posts(ts)) == 1
@@ -196,7 +204,7 @@ async def test_a_second_signal_ends_it_at_once(stage: Stage) -> None:
         await stage.coordinator.says("Stopping")
         assert stage.coordinator.alive
         stage.coordinator.send(signal.SIGTERM)
-        assert await stage.coordinator.exit_code(1) == 128 + signal.SIGTERM
+        assert await stage.coordinator.exit_code(END_SECONDS) == 128 + signal.SIGTERM  # and not 0, as without haste
 
 
 @pytest.mark.long
@@ -256,13 +264,6 @@ async def _listen_over_http(twin: TwinClient, stage: Stage, secret: str) -> None
         "request_url": f"{stage.base}/slack/events",
     }
     await twin.ask("POST", "seed", json={"apps": [app]})
-
-
-async def _connections_to(port: int) -> int:
-    """How many connections to a local port stand, as the kernel sees them."""
-    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
-    established, here = "01", f"{port:04X}"
-    return sum(line.split()[1].endswith(f":{here}") and line.split()[3] == established for line in lines)
 
 
 async def _door_closed(port: int) -> None:

@@ -12,7 +12,7 @@ import pytest
 from swarm.twin.feed import Subscriber
 from tests.contract.twin.world import World, new_world
 from tests.e2e.twin_page import ALICE, BOB, GENERAL, SWARM
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 pytestmark = pytest.mark.req("TWIN-05")
 
@@ -136,9 +136,9 @@ async def test_updates_are_for_pages_of_this_origin_and_people_of_this_workspace
             await world.http.ws_connect(url, headers=headers)
         assert refused.value.status == 403
     async with world.http.ws_connect(address, headers={"Origin": world.base.rstrip("/")}) as line:
-        assert orjson.loads((await line.receive(timeout=5)).data)["kind"] == "hello"
+        assert orjson.loads((await line.receive(timeout=PATIENCE_SECONDS)).data)["kind"] == "hello"
         ts = await world.say("bob", "hello")
-        update = orjson.loads((await line.receive(timeout=5)).data)
+        update = orjson.loads((await line.receive(timeout=PATIENCE_SECONDS)).data)
         assert (update["kind"], update["message"]["ts"]) == ("posted", ts)
 
 
@@ -152,7 +152,7 @@ async def test_a_page_that_does_not_read_is_hung_up_on_and_one_that_left_is_forg
 
     async with world.http.ws_connect(f"{world.base}page/live?user=alice"):
         await wait_until(lambda: pages(world), lambda count: count == 1)
-    await wait_until(lambda: pages(world), lambda count: count == 0, within_seconds=5)
+    await wait_until(lambda: pages(world), lambda count: count == 0)
 
 
 async def pages(world: World) -> int:

@@ -11,6 +11,7 @@ from swarm.domain.errors import NotFound, Unavailable
 from swarm.domain.transcript import AuthorKind, File, SlackMessage
 from swarm.store import threads, transcript
 from swarm.store.transaction import Transaction
+from tests.support.waiting import PATIENCE_SECONDS
 from tests.support.world import BOT, World, delete, edit, said
 
 pytestmark = pytest.mark.req("LOOP-02", "LOOP-03")
@@ -272,7 +273,7 @@ async def test_reading_goes_on_after_an_error_and_ends_at_the_shutdown(
 
     monkeypatch.setattr(threads, "begin_reads", breaks)
     reading = asyncio.ensure_future(world.backfill.run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         for _ in range(2):
             await tried.wait()
             tried.clear()

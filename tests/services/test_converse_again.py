@@ -26,7 +26,7 @@ from swarm.store import agents
 from tests.support.conversing import begun, no_news, press, pressed, status
 from tests.support.live import Gate, Scripted, ends, hired, playing, says, show
 from tests.support.tasks import hand, status_of
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.support.world import BOT, World
 
 # Trying again, and what people think of it
@@ -113,7 +113,7 @@ async def test_an_agent_that_is_removed_while_it_answers_is_stopped_and_another_
         root = await world.says("swarm#ada hello")
         await begun(show, gate, root)
         await world.services.agents.revoke("ada")
-        await asyncio.wait_for(gate.left.wait(), 3)
+        await asyncio.wait_for(gate.left.wait(), PATIENCE_SECONDS)
 
         async def look() -> list[str]:
             await world.sweep()

@@ -34,6 +34,7 @@ from tests.support.agui_server import (
 )
 from tests.support.conversing import press, pressed
 from tests.support.live import Scripted, Show, hired, playing
+from tests.support.waiting import PATIENCE_SECONDS
 from tests.support.world import BOT, World
 
 pytestmark = [
@@ -46,10 +47,11 @@ ERROR = {"type": "RUN_ERROR", "message": "the model is away"}
 
 @dataclass(frozen=True)
 class Bad:
-    """What an agent does, and whether people have seen something of an answer before it."""
+    """What an agent does, whether people have seen something of an answer before it, and whether it takes its time."""
 
     steps: Sequence[Step]
     is_partial: bool = False
+    is_endless: bool = False
 
 
 BAD = {
@@ -60,25 +62,24 @@ BAD = {
     "an error": Bad([Answer(500, {}, b"<html>Traceback: secret</html>")]),
     "a redirect": Bad([Answer(302, {"Location": "http://127.0.0.1:1/"}, b"")]),
     "no stream": Bad([Answer(200, {"Content-Type": "text/html"}, b"<html>hello</html>")]),
-    "no header": Bad([Answer(0), STALL]),
-    "a slow header": Bad([Answer(0), Drip(b"HTTP/1.1 200 OK\r\nX: " + b"y" * 1_000, 0.02)]),
+    "no header": Bad([Answer(0), STALL], is_endless=True),
+    "a slow header": Bad([Answer(0), Drip(b"HTTP/1.1 200 OK\r\nX: " + b"y" * 1_000, 0.02)], is_endless=True),
     "nothing": Bad([]),
     "no end": Bad([STARTED, *said("Half of it.")], is_partial=True),
     "reset": Bad([STARTED, *said("Half of it."), DROP], is_partial=True),
     "cut off": Bad([STARTED, *said("Half of it."), EOF], is_partial=True),
     "an error before": Bad([STARTED, ERROR]),
     "an error after": Bad([STARTED, *said("Half of it."), ERROR], is_partial=True),
-    "silence": Bad([STARTED, STALL]),
-    "silence after": Bad([STARTED, *said("Half of it."), STALL], is_partial=True),
+    "silence": Bad([STARTED, STALL], is_endless=True),
+    "silence after": Bad([STARTED, *said("Half of it."), STALL], is_partial=True, is_endless=True),
     "an end without a word": Bad([STARTED, FINISHED]),
 }
 
 
 @contextlib.asynccontextmanager
-async def reached(url: str) -> AsyncIterator[AguiAgent]:
-    agent = AguiAgent(
-        RemoteAgent(name="bad", url=url, timeout_seconds=0.4, longest_run_seconds=1.0), connect_patience_seconds=0.1
-    )
+async def reached(url: str, *, is_hasty: bool = False) -> AsyncIterator[AguiAgent]:
+    seconds = 1.0 if is_hasty else PATIENCE_SECONDS
+    agent = AguiAgent(RemoteAgent(name="bad", url=url, timeout_seconds=seconds, longest_run_seconds=2 * seconds))
     try:
         yield agent
     finally:
@@ -99,8 +100,11 @@ async def told(world: World, show: Show, root: str) -> tuple[str, Closing]:
 @pytest.mark.parametrize("how", BAD)
 async def test_a_bad_agent_leaves_an_honest_message_and_a_retry_that_works(world: World, how: str) -> None:
     bad = BAD[how]
-    async with agui_server() as server, reached(f"{server.url}/") as client:
-        server.on("/", *answering("ready"))  # for whoever asks how it is
+    async with (
+        agui_server() as server,
+        reached(f"{server.url}/", is_hasty=bad.is_endless) as client,
+        reached(f"{server.url}/") as patient,
+    ):
         agent = Reachable(client)
         async with playing(world, hired("bad", agent), hired("good", Scripted())) as show:
             server.on("/", *bad.steps)
@@ -118,6 +122,7 @@ async def test_a_bad_agent_leaves_an_honest_message_and_a_retry_that_works(world
             assert show.live.statuses[root.ts] == ""
             assert await leases_open(world) == 0
             server.on("/", *answering("All of it."))
+            agent.usual = patient.run
             assert await pressed(world, press(RETRY_TURN_ACTION, turn.id)) is None
             await show.over(root, 2)
             assert show.live.of(root)[-1].text == "All of it."

@@ -17,13 +17,14 @@ from swarm.domain.presses import (
 from swarm.domain.streaming.events import Failed
 from swarm.domain.tasks import TaskStatus
 from swarm.domain.turns import TurnStatus
+from swarm.services import converse
 from swarm.services.reply import Caller
 from swarm.services.task_texts import brief
 from swarm.services.turn_ends import STOP_TEXT
 from tests.support.conversing import begun, no_news, press, pressed, status
 from tests.support.live import Gate, Scripted, ends, hired, playing, says
 from tests.support.tasks import asked_and_handed, status_of
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.support.world import BOT, World, delete, edit
 
 CHECK = "white_check_mark"
@@ -32,6 +33,13 @@ CHECK = "white_check_mark"
 # Stops
 
 
+@pytest.fixture
+def never_looks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stops are heard of by wakeups, not by looking again, so that what comes comes at once."""
+    monkeypatch.setattr(converse, "AGAIN_SECONDS", 3600)
+
+
+@pytest.mark.usefixtures("never_looks_again")
 @pytest.mark.req("STREAM-09")
 async def test_a_stop_in_the_thread_ends_the_run_at_once_and_says_who_wanted_it(world: World) -> None:
     gate = Gate()
@@ -39,7 +47,7 @@ async def test_a_stop_in_the_thread_ends_the_run_at_once_and_says_who_wanted_it(
         root = await world.says(f"{BOT} hello")
         await begun(show, gate, root)
         stop = await world.says("!stop", thread=root, by="U2")
-        await asyncio.wait_for(gate.left.wait(), 1)
+        await asyncio.wait_for(gate.left.wait(), PATIENCE_SECONDS)
         (turn,) = await show.over(root)
         (shown,) = show.live.of(root)
         await world.send()
@@ -49,6 +57,7 @@ async def test_a_stop_in_the_thread_ends_the_run_at_once_and_says_who_wanted_it(
     assert (root.ts, CHECK) not in world.slack.reactions
 
 
+@pytest.mark.usefixtures("never_looks_again")
 @pytest.mark.req("STREAM-09")
 async def test_a_button_to_stop_a_run_comes_when_it_takes_its_time_and_goes_with_it(world: World) -> None:
     gate = Gate()
@@ -62,7 +71,7 @@ async def test_a_button_to_stop_a_run_comes_when_it_takes_its_time_and_goes_with
 
         await wait_until(offered)
         assert await pressed(world, press(STOP_TURN_ACTION, turn.id, by="U2")) is None
-        await asyncio.wait_for(gate.left.wait(), 1)
+        await asyncio.wait_for(gate.left.wait(), PATIENCE_SECONDS)
         await show.over(root)
         await world.send()
         assert show.live.of(root)[0].closing.note == "🛑 Stopped by <@U2>."
@@ -106,7 +115,7 @@ async def test_a_message_that_is_deleted_ends_its_run(world: World) -> None:
         root = await world.says(f"{BOT} hello")
         await begun(show, gate, root)
         await world.ingest.handle(delete(root))
-        await asyncio.wait_for(gate.left.wait(), 2)
+        await asyncio.wait_for(gate.left.wait(), PATIENCE_SECONDS)
         (turn,) = await show.over(root)
         assert (turn.status, await status(world, root)) == (TurnStatus.STOPPED, EntryStatus.WITHDRAWN)
         assert not show.live.of(root)[0].streaming
@@ -124,7 +133,7 @@ async def test_one_message_of_several_that_is_deleted_leaves_the_others_their_an
         two = await world.says("two", thread=root)
         three = await world.says("three", thread=root)
         first.opened.set()
-        await asyncio.wait_for(gate.arrived.wait(), 5)
+        await asyncio.wait_for(gate.arrived.wait(), PATIENCE_SECONDS)
         await world.ingest.handle(delete(two))
         await no_news(world)
         gate.opened.set()
@@ -155,7 +164,7 @@ async def test_an_agent_that_may_not_run_more_hears_news_all_the_same(world: Wor
         root = await world.says(f"{BOT} hello")
         await begun(show, gate, root)
         await world.ingest.handle(delete(root))
-        await asyncio.wait_for(gate.left.wait(), 2)
+        await asyncio.wait_for(gate.left.wait(), PATIENCE_SECONDS)
         await show.over(root)
 
 
@@ -213,7 +222,7 @@ async def test_a_cancelled_task_ends_its_run_and_tells_who_cancelled_it(world: W
         handed = await asked_and_handed(world, lead, await show.agent("doer"))
         await begun(show, gate, handed.root)
         await world.says("!stop", thread=handed.root, by="U2")
-        await asyncio.wait_for(gate.left.wait(), 2)
+        await asyncio.wait_for(gate.left.wait(), PATIENCE_SECONDS)
         (turn,) = await show.over(handed.root)
         (shown,) = show.live.of(handed.root)
     assert (shown.closing.note, turn.status) == ("🛑 Stopped by <@U2>.", TurnStatus.STOPPED)

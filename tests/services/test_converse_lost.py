@@ -27,7 +27,7 @@ from swarm.store.turns import Turn
 from tests.support.conversing import begun, press, pressed, status
 from tests.support.live import FakeLive, Gate, Scripted, Show, hired, playing, says
 from tests.support.tasks import asked_and_handed
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.support.world import BOT, World
 
 
@@ -74,7 +74,7 @@ async def test_a_run_that_has_lost_its_lease_is_stopped_and_its_work_runs_again(
         root = await world.says(f"{BOT} hello")
         await begun(show, gate, root)
         await world.later(2)
-        await asyncio.wait_for(gate.left.wait(), 3)
+        await asyncio.wait_for(gate.left.wait(), PATIENCE_SECONDS)
 
         async def look() -> list[TurnStatus]:
             await world.sweep()
@@ -165,7 +165,7 @@ async def test_a_stop_of_the_coordinator_before_the_first_word_clears_the_status
     gate, live = Gate(before=""), FakeLive()
     async with playing(world, hired("ada", Scripted(gate)), live=live):
         root = await world.says(f"{BOT} hello")
-        await asyncio.wait_for(gate.arrived.wait(), 10)
+        await asyncio.wait_for(gate.arrived.wait(), PATIENCE_SECONDS)
 
         async def look() -> str | None:
             return live.statuses.get(root.ts)
@@ -253,7 +253,7 @@ async def test_a_turn_that_could_not_be_ended_is_ended_later_by_the_same_process
         with monkeypatch.context() as patched:
             away.begin(patched)
             gate.opened.set()
-            await asyncio.wait_for(away.refused.wait(), 5)
+            await asyncio.wait_for(away.refused.wait(), PATIENCE_SECONDS)
         await playing_now.over(root, 2)
     assert await status(world, root) is EntryStatus.RESPONDED
 

@@ -37,7 +37,7 @@ from tests.support.world import BOT, HTTP_TIMEOUT_SECONDS, ME, World, delete, sa
 
 pytestmark = pytest.mark.req("OPS-10")
 
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 20.0
 SURELY_OVER_SECONDS = 2 * HTTP_TIMEOUT_SECONDS + 1
 """After this time a call that was under way must have ended one way or the other."""
 TERMS = Terms(team=ME.team, in_flight_seconds=SURELY_OVER_SECONDS, reactions=Reactions())

@@ -24,7 +24,7 @@ from swarm.services.library_reading import PART_PIECES
 from swarm.store import documents
 from swarm.store.database import Database
 from swarm.store.transaction import Transaction
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 pytestmark = pytest.mark.req("TOOL-06")
 
@@ -355,7 +355,7 @@ async def test_it_scans_at_the_start_and_again_and_survives_a_bad_scan(
 
     with monkeypatch.context() as patched:
         patched.setattr(library_folder, "look", broken)
-        await asyncio.wait_for(failed.wait(), 10)
+        await asyncio.wait_for(failed.wait(), PATIENCE_SECONDS)
     write(place / "b.md", "horse")
     await wait_until(lambda: ids(library, "horse"))
     assert not running.done()

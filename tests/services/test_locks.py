@@ -18,7 +18,7 @@ from swarm.store import inbox
 from swarm.store.transaction import Transaction
 from tests.support.world import BOT, ME, World, delete, edit, look, texts
 
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 20.0
 
 # In SQLite there is one writer, so nothing ever waits for a lock.
 pytestmark = pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)

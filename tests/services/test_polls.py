@@ -20,7 +20,7 @@ from tests.support.world import BOT, World, edit, texts
 
 pytestmark = pytest.mark.req("LOOP-04")
 
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 20.0
 
 
 async def waiting_poll(world: World, agent: Agent) -> asyncio.Task[list[Trigger]]:

@@ -17,7 +17,7 @@ from swarm.store import heads, holds, leases
 from swarm.store.transaction import Transaction
 from tests.support.world import BOT, World, texts
 
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 20.0
 
 
 @pytest.mark.req("LOOP-06")

@@ -21,7 +21,7 @@ from tests.support.world import BOT, World, edit
 
 pytestmark = pytest.mark.req("OPS-03", "LOOP-04")
 
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 20.0
 
 
 hears = ContextVar("hears", default=False)

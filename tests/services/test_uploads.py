@@ -33,6 +33,7 @@ from swarm.services.task_texts import brief
 from swarm.services.uploads import Uploads
 from swarm.services.whereabouts import About
 from tests.support.slack import Killed
+from tests.support.waiting import PATIENCE_SECONDS
 from tests.support.world import BOT, World, delete, holding
 
 pytestmark = pytest.mark.req("LOOP-20")
@@ -132,11 +133,11 @@ async def test_two_equal_calls_at_once_put_one_file_there(world: World) -> None:
     lead, trigger, _ = await asked(world)
     world.files.go_on = asyncio.Event()
     first = asyncio.create_task(upload(world, lead, trigger, request_id="1"))
-    await asyncio.wait_for(world.files.under_way.wait(), 5)
+    await asyncio.wait_for(world.files.under_way.wait(), PATIENCE_SECONDS)
     second = asyncio.create_task(upload(world, lead, trigger, request_id="1"))  # the first is in the middle of it
-    found = await asyncio.wait_for(second, 5)
+    found = await asyncio.wait_for(second, PATIENCE_SECONDS)
     world.files.go_on.set()
-    assert await asyncio.wait_for(first, 5) == found
+    assert await asyncio.wait_for(first, PATIENCE_SECONDS) == found
     assert len(world.files.calls) == 1
 
 

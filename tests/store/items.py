@@ -11,7 +11,7 @@ from swarm.store.database import Database
 from swarm.store.statements import Statement
 from swarm.store.transaction import Transaction
 
-PATIENCE_SECONDS = 10
+PATIENCE_SECONDS = 20.0
 
 items = Table(
     "items",

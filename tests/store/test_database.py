@@ -226,7 +226,7 @@ async def test_a_rolled_back_function_wakes_nobody(db: Database) -> None:
 async def test_another_process_write_wakes_waiters_here(db: Database, neighbour: Database) -> None:
     seen = neighbour.wakeups.generation("ada")
     await db.write(items.add, 1, wake="ada")
-    assert await neighbour.wakeups.wait("ada", seen, 1.5)
+    assert await neighbour.wakeups.wait("ada", seen, PATIENCE_SECONDS)
     assert await neighbour.read(items.ids) == [1]
 
 

@@ -200,6 +200,30 @@ BEFORE_LIVE_ANSWERS = (
 )
 
 
+@pytest.mark.req("AGENT-05", "AGENT-07")
+def test_the_migration_to_attempts_keeps_what_is_there_and_every_run_was_an_answer(empty_database_url: str) -> None:
+    with migrations._locked(empty_database_url) as connection:
+        command.upgrade(migrations._config(connection), "0005")
+        for statement in BEFORE_ATTEMPTS:
+            connection.exec_driver_sql(statement)
+    migrations.upgrade(empty_database_url)
+    with migrations._locked(empty_database_url) as connection:
+        kept = connection.exec_driver_sql("SELECT role, content, run, created_at, replaced_at FROM session_messages")
+        assert tuple(kept.one()) == ("user", "{}", "r1", 1, None)
+        assert tuple(connection.exec_driver_sql("SELECT id, purpose FROM model_runs").one()) == ("r1", "answer")
+        with pytest.raises(IntegrityError), connection.begin_nested():
+            connection.exec_driver_sql("UPDATE model_runs SET purpose = 'fun'")
+        connection.exec_driver_sql("UPDATE model_runs SET purpose = 'summary'")
+
+
+BEFORE_ATTEMPTS = (
+    "INSERT INTO sessions VALUES ('helper', 's1', '{}', 0, NULL, 0, NULL, 1, 1)",
+    "INSERT INTO session_messages VALUES ('helper', 's1', 1, 'user', '{}', 'r1', 1)",
+    "INSERT INTO model_runs VALUES ('r1', 'helper', 'slack', 's1', '', '', '', 'answered', '', 1, 1, 1, 0, 0, 0, NULL,"
+    " 1, 1)",
+)
+
+
 def test_asking_what_is_pending_does_not_make_a_file(tmp_path: Path) -> None:
     path = tmp_path / "none.db"
     assert migrations.pending(f"sqlite:///{path}")

@@ -10,7 +10,7 @@ import pytest
 
 from swarm.clock import SECOND, ManualClock
 from swarm.domain.errors import Invalid, Unavailable
-from swarm.domain.model_runs import Door, ModelRun, ModelUsage, RunBook, RunOutcome, UsageTotal
+from swarm.domain.model_runs import Door, ModelRun, ModelUsage, RunBook, RunOutcome, RunPurpose, UsageTotal
 from swarm.services.model_runs import ModelRuns
 from swarm.store import model_runs
 from swarm.store.database import Database
@@ -90,6 +90,24 @@ async def test_runs_are_listed_newest_first_page_by_page_also_those_that_ended_t
     assert await runs.latest("nobody") == []
     with pytest.raises(Invalid, match="r9"):
         await runs.latest(before="r9")
+
+
+async def test_answers_and_summaries_are_listed_and_added_up_together_or_apart(db: Database) -> None:
+    runs = ModelRuns(db)
+    for number in range(6):
+        purpose = RunPurpose.SUMMARY if number % 2 else RunPurpose.ANSWER
+        agent = "assistant" if number else "other"
+        await runs.note(run(f"r{number}", ended_at=NOON + number, purpose=purpose, agent=agent))
+    found = await runs.latest(purpose=RunPurpose.SUMMARY)
+    assert [(each.id, each.purpose) for each in found] == [(name, RunPurpose.SUMMARY) for name in ("r5", "r3", "r1")]
+    assert [each.id for each in await runs.latest("assistant", 1, "r4", purpose=RunPurpose.ANSWER)] == ["r2"]
+    assert [each.id for each in await runs.latest(None, 2, "r5", purpose=RunPurpose.ANSWER)] == ["r4", "r2"]
+    assert [(each.agent, each.runs) for each in await runs.usage()] == [("assistant", 5), ("other", 1)]
+    assert [(each.agent, each.runs) for each in await runs.usage(purpose=RunPurpose.SUMMARY)] == [("assistant", 3)]
+    assert await runs.usage(1, purpose=RunPurpose.ANSWER) == [
+        total("2023-11-14", "assistant", "openai:gpt-5", 2, USED + USED, 0),
+        total("2023-11-14", "other", "openai:gpt-5", 1, USED, 0),
+    ]
 
 
 async def test_usage_is_added_up_by_day_agent_and_model(db: Database) -> None:

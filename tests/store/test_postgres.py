@@ -186,8 +186,8 @@ async def test_a_process_that_is_suspended_in_a_transaction_does_not_keep_its_lo
     def suspended(tx: Transaction) -> None:
         runs.append(1)
         if len(runs) == 1:
-            tx.execute("SET LOCAL idle_in_transaction_session_timeout = 50", {})
             items.COUNT_UP.run(tx, the_id=1)
+            tx.execute("SET LOCAL idle_in_transaction_session_timeout = 50", {})  # counts from here
             is_locked.set()
             others_are_done.wait(PATIENCE_SECONDS)
         items.COUNT_UP.run(tx, the_id=1)

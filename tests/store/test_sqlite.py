@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import subprocess
 import sys
 import threading
@@ -257,12 +258,15 @@ async def test_a_write_that_changes_nothing_costs_no_disk(db: Database, path: Pa
     assert log.stat().st_size == size
 
 
-async def test_another_process_write_wakes_everybody_within_a_second_and_a_half(db: Database, path: Path) -> None:
+async def test_another_process_write_wakes_everybody_with_the_next_look_which_comes_every_second(
+    db: Database, path: Path
+) -> None:
+    assert inspect.signature(Database).parameters["tick_seconds"].default == 1
     seen = db.wakeups.generation("anybody")
     command = [sys.executable, "-c", "import sqlite3, sys; sqlite3.connect(sys.argv[1]).executescript(sys.argv[2])"]
     done = await asyncio.create_subprocess_exec(*command, str(path), "INSERT INTO items VALUES (5, 'five', 0)")
     assert await done.wait() == 0
-    assert await db.wakeups.wait("anybody", seen, 1.5)
+    assert await db.wakeups.wait("anybody", seen, PATIENCE_SECONDS)
     assert await db.read(items.ids) == [5]
 
 

@@ -132,7 +132,8 @@ async def test_a_function_that_is_run_again_tells_its_facts_once(postgres_url: s
 async def test_a_database_that_cannot_be_reached_is_told_as_an_error(postgres_url: str, notebook: Notebook) -> None:
     async with Database(postgres_url, watcher=notebook) as db:
         with psycopg.connect(postgres_url, autocommit=True) as other:
-            other.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'swarm'")
+            ours = "datname = current_database() AND application_name = 'swarm'"
+            other.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {ours}")
 
         def break_off(tx: Transaction) -> None:
             note(tx, "one")

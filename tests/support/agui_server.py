@@ -37,6 +37,8 @@ from ag_ui.core import (
     TextMessageStartEvent,
 )
 
+from tests.support.waiting import PATIENCE_SECONDS
+
 _TLS_HANDSHAKE = b"\x16"
 
 EVENT_STREAM = {"Content-Type": "text/event-stream"}
@@ -148,7 +150,7 @@ class AguiServer:
         """The requests to this path, oldest first."""
         return [request for request in self.requests if request.path == path]
 
-    async def asked(self, path: str, count: int = 1, within_seconds: float = 5.0) -> Request:
+    async def asked(self, path: str, count: int = 1, within_seconds: float = PATIENCE_SECONDS) -> Request:
         """Wait for so many requests to a path; the last of them."""
         async with asyncio.timeout(within_seconds), self._came:
             await self._came.wait_for(lambda: len(self.to(path)) >= count)

@@ -22,8 +22,11 @@ FLAGS = (
     "--disable-sync",
     "--no-first-run",
 )
-PATIENCE_MILLISECONDS = 20_000
+PATIENCE_MILLISECONDS = 40_000
 """A busy machine may take long to draw."""
+
+START_MILLISECONDS = 120_000
+"""And longer to start a browser."""
 
 expect.set_options(timeout=PATIENCE_MILLISECONDS)
 
@@ -36,7 +39,9 @@ async def browser(*, width: int = 1280, height: int = 800) -> AsyncIterator[Brow
         pytest.fail(why) if os.environ.get("CI") else pytest.skip(why)
     problems: list[str] = []
     async with async_playwright() as playwright:
-        chromium = await playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        chromium = await playwright.chromium.launch(
+            executable_path=CHROMIUM, args=list(FLAGS), timeout=START_MILLISECONDS
+        )
         context = await chromium.new_context(viewport={"width": width, "height": height})
         context.set_default_timeout(PATIENCE_MILLISECONDS)
         context.on("weberror", lambda problem: problems.append(str(problem.error)))

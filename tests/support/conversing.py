@@ -12,7 +12,7 @@ from swarm.domain.transcript import SlackMessage
 from swarm.services.buttons import Buttons
 from swarm.store.turns import Turn
 from tests.support.live import Gate, Show
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.support.world import World
 
 
@@ -32,7 +32,7 @@ async def pressed(world: World, button: ButtonPressed) -> str | None:
 
 async def begun(show: Show, gate: Gate, root: SlackMessage) -> Turn:
     """The turn of a run, once people see what it has said."""
-    await asyncio.wait_for(gate.arrived.wait(), 10)
+    await asyncio.wait_for(gate.arrived.wait(), PATIENCE_SECONDS)
 
     async def look() -> bool:
         return bool(show.live.of(root))

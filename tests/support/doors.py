@@ -25,7 +25,7 @@ from swarm.store.wakeups import Wakeups
 from tests.support.http import client as http_client
 from tests.support.world import World
 
-PATIENCE_SECONDS = 5.0
+PATIENCE_SECONDS = 20.0
 OPERATOR_TOKEN = "operator-of-the-tests"
 ENROLMENT_KEY = "enrolment-of-the-tests"
 

@@ -2,20 +2,32 @@
 
 What a program needs three seconds of processor time for is loading code. Tests that are about something else than a
 start, and start a coordinator each, need not pay for that again and again. Those about starts run the real command.
+
+What is forked is as far as can be what ``python -m`` would have started: a session, files and an environment of its own
+before anybody can signal it, and functions of `atexit` that run when it ends. It does not outlive pytest, however that
+ends. Different are: its command line and environment in ``/proc`` are those of the process that it was forked from, all
+that it might need has been loaded, and at the end Python is not taken down, so nobody tells of what was left open.
 """
 
 from __future__ import annotations
 
-import multiprocessing
+import atexit
+import contextlib
+import ctypes
+import multiprocessing.connection
+import multiprocessing.process
 import os
 import runpy
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
+from functools import cache
+from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
-from typing import Any
+from unittest import mock
 
 LOADED = [
     "swarm.cli",
@@ -28,57 +40,103 @@ LOADED = [
     "uvloop",
 ]
 
+_END_WITH_PARENT = 1
+"""``PR_SET_PDEATHSIG`` of prctl(2)."""
+
 
 class Forked:
     """A module that runs as with ``python -m``, with what `subprocess.Popen` has of methods that tests use."""
 
     def __init__(self, module: str, arguments: Sequence[str], env: Mapping[str, str], cwd: Path, log: Path) -> None:
         context = _context()
+        here, there = context.Pipe(duplex=False)
         # Not a daemon in the sense of multiprocessing: those may have no children.
         self._process: ForkServerProcess = context.Process(
-            target=_run, args=(module, tuple(arguments), dict(env), str(cwd), str(log))
+            target=_run, args=(there, module, tuple(arguments), dict(env), str(cwd), str(log))
         )
         self._process.start()
+        # Else pytest would wait for it at its own end, and look after it in between, from whatever thread.
+        multiprocessing.process._children.discard(self._process)  # type: ignore[attr-defined]
+        self._asking = threading.Lock()
         assert self._process.pid is not None
         self.pid: int = self._process.pid
+        there.close()
+        with here, contextlib.suppress(EOFError):  # it has become what it shall be, or has ended
+            here.recv_bytes()
 
     def poll(self) -> int | None:
-        return self._process.exitcode
+        with self._asking:  # the answer comes once, and must not be taken by two threads
+            return self._process.exitcode
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # it has ended, and we have not heard of it yet
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
 
     def wait(self, timeout: float | None = None) -> int:
         """Its exit code, negative for a signal. Raises subprocess.TimeoutExpired."""
-        self._process.join(timeout)
-        if self._process.exitcode is None:
+        multiprocessing.connection.wait([self._process.sentinel], timeout)
+        code = self.poll()
+        if code is None:
             raise subprocess.TimeoutExpired("a forked process", timeout or 0)
-        return self._process.exitcode
+        return code
 
 
+@cache
 def _context() -> ForkServerContext:
+    """Of a process that loads our code, with nothing else of our environment: it may be read when code is loaded."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(LOADED)
+    code = os.pathsep.join(path for path in sys.path if path)
+    bare = {"PATH": os.environ["PATH"], "PYTHONPATH": code, "PYTHONUNBUFFERED": "1"}
+    with mock.patch.dict(os.environ, bare, clear=True):
+        forkserver.ensure_running()
     return context
 
 
-def _run(module: str, arguments: Sequence[str], env: Mapping[str, str], cwd: str, log: str) -> Any:
+def _run(
+    begun: multiprocessing.connection.Connection,
+    module: str,
+    arguments: Sequence[str],
+    env: Mapping[str, str],
+    cwd: str,
+    log: str,
+) -> None:
     """Become what ``python -m module arguments`` would be, in a session of its own."""
     os.setsid()
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    _use_files(log)
+    begun.send_bytes(b"begun")
+    begun.close()
+    _let_go_of_pytest()
+    sys.argv = [module, *arguments]
+    sys.path.insert(0, cwd)
+    if not hasattr(sys.modules.get(module), "__path__"):
+        sys.modules.pop(module, None)  # which is loaded anew, under its other name
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    finally:
+        threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as Python does before these functions
+        atexit._run_exitfuncs()
+
+
+def _use_files(log: str) -> None:
+    """Nothing to read, and a log to write to."""
+    nothing, output = os.open(os.devnull, os.O_RDONLY), os.open(log, os.O_WRONLY | os.O_APPEND)
     for ours, theirs in ((nothing, 0), (output, 1), (output, 2)):
         os.dup2(ours, theirs)
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    sys.argv = [module, *arguments]
-    sys.path = [path for path in sys.path if path != os.fspath(Path.cwd())]
-    sys.modules.pop(module, None)  # which is loaded anew, under its other name
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115  # for the whole life of the process
+
+
+def _let_go_of_pytest() -> None:
+    """End with the process that we were forked from, which ends with pytest: nothing of ours may hold these two.
+
+    The other end of a pipe tells them that the last one who has it open has ended.
+    """
+    ctypes.CDLL(None).prctl(_END_WITH_PARENT, signal.SIGKILL)
+    os.closerange(3, os.sysconf("SC_OPEN_MAX"))

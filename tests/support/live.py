@@ -43,7 +43,7 @@ from swarm.slack.live import LiveStage
 from swarm.store import agents, turns
 from swarm.store.turns import Turn
 from tests.support.slack import next_ts
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.support.world import ME, World
 
 FAST = Pace(append=0.02, line=0.01, update=0.02, line_update=0.01)
@@ -246,7 +246,7 @@ class Show:
         found = [row["id"] for row in threads if (row["channel"], row["thread_ts"]) == where]
         return (await self.world.database.read(turns.of_thread, found[0]))[::-1] if found else []
 
-    async def over(self, root: SlackMessage, count: int = 1, within_seconds: float = 10.0) -> list[Turn]:
+    async def over(self, root: SlackMessage, count: int = 1, within_seconds: float = PATIENCE_SECONDS) -> list[Turn]:
         """The turns of a thread once so many have ended, or wait for people."""
 
         async def look() -> list[Turn]:

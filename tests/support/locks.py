@@ -12,7 +12,7 @@ from swarm.store.database import Database
 from swarm.store.transaction import Transaction
 from tests.support.world import look
 
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 20.0
 
 
 @asynccontextmanager

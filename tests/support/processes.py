@@ -7,7 +7,10 @@ own is still alive, and the end of a test finds children whose parent is gone.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
+import fcntl
+import functools
 import itertools
 import os
 import re
@@ -15,6 +18,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +34,7 @@ from tests.support.waiting import wait_until
 SWARM = str(Path(sys.executable).parent / "swarm")
 """The command as it is installed."""
 
-START_SECONDS = 60.0
+START_SECONDS = 100.0
 """A busy machine may take long to load everything."""
 
 _FIRST_PORT = 20_000
@@ -38,6 +42,8 @@ _FIRST_PORT = 20_000
 _numbers = itertools.count(os.getpid())  # two runs on one machine begin at different places
 
 _MARK = "SWARM_TEST_MARK"
+_RUN = "SWARM_TEST_RUN"
+"""Common to all that a process of pytest starts."""
 _SHOWN_CHARACTERS = 6_000
 
 
@@ -100,6 +106,7 @@ class Processes:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._mark = new_id()
+        self._run = _guarded_run()
         self._started: list[Process] = []
 
     def start(self, name: str, *command: str, env: Mapping[str, str], cwd: Path | None = None) -> Process:
@@ -145,7 +152,8 @@ class Processes:
 
     def _environment(self, env: Mapping[str, str]) -> dict[str, str]:
         """Nothing of the tester's own environment but the way to programs."""
-        return {"PATH": os.environ["PATH"], "HOME": str(self.folder), "PYTHONUNBUFFERED": "1", _MARK: self._mark, **env}
+        marks = {_MARK: self._mark, _RUN: self._run}
+        return {"PATH": os.environ["PATH"], "HOME": str(self.folder), "PYTHONUNBUFFERED": "1", **marks, **env}
 
     def alive(self) -> list[int]:
         """The process ids of all that is alive, children and grandchildren included."""
@@ -194,10 +202,11 @@ def processes_in(folder: Path) -> Iterator[Processes]:
 
 
 def free_port() -> int:
-    """A port on which nobody listens at this moment, and that nobody else is given soon.
+    """A port on which nobody listens at this moment, and that no other process of tests is given while this one lives.
 
     One that the system chooses may be somebody's outgoing connection by the time that a slow process wants it. So these
-    lie below the system's own range, and each process of pytest has a thousand of them.
+    lie below the system's own range, and each process of pytest has a thousand of them. Two runs on one machine meet
+    there now and then, and whoever is slow to listen would find its port taken: so each is claimed.
     """
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     for number in _numbers:
@@ -205,9 +214,48 @@ def free_port() -> int:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
             with contextlib.suppress(OSError):
                 port = _FIRST_PORT + (worker % 10) * 1_000 + number % 1_000
+                fcntl.lockf(_claims(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
                 probe.bind(("127.0.0.1", port))
                 return port
     raise AssertionError("the numbers never end")
+
+
+@functools.cache
+def _claims() -> int:
+    """A file of which each process locks one byte for each of its ports. The system unlocks what a process leaves."""
+    return os.open(Path(tempfile.gettempdir()) / f"swarm-test-ports-{os.getuid()}", os.O_RDWR | os.O_CREAT, 0o600)
+
+
+_GUARD = """
+import os, signal, sys
+sys.stdin.read()  # until pytest has ended, however it did
+mark, found = sys.argv[1].encode(), True
+while found:
+    found = False
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            if mark in open(f"/proc/{pid}/environ", "rb").read().split(b"\\0"):
+                os.kill(int(pid), signal.SIGKILL)
+                found = True
+        except OSError:  # it has ended, or is somebody else's
+            pass
+"""
+
+
+@functools.cache
+def _guarded_run() -> str:
+    """The mark of this run. A guard ends what still has it once pytest has ended, which may have been killed."""
+    run = new_id()
+    guard = subprocess.Popen(
+        (sys.executable, "-I", "-S", "-c", _GUARD, f"{_RUN}={run}"),
+        env={},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    atexit.register(guard.communicate)
+    return run
 
 
 async def until_ready(process: Process, url: str) -> None:

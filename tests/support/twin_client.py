@@ -25,6 +25,7 @@ class Conversation:
     reactions: tuple[tuple[str, tuple[str, ...]], ...]  # of the first message: emoji and who gave it
     answers: tuple[str, ...]  # what the app said, in order
     texts: tuple[str, ...]  # everything, the first message included
+    is_growing: bool = False  # an answer is still being written
 
     @property
     def emoji(self) -> tuple[str, ...]:
@@ -69,6 +70,7 @@ class TwinClient:
             reactions=tuple((reaction["name"], tuple(reaction["users"])) for reaction in root["reactions"]),
             answers=tuple(reply["text"] for reply in replies if reply["kind"] == "bot"),
             texts=tuple(message["text"] for message in (root, *replies)),
+            is_growing=any(reply["streaming"] for reply in replies),
         )
 
     async def until(

@@ -19,13 +19,13 @@ async def wait_until(
     within_seconds: float = PATIENCE_SECONDS,
     what: str = "",
 ) -> T:
-    """What ``look`` sees once ``met`` is true of it. Fails with what was seen last."""
+    """What ``look`` sees once ``met`` is true of it. Fails with what was seen last, after the time was over."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + within_seconds
-    seen = await look()
-    while not met(seen):
-        if loop.time() > deadline:
+    is_over = False
+    while not met(seen := await look()):
+        if is_over:
             raise AssertionError(f"not within {within_seconds:g} s: {what or 'what was waited for'}; last seen: {seen}")
         await asyncio.sleep(LOOK_EVERY_SECONDS)
-        seen = await look()
+        is_over = loop.time() > deadline  # whatever stood still meanwhile, there is one more look
     return seen

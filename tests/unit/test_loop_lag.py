@@ -9,6 +9,7 @@ import pytest
 
 from swarm.telemetry import loop_lag
 from swarm.telemetry.metrics import Metrics
+from tests.support.waiting import PATIENCE_SECONDS
 
 STUCK_SECONDS = 0.3
 
@@ -27,7 +28,7 @@ async def test_a_loop_that_was_stuck_is_told_of() -> None:
     watching = asyncio.create_task(loop_lag.watch(learn))
     await asyncio.sleep(0)  # the watcher sleeps now
     time.sleep(STUCK_SECONDS)
-    await asyncio.wait_for(late.wait(), 5)
+    await asyncio.wait_for(late.wait(), PATIENCE_SECONDS)
     watching.cancel()
     found = metrics.registry.get_sample_value("swarm_event_loop_lag_seconds_sum")
     assert found == pytest.approx(sum(told))

@@ -282,10 +282,11 @@ def is_hidden(character: str) -> bool:
 
 @pytest.mark.req("LOOP-05")
 def test_every_invisible_character_of_unicode_goes_and_every_other_one_stays() -> None:
-    everything = set(map(chr, range(sys.maxunicode + 1))) - set(LINE_BREAKS)
-    assigned = sorted(char for char in everything if unicodedata.category(char) not in ("Cn", "Cs") or is_hidden(char))
-    hidden = "".join(char for char in assigned if is_hidden(char) and char not in KEPT + VISIBLE_FORMATS)
-    others = "".join(sorted(set(assigned) - set(hidden)))
+    everything = {char: unicodedata.category(char) for char in map(chr, range(sys.maxunicode + 1))}
+    tags = set(map(chr, range(0xE0000, 0xE0080)))  # not all of them are assigned
+    assigned = {char for char, category in everything.items() if category not in ("Cn", "Cs")} | tags
+    gone = {char for char in assigned if is_hidden(char)} - {*KEPT, *VISIBLE_FORMATS, *LINE_BREAKS}
+    hidden, others = "".join(sorted(gone)), "".join(sorted(assigned - gone - set(LINE_BREAKS)))
     assert strip_invisible(hidden) == ""
     assert strip_invisible(others) == others
     assert strip_invisible(LINE_BREAKS) == "\n" * len(LINE_BREAKS)

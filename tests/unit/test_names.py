@@ -54,10 +54,10 @@ class FakeSource:
 class Setting:
     """Names over a fake source, at a moment that the test chooses."""
 
-    def __init__(self) -> None:
+    def __init__(self, wait_seconds: float) -> None:
         self.now = 0.0
         self.source = FakeSource()
-        self.names = Names(self.source, monotonic=lambda: self.now, wait_seconds=0.05)
+        self.names = Names(self.source, monotonic=lambda: self.now, wait_seconds=wait_seconds)
 
     async def alice(self) -> str:
         return await self.names.author_name("U1", AuthorKind.USER)
@@ -65,7 +65,16 @@ class Setting:
 
 @pytest.fixture
 async def setting() -> AsyncIterator[Setting]:
-    setting = Setting()
+    """In which nobody gives up before Slack has told."""
+    setting = Setting(wait_seconds=60)
+    yield setting
+    await setting.names.close()
+
+
+@pytest.fixture
+async def hasty() -> AsyncIterator[Setting]:
+    """In which nobody waits for Slack."""
+    setting = Setting(wait_seconds=0.01)
     yield setting
     await setting.names.close()
 
@@ -105,13 +114,13 @@ async def test_an_old_name_is_given_at_once_while_a_new_one_is_fetched(setting: 
     assert setting.source.asked == ["U1", "U1"]
 
 
-async def test_a_slow_slack_holds_nobody_up_and_its_answer_is_kept(setting: Setting) -> None:
-    setting.source.answering.clear()
-    assert await setting.alice() == "U1"
-    setting.source.answering.set()
+async def test_a_slow_slack_holds_nobody_up_and_its_answer_is_kept(hasty: Setting) -> None:
+    hasty.source.answering.clear()
+    assert await hasty.alice() == "U1"
+    hasty.source.answering.set()
     await settle()
-    assert await setting.alice() == "Alice"
-    assert setting.source.asked == ["U1"]
+    assert await hasty.alice() == "Alice"
+    assert hasty.source.asked == ["U1"]
 
 
 async def test_what_slack_does_not_tell_goes_by_its_id_and_is_asked_again_later(setting: Setting) -> None:
@@ -168,13 +177,14 @@ async def test_a_new_topic_shows_within_five_minutes_however_long_nobody_asked(s
 
 
 @pytest.mark.req("CHAN-03")
-async def test_a_slow_slack_delays_a_topic_and_not_the_run(setting: Setting) -> None:
-    await setting.names.channel_facts("C1")
-    setting.source.topic = "something else"
-    setting.source.answering.clear()
-    setting.now += FACTS_FRESH_SECONDS
-    assert (await setting.names.channel_facts("C1")).topic == "everything"
-    assert await setting.names.channel_facts("C2") == NOTHING_KNOWN
+async def test_a_slow_slack_delays_a_topic_and_not_the_run(hasty: Setting) -> None:
+    await hasty.names.channel_facts("C1")
+    await settle()  # it is known by now, whoever has waited for it
+    hasty.source.topic = "something else"
+    hasty.source.answering.clear()
+    hasty.now += FACTS_FRESH_SECONDS
+    assert (await hasty.names.channel_facts("C1")).topic == "everything"
+    assert await hasty.names.channel_facts("C2") == NOTHING_KNOWN
 
 
 @pytest.mark.req("CHAN-03")

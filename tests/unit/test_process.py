@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from swarm import process
+from tests.support.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.req("OPS-12")
 
@@ -34,7 +35,7 @@ async def test_a_stop_ends_work_that_would_go_on_once_it_has_cleared_up() -> Non
     waiting = asyncio.create_task(process.unless_stopped(work(), stop))
     await began.wait()
     stop.set()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         assert await waiting is None
     assert cleared
 

@@ -91,7 +91,7 @@ async def test_a_run_that_broke_off_is_remembered_as_such_by_the_next(db: Databa
 
 
 async def test_a_conversation_goes_on_after_its_older_part_was_summarised(db: Database) -> None:
-    async def summarise(messages: Sequence[SessionMessage]) -> str:
+    async def summarise(session_id: str, messages: Sequence[SessionMessage]) -> str:
         return f"{len(messages)} messages about ships"
 
     memory, also = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -35,6 +36,7 @@ from swarm.services.model_runs import ModelRuns
 from swarm.services.sessions import Sessions
 from swarm.store.database import Database
 from tests.support.providers import Call, Fails, Reply, Request, Say, openai_server
+from tests.support.waiting import wait_until
 
 CALCULATOR = """
     from mcp.server import MCPServer
@@ -261,10 +263,12 @@ async def test_documents_can_be_searched_by_the_assistant(read: Read, database: 
     async with openai_server(reading) as server:
         settings = read("model: {check_at_start: false}\ndocuments: {folder: papers}", OPENAI_BASE_URL=server.base_url)
         async with built_in.opened(settings, database) as agents:
-            for number in range(1, 100):
-                text, _ = await said(agents, "assistant", "what is agntcy", number)
-                if "agntcy.md" in text:
-                    break
+            numbers = itertools.count(1)
+
+            async def answer() -> str:
+                return (await said(agents, "assistant", "what is agntcy", next(numbers)))[0]
+
+            text = await wait_until(answer, lambda text: "agntcy.md" in text, what="the documents are found")
     assert "open collective" in text
 
 

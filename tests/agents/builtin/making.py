@@ -169,10 +169,23 @@ class Forgetful:
     def __init__(self) -> None:
         self.blocks: list[list[SessionMessage]] = []
 
-    async def get_messages(self, session_id: str, limit: int | None = None) -> list[SessionMessage]:
+    async def get_messages(
+        self, session_id: str, limit: int | None = None, *, turn_id: str = ""
+    ) -> list[SessionMessage]:
         return []
 
-    async def add_run(self, session_id: str, run: str, messages: Sequence[SessionMessage]) -> None:
+    async def shown_before(self, turn_id: str) -> frozenset[str]:
+        return frozenset()
+
+    async def add_run(
+        self,
+        session_id: str,
+        run: str,
+        messages: Sequence[SessionMessage],
+        *,
+        turn_id: str = "",
+        has_answered: bool = True,
+    ) -> None:
         self.blocks.append(list(messages))
 
     async def compact_session(self, session_id: str) -> bool:

@@ -139,6 +139,33 @@ def test_of_a_session_that_is_long_the_summary_and_the_last_runs_are_told_each_w
     assert earlier([]) == []
 
 
+def test_of_a_last_run_that_is_too_long_by_itself_its_words_are_told_in_short() -> None:
+    """Else the next question of the person were about nothing."""
+    calls = [
+        part for number in range(60) for part in (said(ASSISTANT, f"step {number}"), *call(f"c{number}", "r" * 2000))
+    ]
+    summary, question = said(SYSTEM, "They spoke of ships."), said(USER, "q" * 90_000)
+    told = earlier([summary, said(USER, "hi"), said(ASSISTANT, "hello"), question, *calls, said(ASSISTANT, "Done.")])
+    assert [(message.role, message.text[:7]) for message in told] == [
+        (SYSTEM, "They sp"),
+        (USER, "hi"),
+        (ASSISTANT, "hello"),
+        (USER, "qqqqqqq"),
+        (ASSISTANT, "step 57"),
+        (ASSISTANT, "step 58"),
+        (ASSISTANT, "step 59"),
+        (ASSISTANT, "Done."),
+    ]
+    assert sum(len(message.text) for message in told[1:]) <= EARLIER_CHARACTERS
+    assert [message.text for message in earlier([said(ASSISTANT, "a" * 90_000), *calls])][-1] == "step 59"
+    assert earlier([*call("c1", "r" * 2000)] * 50) == []
+
+
+def test_an_earlier_summary_is_summarised_whole() -> None:
+    summary = said(SYSTEM, "They spoke of ships. " * 1_000 + "The last fact.")
+    assert summary.text in in_words([summary, said(USER, "x" * 100_000)])
+
+
 def test_a_summary_is_told_as_the_system_says_it() -> None:
     (first, *_) = model_messages([said(SYSTEM, "They spoke of ships."), said(USER, "q")])
     assert [type(part) for part in first.parts] == [SystemPromptPart, UserPromptPart]

@@ -130,7 +130,9 @@ async def test_a_conversation_that_begins_with_a_summary_can_be_told_to_every_pr
     provider: Provider, renderer: Renderer
 ) -> None:
     class Summarised(Forgetful):
-        async def get_messages(self, session_id: str, limit: int | None = None) -> list[SessionMessage]:
+        async def get_messages(
+            self, session_id: str, limit: int | None = None, *, turn_id: str = ""
+        ) -> list[SessionMessage]:
             said = ((MessageRole.SYSTEM, "They spoke of ships."), (MessageRole.ASSISTANT, "They float."))
             return [SessionMessage(role=role, text=text) for role, text in said]
 

@@ -15,7 +15,7 @@ from swarm.agents.builtin.agent import CUT_OFF
 from swarm.agents.builtin.run import WAITING_EVENTS, Run, Stumbled
 from swarm.agents.failures import OUR_FAULT
 from swarm.domain.errors import Unavailable
-from swarm.domain.model_runs import Door, ModelUsage, RunOutcome
+from swarm.domain.model_runs import Door, ModelRun, ModelUsage, RunOutcome
 from swarm.domain.sessions import MessageRole, SessionMessage
 from swarm.domain.streaming.events import (
     AgentEvent,
@@ -75,7 +75,15 @@ class Stubborn(Forgetful):
         self.times = times
         self.tried = asyncio.Event()
 
-    async def add_run(self, session_id: str, run: str, messages: Sequence[SessionMessage]) -> None:
+    async def add_run(
+        self,
+        session_id: str,
+        run: str,
+        messages: Sequence[SessionMessage],
+        *,
+        turn_id: str = "",
+        has_answered: bool = True,
+    ) -> None:
         self.tried.set()
         if self.times:
             self.times -= 1
@@ -110,18 +118,6 @@ async def test_a_run_is_remembered_and_noted_down_before_it_is_said_to_be_over(d
         "U1",
     )
     assert noted.usage == ModelUsage(requests=1, input_tokens=7, cost_microdollars=3)
-
-
-@pytest.mark.req("AGENT-05")
-async def test_a_message_that_is_answered_anew_replaces_what_was_remembered_of_it(database: Database) -> None:
-    memory = remembering(database, "helper")
-    first = agent(Does(greets), memory)
-    await hear(first, turn("hi", id="1.1"))
-    await hear(first, turn("more", id="1.2"))
-    again = agent(Does(lambda run: run.write_whole("good day", "m")), remembering(database, "helper"))
-    await hear(again, turn("hi!", id="1.1"))
-    told = [message.text for message in await memory.get_messages(HERE)]
-    assert told == ["hi!", "good day", "more", "hello"]
 
 
 async def test_text_is_shown_as_it_comes_and_remembered_as_whole_messages() -> None:
@@ -312,6 +308,24 @@ async def test_a_database_that_stays_away_costs_no_answer(monkeypatch: pytest.Mo
         events = await hear(agent(Does(greets), Stubborn(10**9)), turn("hi"))
     assert (texts(events), events[-1]) == (["hello"], Finished())
     assert logs[-1]["event"] == "A run could not be remembered."
+
+
+@pytest.mark.req("AGENT-05", "AGENT-07")
+async def test_what_cannot_be_remembered_is_noted_down_and_what_cannot_be_noted_down_is_remembered() -> None:
+    class NoMemory(Forgetful):
+        async def add_run(self, *args: object, **kwargs: object) -> None:
+            raise ValueError("a mistake of ours")
+
+    class NoBook(RunsKept):
+        async def note(self, run: ModelRun) -> None:
+            raise ValueError("a mistake of ours")
+
+    memory, runs = Forgetful(), RunsKept()
+    with capture_logs() as logs:
+        assert (await hear(agent(Does(greets), NoMemory(), runs=runs), turn("hi")))[-1] == Finished()
+        assert (await hear(agent(Does(greets), memory, runs=NoBook()), turn("hi")))[-1] == Finished()
+    assert (len(runs.runs), blocks(memory)) == (1, [["hi", "hello"]])
+    assert [log["event"] for log in logs] == ["A run could not be remembered.", "A run could not be noted down."]
 
 
 async def test_the_end_of_the_coordinator_does_not_wait_long_for_a_database(monkeypatch: pytest.MonkeyPatch) -> None:

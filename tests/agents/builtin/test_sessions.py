@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from swarm.agents.builtin.run import Stumbled
-from swarm.agents.builtin.sessions import asked, questions, run_of, session_of
+from swarm.agents.builtin.sessions import asked, door_of, questions, session_of, unheard
 from swarm.domain.model_runs import Door
-from swarm.domain.sessions import SessionScope
+from swarm.domain.sessions import MessageRole, SessionMessage, SessionScope
 from swarm.domain.streaming.events import Speaker, TurnInput, TurnMessage
 from tests.agents.builtin.making import turn
 
@@ -43,10 +43,19 @@ def test_a_task_without_a_thread_has_a_session_of_its_own() -> None:
     assert session_of(made, USER) == "task:task-7"
 
 
-def test_a_message_in_slack_names_its_run_and_elsewhere_every_run_is_new() -> None:
-    assert run_of(turn("hi", id="1.5")) == run_of(turn("hi", id="1.5")) == "1.5"
-    named = [turn("hi", id="1", door=Door.AGUI) for _ in range(2)]
-    assert [run_of(one) for one in named] == [one.run_id for one in named]
+@pytest.mark.parametrize(
+    "made",
+    [
+        turn("hi"),
+        turn("hi", door=Door.CLI, conversation="cli:0b1c"),
+        turn("hi", door=Door.AGUI, conversation="cli:0b1c", client="web"),
+    ],
+)
+@pytest.mark.parametrize("scope", SessionScope)
+def test_the_door_of_a_session_is_that_of_its_turns(made: TurnInput, scope: SessionScope) -> None:
+    assert door_of(session_of(made, scope)) is made.origin.door
+    task = replace(made, origin=replace(made.origin, door=Door.SLACK, channel=""))
+    assert door_of(session_of(task, scope)) is Door.SLACK
 
 
 def by(author: str, text: str) -> TurnMessage:
@@ -68,3 +77,12 @@ def test_a_message_without_text_is_passed_over_and_nothing_but_such_is_said_to_p
     assert asked(turn("where?", " \n")) == "where?"
     with pytest.raises(Stumbled, match="no text"):
         asked(turn(""))
+
+
+def test_what_people_say_shortly_in_the_thread_is_told_also_where_its_letters_occur_elsewhere() -> None:
+    told = [
+        SessionMessage(role=MessageRole.USER, text="Do you know it?"),
+        SessionMessage(role=MessageRole.ASSISTANT, text="I do *not* know it.\n\nAsk Ann: she notes everything."),
+    ]
+    history = [("Bob", "no"), ("Ann", "Do you know it?"), ("assistant", "I do _not_ know it."), ("Bob", "not")]
+    assert unheard(turn("?", history=history), told) == "Bob: no\nBob: not"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -128,6 +130,15 @@ async def until_status(servers: McpServers, *, is_up: bool, at: int = 0) -> Serv
         return servers.status()[at]
 
     return await wait_until(look, lambda status: status.is_up is is_up, what=f"is_up is {is_up}")
+
+
+@contextmanager
+def port_of_ours() -> Iterator[int]:
+    """A port at which nobody answers, and that nobody takes but a server that is told to use it, time and again."""
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does, so that both may have it
+        holder.bind(("127.0.0.1", 0))
+        yield holder.getsockname()[1]
 
 
 def alive(pids: Sequence[int]) -> list[int]:

@@ -16,9 +16,9 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from swarm.agents.mcp.servers import McpServers
-from tests.agents.mcp.conftest import QUICK, at, call, names, plain_in, until_offered, until_status
+from tests.agents.mcp.conftest import QUICK, at, call, names, plain_in, port_of_ours, until_offered, until_status
 from tests.support.doors import serving
-from tests.support.processes import free_port, processes_in
+from tests.support.processes import processes_in
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.req("AGENT-02")
@@ -160,9 +160,8 @@ async def test_a_server_that_does_not_answer_a_farewell_is_left_without() -> Non
 
 
 async def test_a_server_that_is_killed_in_a_call_is_used_again_when_it_is_back(tmp_path: Path) -> None:
-    port = free_port()
-    plain = plain_in(tmp_path / "plain", f"http={port}", tools=("slow", "echo"))
-    with processes_in(tmp_path) as processes:
+    with port_of_ours() as port, processes_in(tmp_path) as processes:
+        plain = plain_in(tmp_path / "plain", f"http={port}", tools=("slow", "echo"))
         async with McpServers([at(f"http://127.0.0.1:{port}", "slow", "echo")], patience=QUICK) as servers:
             assert servers.status()[0].detail == "it cannot be reached"
             first = processes.start("web", *plain.command, env={})
@@ -174,7 +173,7 @@ async def test_a_server_that_is_killed_in_a_call_is_used_again_when_it_is_back(t
 
             await wait_until(calls, what="the call has arrived")
             first.kill()
-            answer = await asyncio.wait_for(calling, 10)
+            answer = await calling
             assert answer.failed
             assert answer.text == (
                 "The server 'web' went away during the call; it may or may not have been carried out."

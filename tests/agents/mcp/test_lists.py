@@ -47,6 +47,12 @@ async def test_a_list_that_changes_is_read_again(plain: Plain) -> None:
         assert (await call(servers, "later")).text == "later {}"
 
 
+async def test_a_change_that_is_told_of_while_the_first_list_is_read_is_read_again(tmp_path: Path) -> None:
+    growing = plain_in(tmp_path / "growing", "growing")
+    async with McpServers([growing.server("echo", "later")], patience=QUICK) as servers:
+        await until_offered(servers, "echo", "later")
+
+
 async def test_a_change_that_no_notification_tells_of_is_found_out(plain: Plain) -> None:
     patience = replace(QUICK, refresh_seconds=0.1)
     async with McpServers([plain.server("echo", "later")], patience=patience) as servers:

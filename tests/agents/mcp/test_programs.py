@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
+from structlog.typing import EventDict
 
 from swarm.agents.mcp.server import Program
 from swarm.agents.mcp.servers import McpServers
@@ -27,6 +28,7 @@ from tests.agents.mcp.conftest import (
     until_offered,
     until_status,
 )
+from tests.support.idle_time import time_passes
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.req("AGENT-02")
@@ -82,9 +84,16 @@ async def test_a_program_that_dies_in_a_call_is_said_to_be_away_and_comes_back_w
     assert not alive(plain.pids)
 
 
+def _called(plain: Plain) -> Callable[[], Awaitable[bool]]:
+    async def look() -> bool:
+        return bool(plain.seen("tools/call"))
+
+    return look
+
+
 def _started_twice(plain: Plain) -> Callable[[], Awaitable[bool]]:
     async def look() -> bool:
-        return len(plain.pids) == 2
+        return len(plain.pids) >= 2
 
     return look
 
@@ -110,10 +119,11 @@ async def test_a_program_that_is_not_there_yet_delays_nothing_and_is_used_when_i
 async def test_a_program_that_never_answers_does_not_hold_up_the_start_nor_the_end(tmp_path: Path) -> None:
     silent = plain_in(tmp_path / "silent", "silent")
     began = time.monotonic()
-    async with McpServers([silent.server("echo")], patience=replace(QUICK, start_seconds=0.3)) as servers:
+    patience = replace(QUICK, start_seconds=0.3, connect_seconds=600.0)
+    async with McpServers([silent.server("echo")], patience=patience) as servers:
         assert not servers.tools()
         assert servers.status()[0].detail == "it has not been reached yet"
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
     assert not alive(silent.pids)
 
 
@@ -131,10 +141,13 @@ async def test_a_program_that_never_answers_is_given_up_and_said_to_be_slow(tmp_
 
 async def test_a_slow_call_ends_in_its_time_and_the_server_is_told(plain: Plain) -> None:
     plain.offer("slow", "echo")
-    async with McpServers([plain.server("slow", "echo", timeout_seconds=0.2)], patience=QUICK) as servers:
-        answer = await call(servers, "slow")
+    async with McpServers([plain.server("slow", "echo", timeout_seconds=300)], patience=QUICK) as servers:
+        calling = asyncio.create_task(call(servers, "slow"))
+        await wait_until(_called(plain), what="the call has arrived")
+        time_passes(300)
+        answer = await calling
         assert answer.failed
-        assert answer.text.startswith("The tool 'slow' of the server 'plain' did not answer within 0.2 s.")
+        assert answer.text.startswith("The tool 'slow' of the server 'plain' did not answer within 300 s.")
         assert (await call(servers, "echo")).text == "echo {}"
     (cancelled,) = plain.seen("notifications/cancelled")
     assert cancelled["params"]["requestId"] == plain.seen("tools/call")[0]["id"]
@@ -144,11 +157,7 @@ async def test_a_call_that_is_cancelled_is_cancelled_at_the_server(plain: Plain)
     plain.offer("slow")
     async with McpServers([plain.server("slow")], patience=QUICK) as servers:
         calling = asyncio.create_task(call(servers, "slow"))
-
-        async def arrived() -> bool:
-            return bool(plain.seen("tools/call"))
-
-        await wait_until(arrived, what="the call has arrived")
+        await wait_until(_called(plain), what="the call has arrived")
         calling.cancel()
         with pytest.raises(asyncio.CancelledError):
             await calling
@@ -220,11 +229,16 @@ async def test_garbage_on_stdout_is_passed_over_and_logged_at_debug_only(tmp_pat
 async def test_a_flood_on_stderr_stops_nobody_and_fills_no_log(tmp_path: Path) -> None:
     flood = plain_in(tmp_path / "flood", "flood")
     with capture_logs() as lines:
+
+        async def heard() -> list[EventDict]:
+            return [line for line in lines if line["action"] == "mcp_said"]
+
         async with McpServers([flood.server("echo")], patience=QUICK) as servers:
             for _ in range(3):
                 assert (await call(servers, "echo")).text == "echo {}"
-    said = [line for line in lines if line["action"] == "mcp_said"]
-    assert 1 <= len(said) <= 120
+            await wait_until(heard, what="something of it is in the log")
+    said = await heard()
+    assert len(said) <= 120
     assert max(len(line["said"]) for line in said) <= 1000
     assert not alive(flood.pids)
 
@@ -281,12 +295,8 @@ async def test_a_call_that_is_under_way_breaks_off_when_everything_is_closed(pla
     plain.offer("slow")
     async with McpServers([plain.server("slow")], patience=QUICK) as servers:
         calling = asyncio.create_task(call(servers, "slow"))
-
-        async def arrived() -> bool:
-            return bool(plain.seen("tools/call"))
-
-        await wait_until(arrived, what="the call has arrived")
-    answer = await asyncio.wait_for(calling, 5)
+        await wait_until(_called(plain), what="the call has arrived")
+    answer = await calling
     assert answer.failed
     assert "went away during the call" in answer.text
 
@@ -299,9 +309,10 @@ async def test_many_servers_start_and_end_beside_each_other(tmp_path: Path) -> N
     )
     await servers.start()
     assert names(servers) == [f"s{n}_echo" for n in range(5)]
-    began = time.monotonic()
+    now = asyncio.get_running_loop().time
+    began = now()
     await servers.aclose()
-    assert time.monotonic() - began < 3  # one after the other would take five
+    assert now() - began < 3  # one after the other would take five
     await _until_ended([pid for program in programs for pid in program.pids])
 
 
@@ -311,4 +322,4 @@ async def _until_ended(pids: list[int]) -> None:
     async def look() -> list[int]:
         return alive(pids)
 
-    await wait_until(look, lambda left: not left, within_seconds=3, what="all processes have ended")
+    await wait_until(look, lambda left: not left, what="all processes have ended")

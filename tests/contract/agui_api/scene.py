@@ -24,6 +24,7 @@ from swarm.entrypoints.agui_api import AguiDoor
 from swarm.entrypoints.http_api import create_app
 from swarm.entrypoints.identity import Identities
 from swarm.services.agent_runs import AgentRuns
+from swarm.services.talks import Talks
 from swarm.store.database import Database
 from tests.support.doors import ENROLMENT_KEY, OPERATOR_TOKEN, Visitor, serving
 from tests.support.http import client as http_client
@@ -33,7 +34,7 @@ START = "/api/v1/chat/stream/start"
 RESUME = "/api/v1/chat/stream/resume"
 CANCEL = "/api/v1/chat/stream/cancel"
 INVOKE = "/api/v1/chat/invoke"
-PATIENCE_SECONDS = 5.0
+PATIENCE_SECONDS = 20.0
 
 EVENT: TypeAdapter[Event] = TypeAdapter(Event)
 
@@ -197,15 +198,20 @@ class Place:
 
 @contextlib.asynccontextmanager
 async def place(
-    sqlite_url: str,
+    url: str,
     agents: Mapping[str, Scripted],
     *,
     door: Mapping[str, float] | None = None,
+    talks: Mapping[str, Any] | None = None,
+    clock: ManualClock | None = None,
     **limits: Any,
 ) -> AsyncIterator[Place]:
-    """A coordinator that serves these agents. ``door`` and ``limits`` are for the door and for `AgentRuns`."""
-    runs = AgentRuns(agents, **{"patience_seconds": 0.2, **limits})
-    async with Database(sqlite_url, clock=ManualClock()) as database:
+    """A coordinator that serves these agents.
+
+    ``door``, ``talks`` and ``limits`` are for the door, for `Talks` and for `AgentRuns`; ``clock`` is the database's.
+    """
+    async with Database(url, clock=clock or ManualClock()) as database:
+        runs = AgentRuns(agents, Talks(database, **(talks or {})), **{"patience_seconds": 0.2, **limits})
         world = World(database, ManualClock())
         identities = Identities(world.services.agents, OPERATOR_TOKEN, ENROLMENT_KEY)
         routes = AguiDoor(runs, identities, **(door or {})).routes()

@@ -27,7 +27,7 @@ from swarm.twin.twin import build_twin
 from tests.support.doors import Doors, Visitor, WatchedWakeups, error_of, open_doors
 from tests.support.files import FakeContent
 from tests.support.twin_client import TwinClient
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.support.world import BOT, World, said
 
 pytestmark = pytest.mark.req("LOOP-20")
@@ -211,7 +211,7 @@ async def test_a_download_that_grows_past_the_cap_is_cut_off(doors: Doors, lea: 
     reader, writer = await asyncio.open_connection(*doors.address)
     path = f"/files/F1?inbox_message_id={given.id}"
     writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {lea.token}\r\n\r\n".encode())
-    received = await asyncio.wait_for(reader.read(), 5)  # until the connection is closed
+    received = await asyncio.wait_for(reader.read(), PATIENCE_SECONDS)  # until the connection is closed
     writer.close()
     head, _, body = received.partition(b"\r\n\r\n")
     assert b"content-length: 100" in head.lower()
@@ -230,7 +230,7 @@ async def test_a_client_that_takes_nothing_is_cut_off(
     path = f"/files/F1?inbox_message_id={given.id}"
     writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {lea.token}\r\n\r\n".encode())
     await wait_until(lambda: opened_files(doors), lambda opened: len(opened) == 1)
-    await asyncio.wait_for(doors.world.files.opened[0].ended.wait(), 5)
+    await asyncio.wait_for(doors.world.files.opened[0].ended.wait(), PATIENCE_SECONDS)
     writer.transport.abort()
 
 
@@ -257,9 +257,9 @@ async def test_an_upload_that_breaks_off_leaves_nothing(doors: Doors, lea: Visit
     ended = asyncio.Event()
     doors.world.files.place = watched  # type: ignore[method-assign]
     writer.write(f"{head}\r\nContent-Length: 100\r\n\r\nhello".encode())
-    await asyncio.wait_for(began.wait(), 5)
+    await asyncio.wait_for(began.wait(), PATIENCE_SECONDS)
     writer.transport.abort()
-    await asyncio.wait_for(ended.wait(), 5)
+    await asyncio.wait_for(ended.wait(), PATIENCE_SECONDS)
     assert doors.world.files.calls == []
     assert (await lea.ask("POST", given.upload, headers=given.headers, content=b"hello")).status_code == 201
 
@@ -310,7 +310,7 @@ async def test_a_nonsensical_length_is_refused(doors: Doors, lea: Visitor, lengt
         f"POST {given.upload} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {lea.token}\r\nX-Swarm-Lease: {given.lease}"
     )
     writer.write(f"{head}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n".encode())
-    status = (await asyncio.wait_for(reader.readline(), 5)).split()[1]
+    status = (await asyncio.wait_for(reader.readline(), PATIENCE_SECONDS)).split()[1]
     writer.close()
     assert status in (b"400", b"413")
     assert doors.world.files.placed == {}

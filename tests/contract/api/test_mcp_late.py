@@ -13,12 +13,14 @@ import pytest
 from swarm.entrypoints import mcp_server
 from tests.support.doors import Doors, Visitor
 
-LATE = ("ag_ui", "alembic", "mcp", "mcp_types", "psycopg", "tools")
+LATE = ("ag_ui", "alembic", "mcp", "mcp_types", "opentelemetry.exporter", "opentelemetry.sdk", "psycopg", "tools")
 
 LOADED = f"""
 import json, sys
 from swarm import bootstrap
-print(json.dumps([name for name in {LATE} if name in sys.modules]))
+from swarm.telemetry.everybody import watching
+with watching(version="1", database="sqlite", traces_endpoint=None):
+    print(json.dumps([name for name in {LATE} if name in sys.modules]))
 """
 
 LIST_TOOLS = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from swarm.clock import SECOND
-from swarm.domain.model_runs import Door, ModelRun, ModelUsage, RunOutcome
+from swarm.domain.model_runs import Door, ModelRun, ModelUsage, RunOutcome, RunPurpose
 from tests.support.doors import Doors, Visitor
 
 pytestmark = pytest.mark.req("AGENT-07")
@@ -65,6 +65,7 @@ async def test_runs_are_shown_newest_first_of_all_agents_or_of_one(doors: Doors)
         "note": None,
         "started_at": "2023-11-14T22:13:19.000000Z",
         "ended_at": "2023-11-14T22:13:20.000000Z",
+        "purpose": "answer",
     }
     assert second == second | {"id": "r2", "model": None, "outcome": "failed", "note": "The model is away."}
     assert (await doors.operator.get("/runs?agent=assistant"))["runs"] == [first]
@@ -87,6 +88,19 @@ async def test_usage_is_shown_by_day_agent_and_model(doors: Doors) -> None:
     )
 
 
+async def test_summaries_are_shown_beside_answers_and_counted_with_them_or_alone(doors: Doors) -> None:
+    await note(doors, "r1")
+    await note(doors, "r2", purpose=RunPurpose.SUMMARY, requester="")
+    runs = (await doors.operator.get("/runs"))["runs"]
+    assert [(run["id"], run["purpose"]) for run in runs] == [("r2", "summary"), ("r1", "answer")]
+    assert (await doors.operator.get("/runs?purpose=summary"))["runs"] == runs[:1]
+    counted = {
+        query: [(row["runs"], row["input_tokens"]) for row in (await doors.operator.get(f"/usage?{query}"))["usage"]]
+        for query in ("days=1", "purpose=answer", "purpose=summary")
+    }
+    assert counted == {"days=1": [(2, 20)], "purpose=answer": [(1, 10)], "purpose=summary": [(1, 10)]}
+
+
 @pytest.mark.req("OPS-04")
 @pytest.mark.parametrize("path", ["/runs", "/usage"])
 async def test_only_the_operator_sees_them(doors: Doors, lea: Visitor, path: str) -> None:
@@ -103,6 +117,8 @@ async def test_only_the_operator_sees_them(doors: Doors, lea: Visitor, path: str
         ("/runs?agent=", "agent"),
         ("/runs?agent=%00", "url"),
         ("/runs?colour=red", "colour"),
+        ("/runs?purpose=fun", "purpose"),
+        ("/usage?purpose=fun", "purpose"),
         ("/usage?days=0", "days"),
         ("/usage?days=91", "days"),
     ],
@@ -115,7 +131,7 @@ async def test_what_cannot_be_asked_is_refused_by_name(doors: Doors, path: str, 
 
 async def test_both_are_described(doors: Doors) -> None:
     paths = (await doors.http.get(f"{doors.base}/openapi.json")).json()["paths"]
-    for path, queries in (("/runs", {"agent", "limit", "before"}), ("/usage", {"days"})):
+    for path, queries in (("/runs", {"agent", "limit", "before", "purpose"}), ("/usage", {"days", "purpose"})):
         operation = paths[path]["get"]
         assert {parameter["name"] for parameter in operation["parameters"]} == queries
         assert set(operation["responses"]) >= {"200", "401", "403", "422", "503"}

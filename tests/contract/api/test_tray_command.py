@@ -18,9 +18,10 @@ from swarm import tray_command
 from swarm.client import NoServer
 from swarm.domain.errors import SwarmError
 from tests.support.doors import Doors, Visitor, serving
-from tests.support.processes import SWARM, Ended, Processes, free_port, processes_in
+from tests.support.processes import SWARM, Ended, Processes, processes_in
 from tests.support.world import BOT
 
+NOWHERE = "http://127.0.0.1:9"  # nothing listens on the discard port
 NO_FLAGS = {"as_json": False, "quiet_when_empty": False, "hook": False}
 
 pytestmark = pytest.mark.req("LOOP-18")
@@ -96,7 +97,7 @@ async def test_what_is_wrong_is_one_line_and_a_hook_goes_on(
         (of(lea) | {"SWARM_AGENT_TOKEN": "another"}, "token"),
         (of(lea) | {"SWARM_URL": "localhost:8080"}, "http://127.0.0.1:8080"),
         (of(lea) | {"SWARM_URL": "http://[::1"}, "http://127.0.0.1:8080"),
-        (of(lea) | {"SWARM_URL": f"http://127.0.0.1:{free_port()}"}, "No coordinator answers"),
+        (of(lea) | {"SWARM_URL": NOWHERE}, "No coordinator answers"),
         (of(lea) | {"SWARM_URL": stranger}, "is no coordinator"),
         (of(lea) | {"SWARM_URL": f"{stranger}/moved"}, "is no coordinator"),
         (of(lea) | {"SWARM_URL": f"{stranger}/older"}, "is no coordinator"),
@@ -113,7 +114,7 @@ async def test_what_is_wrong_is_one_line_and_a_hook_goes_on(
 
 
 async def test_the_exit_code_tells_of_a_mistake_but_not_to_a_hook(processes: Processes) -> None:
-    nowhere = {"SWARM_URL": f"http://127.0.0.1:{free_port()}", "SWARM_AGENT_TOKEN": "token"}
+    nowhere = {"SWARM_URL": NOWHERE, "SWARM_AGENT_TOKEN": "token"}
     for flags, code in (((), 1), (("--hook",), 0)):
         ended = await tray(processes, *flags, **nowhere)
         assert (ended.code, ended.out, len(ended.err.splitlines())) == (code, "", 1)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,12 @@ import pytest
 from tests.contract.agui_api.scene import HELLO, Place, Scripted, place
 from tests.contract.chat.terminal import environment
 from tests.support.doors import OPERATOR_TOKEN
+from tests.support.idle_time import IdleTimeLoop
+
+
+def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Time limits here are not about how busy the machine is."""
+    return {"idle time": IdleTimeLoop}
 
 
 @pytest.fixture

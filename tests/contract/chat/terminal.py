@@ -15,7 +15,7 @@ import termios
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
-WITHIN_SECONDS = 40.0
+WITHIN_SECONDS = 100.0
 ENTER, NEW_LINE, CTRL_C, CTRL_D, ALT_ENTER = "\r", "\n", "\x03", "\x04", "\x1b\r"
 
 _SEQUENCES = re.compile(r"\x1b\[[0-9;?>]*[A-Za-z]|\x1b\][^\x07]*\x07|\x1b[=>78()][B0]?|\r")
@@ -46,6 +46,7 @@ class Terminal:
         self._master = master
         self._seen = b""
         self._mark = 0
+        self._closed = False  # and all that it wrote has been read
         self._changed = asyncio.Event()
         asyncio.get_running_loop().add_reader(master, self._read)
 
@@ -70,7 +71,7 @@ class Terminal:
         try:
             async with asyncio.timeout(within_seconds):
                 while not re.search(pattern, self.seen):
-                    assert self._process.poll() is None or not self._changed.is_set(), f"it ended:\n{self.seen}"
+                    assert not self._closed, f"it ended:\n{self.seen}"
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
@@ -86,6 +87,7 @@ class Terminal:
         except OSError:  # the process has closed it
             data = b""
         if not data:
+            self._closed = True
             asyncio.get_running_loop().remove_reader(self._master)
         self._seen += data
         self._changed.set()

@@ -13,7 +13,7 @@ from swarm.domain.model_runs import Door
 from swarm.domain.sessions import MessageRole, SessionMessage
 from swarm.domain.streaming.events import Failed, Finished, TextDelta, ToolEnded, ToolStarted, TurnInput
 from swarm.services.sessions import Sessions
-from tests.contract.agui_api.scene import FOREVER, HELLO, Place, Scripted, Step
+from tests.contract.agui_api.scene import FOREVER, HELLO, PATIENCE_SECONDS, Place, Scripted, Step
 from tests.contract.chat.terminal import ALT_ENTER, CTRL_C, CTRL_D, ENTER, NEW_LINE, pasted, terminal
 
 pytestmark = pytest.mark.req("AGENT-10")
@@ -58,7 +58,7 @@ async def test_a_conversation_streams_stops_goes_on_and_says_how_to_come_back(
         await person.says("so far so")
         person.type(CTRL_C + "typed meanwhile" + ENTER)
         await person.says("stopped")
-        await asyncio.wait_for((await tools.began(2)).over.wait(), 5)  # it was stopped there as well
+        await asyncio.wait_for((await tools.began(2)).over.wait(), PATIENCE_SECONDS)  # it was stopped there as well
         await person.says("Hello you")
         assert (await tools.began(3)).turn.messages[0].text == "typed meanwhile"
 

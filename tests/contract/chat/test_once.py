@@ -13,6 +13,7 @@ from swarm.domain.sessions import MessageRole, SessionMessage
 from swarm.domain.streaming.events import Finished, TextDelta, TextEnded, ToolEnded, ToolStarted
 from swarm.services.sessions import Sessions
 from tests.contract.agui_api.scene import Place, Scripted
+from tests.contract.chat.terminal import WITHIN_SECONDS
 from tests.support.processes import Ended
 
 pytestmark = pytest.mark.req("AGENT-10")
@@ -24,7 +25,12 @@ async def chat(*arguments: str, env: Mapping[str, str], cwd: Path, piped: bytes 
         sys.executable, "-m", "swarm.cli", "chat", *arguments, env=dict(env), cwd=cwd,
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
-    out, err = await asyncio.wait_for(process.communicate(piped), 40)
+    try:
+        out, err = await asyncio.wait_for(process.communicate(piped), WITHIN_SECONDS)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
     return Ended(code=process.returncode or 0, out=out.decode(), err=err.decode())
 
 

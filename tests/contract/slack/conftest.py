@@ -14,11 +14,12 @@ from swarm.twin.server import running
 from swarm.twin.twin import build_twin
 from tests.contract.slack.scripted import ScriptedSlack
 from tests.contract.slack.workspace import Workspace
+from tests.support.still import still_clock
 
 
 @pytest.fixture
 async def workspace() -> AsyncIterator[Workspace]:
-    twin = build_twin(rates=False)
+    twin = build_twin(rates=False, clock=still_clock())
     async with running(twin) as url, aiohttp.ClientSession() as http:
         yield Workspace(twin, url, http)
 

@@ -213,15 +213,21 @@ async def odd() -> AsyncIterator[OddSlack]:
 
 @pytest.fixture
 async def oddly(odd: OddSlack) -> AsyncIterator[Gateway]:
-    """A gateway to that Slack. It waits a second, no longer."""
+    """A gateway to that Slack."""
+    async with reaching(odd, timeout_seconds=PATIENCE_SECONDS) as gateway:
+        yield gateway
+
+
+@contextlib.asynccontextmanager
+async def reaching(odd: OddSlack, timeout_seconds: float) -> AsyncIterator[Gateway]:
     base_url = odd.url.replace("/content", "/api/")
-    gateway = Gateway(TOKEN, base_url=base_url, pacing=Pacing(enforced=False), timeout_seconds=1)
+    gateway = Gateway(TOKEN, base_url=base_url, pacing=Pacing(enforced=False), timeout_seconds=timeout_seconds)
     yield gateway
     await gateway.close()
 
 
 async def fails(gateway: Gateway, file: FileInfo, error: type[SwarmError], match: str = "", cap: int = 1_000) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(2 * PATIENCE_SECONDS):
         with pytest.raises(error, match=match):
             await whole(await gateway.files.open(file, cap))
 
@@ -314,7 +320,7 @@ async def test_a_stream_without_end_is_cut_at_the_cap(odd: OddSlack, oddly: Gate
 
 
 @pytest.mark.parametrize("how", ["breaks off", "falls silent"])
-async def test_a_file_that_does_not_come_to_its_end_is_an_error(odd: OddSlack, oddly: Gateway, how: str) -> None:
+async def test_a_file_that_does_not_come_to_its_end_is_an_error(odd: OddSlack, how: str) -> None:
     let_go = asyncio.Event()
 
     async def unfinished(request: web.Request) -> web.StreamResponse:
@@ -328,7 +334,8 @@ async def test_a_file_that_does_not_come_to_its_end_is_an_error(odd: OddSlack, o
         return response
 
     odd.answer = unfinished
-    await fails(oddly, odd.file(), Unavailable, "in the middle")
+    async with reaching(odd, timeout_seconds=1 if how == "falls silent" else PATIENCE_SECONDS) as gateway:
+        await fails(gateway, odd.file(), Unavailable, "in the middle")
     let_go.set()
 
 

@@ -208,8 +208,7 @@ async def test_a_post_whose_answer_is_lost_is_in_doubt_posted_once_and_found(
 
 @OPS_10
 async def test_a_post_whose_answer_is_late_is_in_doubt(workspace: Workspace) -> None:
-    gateway = workspace.gateway(timeout_seconds=0.3)
-    await gateway.identify()
+    gateway = workspace.gateway(timeout_seconds=1)
     await workspace.fault("delay", method="chat.postMessage", seconds=30)
     assert isinstance(await gateway.deliver(delivery()), InDoubt)
     await gateway.close()

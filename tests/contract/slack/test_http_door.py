@@ -275,15 +275,17 @@ KEYS = st.sampled_from(
 TYPES = st.sampled_from(["event_callback", "block_actions", "view_submission", "shortcut", "url_verification"])
 
 
-@settings(max_examples=60, deadline=None)
-@given(kind=TYPES, changes=st.dictionaries(KEYS, ANY_JSON), event=st.dictionaries(KEYS, ANY_JSON))
-def test_no_signed_payload_makes_the_door_fail(kind: str, changes: dict[str, Any], event: dict[str, Any]) -> None:
-    async def post() -> int:
-        slack = Door()
-        try:
-            body = {"type": kind, "event": event, **changes}
-            return (await slack.send(json.dumps(body).encode())).status_code
-        finally:
-            await slack.client.aclose()
+def test_no_signed_payload_makes_the_door_fail() -> None:
+    async def make() -> Door:
+        return Door()
 
-    assert asyncio.run(post()) < 500
+    @settings(max_examples=30, deadline=None)
+    @given(kind=TYPES, changes=st.dictionaries(KEYS, ANY_JSON), event=st.dictionaries(KEYS, ANY_JSON))
+    def holds(kind: str, changes: dict[str, Any], event: dict[str, Any]) -> None:
+        body = {"type": kind, "event": event, **changes}
+        assert runner.run(slack.send(json.dumps(body).encode())).status_code < 500
+
+    with asyncio.Runner() as runner:  # one door for all of them: to make one takes longer than what it is asked
+        slack = runner.run(make())
+        holds()
+        runner.run(slack.client.aclose())

@@ -26,7 +26,7 @@ from tests.contract.slack.answers import GENERAL, TURN, begun, closing, place
 from tests.contract.slack.test_door import acked
 from tests.contract.slack.workspace import Workspace, delivery
 
-BOUND_SECONDS = 10
+BOUND_SECONDS = 20
 BELOW = Closing(note="It broke off.", retry=True, feedback=True, footer=True)
 
 

@@ -64,6 +64,10 @@ class Workspace:
     async def deliveries(self) -> list[dict[str, Any]]:
         return list((await self._get("deliveries", {"since": "0"}))["deliveries"])
 
+    def connections(self) -> int:
+        """How many Socket Mode connections of the app get events."""
+        return self.twin.sockets.connection_count(self.app.id)
+
     async def stop(self, thread_ts: str, *, user: str = "alice", channel: str = "general") -> None:
         """Press Slack's own Stop."""
         await self._post("stop", {"user": user, "channel": channel, "thread_ts": thread_ts})

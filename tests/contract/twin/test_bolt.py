@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from swarm.twin.server import listen
-from tests.contract.twin.world import APP_TOKEN, World
+from tests.contract.twin.world import APP_TOKEN, PATIENCE_SECONDS, World
 
 pytestmark = pytest.mark.req("TWIN-01")
 
@@ -50,7 +50,7 @@ async def connected(app: AsyncApp) -> AsyncIterator[AsyncSocketModeHandler]:
 
 async def answered(world: World, ts: str) -> list[dict[str, Any]]:
     """The thread, once it has an answer and all its events are acknowledged."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while len(thread := await world.seen(thread_ts=ts)) < 2 or not all(
             entry["acked"] for entry in await world.deliveries()
         ):
@@ -71,7 +71,7 @@ async def test_a_bolt_app_that_is_asked_to_reconnect_goes_on_answering(world: Wo
     async with connected(answering_app(world)) as handler:
         first = await handler.client.session_id()
         await world.ask("POST", "faults", {"kind": "close_socket", "error": "refresh_requested"})
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while await handler.client.session_id() == first or not await handler.client.is_connected():
                 await asyncio.sleep(0)
         thread = await answered(world, await world.say("bob", "@swarm again"))
@@ -89,7 +89,7 @@ async def test_a_bolt_app_that_raises_gets_the_event_again(world: World) -> None
             raise RuntimeError("not yet")
 
     app.event("message")(fail_once)
-    async with connected(app), asyncio.timeout(10):
+    async with connected(app), asyncio.timeout(PATIENCE_SECONDS):
         await world.say("alice", "hello")
         await attempts.get()
         await world.advance(3)

@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from swarm.twin.server import listen
 from tests.contract.twin.acting import actions, button, modal, options, plain, posted, text_input
-from tests.contract.twin.world import APP_TOKEN, World
+from tests.contract.twin.world import APP_TOKEN, PATIENCE_SECONDS, World
 
 pytestmark = pytest.mark.req("TWIN-01")
 
@@ -150,7 +150,7 @@ async def act(world: World, **body: Any) -> Any:
 
 async def said(world: World, text: str) -> None:
     """Wait until somebody has said `text`."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while text not in [message["text"] for message in await world.seen()]:
             await asyncio.sleep(0)
 

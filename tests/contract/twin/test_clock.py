@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from swarm.twin.clock import Clock
+from tests.contract.twin.world import PATIENCE_SECONDS
 
 
 def still() -> Clock:
@@ -38,8 +39,8 @@ async def test_a_sleep_ends_when_the_clock_is_advanced_past_it() -> None:
     await asyncio.sleep(0)
     assert not sleeping.done()
     clock.advance(1)
-    await asyncio.wait_for(sleeping, 1)
+    await asyncio.wait_for(sleeping, PATIENCE_SECONDS)
 
 
 async def test_a_sleep_ends_by_itself_when_time_passes() -> None:
-    await asyncio.wait_for(Clock().sleep(0.01), 1)
+    await asyncio.wait_for(Clock().sleep(0.01), PATIENCE_SECONDS)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.contract.twin.world import Line, World
+from tests.contract.twin.world import PATIENCE_SECONDS, Line, World
 
 pytestmark = pytest.mark.req("TWIN-01", "TWIN-03")
 
@@ -151,7 +151,7 @@ async def test_an_acknowledged_retry_ends_the_retries(world: World) -> None:
 
 async def settled(world: World, count: int) -> None:
     """Wait until the last of `count` attempts is acknowledged."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not ((entries := await world.deliveries()) and len(entries) == count and entries[-1]["acked"]):
             pass
 
@@ -205,7 +205,7 @@ class Receiver:
         return web.Response(status=self.statuses.pop(0) if self.statuses else 200)
 
     async def next(self) -> tuple[Any, bytes]:
-        return await asyncio.wait_for(self.heard.get(), 5)
+        return await asyncio.wait_for(self.heard.get(), PATIENCE_SECONDS)
 
 
 async def test_an_app_with_a_request_url_gets_signed_posts_and_retries_with_headers(world: World) -> None:
@@ -240,7 +240,7 @@ async def test_an_app_with_a_request_url_gets_signed_posts_and_retries_with_head
 
 async def attempted(world: World, count: int, *, app: str) -> None:
     """Wait until `count` attempts for an app are over."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             mine = [entry for entry in await world.deliveries() if entry["app"] == app]
             if len(mine) == count and (mine[-1]["acked"] or mine[-1]["error"]):

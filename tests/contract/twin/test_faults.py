@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 from slack_sdk.errors import SlackApiError
 
-from tests.contract.twin.world import World
+from tests.contract.twin.world import PATIENCE_SECONDS, World
 
 pytestmark = pytest.mark.req("TWIN-04")
 
@@ -52,13 +52,13 @@ async def test_a_planned_error_is_answered_instead_of_the_call(world: World) -> 
 async def test_a_delayed_answer_comes_when_the_clock_reaches_it_and_the_call_was_performed_before(world: World) -> None:
     await plan(world, kind="delay", seconds=30, method="chat.postMessage")
     posting = asyncio.create_task(world.client().chat_postMessage(channel=world.general, text="slow"))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not await world.seen():
             pass
     await world.client().auth_test()  # a whole round trip, in which the answer would have come
     assert not posting.done()
     await world.advance(30)
-    assert (await asyncio.wait_for(posting, 5))["ok"]
+    assert (await asyncio.wait_for(posting, PATIENCE_SECONDS))["ok"]
 
 
 async def test_a_dropped_ack_brings_the_event_again(world: World) -> None:
@@ -110,19 +110,19 @@ async def test_a_delayed_event_comes_by_the_clock(world: World) -> None:
 async def test_open_sockets_are_closed_at_once_with_or_without_a_word(world: World) -> None:
     line = await world.line()
     await plan(world, kind="close_socket")
-    assert (await line.socket.receive(5)).type is aiohttp.WSMsgType.CLOSE
+    assert (await line.socket.receive(PATIENCE_SECONDS)).type is aiohttp.WSMsgType.CLOSE
     line = await world.line()
     await plan(world, kind="close_socket", error="refresh_requested")
     assert (await line.next())["type"] == "disconnect"
     await world.advance(10)
-    assert (await line.socket.receive(5)).type is aiohttp.WSMsgType.CLOSE
+    assert (await line.socket.receive(PATIENCE_SECONDS)).type is aiohttp.WSMsgType.CLOSE
 
 
 async def test_a_socket_closed_in_place_of_an_event_loses_nothing(world: World) -> None:
     first, second = await world.line(), await world.line()
     await plan(world, kind="close_socket", event="message")
     await world.say("alice", "hello")
-    assert (await first.socket.receive(5)).type is aiohttp.WSMsgType.CLOSE
+    assert (await first.socket.receive(PATIENCE_SECONDS)).type is aiohttp.WSMsgType.CLOSE
     assert (await second.next_acknowledged())["payload"]["event"]["text"] == "hello"
 
 

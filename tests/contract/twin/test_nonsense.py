@@ -124,7 +124,7 @@ def action_ids(node: Any) -> set[str]:
     return own.union(*map(action_ids, inner))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(blocks=spoiled_blocks(), values=st.lists(st.sampled_from(VALUES), max_size=3))
 @example(blocks=[actions(*ELEMENTS)], values=VALUES)
 def test_blocks_of_any_sort_are_refused_or_can_be_acted_on(blocks: list[Any], values: list[Any]) -> None:

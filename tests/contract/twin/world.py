@@ -12,8 +12,9 @@ from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.client import WebClient
 
 from swarm.twin import Twin, build_twin, running
+from tests.support.still import still_clock
 
-PATIENCE_SECONDS = 5.0
+PATIENCE_SECONDS = 20.0
 BOT_TOKEN, APP_TOKEN = "xoxb-twin-swarm", "xapp-twin-swarm"
 
 
@@ -99,8 +100,8 @@ class World:
 
 @asynccontextmanager
 async def new_world() -> AsyncIterator[World]:
-    """A twin with the default seed on a free port."""
-    twin = build_twin()
+    """A twin with the default seed on a free port; its clock moves when it is told to."""
+    twin = build_twin(clock=still_clock())
     async with running(twin) as base, aiohttp.ClientSession() as http:
         world = World(twin=twin, base=base, http=http)
         yield world

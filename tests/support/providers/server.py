@@ -32,6 +32,7 @@ from tests.support.providers.script import (
     steps_of,
 )
 from tests.support.providers.wire import Whole, Wire
+from tests.support.waiting import PATIENCE_SECONDS
 
 USED_UP = Fails(418, message="The script of this test has no more answers.")
 
@@ -53,7 +54,7 @@ class ProviderServer:
         name: str = "",
         *,
         api_key: str | None = None,
-        timeout_seconds: float = 5.0,
+        timeout_seconds: float = PATIENCE_SECONDS,
         max_tokens: int | None = None,
         temperature: float | None = None,
     ) -> ModelSpec:
@@ -69,7 +70,7 @@ class ProviderServer:
             temperature=temperature,
         )
 
-    async def asked(self, count: int = 1, within_seconds: float = 5.0) -> Request:
+    async def asked(self, count: int = 1, within_seconds: float = PATIENCE_SECONDS) -> Request:
         """Wait for so many requests; the last of them."""
         async with asyncio.timeout(within_seconds), self._came:
             await self._came.wait_for(lambda: len(self.requests) >= count)

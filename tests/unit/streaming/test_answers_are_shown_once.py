@@ -131,7 +131,7 @@ def plain(text: str) -> str:
     return re.sub(r"\s|[`~]+p?y?t?h?o?n?", "", text)
 
 
-@settings(max_examples=130, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     played=runs(),
     plan=st.dictionaries(st.integers(1, 12), FAULTS, max_size=4),

@@ -60,7 +60,7 @@ def fed(pieces: list[str], *, pauses: bool = False) -> tuple[str, str]:
     return "".join([*plain, more]), "".join([*settled, safe_now])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(text=TEXTS, cuts=st.lists(st.integers(0, 200)), pauses=st.booleans())
 def test_pieces_give_what_the_whole_gives(text: str, cuts: list[int], pauses: bool) -> None:
     """Mentions, links, code and escapes mean the same, wherever a piece ends."""
@@ -75,7 +75,7 @@ def test_code_that_begins_behind_an_open_bracket_stays_code() -> None:
     assert fed(["<", "`` <@U1> ", "`` and "])[1] == safe("<`` <@U1> `` and ", ALICE)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(text=TEXTS, pauses=st.booleans())
 def test_single_characters_give_what_the_whole_gives(text: str, pauses: bool) -> None:
     """The smallest pieces there are."""

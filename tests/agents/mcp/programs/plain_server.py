@@ -8,6 +8,7 @@ every message that came, and ``pids``. SIGUSR1 makes it tell that its list has c
     deaf        goes on when its stdin is closed, and at SIGTERM
     child       starts a child that goes on when its stdin is closed, and at SIGTERM, and keeps stdout open
     endless     its list of tools has no end
+    growing     gets another tool, "later", and tells of it, between looking up its first list and answering with it
     silent      never answers
     pages=N     N tools on a page
     http=PORT   is reached over HTTP instead
@@ -30,7 +31,19 @@ CHILD = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); tim
 
 
 def say(message: dict[str, Any]) -> None:
-    os.write(1, (json.dumps({"jsonrpc": "2.0", **message}) + "\n").encode())
+    sys.stdout.buffer.write((json.dumps({"jsonrpc": "2.0", **message}) + "\n").encode())
+    sys.stdout.buffer.flush()  # which goes on after a part, other than `os.write`, as long as there is more
+
+
+def tell() -> None:
+    say({"method": "notifications/tools/list_changed"})
+
+
+def tell_when_asked() -> None:
+    """A handler of the signal would wait for the next message if the signal came just before a read."""
+    while True:
+        signal.sigwait({signal.SIGUSR1})
+        tell()
 
 
 def tools(cursor: str | None) -> dict[str, Any]:
@@ -39,6 +52,13 @@ def tools(cursor: str | None) -> dict[str, Any]:
     at = int(cursor or "0")
     page = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in names[at : at + size]]}
     return page | ({"nextCursor": str(at + size)} if at + size < len(names) or "endless" in OPTIONS else {})
+
+
+def grow() -> None:
+    if "growing" in OPTIONS and not (FOLDER / "grown").exists():
+        (FOLDER / "grown").touch()
+        (FOLDER / "tools.json").write_text(json.dumps([*json.loads((FOLDER / "tools.json").read_text()), "later"]))
+        tell()
 
 
 def call(name: str, arguments: dict[str, Any]) -> dict[str, Any] | None:
@@ -72,7 +92,9 @@ def answer(message: dict[str, Any]) -> dict[str, Any] | None:
             about = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {"listChanged": True}}}
             return {"result": about | {"serverInfo": {"name": "plain", "version": "1"}}}
         case "tools/list":
-            return {"result": tools(message.get("params", {}).get("cursor"))}
+            listed = tools(message.get("params", {}).get("cursor"))
+            grow()
+            return {"result": listed}
         case "tools/call":
             return call(message["params"]["name"], message["params"].get("arguments", {}))
         case _:
@@ -115,15 +137,16 @@ class Web(BaseHTTPRequestHandler):
 def over_stdio() -> None:
     for line in sys.stdin:
         if "garbage" in OPTIONS:
-            os.write(1, b'INFO starting up, my-secret-word\n\n{"jsonrpc": 7}\n\xff\xfe\n')
+            sys.stdout.buffer.write(b'INFO starting up, my-secret-word\n\n{"jsonrpc": 7}\n\xff\xfe\n')
         message = heard(line)
         if "id" in message and "silent" not in OPTIONS and (words := answer(message)):
             say({"id": message["id"], **words})
 
 
 def main() -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    threading.Thread(target=tell_when_asked, daemon=True).start()
     note(os.getpid())
-    signal.signal(signal.SIGUSR1, lambda *_: say({"method": "notifications/tools/list_changed"}))
     if "deaf" in OPTIONS:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if "child" in OPTIONS:

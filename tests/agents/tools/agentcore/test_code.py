@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
+from typing import Any
 
 import pytest
 
@@ -163,6 +164,39 @@ async def test_a_session_that_starts_after_its_call_was_cancelled_is_stopped(
     assert [kind for kind, _ in aws.started] == [INTERPRETERS]
     assert aws.running == set()
     assert aws.asked("InvokeCodeInterpreter") == []
+
+
+async def test_a_session_in_use_is_waited_for_at_the_end_though_its_call_is_only_being_cancelled(
+    execute: Tool, aws: FakeAgentCore, opened: AgentCore
+) -> None:
+    aws.holds["InvokeCodeInterpreter"] = asyncio.Event()
+    calling = asyncio.ensure_future(execute.call({"code": "sleep()"}))
+    await aws.arrives("InvokeCodeInterpreter").wait()
+    closing = asyncio.create_task(opened.aclose())
+    await asyncio.sleep(0)
+    assert not closing.done()
+    calling.cancel()
+    aws.holds["InvokeCodeInterpreter"].set()
+    await closing
+    assert aws.running == set()
+    await asyncio.gather(calling, return_exceptions=True)
+
+
+async def test_an_end_that_is_cut_off_says_what_is_left_to_aws(
+    execute: Tool, aws: FakeAgentCore, opened: AgentCore, logs: list[MutableMapping[str, Any]]
+) -> None:
+    aws.holds["InvokeCodeInterpreter"] = aws.holds["StopCodeInterpreterSession"] = asyncio.Event()
+    calling = asyncio.ensure_future(execute.call({"code": "sleep()"}))
+    await aws.arrives("InvokeCodeInterpreter").wait()
+    closing = asyncio.create_task(opened.aclose())
+    await asyncio.sleep(0)
+    closing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    assert [line["count"] for line in logs if line["action"] == "agentcore_left"] == [1]
+    calling.cancel()
+    aws.holds["InvokeCodeInterpreter"].set()
+    await asyncio.gather(calling, return_exceptions=True)
 
 
 async def test_a_stop_that_fails_does_not_spoil_the_answer(execute: Tool, aws: FakeAgentCore) -> None:

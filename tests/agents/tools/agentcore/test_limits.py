@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -16,6 +15,7 @@ from swarm.agents.tools.agentcore.options import AgentCoreOptions
 from swarm.agents.tools.agentcore.sessions import Sessions
 from tests.agents.tools.agentcore.conftest import OPTIONS
 from tests.support.agentcore import FakeAgentCore, Page, environment
+from tests.support.idle_time import time_passes
 
 pytestmark = [pytest.mark.req("TOOL-04"), pytest.mark.asyncio(loop_scope="session")]
 
@@ -26,7 +26,7 @@ Hasty = tuple[AgentCore, Mapping[str, Tool]]
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def hasty(served: FakeAgentCore) -> Hasty:
     """Tools that have little time."""
-    return await opened(served, replace(OPTIONS, browse_seconds=0.6, memory_seconds=0.3, code_seconds=0.3))
+    return await opened(served, replace(OPTIONS, browse_seconds=0.6, memory_seconds=0.3, code_seconds=60))
 
 
 async def opened(served: FakeAgentCore, options: AgentCoreOptions) -> Hasty:
@@ -39,9 +39,14 @@ async def opened(served: FakeAgentCore, options: AgentCoreOptions) -> Hasty:
 async def test_code_that_runs_too_long_is_given_up_and_its_session_stopped(aws: FakeAgentCore, hasty: Hasty) -> None:
     core, tools = hasty
     aws.holds["InvokeCodeInterpreter"] = asyncio.Event()
-    answer = await tools["code-execute"].call({"code": "while True: pass"})
+    calling = asyncio.ensure_future(tools["code-execute"].call({"code": "while True: pass"}))
+    await aws.arrives("InvokeCodeInterpreter").wait()
+    time_passes(60)
+    await aws.arrives("StopCodeInterpreterSession").wait()
+    aws.holds["InvokeCodeInterpreter"].set()  # as AWS ends what runs in a session that is stopped
+    answer = await calling
     assert answer.failed
-    assert "within 0.3 s" in answer.text
+    assert "within 60 s" in answer.text
     await core.aclose()
     assert aws.started
     assert aws.running == set()
@@ -63,12 +68,14 @@ async def test_a_page_that_takes_too_long_is_given_up_and_its_browser_stopped(aw
 
 
 async def test_a_server_without_an_answer_is_told_apart_from_a_browser_without_one(aws: FakeAgentCore) -> None:
-    """A page has half of the time, so that of a browser has to be long enough on a machine that is busy."""
-    _, tools = await opened(aws, replace(OPTIONS, browse_seconds=8))
+    _, tools = await opened(aws, replace(OPTIONS, browse_seconds=40))
     aws.page = Page(is_answered=False)
-    answer = await tools["web-browse"].call({"url": "https://example.org/"})
+    browsing = asyncio.ensure_future(tools["web-browse"].call({"url": "https://example.org/"}))
+    await aws.arrives("Page.navigate").wait()
+    time_passes(20)  # a page has half of the time
+    answer = await browsing
     assert answer.failed
-    assert answer.text == "The page could not be opened: its server did not answer within 4 s."
+    assert answer.text == "The page could not be opened: its server did not answer within 20 s."
     assert aws.running == set()
 
 
@@ -87,10 +94,8 @@ async def test_whoever_waits_for_a_stop_that_has_no_answer_waits_a_little_only()
     def stop(_: str) -> None:
         asyncio.run_coroutine_threadsafe(stopping.wait(), loop).result()
 
-    began = time.monotonic()
     async with sessions.open(lambda: "started", stop) as session:
         assert await session.call(str.upper) == "STARTED"
-    assert time.monotonic() - began < 2
     closing = asyncio.create_task(sessions.aclose())
     await asyncio.sleep(0)
     assert not closing.done()

@@ -9,7 +9,7 @@ import pytest
 
 from swarm.agents.tools.agentcore.core import NAMES, AgentCore
 from tests.agents.tools.agentcore.conftest import OPTIONS
-from tests.support.agentcore import FakeAgentCore, environment
+from tests.support.agentcore import REGION, FakeAgentCore, environment
 
 pytestmark = [pytest.mark.req("TOOL-04"), pytest.mark.asyncio(loop_scope="session")]
 
@@ -66,6 +66,16 @@ async def test_without_a_region_there_is_none(aws: FakeAgentCore, region: str | 
     core = await AgentCore.open(replace(OPTIONS, region=region))
     assert core.tools() == ()
     assert says in core.why_absent()[0]
+
+
+@pytest.mark.parametrize("variable", ["AWS_REGION", "AWS_DEFAULT_REGION"])
+async def test_the_environment_may_name_the_region(
+    aws: FakeAgentCore, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, REGION)
+    core = await AgentCore.open(replace(OPTIONS, region=None))
+    assert core.why_absent() == ()
+    assert "code-execute" in {tool.name for tool in core.tools()}
 
 
 @pytest.mark.parametrize(("memory_id", "says"), [(None, "no memory is set"), ("notes", "'notes' is no id of a memory")])

@@ -15,6 +15,7 @@ from websockets.asyncio.client import connect
 from swarm.agents.tools.agentcore.cdp import Cdp
 from swarm.agents.tools.agentcore.page import NotOpened, PageText, read_page
 from tests.support.browser import CHROMIUM, FLAGS
+from tests.support.idle_time import time_passes
 
 pytestmark = [pytest.mark.req("TOOL-04"), pytest.mark.browser]
 
@@ -30,13 +31,14 @@ GOES_ON = "<script>location.replace('/page')</script>"
 
 
 @contextlib.asynccontextmanager
-async def site() -> AsyncIterator[str]:
+async def site(asked_for_never: asyncio.Event) -> AsyncIterator[str]:
     async def data(_: web.Request) -> web.Response:
-        await asyncio.sleep(0.2)  # later than the page has loaded
+        await asyncio.sleep(0.05)  # later than the page has loaded, and half a second earlier than it passes for quiet
         return web.Response(text="fetched \N{GRINNING FACE}")
 
     async def never(_: web.Request) -> web.Response:
-        await asyncio.sleep(60)
+        asked_for_never.set()
+        await asyncio.Event().wait()
         return web.Response()
 
     app = web.Application()
@@ -78,7 +80,7 @@ async def chromium(folder: Path) -> AsyncIterator[str]:
     )
     assert process.stderr is not None
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while b"listening on ws" not in (line := await process.stderr.readline()):
                 assert line, "Chromium ended"
         yield line.decode().split(" on ")[1].strip()
@@ -88,13 +90,14 @@ async def chromium(folder: Path) -> AsyncIterator[str]:
         await process.communicate()
 
 
-async def read(endpoint: str, url: str, *, load_seconds: float = 15, settle_seconds: float = 3) -> PageText:
+async def read(endpoint: str, url: str, *, load_seconds: float = 60, settle_seconds: float = 20) -> PageText:
     async with connect(endpoint, max_size=None, proxy=None) as socket:
         return await read_page(Cdp(socket), url, load_seconds=load_seconds, settle_seconds=settle_seconds)
 
 
 async def test_a_real_browser_reads_pages_as_they_are_seen(tmp_path: Path) -> None:
-    async with chromium(tmp_path) as endpoint, site() as address:
+    asked_for_never = asyncio.Event()
+    async with chromium(tmp_path) as endpoint, site(asked_for_never) as address:
         page = await read(endpoint, f"{address}/page")
         assert (page.title, page.address, page.status, page.is_loaded) == ("A & B", f"{address}/page", 200, True)
         assert "Hello world" in page.text
@@ -109,7 +112,10 @@ async def test_a_real_browser_reads_pages_as_they_are_seen(tmp_path: Path) -> No
         missing = await read(endpoint, f"{address}/missing", settle_seconds=0.1)
         assert (missing.status, missing.text) == (404, "not here")
 
-        slow = await read(endpoint, f"{address}/slow", load_seconds=1.5)
+        reading = asyncio.create_task(read(endpoint, f"{address}/slow", load_seconds=600))
+        await asked_for_never.wait()
+        time_passes(600)
+        slow = await reading
         assert (slow.text, slow.is_loaded) == ("so far", False)
 
         with pytest.raises(NotOpened, match="net::ERR_"):

@@ -1,0 +1,240 @@
+"""Two coordinators behind one address: a conversation has one run at a time, whichever of them is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import select
+from structlog.testing import capture_logs
+
+from swarm.clock import ManualClock
+from swarm.domain.errors import Conflict, Unavailable
+from swarm.services.agent_runs import AgentRuns
+from swarm.services.talks import LEASE_SECONDS, NO_DATABASE, TAKEN, Talk, Talks
+from swarm.store import tables, talks
+from swarm.store.database import Database
+from swarm.store.statements import Statement
+from tests.contract.agui_api.scene import (
+    FOREVER,
+    HELLO,
+    INVOKE,
+    PATIENCE_SECONDS,
+    START,
+    Client,
+    Place,
+    Scripted,
+    events_of,
+    place,
+    run_input,
+    start,
+    turn,
+)
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.req("AGENT-09", "OPS-03")
+
+TALK = Talk(client="wim", agent="router", id="c1")
+ROW = ("wim", "router", "c1")
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """That of the database."""
+    return ManualClock()
+
+
+@pytest.fixture
+async def both(database_url: str, clock: ManualClock) -> AsyncIterator[tuple[Place, Place]]:
+    async with AsyncExitStack() as stack:
+        here, there = [
+            await stack.enter_async_context(place(database_url, {"router": Scripted(FOREVER)}, clock=clock))
+            for _ in range(2)
+        ]
+        yield here, there
+
+
+async def asked_at_both(here: Place, there: Place) -> tuple[Client, Client]:
+    """The same client, here and there."""
+    wim = await here.client()
+    return wim, replace(wim, base=there.base)
+
+
+async def test_a_run_at_one_keeps_the_other_from_beginning_one(both: tuple[Place, Place]) -> None:
+    here, there = both
+    wim, wim_there = await asked_at_both(here, there)
+    async with wim.stream(START, start()) as response:
+        await here.agents["router"].began()
+        for path, body in ((START, start()), (INVOKE, start()), ("/agui/router", run_input())):
+            status, error = await wim_there.refusal(path, body)
+            assert (status, error["code"]) == (409, "conflict")
+        assert not there.agents["router"].ran
+        there.agents["router"].script = lambda turn: HELLO
+        assert (await wim_there.said(START, start(conversation="c2")))[-1]["type"] == "RUN_FINISHED"
+        assert await wim.cancels(conversation_id="c1")
+        assert [event async for event in events_of(response)][-1]["outcome"] == {"type": "cancelled"}
+    assert (await wim_there.said(START, start()))[-1]["type"] == "RUN_FINISHED"
+
+
+async def test_of_many_that_come_to_both_at_once_one_runs(both: tuple[Place, Place]) -> None:
+    begun = [place.runs.begin(TALK, turn()) for place in both for _ in range(5)]
+    outcomes = await asyncio.gather(*begun, return_exceptions=True)
+    refused = [outcome for outcome in outcomes if isinstance(outcome, Conflict)]
+    assert len(refused) == len(outcomes) - 1
+
+
+async def test_after_it_has_left_here_a_client_may_ask_there_at_once(database_url: str, clock: ManualClock) -> None:
+    agents = {"router": Scripted(FOREVER)}
+    async with (
+        place(database_url, agents, clock=clock) as here,
+        place(database_url, {"router": Scripted(*HELLO)}, clock=clock, patience_seconds=PATIENCE_SECONDS) as there,
+    ):
+        wim, wim_there = await asked_at_both(here, there)
+        async with wim.stream(START, start()):
+            await agents["router"].began()
+        assert (await wim_there.said(START, start()))[-1]["type"] == "RUN_FINISHED"
+
+
+async def test_a_holder_that_died_blocks_the_conversation_until_its_time_is_over_and_no_longer(
+    both: tuple[Place, Place], clock: ManualClock, database_url: str
+) -> None:
+    here, _ = both
+    async with Database(database_url, clock=clock) as of_the_dead:
+        held = await Talks(of_the_dead).take(TALK, "of the dead", patience_seconds=1)
+    assert held.row == (*ROW, "of the dead")
+    clock.advance(LEASE_SECONDS - 1)
+    with pytest.raises(Conflict):
+        await here.runs.begin(TALK, turn())
+    clock.advance(1)
+    run = await here.runs.begin(TALK, turn())
+    run.leave()
+
+
+_ENDS_AT = Statement(select(tables.talks.c.expires_at))
+
+HOLDER = """
+import asyncio, sys
+from swarm.services.talks import Talk, Talks
+from swarm.store.database import Database
+
+async def main(url, seconds):
+    async with Database(url) as database:
+        talks = Talks(database, lease_seconds=float(seconds), renew_seconds=0.3, stop_seconds=0.3)
+        held = await talks.take(Talk(client="wim", agent="router", id="c1"), "of the dead", patience_seconds=5)
+        print("held", flush=True)
+        await talks.keep(held, print)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_a_process_that_is_killed_leaves_it_blocked_for_a_while_only(database_url: str) -> None:
+    process = subprocess.Popen([sys.executable, "-c", HOLDER, database_url, "3"], stdout=subprocess.PIPE)
+    try:
+        assert process.stdout
+        assert await asyncio.to_thread(process.stdout.readline) == b"held\n"
+        async with Database(database_url) as database:
+
+            async def ends_at() -> int:
+                row = await database.read(_ENDS_AT.first)
+                return int(row["expires_at"]) if row else 0
+
+            at_first = await ends_at()
+            await wait_until(ends_at, lambda at: at > at_first, what="it is renewed")
+            process.kill()
+            with pytest.raises(Conflict):
+                await Talks(database).take(TALK, "ours", patience_seconds=0.1)
+            held = await Talks(database).take(TALK, "ours", patience_seconds=PATIENCE_SECONDS)
+            assert held.run_id == "ours"
+    finally:
+        process.kill()
+        process.wait()
+        if process.stdout:
+            process.stdout.close()
+
+
+async def test_a_run_that_has_lost_its_conversation_ends_and_says_why(database_url: str, clock: ManualClock) -> None:
+    router = Scripted(FOREVER)
+    with capture_logs() as logs:
+        async with place(database_url, {"router": router}, clock=clock, talks={"renew_seconds": 0.02}) as here:
+            wim = await here.client()
+            async with wim.stream(START, start()) as response:
+                await router.began()
+                clock.advance(LEASE_SECONDS)  # this process was suspended, say
+                async with asyncio.timeout(PATIENCE_SECONDS):
+                    events = [event async for event in events_of(response)]
+        assert events[-1]["type"] == "RUN_ERROR"
+        assert TAKEN in events[-1]["message"]
+        assert router.ran[0].over.is_set()
+    assert [line["run_id"] for line in logs if line["action"] == "agent_talk_lost"]
+
+
+async def test_without_the_database_a_run_ends_before_its_time_is_over(sqlite_url: str) -> None:
+    now, why = 0.0, asyncio.get_running_loop().create_future()
+    async with Database(sqlite_url) as database:
+        ours = Talks(database, renew_seconds=0.01, clock=lambda: now)
+        held = await ours.take(TALK, "ours", patience_seconds=1)
+        now = 7.0
+    with capture_logs() as logs:
+        keeping = asyncio.create_task(ours.keep(held, why.set_result))  # the database is closed
+
+        async def in_vain() -> int:
+            return sum(line["action"] == "agent_talk" for line in logs)
+
+        await wait_until(in_vain, lambda count: count >= 2)
+        assert not why.done(), "its time is not over yet"
+        now = 8.0  # two seconds earlier than the database lets go of it
+        assert await asyncio.wait_for(why, PATIENCE_SECONDS) == NO_DATABASE
+        await keeping
+
+
+async def test_whoever_goes_away_while_it_is_taken_leaves_it_free(database_url: str) -> None:
+    async with Database(database_url) as database:
+        ours = Talks(database)
+        taking = asyncio.create_task(ours.take(TALK, "one", patience_seconds=1))
+        await asyncio.sleep(0)  # it has begun
+        await asyncio.sleep(0)
+        taking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await taking
+        held = await ours.take(TALK, "two", patience_seconds=LEASE_SECONDS / 2)
+        assert held.run_id == "two"
+
+
+async def test_a_stop_frees_what_its_runs_have_had_and_refuses_more(both: tuple[Place, Place]) -> None:
+    here, there = both
+    await here.runs.begin(TALK, turn())
+    await here.runs.close()
+    with pytest.raises(Unavailable):
+        await here.runs.begin(TALK, turn())
+    run = await there.runs.begin(TALK, turn())
+    run.leave()
+
+
+async def test_where_there_is_no_room_no_conversation_is_taken(database_url: str) -> None:
+    async with Database(database_url) as database:
+        runs = AgentRuns({"router": Scripted(FOREVER)}, Talks(database), most_runs=0)
+        with pytest.raises(Exception, match="too much to do"):
+            await runs.begin(TALK, turn())
+        assert await database.write(talks.take, *ROW, "other", 1.0)
+
+
+async def test_an_answer_that_waits_for_the_run_before_it_comes_when_that_is_over(
+    both: tuple[Place, Place],
+) -> None:
+    here, there = both
+    run = await here.runs.begin(TALK, turn())
+    there.runs._patience_seconds = PATIENCE_SECONDS
+    waiting = asyncio.create_task(there.runs.begin(TALK, turn()))
+
+    async def waits() -> bool:
+        return bool(there.runs._talks._database.wakeups.awaited)
+
+    await wait_until(waits)
+    run.leave()
+    (await asyncio.wait_for(waiting, PATIENCE_SECONDS)).leave()
