@@ -78,6 +78,7 @@ async def test_a_run_at_one_keeps_the_other_from_beginning_one(both: tuple[Place
         assert (await wim_there.said(START, start(conversation="c2")))[-1]["type"] == "RUN_FINISHED"
         assert await wim.cancels(conversation_id="c1")
         assert [event async for event in events_of(response)][-1]["outcome"] == {"type": "cancelled"}
+    there.runs._patience_seconds = PATIENCE_SECONDS  # its end is told before the conversation is free
     assert (await wim_there.said(START, start()))[-1]["type"] == "RUN_FINISHED"
 
 
@@ -105,7 +106,7 @@ async def test_a_holder_that_died_blocks_the_conversation_until_its_time_is_over
 ) -> None:
     here, _ = both
     async with Database(database_url, clock=clock) as of_the_dead:
-        held = await Talks(of_the_dead).take(TALK, "of the dead", patience_seconds=1)
+        held = await Talks(of_the_dead).take(TALK, "of the dead", patience_seconds=PATIENCE_SECONDS)
     assert held.row == (*ROW, "of the dead")
     clock.advance(LEASE_SECONDS - 1)
     with pytest.raises(Conflict):
@@ -125,7 +126,7 @@ from swarm.store.database import Database
 async def main(url, seconds):
     async with Database(url) as database:
         talks = Talks(database, lease_seconds=float(seconds), renew_seconds=0.3, stop_seconds=0.3)
-        held = await talks.take(Talk(client="wim", agent="router", id="c1"), "of the dead", patience_seconds=5)
+        held = await talks.take(Talk(client="wim", agent="router", id="c1"), "of the dead", patience_seconds=30)
         print("held", flush=True)
         await talks.keep(held, print)
 
@@ -178,7 +179,7 @@ async def test_without_the_database_a_run_ends_before_its_time_is_over(sqlite_ur
     now, why = 0.0, asyncio.get_running_loop().create_future()
     async with Database(sqlite_url) as database:
         ours = Talks(database, renew_seconds=0.01, clock=lambda: now)
-        held = await ours.take(TALK, "ours", patience_seconds=1)
+        held = await ours.take(TALK, "ours", patience_seconds=PATIENCE_SECONDS)
         now = 7.0
     with capture_logs() as logs:
         keeping = asyncio.create_task(ours.keep(held, why.set_result))  # the database is closed
@@ -196,7 +197,7 @@ async def test_without_the_database_a_run_ends_before_its_time_is_over(sqlite_ur
 async def test_whoever_goes_away_while_it_is_taken_leaves_it_free(database_url: str) -> None:
     async with Database(database_url) as database:
         ours = Talks(database)
-        taking = asyncio.create_task(ours.take(TALK, "one", patience_seconds=1))
+        taking = asyncio.create_task(ours.take(TALK, "one", patience_seconds=PATIENCE_SECONDS))
         await asyncio.sleep(0)  # it has begun
         await asyncio.sleep(0)
         taking.cancel()
