@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("requirements")  # every module is parsed once
+
 TESTS = Path(__file__).parent
 REQUIREMENTS = tomllib.loads((TESTS / "requirements.toml").read_text(encoding="utf-8"))
 STATUSES = {"done", "partial"}

@@ -38,7 +38,11 @@ from tests.agents.builtin.making import (
 )
 from tests.support.providers import AWS_ENVIRONMENT, SERVERS, Call, Cut, Fails, Reply, Say, Wait
 
-pytestmark = [pytest.mark.req("AGENT-07"), pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [
+    pytest.mark.req("AGENT-07"),
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.xdist_group("providers"),
+]
 
 every_provider = pytest.mark.parametrize("provider", list(Provider))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,14 @@ import pytest
 from tests.support.providers import AWS_ENVIRONMENT
 
 _PREFIXES = ("OPENAI_", "ANTHROPIC_", "OLLAMA_", "AWS_")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """In one process: the providers' libraries take five seconds to load."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("providers"))
 
 
 @pytest.fixture(autouse=True)
