@@ -85,17 +85,18 @@ class Talks:
 
         Raises Conflict if that does not come in time, Unavailable without the database, and when the process stops.
         """
-        try:
-            async with asyncio.timeout(patience_seconds):
-                while True:
-                    seen = self._database.wakeups.generation(talks.TALKS)
-                    if held := await self._taken(talk, run_id):
-                        return held
-                    await self._until_left(seen)
-        except TimeoutError as error:
-            raise Conflict(
-                "The agent is still at work in this conversation.", hint="Wait for the end of the run, or cancel it."
-            ) from error
+        ends_at = asyncio.get_running_loop().time() + patience_seconds
+        while True:
+            seen = self._database.wakeups.generation(talks.TALKS)
+            if held := await self._taken(talk, run_id):
+                return held
+            left = ends_at - asyncio.get_running_loop().time()  # of the patience with the run, not with the database
+            if left <= 0:
+                raise Conflict(
+                    "The agent is still at work in this conversation.",
+                    hint="Wait for the end of the run, or cancel it.",
+                )
+            await self._until_left(seen, min(left, _LOOK_SECONDS))
 
     async def keep(self, held: Held, lost: Callable[[str], object]) -> None:
         """Renew until cancelled. Once the run may not go on, tell ``lost`` why, as a clause, and return."""
@@ -131,10 +132,10 @@ class Talks:
         if taking.exception() is None and taking.result():
             self.leave(held)
 
-    async def _until_left(self, seen: int) -> None:
+    async def _until_left(self, seen: int, seconds: float) -> None:
         if self._database.wakeups.closed:
             raise Unavailable(RESTARTING)
-        await self._database.wakeups.wait(talks.TALKS, seen, _LOOK_SECONDS)
+        await self._database.wakeups.wait(talks.TALKS, seen, seconds)
 
     async def _is_lost(self, held: Held) -> bool:
         """Renew; whether somebody else has it. Without an answer its time goes on."""

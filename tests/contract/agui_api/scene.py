@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -191,6 +191,13 @@ class Place:
     def enroller(self) -> Client:
         return Client(self.base, ENROLMENT_KEY, self.http, "")
 
+    @contextlib.contextmanager
+    def impatient(self) -> Iterator[None]:
+        """Meanwhile it hardly waits for the end of another run."""
+        self.runs._patience_seconds = 0.2
+        yield
+        self.runs._patience_seconds = PATIENCE_SECONDS
+
     async def client(self, name: str = "wim") -> Client:
         registered = await self.world.services.agents.register(name, Role.WORKER)
         return Client(self.base, registered.token, self.http, name)
@@ -211,7 +218,7 @@ async def place(
     ``door``, ``talks`` and ``limits`` are for the door, for `Talks` and for `AgentRuns`; ``clock`` is the database's.
     """
     async with Database(url, clock=clock or ManualClock()) as database:
-        runs = AgentRuns(agents, Talks(database, **(talks or {})), **{"patience_seconds": 0.2, **limits})
+        runs = AgentRuns(agents, Talks(database, **(talks or {})), **{"patience_seconds": PATIENCE_SECONDS, **limits})
         world = World(database, ManualClock())
         identities = Identities(world.services.agents, OPERATOR_TOKEN, ENROLMENT_KEY)
         routes = AguiDoor(runs, identities, **(door or {})).routes()

@@ -85,7 +85,8 @@ async def test_a_cancelled_stream_ends_at_once_though_the_agent_takes_its_time(s
         ran = await slow.began()
         assert await wim.cancels(conversation_id="c1")
         assert (await asyncio.wait_for(reading, 1))[-1] == "RUN_FINISHED"
-        status, error = await wim.refusal(START, start())
+        with here.impatient():
+            status, error = await wim.refusal(START, start())
         assert (status, error["code"]) == (409, "conflict")
         clears_up.set()
         await asyncio.wait_for(ran.over.wait(), PATIENCE_SECONDS)
@@ -127,7 +128,8 @@ async def test_a_conversation_has_one_run_at_a_time(here: Place, wim: Client, ro
     async with wim.stream(START, start()):
         await router.began()
         for path, body in ((START, start()), (INVOKE, start()), ("/agui/router", run_input())):
-            status, error = await wim.refusal(path, body)
+            with here.impatient():
+                status, error = await wim.refusal(path, body)
             assert (status, error["code"]) == (409, "conflict")
             assert "cancel" in error["hint"]
         router.script = lambda turn: HELLO

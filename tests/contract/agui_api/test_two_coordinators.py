@@ -71,20 +71,21 @@ async def test_a_run_at_one_keeps_the_other_from_beginning_one(both: tuple[Place
     async with wim.stream(START, start()) as response:
         await here.agents["router"].began()
         for path, body in ((START, start()), (INVOKE, start()), ("/agui/router", run_input())):
-            status, error = await wim_there.refusal(path, body)
+            with there.impatient():
+                status, error = await wim_there.refusal(path, body)
             assert (status, error["code"]) == (409, "conflict")
         assert not there.agents["router"].ran
         there.agents["router"].script = lambda turn: HELLO
         assert (await wim_there.said(START, start(conversation="c2")))[-1]["type"] == "RUN_FINISHED"
         assert await wim.cancels(conversation_id="c1")
         assert [event async for event in events_of(response)][-1]["outcome"] == {"type": "cancelled"}
-    there.runs._patience_seconds = PATIENCE_SECONDS  # its end is told before the conversation is free
     assert (await wim_there.said(START, start()))[-1]["type"] == "RUN_FINISHED"
 
 
 async def test_of_many_that_come_to_both_at_once_one_runs(both: tuple[Place, Place]) -> None:
-    begun = [place.runs.begin(TALK, turn()) for place in both for _ in range(5)]
-    outcomes = await asyncio.gather(*begun, return_exceptions=True)
+    with both[0].impatient(), both[1].impatient():
+        begun = [place.runs.begin(TALK, turn()) for place in both for _ in range(5)]
+        outcomes = await asyncio.gather(*begun, return_exceptions=True)
     refused = [outcome for outcome in outcomes if isinstance(outcome, Conflict)]
     assert len(refused) == len(outcomes) - 1
 
@@ -93,7 +94,7 @@ async def test_after_it_has_left_here_a_client_may_ask_there_at_once(database_ur
     agents = {"router": Scripted(FOREVER)}
     async with (
         place(database_url, agents, clock=clock) as here,
-        place(database_url, {"router": Scripted(*HELLO)}, clock=clock, patience_seconds=PATIENCE_SECONDS) as there,
+        place(database_url, {"router": Scripted(*HELLO)}, clock=clock) as there,
     ):
         wim, wim_there = await asked_at_both(here, there)
         async with wim.stream(START, start()):
@@ -109,7 +110,7 @@ async def test_a_holder_that_died_blocks_the_conversation_until_its_time_is_over
         held = await Talks(of_the_dead).take(TALK, "of the dead", patience_seconds=PATIENCE_SECONDS)
     assert held.row == (*ROW, "of the dead")
     clock.advance(LEASE_SECONDS - 1)
-    with pytest.raises(Conflict):
+    with here.impatient(), pytest.raises(Conflict):
         await here.runs.begin(TALK, turn())
     clock.advance(1)
     run = await here.runs.begin(TALK, turn())
@@ -217,6 +218,14 @@ async def test_a_stop_frees_what_its_runs_have_had_and_refuses_more(both: tuple[
     run.leave()
 
 
+async def test_a_slow_database_is_not_taken_for_another_run(database_url: str) -> None:
+    async with Database(database_url) as database:
+        held = await Talks(database).take(TALK, "ours", patience_seconds=0)
+        assert held.run_id == "ours"
+        with pytest.raises(Conflict):
+            await Talks(database).take(TALK, "another", patience_seconds=0)
+
+
 async def test_where_there_is_no_room_no_conversation_is_taken(database_url: str) -> None:
     async with Database(database_url) as database:
         runs = AgentRuns({"router": Scripted(FOREVER)}, Talks(database), most_runs=0)
@@ -230,7 +239,6 @@ async def test_an_answer_that_waits_for_the_run_before_it_comes_when_that_is_ove
 ) -> None:
     here, there = both
     run = await here.runs.begin(TALK, turn())
-    there.runs._patience_seconds = PATIENCE_SECONDS
     waiting = asyncio.create_task(there.runs.begin(TALK, turn()))
 
     async def waits() -> bool:
