@@ -16,8 +16,8 @@ from swarm.store.database import Database
 from tests.support.groups import restore_groups
 from tests.support.postgres import database_name, fresh_database, postgres_server_or_skip
 
-# A shared machine is slow now and then; how long an example takes is not what the properties are about. Each run draws
-# other examples, so that fewer of them find as much in the course of a few runs.
+# A shared machine is slow now and then; how long an example takes is not what the properties are about. Where CI is
+# set, Hypothesis draws the same examples each time; elsewhere others, so that few of them find much after a while.
 settings.register_profile("swarm", deadline=None, max_examples=60)
 settings.load_profile("swarm")
 

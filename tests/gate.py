@@ -27,7 +27,7 @@ CHECKS = (
 )
 
 
-TESTS = ["pytest", "-q", "-n", "4", "--dist", "loadgroup", "-m", "not long"]
+TESTS = ["pytest", "-q", "-n", "3", "--dist", "loadgroup", "-m", "not long"]
 
 
 def check(name: str, command: list[str]) -> bool:
