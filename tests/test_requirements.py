@@ -14,7 +14,8 @@ pytestmark = pytest.mark.xdist_group("requirements")  # every module is parsed o
 
 TESTS = Path(__file__).parent
 REQUIREMENTS = tomllib.loads((TESTS / "requirements.toml").read_text(encoding="utf-8"))
-STATUSES = {"done", "partial"}
+STATUSES = {"done", "partial", "absent"}
+BEGUN = {requirement for requirement, entry in REQUIREMENTS.items() if entry["status"] != "absent"}
 
 
 def ids_in(tree: ast.AST) -> Iterator[str]:
@@ -38,11 +39,11 @@ def proven() -> dict[str, set[str]]:
 
 
 def test_every_requirement_has_a_test() -> None:
-    assert sorted(REQUIREMENTS.keys() - proven().keys()) == []
+    assert sorted(BEGUN - proven().keys()) == []
 
 
-def test_every_test_proves_a_known_requirement() -> None:
-    unknown = {requirement: files for requirement, files in proven().items() if requirement not in REQUIREMENTS}
+def test_every_test_proves_a_requirement_that_was_begun() -> None:
+    unknown = {requirement: files for requirement, files in proven().items() if requirement not in BEGUN}
     assert unknown == {}
 
 
