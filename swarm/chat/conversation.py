@@ -15,7 +15,7 @@ from swarm.chat.keys import Line
 from swarm.chat.opening import Chat
 from swarm.chat.plain import PlainText
 from swarm.chat.screen import Screen
-from swarm.chat.typing_ahead import interruptible, kept_back
+from swarm.chat.typing_ahead import interruptible
 from swarm.chat.words import QUIT
 from swarm.client import in_one_line
 from swarm.domain.errors import SwarmError
@@ -24,7 +24,7 @@ from swarm.domain.streaming.remote import RunEnd
 
 @dataclass(kw_only=True, slots=True)
 class Conversation:
-    """One person, one agent, one session at a time."""
+    """One person, one agent, one session at a time. The terminal keeps back what is typed meanwhile (`kept_back`)."""
 
     chat: Chat
     line: Line
@@ -37,7 +37,7 @@ class Conversation:
         self._note(f"{self.chat.agent} ({self.chat.where}). /help tells what can be done here.")
         if self.chat.is_resumed:
             await show_last(self.chat, self.console)
-        with kept_back(sys.stdin.fileno()), self.interrupts.passed_over():
+        with self.interrupts.passed_over():
             await self._converse()
         if self.chat.session_id in self._said or self.chat.is_resumed:
             self._note(f"To go on with this session: swarm chat --resume {self.chat.session_id}")

@@ -54,10 +54,13 @@ def main(settings: Settings, wish: Wish, *, verbose: bool) -> int:
 async def _talk(settings: Settings, wish: Wish, question: str) -> int:
     console = Console(highlight=False)
     interrupts = Interrupts()
+    is_talk = not question
     with interrupts.heard():
         async with AsyncExitStack() as stack:
-            with _waking_up(console, is_talk=not question):
-                chat = await stack.enter_async_context(opened(settings, wish, checks_model=not question))
+            if is_talk:  # from here to the end: between two modes the terminal would turn an Enter into a new line
+                stack.enter_context(kept_back(sys.stdin.fileno()))
+            with _waking_up(console, is_talk=is_talk):
+                chat = await stack.enter_async_context(opened(settings, wish, checks_model=is_talk))
             if question:
                 return await once(chat, question, console, interrupts)
             await _converse(settings, chat, console, interrupts)
@@ -69,9 +72,7 @@ def _waking_up(console: Console, *, is_talk: bool) -> Iterator[None]:
     """Somebody who waits at a terminal sees that they do, and may begin to type."""
     with ExitStack() as stack:
         if is_talk:
-            fd = sys.stdin.fileno()
-            stack.enter_context(kept_back(fd))
-            stack.enter_context(interruptible(fd))
+            stack.enter_context(interruptible(sys.stdin.fileno()))
         if console.is_terminal:
             words = Text("waking up …", "dim")
             stack.enter_context(console.status(words, refresh_per_second=4))  # loading needs the time more
