@@ -48,6 +48,7 @@ async def run_program(
     The arguments are those of `Child.start`, and so are the errors. ``stdin`` is what it may read; None: nothing. It
     takes up to ``grace_seconds`` (and as long as killing takes) beyond the time limit, or beyond a cancellation.
     """
+    ends_at = asyncio.get_running_loop().time() + timeout_seconds
     with contextlib.ExitStack() as open_things:
         child = await Child.start(
             argv,
@@ -60,7 +61,7 @@ async def run_program(
         )
     timed_out = False
     try:
-        async with asyncio.timeout(timeout_seconds):
+        async with asyncio.timeout_at(ends_at):
             await child.ended.wait()
     except TimeoutError:
         timed_out = True

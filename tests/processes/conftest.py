@@ -1,23 +1,13 @@
-"""What the tests of agents need: a scripted server, and agents that are reached at it."""
+"""The clock of these tests: their time limits are not about how busy the machine is."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 
-import pytest
-
-from tests.support.agui_server import AguiServer, agui_server
 from tests.support.idle_time import IdleTimeLoop
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Time limits here are not about how busy the machine is."""
+    """A loop for each test."""
     return {"idle time": IdleTimeLoop}
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[AguiServer]:
-    """A remote agent that does what the test says."""
-    async with agui_server() as scripted:
-        yield scripted

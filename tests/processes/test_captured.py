@@ -330,6 +330,8 @@ async def test_nothing_outlives_the_coordinator(running: Running) -> None:
     await process.wait()
 
     await running.gone()
+    for pid in _children():
+        os.waitpid(pid, 0)  # the supervisor, which has become our child
 
 
 async def test_many_run_at_once(running: Running) -> None:
