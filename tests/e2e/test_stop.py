@@ -188,6 +188,36 @@ async def test_a_stop_does_not_wait_for_a_slack_that_is_silent_at_the_start(
     assert "cut_off" not in stage.coordinator.output
 
 
+@pytest.mark.req("SEC-07")
+async def test_a_coordinator_that_is_killed_leaves_nothing_of_a_deaf_mcp_server_behind(processes: Processes) -> None:
+    nowhere = {"LLM_MODEL": "gpt-5-mini", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "OPENAI_API_KEY": "of-nobody"}
+    stage = Stage(processes, settings=nowhere)
+    folder = processes.folder / "plain"
+    folder.mkdir()
+    (folder / "tools.json").write_text('["echo"]')
+    (processes.folder / "swarm.yaml").write_text("model: {check_at_start: false}\n", encoding="utf-8")
+    command = ["-I", "-S", str(STDIO_SERVER), str(folder), "deaf", "child", "daemon"]
+    server = {"command": sys.executable, "args": command, "allowedTools": ["echo"]}
+    (processes.folder / "servers_config.json").write_text(json.dumps({"mcpServers": {"deaf": server}}))
+    await stage.start_twin(rates=False)
+    await stage.start_coordinator()
+
+    async def alive() -> int:
+        pids = (folder / "pids").read_text().split() if (folder / "pids").exists() else ()
+        return sum(_is_alive(pid) for pid in pids)
+
+    await wait_until(alive, lambda count: count == 3, what="the server, its child and its daemon are there")
+    stage.coordinator.kill()
+    await wait_until(alive, lambda count: count == 0, within_seconds=STOP_SECONDS, what="nothing is left")
+
+
+def _is_alive(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 @pytest.mark.long
 @pytest.mark.req("OPS-12", "AGENT-02", "TOOL-05")
 async def test_whatever_hangs_a_stop_ends_the_process_in_time_with_all_that_it_has_started(

@@ -141,6 +141,7 @@ async def test_no_process_is_left(tmp_path: Path, how: str) -> None:
                 coordinator.close()
                 await coordinator.until_it_says_so()
                 assert coordinator.survivors() == []
+                assert coordinator.process.pid not in {one.parent for one in processes()}  # the dead are collected
             case "stopped":
                 coordinator.process.send_signal(signal.SIGTERM)
                 await asyncio.to_thread(coordinator.process.wait, SECONDS)

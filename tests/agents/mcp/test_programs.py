@@ -243,12 +243,15 @@ async def test_a_flood_on_stderr_stops_nobody_and_fills_no_log(tmp_path: Path) -
     assert not alive(flood.pids)
 
 
-@pytest.mark.parametrize("manners", [("deaf",), ("child",), ("deaf", "child")], ids=" and ".join)
+@pytest.mark.req("SEC-07")
+@pytest.mark.parametrize(
+    "manners", [("deaf",), ("child",), ("daemon",), ("deaf", "child", "daemon")], ids=" and ".join
+)
 async def test_nothing_is_left_of_a_program_that_does_not_want_to_end(tmp_path: Path, manners: tuple[str, ...]) -> None:
     stubborn = plain_in(tmp_path / "stubborn", *manners)
     async with McpServers([stubborn.server("echo")], timeouts=QUICK) as servers:
         assert (await call(servers, "echo")).text == "echo {}"
-        assert len(alive(stubborn.pids)) == 1 + ("child" in manners)
+        assert len(alive(stubborn.pids)) == 1 + ("child" in manners) + ("daemon" in manners)
     await _until_ended(stubborn.pids)
 
 
