@@ -84,7 +84,7 @@ def send(number: int, found: list[Process]) -> None:
             pass  # it ended by itself, or changed its user, which only the system's owner can answer
 
 
-def kill_descendants(seconds: float = 1.0) -> None:
+def kill_descendants(seconds: float = 0.5) -> None:
     """Kill all that descends from this process, until nothing is left or the time is over; without ``/proc``, nothing.
 
     For a process that has become a subreaper: what loses its parent meanwhile is found in the next round.
@@ -267,7 +267,7 @@ class Supervisor:
 
     def _signal(self, number: int, session: int | None = None) -> None:
         """Signal everything, or one session; without ``/proc`` the program's group."""
-        if _LINUX:
+        if os.path.isdir("/proc/self"):
             found = descendants({os.getpid()})
             send(number, [one for one in found if session in (None, one.session)])
         elif _is_group(self._program):
@@ -285,7 +285,7 @@ def _execute(argv: list[bytes], env: dict[bytes, bytes], outputs: list[tuple[int
             signal.signal(number, signal.SIG_DFL)
         os.execvpe(argv[0], argv, env)  # noqa: S606 -- no shell is wanted
     except OSError as error:
-        os.write(report, b"%d" % error.errno)
+        os.write(report, b"%d" % (error.errno or 1))
     finally:
         os._exit(127)
 

@@ -244,9 +244,7 @@ async def test_a_flood_on_stderr_stops_nobody_and_fills_no_log(tmp_path: Path) -
 
 
 @pytest.mark.req("SEC-07")
-@pytest.mark.parametrize(
-    "manners", [("deaf",), ("child",), ("daemon",), ("deaf", "child", "daemon")], ids=" and ".join
-)
+@pytest.mark.parametrize("manners", [("deaf",), ("child",), ("daemon",), ("deaf", "child", "daemon")], ids=" and ".join)
 async def test_nothing_is_left_of_a_program_that_does_not_want_to_end(tmp_path: Path, manners: tuple[str, ...]) -> None:
     stubborn = plain_in(tmp_path / "stubborn", *manners)
     async with McpServers([stubborn.server("echo")], timeouts=QUICK) as servers:
