@@ -212,6 +212,7 @@ class Child:
                 _log.error("Processes cannot be ended.", action="program_left", pid=pid, left=left)
         if not self._started.done():
             self._started.set_exception(ChildProcessError("its supervisor was ended"))
+            self._started.exception()  # looked at: whoever started it may have been cancelled
         self.ended.set()
 
 

@@ -323,6 +323,7 @@ def main(control: int) -> None:
     os.set_inheritable(control, False)
     for number in _IGNORED:  # what a program may send; SIGKILL and SIGSTOP are the owner's to notice
         signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # a thread of the owner may block some
     become_subreaper()
     _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)  # a program may have stopped us, and would outlive a dead owner
     size = int.from_bytes(_received(control, 8), "big")
