@@ -128,8 +128,8 @@ def _work_tree(settings: Settings) -> Path:
 
 def _on_this_machine(settings: Settings, root: Path, wanted: set[LocalTool]) -> Sequence[Tool]:
     from swarm.agents.tools.files import file_tools
-    from swarm.agents.tools.programs import clean_environment
     from swarm.agents.tools.shell import shell_tool
+    from swarm.processes.captured import clean_environment
 
     found: list[Tool] = []
     if LocalTool.GIT in wanted:
@@ -150,7 +150,7 @@ def _on_this_machine(settings: Settings, root: Path, wanted: set[LocalTool]) -> 
 def _git(chosen: GitSettings, root: Path) -> Tool:
     from swarm.agents.tools.git import git_tool
     from swarm.agents.tools.git_process import GitOptions
-    from swarm.agents.tools.programs import clean_environment
+    from swarm.processes.captured import clean_environment
 
     options = GitOptions(
         author_name=chosen.author_name,
@@ -167,7 +167,7 @@ def _delegates(settings: Settings, root: Path, wanted: set[LocalTool]) -> Sequen
     if not wanted & _DELEGATES:
         return ()
     from swarm.agents.tools.delegates import delegate_tools
-    from swarm.agents.tools.programs import clean_environment
+    from swarm.processes.captured import clean_environment
 
     chosen = settings.tools.delegates
     delegates = delegate_tools(

@@ -6,9 +6,7 @@ disk. So a thread that waits for nobody ends the process when its time is over.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 import sys
 import threading
 import time
@@ -16,6 +14,8 @@ import traceback
 from typing import Final
 
 import structlog
+
+from swarm.processes.supervisor import kill_descendants
 
 CUT_SECONDS: Final = 9.0
 """So long after it was told to stop the process is ended; a supervisor's patience usually ends at ten."""
@@ -53,56 +53,6 @@ def end_at_once(code: int) -> None:
     """Kill all that descends from this process, and end it."""
     kill_descendants()
     os._exit(code)
-
-
-def kill_descendants() -> None:
-    """Kill all processes that descend from this one; where there is no ``/proc``, none.
-
-    Each is stopped first, since one that is stopped starts no more: so none slips away from between its parents.
-    """
-    stopped: set[int] = set()
-    while found := _descendants() - stopped:
-        _send(signal.SIGSTOP, found)
-        stopped |= found
-    _send(signal.SIGKILL, stopped)
-
-
-def _send(number: signal.Signals, pids: set[int]) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)
-
-
-def _descendants() -> set[int]:
-    """All that descend from this process and are not dead."""
-    children: dict[int, set[int]] = {}
-    for pid in _pids():
-        state, parent = _state_and_parent(pid)
-        if state not in "ZX":
-            children.setdefault(parent, set()).add(pid)
-    found: set[int] = set()
-    waiting = [os.getpid()]
-    while waiting:
-        below = children.pop(waiting.pop(), set())
-        found |= below
-        waiting += below
-    return found
-
-
-def _pids() -> list[int]:
-    try:
-        return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
-    except FileNotFoundError:  # not on every platform
-        return []
-
-
-def _state_and_parent(pid: int) -> tuple[str, int]:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-    except OSError:  # it is gone meanwhile
-        return "X", 0
-    return fields[0].decode(), int(fields[1])
 
 
 def _stack_of_main_thread() -> str:

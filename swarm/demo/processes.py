@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import signal
 import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from subprocess import PIPE, STDOUT
 from typing import Final
+
+from swarm.processes.child import Child
 
 STOP_SECONDS: Final = 8
 DRAIN_SECONDS: Final = 1
@@ -20,7 +21,7 @@ LAST_LINES: Final = 20
 class Died(Exception):
     """A part ended that should have gone on."""
 
-    def __init__(self, name: str, code: int, last_lines: Sequence[str]) -> None:
+    def __init__(self, name: str, code: int | None, last_lines: Sequence[str]) -> None:
         super().__init__(f"{name} ended with exit code {code}")
         self.name = name
         self.last_lines = tuple(last_lines)
@@ -29,7 +30,7 @@ class Died(Exception):
 class Part:
     """One child process. Its output goes to a log file, and the last lines are kept."""
 
-    def __init__(self, name: str, process: asyncio.subprocess.Process, log: Path) -> None:
+    def __init__(self, name: str, process: Child, log: Path) -> None:
         self.name = name
         self.process = process
         self._log = log
@@ -37,7 +38,6 @@ class Part:
         self._reading = asyncio.create_task(self._read())
 
     async def _read(self) -> None:
-        assert self.process.stdout is not None
         with self._log.open("ab") as log:
             async for line in self.process.stdout:
                 log.write(line)
@@ -46,21 +46,15 @@ class Part:
 
     async def died(self) -> Died:
         """Wait for the end of the process, which nobody asked for."""
-        code = await self.process.wait()
+        await self.process.ended.wait()
         await self._drain()
-        return Died(self.name, code, self._last)
+        return Died(self.name, self.process.code, self._last)
 
     async def stop(self) -> None:
         """End it: politely, then not."""
-        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
-            self.process.send_signal(signal.SIGTERM)
-        try:
-            await asyncio.wait_for(self.process.wait(), STOP_SECONDS)
-        except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                self.process.kill()
-            await self.process.wait()
+        await self.process.end()
         await self._drain()
+        self.process.close()
 
     async def _drain(self) -> None:
         """Read what it said last, but do not wait for a grandchild that holds the pipe open."""
@@ -68,25 +62,22 @@ class Part:
 
 
 class Parts:
-    """The children of one supervisor."""
+    """The parts of one demo."""
 
     def __init__(self, logs: Path) -> None:
         self._logs = logs
         self._parts: list[Part] = []
 
     async def start(self, name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Start ``python -m …``. A session of its own keeps the terminal's Ctrl-C for the supervisor alone."""
+        """Start ``python -m …``. A session of its own keeps the terminal's Ctrl-C for the demo alone."""
         self._logs.mkdir(parents=True, exist_ok=True)
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            *arguments,
+        process = await Child.start(
+            [sys.executable, "-m", *arguments],
             env={**os.environ, **environment, "PYTHONUNBUFFERED": "1"},
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-            limit=2**20,
+            stdout=PIPE,
+            stderr=STDOUT,
+            line_bytes=2**20,
+            grace_seconds=STOP_SECONDS,
         )
         self._parts.append(Part(name, process, self._logs / f"{name}.log"))
 

@@ -68,8 +68,10 @@ class Scene:
     clients: list[asyncio.StreamWriter]
 
     def children(self) -> list[int]:
-        """All that the coordinator has started, itself included."""
-        return [pid for pid in self.processes.alive() if pid != self.stage.twin.pid]
+        """All that the coordinator has started, itself included, and a server's daemon that has no mark."""
+        noted = map(int, (self.processes.folder / "plain" / "pids").read_text().split())
+        found = {*self.processes.alive(), *(pid for pid in noted if _is_alive(pid))}
+        return sorted(found - {self.stage.twin.pid})
 
 
 @asynccontextmanager
@@ -124,7 +126,7 @@ def _write_files(folder: Path, web_url: str, mark: str) -> None:
         "tools": {"work_tree": str(folder / "work"), "delegates": {"kiro": str(coding), "environment": [MARK]}},
     }
     (folder / "swarm.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
-    command = ["-I", "-S", str(STDIO_SERVER), str(folder / "plain"), "deaf", "child"]
+    command = ["-I", "-S", str(STDIO_SERVER), str(folder / "plain"), "deaf", "child", "daemon"]
     servers = {
         "deaf": {"command": sys.executable, "args": command, "env": {MARK: mark}, "allowedTools": ["echo"]},
         "web": {"url": web_url, "allowedTools": ["wait"]},
@@ -188,8 +190,38 @@ async def test_a_stop_does_not_wait_for_a_slack_that_is_silent_at_the_start(
     assert "cut_off" not in stage.coordinator.output
 
 
+@pytest.mark.req("SEC-07")
+async def test_a_coordinator_that_is_killed_leaves_nothing_of_a_deaf_mcp_server_behind(processes: Processes) -> None:
+    nowhere = {"LLM_MODEL": "gpt-5-mini", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "OPENAI_API_KEY": "of-nobody"}
+    stage = Stage(processes, settings=nowhere)
+    folder = processes.folder / "plain"
+    folder.mkdir()
+    (folder / "tools.json").write_text('["echo"]')
+    (processes.folder / "swarm.yaml").write_text("model: {check_at_start: false}\n", encoding="utf-8")
+    command = ["-I", "-S", str(STDIO_SERVER), str(folder), "deaf", "child", "daemon"]
+    server = {"command": sys.executable, "args": command, "allowedTools": ["echo"]}
+    (processes.folder / "servers_config.json").write_text(json.dumps({"mcpServers": {"deaf": server}}))
+    await stage.start_twin(rates=False)
+    await stage.start_coordinator()
+
+    async def alive() -> int:
+        pids = (folder / "pids").read_text().split() if (folder / "pids").exists() else ()
+        return sum(_is_alive(int(pid)) for pid in pids)
+
+    await wait_until(alive, lambda count: count == 3, what="the server, its child and its daemon are there")
+    stage.coordinator.kill()
+    await wait_until(alive, lambda count: count == 0, within_seconds=STOP_SECONDS, what="nothing is left")
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 @pytest.mark.long
-@pytest.mark.req("OPS-12", "AGENT-02", "TOOL-05")
+@pytest.mark.req("OPS-12", "AGENT-02", "TOOL-05", "SEC-07")
 async def test_whatever_hangs_a_stop_ends_the_process_in_time_with_all_that_it_has_started(
     processes: Processes,
 ) -> None:

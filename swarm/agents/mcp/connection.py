@@ -26,7 +26,7 @@ from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 
 from swarm.agents.failures import OUR_FAULT
 from swarm.agents.mcp.calls import call
-from swarm.agents.mcp.server import McpServer, Patience, Program, ServerStatus
+from swarm.agents.mcp.server import McpServer, Program, ServerStatus, Timeouts
 from swarm.agents.mcp.stdio import over_stdio
 from swarm.agents.mcp.streamable import Refusals, over_http
 from swarm.agents.mcp.toollist import read_tools
@@ -48,11 +48,11 @@ _log = structlog.get_logger(__name__)
 class Connection:
     """One server. `begin` once, `leave` at the end."""
 
-    def __init__(self, server: McpServer, patience: Patience) -> None:
+    def __init__(self, server: McpServer, timeouts: Timeouts) -> None:
         self.server = server
         self.settled = asyncio.Event()  # it was reached, or could not be
         self.tools: Mapping[str, types.Tool] = {}  # by name, those that are not allowed too; empty while it is away
-        self._patience = patience
+        self._timeouts = timeouts
         self._client: Client | None = None  # None: it is away
         self._detail = NOT_TRIED
         self._said: object = None  # what was last said of its tools
@@ -73,7 +73,7 @@ class Connection:
         self._wake.set()
         if self._scope:  # whatever it is just doing: not for long, and not to connect
             is_away = self._client is None
-            self._scope.deadline = anyio.current_time() + (0 if is_away else self._patience.close_seconds)
+            self._scope.deadline = anyio.current_time() + (0 if is_away else self._timeouts.close_seconds)
 
     def status(self) -> ServerStatus:
         """What is known of it now."""
@@ -97,16 +97,16 @@ class Connection:
     async def _keep(self) -> None:
         """Connect, and again when the connection is gone, with growing pauses."""
         now = asyncio.get_running_loop().time
-        pause_seconds = self._patience.first_pause_seconds
+        pause_seconds = self._timeouts.first_pause_seconds
         while not self._closing.is_set():
             began = now()
             self._note_down(await self._connect_once())
             self.settled.set()
-            if now() - began > self._patience.longest_pause_seconds:
-                pause_seconds = self._patience.first_pause_seconds  # it had been well
+            if now() - began > self._timeouts.longest_pause_seconds:
+                pause_seconds = self._timeouts.first_pause_seconds  # it had been well
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), pause_seconds)
-            pause_seconds = min(pause_seconds * 2, self._patience.longest_pause_seconds)
+            pause_seconds = min(pause_seconds * 2, self._timeouts.longest_pause_seconds)
 
     async def _connect_once(self) -> str:
         """Connect and stay until the connection is gone; why it is."""
@@ -114,7 +114,7 @@ class Connection:
         self._wake.clear()  # of an earlier connection; from here on nothing is forgotten that has not been looked at
         try:
             # Of all that the client opens this scope is the outermost, so it may end any of it.
-            with anyio.CancelScope(deadline=anyio.current_time() + self._patience.connect_seconds) as scope:
+            with anyio.CancelScope(deadline=anyio.current_time() + self._timeouts.connect_seconds) as scope:
                 self._scope = scope
                 async with self._open(refusals) as client:
                     tools = await read_tools(client)
@@ -124,7 +124,7 @@ class Connection:
                         await self._stay(client)
                     finally:
                         self._client, self.tools, self._detail = None, {}, BROKEN
-                        scope.deadline = anyio.current_time() + self._patience.close_seconds
+                        scope.deadline = anyio.current_time() + self._timeouts.close_seconds
                 return CLOSED
         except Exception as error:  # noqa: BLE001 - whatever a server makes the library raise
             return refusals.reason or self._why(error)
@@ -132,7 +132,7 @@ class Connection:
             self._scope = None
         if self._closing.is_set():
             return CLOSED
-        return f"it did not answer within {self._patience.connect_seconds:g} s"
+        return f"it did not answer within {self._timeouts.connect_seconds:g} s"
 
     def _why(self, error: Exception) -> str:
         why = reason(error)
@@ -148,11 +148,11 @@ class Connection:
         reached = self.server.reached
         mode, self._mode = _MODES[self._mode], (self._mode + 1) % len(_MODES)
         return Client(
-            over_stdio(self.server, reached, self._patience, self._wake.set)
+            over_stdio(self.server, reached, self._timeouts, self._wake.set)
             if isinstance(reached, Program)
             else over_http(reached, refusals),
             mode=mode,
-            read_timeout_seconds=self._patience.connect_seconds,
+            read_timeout_seconds=self._timeouts.connect_seconds,
             message_handler=self._hear,
             client_info=types.Implementation(name="swarm", version=version("swarm")),
             cache=None,
@@ -163,7 +163,7 @@ class Connection:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._listen, client)
             while not self._closing.is_set():
-                with anyio.move_on_after(self._patience.refresh_seconds):
+                with anyio.move_on_after(self._timeouts.refresh_seconds):
                     await self._wake.wait()
                     await anyio.sleep(0 if self._closing.is_set() else SETTLE_SECONDS)
                 self._wake.clear()
@@ -185,7 +185,7 @@ class Connection:
                 return
             except (MCPError, SubscriptionLost, TimeoutError):
                 self._wake.set()
-            await anyio.sleep(self._patience.refresh_seconds)
+            await anyio.sleep(self._timeouts.refresh_seconds)
 
     async def _hear(self, message: object) -> None:
         if isinstance(message, types.ToolListChangedNotification):

@@ -52,7 +52,7 @@ class ServerStatus:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Patience:
+class Timeouts:
     """How long servers are waited for."""
 
     start_seconds: float = 5.0  # so long a start waits for all of them
@@ -65,4 +65,4 @@ class Patience:
     term_seconds: float = 2.0  # and so long after SIGTERM, before SIGKILL
 
 
-USUAL_PATIENCE: Final = Patience()
+USUAL_TIMEOUTS: Final = Timeouts()

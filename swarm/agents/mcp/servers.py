@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from swarm.agents.mcp.names import OfferedNames
-from swarm.agents.mcp.server import USUAL_PATIENCE, McpServer, Patience, ServerStatus
+from swarm.agents.mcp.server import USUAL_TIMEOUTS, McpServer, ServerStatus, Timeouts
 from swarm.agents.toolbox.tool import Tool
 
 if TYPE_CHECKING:
@@ -26,10 +26,10 @@ class McpServers:
     """
 
     def __init__(
-        self, servers: Iterable[McpServer], *, patience: Patience = USUAL_PATIENCE, reserved: Collection[str] = ()
+        self, servers: Iterable[McpServer], *, timeouts: Timeouts = USUAL_TIMEOUTS, reserved: Collection[str] = ()
     ) -> None:
         self._servers = tuple(servers)
-        self._patience = patience
+        self._timeouts = timeouts
         self._names = OfferedNames(self._servers, reserved)
         self._connections: tuple[Connection, ...] = ()
         self._owners: Sequence[asyncio.Task[None]] = ()
@@ -54,12 +54,12 @@ class McpServers:
         """
         from swarm.agents.mcp.connection import Connection  # takes half a second to load, and is not always needed
 
-        self._connections = self._connections or tuple(Connection(server, self._patience) for server in self._servers)
+        self._connections = self._connections or tuple(Connection(server, self._timeouts) for server in self._servers)
         self._owners = [connection.begin() for connection in self._connections]
         if self._connections:
             settled = [asyncio.ensure_future(connection.settled.wait()) for connection in self._connections]
             try:
-                await asyncio.wait(settled, timeout=self._patience.start_seconds)
+                await asyncio.wait(settled, timeout=self._timeouts.start_seconds)
             finally:
                 for waiting in settled:
                     waiting.cancel()

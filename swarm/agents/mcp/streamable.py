@@ -13,8 +13,8 @@ import httpx2
 from mcp.client.streamable_http import streamable_http_client
 
 from swarm.agents.http import CONNECT_SECONDS, Limited, open_client
-from swarm.agents.mcp.process import LINE_BYTES
 from swarm.agents.mcp.server import Address
+from swarm.agents.mcp.stdio import LINE_BYTES
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams

@@ -18,8 +18,8 @@ from weakref import WeakValueDictionary
 import structlog
 
 from swarm.agents.prompts.answers import Rendered, understood
+from swarm.agents.prompts.fork_server import ForkServer, Lost
 from swarm.agents.prompts.limits import LIMITS, MOST_TEMPLATE_BYTES, MOST_VARIABLE_BYTES, Limits
-from swarm.agents.prompts.nursery import Lost, Nursery
 from swarm.agents.prompts.template import PromptError, Template
 
 AT_ONCE: Final = 8
@@ -34,7 +34,7 @@ class Renderer:
 
     def __init__(self, limits: Limits = LIMITS) -> None:
         self._limits = limits
-        self._nursery: Nursery | None = None
+        self._fork_server: ForkServer | None = None
         self._starting = asyncio.Lock()
         self._closed = False
         self._places = asyncio.Semaphore(AT_ONCE)
@@ -94,40 +94,40 @@ class Renderer:
         """What the process answers. What it did not survive, or never reacted to, is asked once more."""
         for _ in range(2):
             try:
-                nursery = await self._running(template)
-                if answer := await nursery.ask(request):
+                fork_server = await self._running(template)
+                if answer := await fork_server.ask(request):
                     return answer
             except Lost as error:
                 _log.warning("The process that renders prompts was lost.", action="prompts", error=str(error))
-                await self._replace(nursery)
+                await self._replace(fork_server)
         raise PromptError(template.name, "its process was ended from outside, twice; perhaps memory is short")
 
-    async def _running(self, template: Template) -> Nursery:
+    async def _running(self, template: Template) -> ForkServer:
         async with self._starting:
             if self._closed:
                 raise PromptError(template.name, "the coordinator is stopping")
-            if self._nursery and not self._nursery.is_alive:
+            if self._fork_server and not self._fork_server.is_alive:
                 await self._discard()
-            if self._nursery is None:
-                self._nursery = await self._started(template)
-            return self._nursery
+            if self._fork_server is None:
+                self._fork_server = await self._started(template)
+            return self._fork_server
 
-    async def _started(self, template: Template) -> Nursery:
+    async def _started(self, template: Template) -> ForkServer:
         try:
-            return await Nursery.start(self._limits)
+            return await ForkServer.start(self._limits)
         except Lost as error:
             _log.warning("The process that renders prompts did not start.", action="prompts", error=str(error))
             raise PromptError(template.name, "the process that renders prompts did not start") from error
 
-    async def _replace(self, lost: Nursery) -> None:
+    async def _replace(self, lost: ForkServer) -> None:
         async with self._starting:
-            if self._nursery is lost:
+            if self._fork_server is lost:
                 await self._discard()
 
     async def _discard(self) -> None:
-        nursery, self._nursery = self._nursery, None
-        if nursery:
-            await nursery.close()
+        fork_server, self._fork_server = self._fork_server, None
+        if fork_server:
+            await fork_server.close()
 
 
 def _check_size(template: Template) -> None:

@@ -78,7 +78,7 @@ class Children:
         """Take one connection after the other; at the end kill what is left."""
         coming = True
         while coming:
-            events = {descriptor for descriptor, _ in self._poll.poll(self._patience_ms())}
+            events = {descriptor for descriptor, _ in self._poll.poll(self._wait_ms())}
             self._kill_abandoned(events)
             if self._ended.fileno() in events:
                 self._reap()
@@ -127,7 +127,7 @@ class Children:
         for process in processes:
             os.kill(process, signal.SIGKILL)  # it is our child and not waited for yet: the number is its own
 
-    def _patience_ms(self) -> float | None:
+    def _wait_ms(self) -> float | None:
         """How long nothing has to be done, unless somebody calls."""
         now = time.monotonic()
         ages = [now - started for _, started in self._processes.values()]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from swarm.agents.tools.answers import readable
-from swarm.agents.tools.programs import Ran
+from swarm.processes.captured import Ran
 
 CLAUDE_OPTIONS: Final = ("--permission-mode", "acceptEdits")
 CODEX_OPTIONS: Final = ("--sandbox", "workspace-write")

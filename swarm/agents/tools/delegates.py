@@ -24,8 +24,8 @@ from swarm.agents.tools.coding_programs import (
     could_not_connect,
     kiro_cli,
 )
-from swarm.agents.tools.programs import Ran, run_program
 from swarm.agents.tools.work_tree import WorkTree
+from swarm.processes.captured import Ran, run_program
 from swarm.redaction import HIDDEN, MIN_SECRET_CHARACTERS
 
 TIMEOUT_SECONDS: Final = 300.0
@@ -66,7 +66,7 @@ def delegate_tools(
 
     Args:
         root: The work tree. A program starts in it, and is *not* confined to it.
-        env: Their whole environment, see `programs.clean_environment`: with what they need to sign in, and no secret of
+        env: Their whole environment, see `captured.clean_environment`: with what they need to sign in, and no secret of
             ours. Programs given by name are looked for along its ``PATH``.
         timeout_seconds: For a task, a second attempt included.
         pause_seconds: Before the second attempt of a program that could not connect.

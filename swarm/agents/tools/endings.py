@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from swarm.agents.toolbox.tool import ToolAnswer
 from swarm.agents.tools.answers import readable
-from swarm.agents.tools.programs import Ran
+from swarm.processes.captured import Ran
 
 
 def said(ran: Ran, what: str, timeout_seconds: float) -> ToolAnswer:

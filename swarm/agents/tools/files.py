@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
 from swarm.agents.tools.answers import Refused, answering, plain
-from swarm.agents.tools.finishing import to_the_end
 from swarm.agents.tools.text_lines import lines_of
 from swarm.agents.tools.work_tree import Place, WorkTree, is_git_data
 from swarm.clock import new_id
+from swarm.processes.finishing import to_the_end
 
 MOST_BYTES: Final = 256 * 1024
 """Of one reading, and of one writing."""

@@ -68,7 +68,7 @@ def git_tool(root: Path, *, env: Mapping[str, str], options: GitOptions | None =
     """The tool ``git`` for repositories at or below ``root``.
 
     Args:
-        env: What git gets of an environment, see `programs.clean_environment`. PATH, HOME (for ~/.netrc and ~/.ssh) and
+        env: What git gets of an environment, see `captured.clean_environment`. PATH, HOME (for ~/.netrc and ~/.ssh) and
             proxies count; of variables of git only those for authentication (GIT_ASKPASS, GIT_SSH_COMMAND, GIT_SSL_*).
     """
     tool = _GitTool(tree=WorkTree(root=root), git=Git(env=dict(env), options=options or GitOptions()))

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Iterator
 from typing import Final
 
-from swarm.agents.tools.finishing import to_the_end
 from swarm.agents.tools.git_config import Setting, check, settings_in
 from swarm.agents.tools.git_process import Git
 from swarm.agents.tools.git_repository import Repository, repository_at, repository_of
 from swarm.agents.tools.work_tree import Place, WorkTree
+from swarm.processes.finishing import to_the_end
 
 _MOST_SETTINGS_BYTES: Final = 1 << 20
 _MOST_FILES_BYTES: Final = 1 << 26  # of more than half a million files

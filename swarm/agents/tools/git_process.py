@@ -10,7 +10,7 @@ from swarm.agents.tools.answers import Refused
 from swarm.agents.tools.endings import said
 from swarm.agents.tools.git_config import OVERRIDES
 from swarm.agents.tools.git_repository import Repository
-from swarm.agents.tools.programs import Ran, run_program
+from swarm.processes.captured import Ran, run_program
 
 TIMEOUT_SECONDS: Final = 30.0
 MOST_BYTES: Final = 64 * 1024

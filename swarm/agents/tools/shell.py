@@ -13,8 +13,8 @@ import structlog
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
 from swarm.agents.tools.answers import Refused, answering, plain
 from swarm.agents.tools.endings import said
-from swarm.agents.tools.programs import run_program
 from swarm.agents.tools.work_tree import WorkTree
+from swarm.processes.captured import run_program
 
 TIMEOUT_SECONDS: Final = 60.0
 MOST_BYTES: Final = 64 * 1024
@@ -36,7 +36,7 @@ def shell_tool(
         root: The work tree, in which a command starts. A command is *not* confined to it: allow those alone that may
             have everything that the coordinator's user may have (an interpreter, ``make`` or ``find`` runs anything).
         commands: Names of programs, found along ``PATH`` of ``env``; no paths.
-        env: Their whole environment, see `programs.clean_environment`.
+        env: Their whole environment, see `captured.clean_environment`.
 
     Raises:
         ValueError: A command is empty, or is a path.

@@ -14,7 +14,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from swarm import built_in
-from swarm.agents.mcp.server import Patience
+from swarm.agents.mcp.server import Timeouts
 from swarm.agents.mcp.servers import McpServers
 from swarm.agents.tools.agentcore.core import AgentCore
 from swarm.agents.tools.agentcore.options import AgentCoreOptions
@@ -72,7 +72,7 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Read:
 def calculator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An MCP server with two tools, one of them allowed. A start waits for it, also on a machine that is busy."""
     assert McpServers.__init__.__kwdefaults__
-    monkeypatch.setitem(McpServers.__init__.__kwdefaults__, "patience", Patience(start_seconds=30))
+    monkeypatch.setitem(McpServers.__init__.__kwdefaults__, "timeouts", Timeouts(start_seconds=30))
     (tmp_path / "calculator.py").write_text(dedent(CALCULATOR))
     server = {"command": sys.executable, "args": [str(tmp_path / "calculator.py")], "allowedTools": ["multiply"]}
     (tmp_path / "servers_config.json").write_bytes(orjson.dumps({"mcpServers": {"calculator": server}}))

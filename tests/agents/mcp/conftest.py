@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from swarm.agents.mcp.server import Address, McpServer, Patience, Program, ServerStatus
+from swarm.agents.mcp.server import Address, McpServer, Program, ServerStatus, Timeouts
 from swarm.agents.mcp.servers import McpServers
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
 from tests.support.waiting import wait_until
 
 PROGRAMS = Path(__file__).parent / "programs"
 
-QUICK = Patience(
+QUICK = Timeouts(
     start_seconds=20.0,  # a busy machine may take long to start a program
     connect_seconds=20.0,
     first_pause_seconds=0.02,

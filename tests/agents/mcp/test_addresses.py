@@ -100,7 +100,7 @@ def _guarded(served: Web, app: ASGIApp) -> ASGIApp:
 @pytest.mark.parametrize("is_old", [False, True], ids=["newest protocol", "with a session"])
 async def test_offers_the_allowed_tools_calls_them_and_hears_of_new_ones(is_old: bool) -> None:
     async with web(is_old=is_old) as served:
-        async with McpServers([at(served.url, "hello", "grow", "grown")], patience=QUICK) as servers:
+        async with McpServers([at(served.url, "hello", "grow", "grown")], timeouts=QUICK) as servers:
             assert names(servers) == ["hello", "grow"]
             assert (await call(servers, "hello")).text == "hello"
             assert servers.status()[0].others == ("wait",)
@@ -114,7 +114,7 @@ async def test_offers_the_allowed_tools_calls_them_and_hears_of_new_ones(is_old:
 async def test_a_call_that_takes_too_long_is_ended_at_the_server_too(is_old: bool) -> None:
     async with (
         web(is_old=is_old) as served,
-        McpServers([at(served.url, "wait", "hello", timeout_seconds=0.2)], patience=QUICK) as servers,
+        McpServers([at(served.url, "wait", "hello", timeout_seconds=0.2)], timeouts=QUICK) as servers,
     ):
         assert "did not answer within 0.2 s" in (await call(servers, "wait")).text
         await asyncio.wait_for(served.cancelled.wait(), 10)
@@ -126,7 +126,7 @@ async def test_headers_are_sent_and_without_them_the_reason_is_told() -> None:
     async with web(token="open-sesame") as served:
         right = at(served.url, "hello", headers={"Authorization": "Bearer open-sesame"})
         wrong = replace(at(served.url, "hello", headers={"Authorization": "Bearer wrong"}), name="wrong")
-        async with McpServers([right, wrong], patience=QUICK) as servers:
+        async with McpServers([right, wrong], timeouts=QUICK) as servers:
             assert (await call(servers, "web_hello")).text == "hello"
             assert servers.status()[1].detail == "it does not let us in (HTTP 401): look at its headers"
         assert "open-sesame" not in repr(right)
@@ -136,7 +136,7 @@ async def test_headers_are_sent_and_without_them_the_reason_is_told() -> None:
 async def test_a_server_that_has_forgotten_our_session_is_connected_anew_and_the_call_not_repeated() -> None:
     async with (
         web(is_old=True) as served,
-        McpServers([at(served.url, "hello")], patience=QUICK) as servers,
+        McpServers([at(served.url, "hello")], timeouts=QUICK) as servers,
     ):
         served.refuses_with = 404
         assert (await call(servers, "hello")).failed
@@ -151,8 +151,8 @@ async def test_a_server_that_has_forgotten_our_session_is_connected_anew_and_the
 
 async def test_a_server_that_does_not_answer_a_farewell_is_left_without() -> None:
     async with web(is_old=True, keeps_sessions=True) as served:
-        patience = replace(QUICK, close_seconds=0.2)
-        servers = McpServers([at(served.url, "hello")], patience=patience)
+        timeouts = replace(QUICK, close_seconds=0.2)
+        servers = McpServers([at(served.url, "hello")], timeouts=timeouts)
         await servers.start()
         await asyncio.wait_for(servers.aclose(), 5)
         assert "DELETE" in served.methods
@@ -162,7 +162,7 @@ async def test_a_server_that_does_not_answer_a_farewell_is_left_without() -> Non
 async def test_a_server_that_is_killed_in_a_call_is_used_again_when_it_is_back(tmp_path: Path) -> None:
     with port_of_ours() as port, processes_in(tmp_path) as processes:
         plain = plain_in(tmp_path / "plain", f"http={port}", tools=("slow", "echo"))
-        async with McpServers([at(f"http://127.0.0.1:{port}", "slow", "echo")], patience=QUICK) as servers:
+        async with McpServers([at(f"http://127.0.0.1:{port}", "slow", "echo")], timeouts=QUICK) as servers:
             assert servers.status()[0].detail == "it cannot be reached"
             first = processes.start("web", *plain.command, env={})
             await until_offered(servers, "slow", "echo")

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.req("AGENT-02")
 
 async def test_a_list_of_several_pages_is_read_whole(tmp_path: Path) -> None:
     paged = plain_in(tmp_path / "paged", "pages=2", tools=("a", "b", "c", "d", "e"))
-    async with McpServers([paged.server("e", "a", "c")], patience=QUICK) as servers:
+    async with McpServers([paged.server("e", "a", "c")], timeouts=QUICK) as servers:
         assert names(servers) == ["e", "a", "c"]
         assert servers.status()[0].others == ("b", "d")
     assert len(paged.seen("tools/list")) == 3
@@ -33,13 +33,13 @@ async def test_a_list_of_several_pages_is_read_whole(tmp_path: Path) -> None:
 
 async def test_a_list_without_an_end_is_a_server_that_cannot_be_used(tmp_path: Path) -> None:
     endless = plain_in(tmp_path / "endless", "endless")
-    async with McpServers([endless.server("echo")], patience=QUICK) as servers:
+    async with McpServers([endless.server("echo")], timeouts=QUICK) as servers:
         assert not servers.tools()
         assert servers.status()[0].detail == "its list of tools has no end"
 
 
 async def test_a_list_that_changes_is_read_again(plain: Plain) -> None:
-    async with McpServers([plain.server("echo", "later")], patience=QUICK) as servers:
+    async with McpServers([plain.server("echo", "later")], timeouts=QUICK) as servers:
         assert names(servers) == ["echo"]
         plain.offer("later", "remove")
         plain.tell()
@@ -49,19 +49,19 @@ async def test_a_list_that_changes_is_read_again(plain: Plain) -> None:
 
 async def test_a_change_that_is_told_of_while_the_first_list_is_read_is_read_again(tmp_path: Path) -> None:
     growing = plain_in(tmp_path / "growing", "growing")
-    async with McpServers([growing.server("echo", "later")], patience=QUICK) as servers:
+    async with McpServers([growing.server("echo", "later")], timeouts=QUICK) as servers:
         await until_offered(servers, "echo", "later")
 
 
 async def test_a_change_that_no_notification_tells_of_is_found_out(plain: Plain) -> None:
-    patience = replace(QUICK, refresh_seconds=0.1)
-    async with McpServers([plain.server("echo", "later")], patience=patience) as servers:
+    timeouts = replace(QUICK, refresh_seconds=0.1)
+    async with McpServers([plain.server("echo", "later")], timeouts=timeouts) as servers:
         plain.offer("later")
         await until_offered(servers, "later")
 
 
 async def test_a_tool_that_was_offered_and_is_renamed_is_not_run_under_any_name(plain: Plain) -> None:
-    async with McpServers([plain.server("echo")], patience=QUICK) as servers:
+    async with McpServers([plain.server("echo")], timeouts=QUICK) as servers:
         before = tool(servers, "echo")
         plain.offer("echo2", "remove")
         plain.tell()
@@ -78,7 +78,7 @@ async def test_a_tool_that_was_offered_and_is_renamed_is_not_run_under_any_name(
 
 async def test_nothing_is_allowed_that_is_not_named_exactly(plain: Plain) -> None:
     plain.offer("Echo", "echo ", "echo2", "ech", "ECHO")
-    async with McpServers([plain.server("echo")], patience=QUICK) as servers:
+    async with McpServers([plain.server("echo")], timeouts=QUICK) as servers:
         assert not servers.tools()
         for name in ("Echo", "echo ", "echo", "ECHO", "remove"):
             answer = await servers._connections[0].call(name, {})
@@ -88,7 +88,7 @@ async def test_nothing_is_allowed_that_is_not_named_exactly(plain: Plain) -> Non
 
 async def test_without_allowed_tools_there_are_none_and_the_log_names_those_that_could_be(plain: Plain) -> None:
     with capture_logs() as lines:
-        async with McpServers([plain.server()], patience=QUICK) as servers:
+        async with McpServers([plain.server()], timeouts=QUICK) as servers:
             assert not servers.tools()
     (line,) = [line for line in lines if line["action"] == "mcp_tools"]
     assert (line["allowed"], line["not_allowed"]) == ([], ["echo", "remove"])
@@ -97,7 +97,7 @@ async def test_without_allowed_tools_there_are_none_and_the_log_names_those_that
 
 async def test_the_log_names_allowed_tools_that_there_are_not_once(plain: Plain) -> None:
     with capture_logs() as lines:
-        async with McpServers([plain.server("echo", "ecko")], patience=QUICK) as servers:
+        async with McpServers([plain.server("echo", "ecko")], timeouts=QUICK) as servers:
             plain.tell()
 
             async def read_again() -> bool:
@@ -112,7 +112,7 @@ async def test_the_log_names_allowed_tools_that_there_are_not_once(plain: Plain)
 async def test_tools_of_one_name_on_two_servers_both_work_and_keep_their_names(tmp_path: Path) -> None:
     one, two = plain_in(tmp_path / "one"), plain_in(tmp_path / "two", tools=("remove", "echo", "alone"))
     configured = [one.server("echo", name="Our wiki"), two.server("echo", "alone", name="two")]
-    async with McpServers(configured, patience=QUICK, reserved={"two_echo"}) as servers:
+    async with McpServers(configured, timeouts=QUICK, reserved={"two_echo"}) as servers:
         first, second, third = names(servers)
         assert (first, third) == ("Our_wiki_echo", "alone")
         assert second.startswith("two_echo_")
@@ -131,7 +131,7 @@ async def test_tools_of_a_list_for_all_servers_keep_their_names_and_none_is_miss
     one, two = plain_in(tmp_path / "one", tools=("a", "c")), plain_in(tmp_path / "two", tools=("b", "c"))
     both = [program.server("a", "b", "c", name=program.folder.name, shares_list=True) for program in (one, two)]
     with capture_logs() as lines:
-        async with McpServers(both, patience=QUICK) as servers:
+        async with McpServers(both, timeouts=QUICK) as servers:
             assert names(servers) == ["a", "c", "b", "two_c"]
             assert (await call(servers, "two_c")).text == "c {}"
     assert len(two.seen("tools/call")) == 1

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.req("AGENT-02")
 
 
 async def test_offers_the_allowed_tools_and_calls_them(plain: Plain) -> None:
-    async with McpServers([plain.server("echo")], patience=QUICK) as servers:
+    async with McpServers([plain.server("echo")], timeouts=QUICK) as servers:
         (offered,) = servers.tools()
         assert (offered.name, offered.server, offered.parameters) == ("echo", "plain", {"type": "object"})
         answer = await offered.call({"text": "grüezi"})
@@ -49,7 +49,7 @@ async def test_offers_the_allowed_tools_and_calls_them(plain: Plain) -> None:
 
 async def test_a_program_of_the_library_is_used_with_the_newest_protocol_and_tells_of_new_tools() -> None:
     server = library("grow", "add", "grown", "whoami", env={"ITS_OWN": "yes"})
-    async with McpServers([server], patience=QUICK) as servers:
+    async with McpServers([server], timeouts=QUICK) as servers:
         assert names(servers) == ["grow", "add", "whoami"]
         assert tool(servers, "add").description == "Add two numbers."
         assert (await call(servers, "add", a=1, b=2)).text == "3"
@@ -65,14 +65,14 @@ async def test_a_program_gets_nothing_of_our_environment_but_the_way_to_programs
 ) -> None:
     monkeypatch.setenv("SLACK_BOT_TOKEN", "xoxb-very-secret")
     plain.offer("environment")
-    async with McpServers([plain.server("environment")], patience=QUICK) as servers:
+    async with McpServers([plain.server("environment")], timeouts=QUICK) as servers:
         environment = json.loads((await call(servers, "environment")).text)
     assert set(environment) - {"LC_CTYPE"} == {"PATH", "HOME"}  # LC_CTYPE is Python's own
 
 
 async def test_a_program_that_dies_in_a_call_is_said_to_be_away_and_comes_back_without_the_call(plain: Plain) -> None:
     plain.offer("die", "echo")
-    async with McpServers([plain.server("die", "echo")], patience=QUICK) as servers:
+    async with McpServers([plain.server("die", "echo")], timeouts=QUICK) as servers:
         answer = await call(servers, "die")
         assert answer.failed
         assert answer.text == ("The server 'plain' went away during the call; it may or may not have been carried out.")
@@ -105,7 +105,7 @@ async def test_a_program_that_is_not_there_yet_delays_nothing_and_is_used_when_i
     program = plain.server("echo")
     assert isinstance(program.reached, Program)
     absent = replace(program, name="late", reached=replace(program.reached, command=str(late)))
-    async with McpServers([absent, plain_in(tmp_path / "other").server("echo")], patience=QUICK) as servers:
+    async with McpServers([absent, plain_in(tmp_path / "other").server("echo")], timeouts=QUICK) as servers:
         assert names(servers) == ["plain_echo"]
         status, other = servers.status()
         assert not status.is_up
@@ -119,8 +119,8 @@ async def test_a_program_that_is_not_there_yet_delays_nothing_and_is_used_when_i
 async def test_a_program_that_never_answers_does_not_hold_up_the_start_nor_the_end(tmp_path: Path) -> None:
     silent = plain_in(tmp_path / "silent", "silent")
     began = time.monotonic()
-    patience = replace(QUICK, start_seconds=0.3, connect_seconds=600.0)
-    async with McpServers([silent.server("echo")], patience=patience) as servers:
+    timeouts = replace(QUICK, start_seconds=0.3, connect_seconds=600.0)
+    async with McpServers([silent.server("echo")], timeouts=timeouts) as servers:
         assert not servers.tools()
         assert servers.status()[0].detail == "it has not been reached yet"
     assert time.monotonic() - began < 60
@@ -129,9 +129,9 @@ async def test_a_program_that_never_answers_does_not_hold_up_the_start_nor_the_e
 
 async def test_a_program_that_never_answers_is_given_up_and_said_to_be_slow(tmp_path: Path) -> None:
     silent = plain_in(tmp_path / "silent", "silent")
-    patience = replace(QUICK, connect_seconds=0.5)
+    timeouts = replace(QUICK, connect_seconds=0.5)
     with capture_logs() as lines:
-        async with McpServers([silent.server("echo")], patience=patience) as servers:
+        async with McpServers([silent.server("echo")], timeouts=timeouts) as servers:
             assert "0.5 s" in servers.status()[0].detail or "in time" in servers.status()[0].detail
             await wait_until(_started_twice(silent), what="it was tried again")
     warned = [line for line in lines if line["action"] == "mcp_down" and line["log_level"] == "warning"]
@@ -141,7 +141,7 @@ async def test_a_program_that_never_answers_is_given_up_and_said_to_be_slow(tmp_
 
 async def test_a_slow_call_ends_in_its_time_and_the_server_is_told(plain: Plain) -> None:
     plain.offer("slow", "echo")
-    async with McpServers([plain.server("slow", "echo", timeout_seconds=300)], patience=QUICK) as servers:
+    async with McpServers([plain.server("slow", "echo", timeout_seconds=300)], timeouts=QUICK) as servers:
         calling = asyncio.create_task(call(servers, "slow"))
         await wait_until(_called(plain), what="the call has arrived")
         time_passes(300)
@@ -155,7 +155,7 @@ async def test_a_slow_call_ends_in_its_time_and_the_server_is_told(plain: Plain)
 
 async def test_a_call_that_is_cancelled_is_cancelled_at_the_server(plain: Plain) -> None:
     plain.offer("slow")
-    async with McpServers([plain.server("slow")], patience=QUICK) as servers:
+    async with McpServers([plain.server("slow")], timeouts=QUICK) as servers:
         calling = asyncio.create_task(call(servers, "slow"))
         await wait_until(_called(plain), what="the call has arrived")
         calling.cancel()
@@ -170,14 +170,14 @@ async def test_a_call_that_is_cancelled_is_cancelled_at_the_server(plain: Plain)
 
 
 async def test_calls_at_the_same_time_get_their_own_answers(plain: Plain) -> None:
-    async with McpServers([plain.server("echo")], patience=QUICK) as servers:
+    async with McpServers([plain.server("echo")], timeouts=QUICK) as servers:
         answers = await asyncio.gather(*(call(servers, "echo", n=n) for n in range(50)))
     assert [answer.text for answer in answers] == [f'echo {{"n": {n}}}' for n in range(50)]
 
 
 async def test_a_failure_of_the_tool_is_an_answer(plain: Plain) -> None:
     plain.offer("fail", "break", "nonsense")
-    async with McpServers([plain.server("fail", "break", "nonsense")], patience=QUICK) as servers:
+    async with McpServers([plain.server("fail", "break", "nonsense")], timeouts=QUICK) as servers:
         assert await call(servers, "fail") == replace(await call(servers, "fail"), text="no such ticket", failed=True)
         broken = await call(servers, "break")
         assert broken.failed
@@ -191,22 +191,22 @@ async def test_a_failure_of_the_tool_is_an_answer(plain: Plain) -> None:
 
 
 async def test_what_a_server_says_of_our_secrets_is_hidden(plain: Plain) -> None:
-    async with McpServers([plain.server("echo", secrets=("hunter2hunter2",))], patience=QUICK) as servers:
+    async with McpServers([plain.server("echo", secrets=("hunter2hunter2",))], timeouts=QUICK) as servers:
         assert (await call(servers, "echo", text="hunter2hunter2")).text == 'echo {"text": "…"}'
 
 
 async def test_long_answers_come_whole_up_to_a_mebibyte(plain: Plain) -> None:
     plain.offer("long")
-    async with McpServers([plain.server("long")], patience=QUICK) as servers:
+    async with McpServers([plain.server("long")], timeouts=QUICK) as servers:
         assert (await call(servers, "long", characters=700_000)).text == "x" * 700_000
         cut = await call(servers, "long", characters=3_000_000)
         assert cut.text == "x" * 1024 * 1024 + "\n[1951424 more characters are left out]"
 
 
 async def test_a_message_without_an_end_ends_the_connection_only(plain: Plain, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("swarm.agents.mcp.process.LINE_BYTES", 100_000)
+    monkeypatch.setattr("swarm.agents.mcp.stdio.LINE_BYTES", 100_000)
     plain.offer("long", "echo")
-    async with McpServers([plain.server("long", "echo")], patience=QUICK) as servers:
+    async with McpServers([plain.server("long", "echo")], timeouts=QUICK) as servers:
         answer = await call(servers, "long", characters=5_000_000)
         assert "went away during the call" in answer.text
         await wait_until(_started_twice(plain), what="it was started again")
@@ -218,7 +218,7 @@ async def test_a_message_without_an_end_ends_the_connection_only(plain: Plain, m
 async def test_garbage_on_stdout_is_passed_over_and_logged_at_debug_only(tmp_path: Path) -> None:
     garbage = plain_in(tmp_path / "garbage", "garbage")
     with capture_logs() as lines:
-        async with McpServers([garbage.server("echo")], patience=QUICK) as servers:
+        async with McpServers([garbage.server("echo")], timeouts=QUICK) as servers:
             assert (await call(servers, "echo")).text == "echo {}"
     said = [line for line in lines if line["action"] == "mcp_said"]
     assert "INFO starting up, my-secret-word" in [line["said"] for line in said]
@@ -233,7 +233,7 @@ async def test_a_flood_on_stderr_stops_nobody_and_fills_no_log(tmp_path: Path) -
         async def heard() -> list[EventDict]:
             return [line for line in lines if line["action"] == "mcp_said"]
 
-        async with McpServers([flood.server("echo")], patience=QUICK) as servers:
+        async with McpServers([flood.server("echo")], timeouts=QUICK) as servers:
             for _ in range(3):
                 assert (await call(servers, "echo")).text == "echo {}"
             await wait_until(heard, what="something of it is in the log")
@@ -243,19 +243,20 @@ async def test_a_flood_on_stderr_stops_nobody_and_fills_no_log(tmp_path: Path) -
     assert not alive(flood.pids)
 
 
-@pytest.mark.parametrize("manners", [("deaf",), ("child",), ("deaf", "child")], ids=" and ".join)
+@pytest.mark.req("SEC-07")
+@pytest.mark.parametrize("manners", [("deaf",), ("child",), ("daemon",), ("deaf", "child", "daemon")], ids=" and ".join)
 async def test_nothing_is_left_of_a_program_that_does_not_want_to_end(tmp_path: Path, manners: tuple[str, ...]) -> None:
     stubborn = plain_in(tmp_path / "stubborn", *manners)
-    async with McpServers([stubborn.server("echo")], patience=QUICK) as servers:
+    async with McpServers([stubborn.server("echo")], timeouts=QUICK) as servers:
         assert (await call(servers, "echo")).text == "echo {}"
-        assert len(alive(stubborn.pids)) == 1 + ("child" in manners)
+        assert len(alive(stubborn.pids)) == 1 + ("child" in manners) + ("daemon" in manners)
     await _until_ended(stubborn.pids)
 
 
 async def test_nothing_is_left_when_the_end_itself_is_cancelled(tmp_path: Path) -> None:
     stubborn = plain_in(tmp_path / "stubborn", "deaf", "child")
-    patience = replace(QUICK, end_seconds=600.0)
-    servers = McpServers([stubborn.server("echo")], patience=patience)
+    timeouts = replace(QUICK, end_seconds=600.0)
+    servers = McpServers([stubborn.server("echo")], timeouts=timeouts)
     await servers.start()
     assert len(alive(stubborn.pids)) == 2
     closing = asyncio.create_task(servers.aclose())
@@ -268,7 +269,7 @@ async def test_nothing_is_left_when_the_end_itself_is_cancelled(tmp_path: Path) 
 
 async def test_a_program_that_dies_while_its_child_keeps_its_stdout_is_started_anew(tmp_path: Path) -> None:
     parent = plain_in(tmp_path / "parent", "child", tools=("die", "echo"))
-    async with McpServers([parent.server("die", "echo")], patience=QUICK) as servers:
+    async with McpServers([parent.server("die", "echo")], timeouts=QUICK) as servers:
         assert "went away during the call" in (await call(servers, "die")).text
 
         async def again() -> bool:
@@ -282,9 +283,9 @@ async def test_a_program_that_dies_while_its_child_keeps_its_stdout_is_started_a
 
 
 async def test_it_can_be_closed_twice_and_without_a_start(plain: Plain) -> None:
-    servers = McpServers([plain.server("echo")], patience=QUICK)
+    servers = McpServers([plain.server("echo")], timeouts=QUICK)
     await servers.aclose()
-    async with McpServers([plain.server("echo")], patience=QUICK) as servers:
+    async with McpServers([plain.server("echo")], timeouts=QUICK) as servers:
         offered = tool(servers, "echo")
     await servers.aclose()
     assert (await offered.call({})).text == "The tool 'echo' of the server 'plain' is not available at the moment."
@@ -293,7 +294,7 @@ async def test_it_can_be_closed_twice_and_without_a_start(plain: Plain) -> None:
 
 async def test_a_call_that_is_under_way_breaks_off_when_everything_is_closed(plain: Plain) -> None:
     plain.offer("slow")
-    async with McpServers([plain.server("slow")], patience=QUICK) as servers:
+    async with McpServers([plain.server("slow")], timeouts=QUICK) as servers:
         calling = asyncio.create_task(call(servers, "slow"))
         await wait_until(_called(plain), what="the call has arrived")
     answer = await calling
@@ -305,7 +306,7 @@ async def test_many_servers_start_and_end_beside_each_other(tmp_path: Path) -> N
     programs = [plain_in(tmp_path / f"deaf{n}", "deaf") for n in range(5)]
     servers = McpServers(
         [program.server("echo", name=f"s{n}") for n, program in enumerate(programs)],
-        patience=replace(QUICK, end_seconds=0.5, term_seconds=0.5),
+        timeouts=replace(QUICK, end_seconds=0.5, term_seconds=0.5),
     )
     await servers.start()
     assert names(servers) == [f"s{n}_echo" for n in range(5)]

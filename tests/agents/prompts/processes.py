@@ -21,8 +21,9 @@ def is_running(process: int) -> bool:
 
 
 def renderers_of_this_process() -> list[int]:
-    """The processes that render for us: told by the module that they run."""
-    return [child for child in children_of(os.getpid()) if b"prompts.worker" in _file(child, "cmdline")]
+    """The processes that render for us, below their supervisors: told by the module that they run."""
+    below = [child for supervisor in children_of(os.getpid()) for child in children_of(supervisor)]
+    return [child for child in below if b"prompts.worker" in _file(child, "cmdline")]
 
 
 def environment_of(process: int) -> bytes:

@@ -10,7 +10,7 @@ from pathlib import Path
 from swarm.agents.toolbox.tool import ToolAnswer
 from swarm.agents.tools.git import git_tool
 from swarm.agents.tools.git_process import GitOptions
-from swarm.agents.tools.programs import clean_environment
+from swarm.processes.captured import clean_environment
 
 _ENVIRONMENT = {
     **clean_environment(os.environ),

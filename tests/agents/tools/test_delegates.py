@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
 from swarm.agents.tools import delegates
 from swarm.agents.tools.delegates import Delegates, delegate_tools
-from swarm.agents.tools.programs import Ran, clean_environment, run_program
+from swarm.processes.captured import Ran, clean_environment, run_program
 from tests.support.idle_time import time_passes
 from tests.support.waiting import wait_until
 

@@ -10,8 +10,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
-from swarm.agents.tools.programs import clean_environment
 from swarm.agents.tools.shell import shell_tool
+from swarm.processes.captured import clean_environment
 
 pytestmark = pytest.mark.req("TOOL-05")
 

@@ -7,6 +7,7 @@ every message that came, and ``pids``. SIGUSR1 makes it tell that its list has c
     flood       writes a lot to stderr, without end
     deaf        goes on when its stdin is closed, and at SIGTERM
     child       starts a child that goes on when its stdin is closed, and at SIGTERM, and keeps stdout open
+    daemon      starts a child like that in a session of its own, of which nobody is the parent, with no environment
     endless     its list of tools has no end
     growing     gets another tool, "later", and tells of it, between looking up its first list and answering with it
     silent      never answers
@@ -151,6 +152,13 @@ def main() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if "child" in OPTIONS:
         note(subprocess.Popen([sys.executable, "-c", CHILD]).pid)
+    if "daemon" in OPTIONS:
+        between = os.fork()
+        if not between:
+            os.setsid()
+            note(subprocess.Popen([sys.executable, "-c", CHILD], env={}, stdout=subprocess.DEVNULL).pid)
+            os._exit(0)
+        os.waitpid(between, 0)
     if "flood" in OPTIONS:
         threading.Thread(target=flood, daemon=True).start()
     if "http" in OPTIONS:

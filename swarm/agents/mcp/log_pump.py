@@ -20,7 +20,7 @@ _CHUNK_BYTES: Final = 64 * 1024
 _log = structlog.get_logger(__name__)
 
 
-class Chatter:
+class LogPump:
     """The words of one program. ``now`` is a clock of seconds that never goes back."""
 
     def __init__(self, server: McpServer, pid: int, now: Callable[[], float] = time.monotonic) -> None:

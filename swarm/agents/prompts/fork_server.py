@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
-import signal
 import socket
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from subprocess import PIPE
 from typing import Final
 
 from swarm.agents.prompts.limits import MOST_ANSWER_BYTES, Limits
+from swarm.processes.child import Child
 
 START_SECONDS: Final = 20.0
 
@@ -32,16 +32,16 @@ class Lost(Exception):
     """The process is gone, or does not react; what it was asked may be asked again."""
 
 
-class Nursery:
+class ForkServer:
     """One process, its own session, that forks a child for each rendering."""
 
-    def __init__(self, process: asyncio.subprocess.Process, control: socket.socket, limits: Limits) -> None:
+    def __init__(self, process: Child, control: socket.socket, limits: Limits) -> None:
         self._process = process
         self._control = control
         self._limits = limits
 
     @classmethod
-    async def start(cls, limits: Limits) -> Nursery:
+    async def start(cls, limits: Limits) -> ForkServer:
         """Start the process and wait until it is ready. Raises Lost if that does not come about."""
         ours, theirs = socket.socketpair()
         with theirs:
@@ -51,13 +51,13 @@ class Nursery:
             except OSError as error:
                 ours.close()
                 raise Lost(str(error)) from error
-        nursery = cls(process, ours, limits)
+        fork_server = cls(process, ours, limits)
         try:
-            await nursery._become_ready()
+            await fork_server._become_ready()
         except BaseException:
-            await nursery.close()
+            await fork_server.close()
             raise
-        return nursery
+        return fork_server
 
     async def _become_ready(self) -> None:
         try:
@@ -66,7 +66,6 @@ class Nursery:
         except TimeoutError as error:
             raise Lost(f"it was not ready within {START_SECONDS:g} s") from error
         if not ready:
-            assert self._process.stderr is not None
             said = (await self._process.stderr.read()).decode(errors="replace").strip()
             raise Lost(said.rpartition("\n")[2] or "it ended before it was ready")
 
@@ -104,27 +103,19 @@ class Nursery:
     async def close(self) -> None:
         """Kill it and all renderings. Idempotent."""
         self._control.close()
-        with contextlib.suppress(ProcessLookupError):
-            if self._process.returncode is None:  # else the number may be somebody else's
-                os.killpg(self._process.pid, signal.SIGKILL)
-        await self._process.communicate()
+        await self._process.kill()
+        self._process.close()
 
 
-async def _process(control: socket.socket, limits: Limits) -> asyncio.subprocess.Process:
+async def _process(control: socket.socket, limits: Limits) -> Child:
     """Isolated (-I): neither the environment nor the folder we were started in says what is imported."""
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-I",
-        "-c",
-        _PROGRAM,
-        _ROOT,
-        json.dumps(asdict(limits)),
+    return await Child.start(
+        [sys.executable, "-I", "-c", _PROGRAM, _ROOT, json.dumps(asdict(limits))],
         stdin=control.fileno(),
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
+        stderr=PIPE,
         env={name: os.environ[name] for name in _INHERITED if name in os.environ},
         cwd="/",
-        start_new_session=True,
+        grace_seconds=0.0,
     )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from swarm.agents.tools.programs import MARK, Ran, clean_environment, run_program
+from swarm.processes.captured import Ran, clean_environment, run_program
 from tests.support.idle_time import time_passes
 from tests.support.waiting import wait_until
 
@@ -137,7 +137,7 @@ async def test_a_program_sees_nothing_of_the_coordinators_environment(
     assert "PASSED=on" in ran.output
 
 
-async def test_the_warden_is_not_reached_by_what_it_runs(running: Running) -> None:
+async def test_the_supervisor_is_not_reached_by_what_it_runs(running: Running) -> None:
     """No descriptor but the three, so that a program can neither stop its end nor forge its result."""
     assert (await running.ran("ls /proc/self/fd")).output.split() == ["0", "1", "2", "3"]  # 3: the folder that ls reads
 
@@ -194,7 +194,7 @@ async def test_a_billion_bytes_cost_us_neither_memory_nor_time(running: Running)
     assert "9999900" in ran.output
     assert "bytes left out" in ran.output
     assert after.ru_maxrss - before.ru_maxrss < 20_000  # KiB
-    assert int(ran.output.split()[-2]) < 50_000  # KiB, of the warden
+    assert int(ran.output.split()[-2]) < 50_000  # KiB, of the supervisor
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1
 
 
@@ -286,10 +286,10 @@ async def test_a_child_that_holds_the_output_open_is_not_waited_for(running: Run
     assert ran == Ran(code=0, output="done\n")
 
 
-async def test_a_program_that_kills_its_warden_is_ended_by_its_mark(running: Running) -> None:
+async def test_what_has_killed_its_supervisor_is_ended_too(running: Running) -> None:
     ran = await running.ran(
         "here; setsid sh -c ': > $PIDS/$$; sleep 1000' & until [ $(ls $PIDS | wc -l) = 2 ]; do sleep 0.01; done; "
-        f"echo ${MARK}; kill -9 $PPID; sleep 1000"
+        "kill -9 $PPID; sleep 1000"
     )
     assert ran.code is None
     assert len(running.pids()) == 2
@@ -297,8 +297,10 @@ async def test_a_program_that_kills_its_warden_is_ended_by_its_mark(running: Run
     await running.gone()
 
 
-async def test_a_warden_that_is_stopped_does_not_hold_us_up(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("swarm.agents.tools.programs._WARDEN_SECONDS", 0.1)
+async def test_a_supervisor_that_is_stopped_does_not_hold_us_up(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("swarm.processes.child.SUPERVISOR_SECONDS", 0.1)
 
     def stopped() -> bool:
         return [_state_and_parent(_state_and_parent(pid)[1])[0] for pid in running.pids()] == ["T"]
@@ -310,9 +312,9 @@ async def test_a_warden_that_is_stopped_does_not_hold_us_up(running: Running, mo
 
 
 async def test_nothing_outlives_the_coordinator(running: Running) -> None:
-    """A power cut for us alone: the warden sees its socket closed."""
+    """A power cut for us alone: the supervisor sees its socket closed."""
     code = (
-        "import asyncio, os\nfrom swarm.agents.tools.programs import run_program\n"
+        "import asyncio, os\nfrom swarm.processes.captured import run_program\n"
         "script = 'trap \"\" TERM; : > $PIDS/$$; setsid sleep 1000 & echo $! > $PIDS/$!; wait; sleep 1000'\n"
         "asyncio.run(run_program(['sh', '-c', script], cwd='.', env=os.environ, timeout_seconds=60, most_bytes=9,"
         " grace_seconds=0.1))"
@@ -328,6 +330,8 @@ async def test_nothing_outlives_the_coordinator(running: Running) -> None:
     await process.wait()
 
     await running.gone()
+    for pid in _children():
+        os.waitpid(pid, 0)  # the supervisor, which has become our child
 
 
 async def test_many_run_at_once(running: Running) -> None:

@@ -1,0 +1,91 @@
+"""Running a program to its end: with a time limit, bounded output, and an end that nothing survives."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import DEVNULL
+from typing import IO, Final
+
+from swarm.processes.child import Child
+from swarm.processes.finishing import to_the_end
+
+GRACE_SECONDS: Final = 2.0
+"""Between the request to end (SIGTERM), in which a program removes its locks, and the kill."""
+
+_KEPT: Final = frozenset({"HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ran:
+    """How a run ended."""
+
+    code: int | None  # the exit code; minus the number of the signal that ended it; None: we or something else ended it
+    output: str  # what it printed, standard error included unless kept apart; bytes that are not UTF-8 become U+FFFD
+    errors: str = ""  # what it printed on standard error, if kept apart
+    timed_out: bool = False
+    cut: bool = False  # a part of the output is missing, in the middle; a line says how much
+
+
+async def run_program(
+    argv: Sequence[str],
+    *,
+    cwd: Path | str,
+    env: Mapping[str, str],
+    stdin: bytes | None = None,
+    timeout_seconds: float,
+    most_bytes: int,
+    errors_apart: bool = False,
+    grace_seconds: float = GRACE_SECONDS,
+) -> Ran:
+    """Run a program to its end, or for ``timeout_seconds``, and end all that it started, however this returns.
+
+    The arguments are those of `Child.start`, and so are the errors. ``stdin`` is what it may read; None: nothing. It
+    takes up to ``grace_seconds`` (and as long as killing takes) beyond the time limit, or beyond a cancellation.
+    """
+    ends_at = asyncio.get_running_loop().time() + timeout_seconds
+    with contextlib.ExitStack() as open_things:
+        child = await Child.start(
+            argv,
+            cwd=cwd,
+            env=env,
+            stdin=DEVNULL if stdin is None else open_things.enter_context(_file(stdin)),
+            captured=2 if errors_apart else 1,
+            most_bytes=most_bytes,
+            grace_seconds=grace_seconds,
+        )
+    timed_out = False
+    try:
+        async with asyncio.timeout_at(ends_at):
+            await child.ended.wait()
+    except TimeoutError:
+        timed_out = True
+    finally:
+        await to_the_end(child.end())
+    output, errors = (kept.decode(errors="replace") for kept in child.outputs)
+    return Ran(
+        code=None if timed_out else child.code, output=output, errors=errors, timed_out=timed_out, cut=child.is_cut
+    )
+
+
+def clean_environment(given: Mapping[str, str], *, passed: Iterable[str] = ()) -> dict[str, str]:
+    """Of an environment what a program needs to run and to find its own files, and the variables named in ``passed``.
+
+    Nothing else: the coordinator's own environment holds tokens and keys.
+    """
+    names = {name for name in given if name in _KEPT or name.startswith("LC_")}
+    return {name: given[name] for name in sorted(names | (set(passed) & set(given)))}
+
+
+def _file(content: bytes) -> IO[bytes]:
+    """A file without a name, at its beginning."""
+    on_linux = hasattr(os, "memfd_create")
+    file = os.fdopen(os.memfd_create("swarm"), "w+b") if on_linux else tempfile.TemporaryFile()  # noqa: SIM115 -- the caller closes it
+    file.write(content)
+    file.seek(0)
+    return file

@@ -1,0 +1,338 @@
+"""Runs one program and ends all that descends from it: a process of its own, run as a script.
+
+`swarm.processes.child` starts it without the package around it (``python -I -S supervisor.py CONTROL``), so that it is
+up at once. The control socket brings the size of a specification (8 bytes), the specification (`marshal`), and then
+requests of one byte: ``t`` ends everything with a grace, ``k`` kills it. The end of the socket is ``k`` too: the owner
+is dead, and whatever would escape in a grace, nobody could end.
+
+It answers in lines: ``started <pid>`` or ``error <errno>``; ``ended <exit code, negative for a signal>``, at once; and
+last, when nothing is left, ``left <processes that could not be ended> <bytes of output> <bytes of errors> <cut>`` with
+the output that was kept. Without that line it was killed.
+
+The program inherits the standard streams. Those to be captured are read here and dropped beyond a limit, so that they
+cost the owner neither memory nor time; nothing is copied of the others.
+"""
+
+import ctypes
+import marshal
+import os
+import select
+import signal
+import sys
+import time
+
+KILL_SECONDS = 5.0
+"""A process that waits for a dead disk or network mount cannot be ended at all."""
+
+_LINUX = sys.platform == "linux"
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_READ_BYTES = 1 << 18
+_LOOK_SECONDS = 0.02  # between two rounds of killing
+_IGNORED = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD, signal.SIGCONT}
+
+
+class Process:
+    """A process as ``/proc`` shows it. ``started`` is in clock ticks since the machine's start."""
+
+    def __init__(self, pid: int, stat: bytes) -> None:
+        fields = stat.rpartition(b")")[2].split()
+        self.pid = pid
+        self.is_dead = fields[0] in (b"Z", b"X")
+        self.parent, self.group, self.session = map(int, fields[1:4])
+        self.started = int(fields[19])
+
+
+def processes() -> list[Process]:
+    """All processes, the dead that nobody has waited for included; none where there is no ``/proc``."""
+    names = filter(str.isdecimal, os.listdir("/proc")) if os.path.isdir("/proc") else ()
+    return [found for name in names if (found := process(int(name)))]
+
+
+def process(pid: int) -> Process | None:
+    """One process; None if it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return Process(pid, file.read())
+    except OSError:
+        return None
+
+
+def descendants(of: set[int]) -> list[Process]:
+    """All living processes below these, the nearest first."""
+    children: dict[int, list[Process]] = {}
+    for one in processes():
+        children.setdefault(one.parent, []).append(one)
+    found = [child for parent in of for child in children.get(parent, ())]
+    for one in found:  # which grows meanwhile
+        found += children.get(one.pid, ())
+    return [one for one in found if not one.is_dead]
+
+
+def send(number: int, found: list[Process]) -> None:
+    """Signal processes that descend from this one.
+
+    A group is signalled as a whole, in one step: nobody in it can fork in between. In a session that is not ours there
+    are only descendants, since a process cannot join a session.
+    """
+    own = os.getsid(0)
+    targets = {-one.group if one.group > 1 and one.session != own else one.pid for one in found}
+    for target in targets:
+        try:
+            os.kill(target, number)
+            os.kill(target, signal.SIGCONT)  # one that was stopped hears nothing else than SIGKILL
+        except (ProcessLookupError, PermissionError):
+            pass  # it ended by itself, or changed its user, which only the system's owner can answer
+
+
+def kill_descendants(seconds: float = 0.5) -> None:
+    """Kill all that descends from this process, until nothing is left or the time is over; without ``/proc``, nothing.
+
+    For a process that has become a subreaper: what loses its parent meanwhile is found in the next round.
+    """
+    until = time.monotonic() + seconds
+    while (found := descendants({os.getpid()})) and time.monotonic() < until:
+        send(signal.SIGKILL, found)
+        time.sleep(0.001)
+
+
+def become_subreaper() -> None:
+    """Adopt every orphan among the descendants of this process from now on."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _prctl(option: int, value: int) -> None:
+    if _LINUX and ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), f"prctl({option})")
+
+
+class Kept:
+    """The beginning and the end of what was printed; what lies between is counted and dropped."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._half = most_bytes // 2
+        self._head_bytes = most_bytes - self._half
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._total = 0
+
+    def add(self, data: memoryview) -> None:
+        """Keep of ``data`` what belongs to the ends."""
+        self._total += len(data)
+        room = self._head_bytes - len(self._head)
+        self._head += data[:room]
+        self._tail += data[room:][-self._half or len(data) :]
+        if len(self._tail) > 2 * self._half:
+            del self._tail[: len(self._tail) - self._half]
+
+    def whole(self) -> tuple[bytes, bool]:
+        """What is kept, with a line where something is missing; and whether something is."""
+        tail = bytes(self._tail[len(self._tail) - min(self._half, len(self._tail)) :])
+        missing = self._total - len(self._head) - len(tail)
+        if not missing:
+            return bytes(self._head) + tail, False
+        return bytes(self._head) + b"\n[... %d bytes left out ...]\n" % missing + tail, True
+
+
+class Supervisor:
+    """One program and all that descends from it. ``captured``: 0; 1, output and errors together; 2, each apart."""
+
+    def __init__(self, control: int, *, grace_seconds: float, captured: int, most_bytes: int) -> None:
+        self._control = control
+        self._grace_seconds = grace_seconds
+        self._program = 0
+        self._has_ended = False
+        self._is_asked = False  # to end, with a grace
+        self._kills = False
+        self._poll = select.poll()
+        self._wakeup = _children_wake()
+        self._poll.register(self._wakeup, select.POLLIN)
+        self._poll.register(control, select.POLLIN)
+        self._kept = [Kept(most_bytes) for _ in range(captured)]
+        self._readers: dict[int, Kept] = {}
+        self._buffer = bytearray(_READ_BYTES)
+
+    def run(self, argv: list[bytes], env: dict[bytes, bytes]) -> None:
+        """Run it to its end, or until it is to end, and everything below it too."""
+        if error := self._start(argv, env):
+            self._tell(b"error %d\n" % error)
+        else:
+            self._tell(b"started %d\n" % self._program)
+        while not (self._has_ended or self._is_asked or self._kills):
+            self._turn(None)
+        left = self._end_all()
+        for reader in list(self._readers):
+            self._drain(reader)
+        (out, out_cut), (err, err_cut) = (*(kept.whole() for kept in self._kept), (b"", False), (b"", False))[:2]
+        self._tell(b"left %d %d %d %d\n" % (left, len(out), len(err), out_cut or err_cut) + out + err)
+
+    def _start(self, argv: list[bytes], env: dict[bytes, bytes]) -> int:
+        """Start the program; the number of an error, or 0."""
+        ends = [os.pipe() for _ in self._kept]
+        for (reader, _), kept in zip(ends, self._kept, strict=True):
+            os.set_blocking(reader, False)
+            self._readers[reader] = kept
+            self._poll.register(reader, select.POLLIN)
+        outputs = [(ends[0][1], 1), (ends[-1][1], 2)] if ends else []
+        failure, report = os.pipe()
+        self._program = os.fork()
+        if not self._program:
+            _execute(argv, env, outputs, report)
+        for end in (report, *(writer for _, writer in ends)):
+            os.close(end)
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for stream in range(3):  # the program's alone: their other ends are to see when it closes them
+            os.dup2(nothing, stream)
+        return int(os.read(failure, 16) or 0)
+
+    def _tell(self, data: bytes) -> None:
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(self._control, view) :]
+        except OSError:
+            pass  # the owner is dead
+
+    def _turn(self, wait_seconds: float | None) -> None:
+        """Wait until something happens, at most so long, and see to it."""
+        for found, _ in self._poll.poll(None if wait_seconds is None else wait_seconds * 1000):
+            if found in self._readers:
+                self._read(found)
+            elif found == self._wakeup:
+                os.read(found, 4096)
+            else:
+                self._obey()
+        self._reap()
+
+    def _obey(self) -> None:
+        try:
+            asked = os.read(self._control, 64)
+        except OSError:
+            asked = b""
+        if not asked:
+            self._poll.unregister(self._control)
+        self._kills = self._kills or not asked or b"k" in asked
+        self._is_asked = True
+
+    def _read(self, reader: int) -> bool:
+        """Read what there is; whether there may be more."""
+        try:
+            count = os.readv(reader, [self._buffer])
+        except BlockingIOError:
+            return False
+        if count:
+            self._readers[reader].add(memoryview(self._buffer)[:count])
+        else:
+            self._poll.unregister(reader)
+            del self._readers[reader]
+        return bool(count)
+
+    def _drain(self, reader: int) -> None:
+        """What still lies in the pipe. Bounded, because a process that could not be ended may go on printing."""
+        for _ in range(16):
+            if not self._read(reader):
+                return
+
+    def _reap(self) -> bool:
+        """Collect the dead; whether anybody is alive."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return not _LINUX and _is_group(self._program)
+            if not pid:
+                return True
+            if pid == self._program:
+                self._has_ended = True
+                self._tell(b"ended %d\n" % os.waitstatus_to_exitcode(status))
+
+    def _end_all(self) -> int:
+        """Ask everything to end, then kill what remains, also what is started meanwhile; how many are left.
+
+        The program is asked first, and what it leaves behind afterwards: it may have to end its own children in order.
+        """
+        until = time.monotonic() + self._grace_seconds
+        if not (self._has_ended or self._kills):
+            self._signal(signal.SIGTERM, session=self._program)
+        is_rest_asked = False
+        while not self._kills and self._reap() and (rest := until - time.monotonic()) > 0:
+            if self._has_ended and not is_rest_asked:
+                self._signal(signal.SIGTERM)
+                is_rest_asked = True
+            self._turn(rest)
+        until = time.monotonic() + KILL_SECONDS
+        while self._reap() and time.monotonic() < until:
+            self._signal(signal.SIGKILL)
+            self._turn(_LOOK_SECONDS)
+        return len(descendants({os.getpid()})) if self._reap() else 0
+
+    def _signal(self, number: int, session: int | None = None) -> None:
+        """Signal everything, or one session; without ``/proc`` the program's group."""
+        if os.path.isdir("/proc/self"):
+            found = descendants({os.getpid()})
+            send(number, [one for one in found if session in (None, one.session)])
+        elif _is_group(self._program):
+            os.killpg(self._program, number)
+
+
+def _execute(argv: list[bytes], env: dict[bytes, bytes], outputs: list[tuple[int, int]], report: int) -> None:
+    """Become the program, which dies with the supervisor; report the number of an error."""
+    try:
+        os.setsid()
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        for writer, stream in outputs:
+            os.dup2(writer, stream)
+        for number in _IGNORED:
+            signal.signal(number, signal.SIG_DFL)
+        os.execvpe(argv[0], argv, env)  # noqa: S606 -- no shell is wanted
+    except OSError as error:
+        os.write(report, b"%d" % (error.errno or 1))
+    finally:
+        os._exit(127)
+
+
+def _is_group(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except PermissionError:
+        pass  # somebody else's, so there is somebody
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _children_wake() -> int:
+    """A file descriptor that becomes readable when a child ends."""
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    return reader
+
+
+def _received(control: int, size: int) -> bytes:
+    """So many bytes; fewer if the owner is dead."""
+    data = b""
+    while len(data) < size and (part := os.read(control, size - len(data))):
+        data += part
+    return data
+
+
+def main(control: int) -> None:
+    """Be the supervisor for one program, whose specification comes over the control socket."""
+    os.set_inheritable(control, False)
+    for number in _IGNORED:  # what a program may send; SIGKILL and SIGSTOP are the owner's to notice
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # a thread of the owner may block some
+    become_subreaper()
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGCONT)  # a program may have stopped us, and would outlive a dead owner
+    size = int.from_bytes(_received(control, 8), "big")
+    specification = _received(control, size)
+    if size and len(specification) == size:
+        argv, env, grace_seconds, captured, most_bytes = marshal.loads(specification)  # noqa: S302 -- our owner's
+        supervisor = Supervisor(control, grace_seconds=grace_seconds, captured=captured, most_bytes=most_bytes)
+        supervisor.run(argv, env)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

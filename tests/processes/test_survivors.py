@@ -1,0 +1,155 @@
+"""Hostile programs, and every way in which they come to their end: no process is left of them.
+
+Who is left is asked of the system: this process adopts what loses all others (a subreaper, as coordinators are), so
+whoever is below it belongs to the coordinator of a test, whatever it has done to hide.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from swarm.processes.supervisor import Process, become_subreaper, descendants, processes, send
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.req("SEC-07")
+
+HOSTILE = Path(__file__).with_name("hostile.py")
+MANNERS = tuple(re.findall(r'case "(.+)":', HOSTILE.read_text()))
+SECONDS = 10.0  # a supervisor's grace is a fraction of a second here
+
+COORDINATOR = """
+import asyncio, pathlib, signal, sys
+from swarm.last_resort import end_at_once
+from swarm.processes import child
+
+child.SUPERVISOR_SECONDS = 1.0  # for one that is stopped by what it runs
+
+async def main(hostile, folder, *manners):
+    loop, pipe, over = asyncio.get_running_loop(), child.subprocess.PIPE, asyncio.Event()
+    loop.add_signal_handler(signal.SIGTERM, asyncio.current_task().cancel)
+    signal.signal(signal.SIGUSR1, lambda *_: end_at_once(1))
+    loop.add_reader(0, over.set)
+    children = [
+        await child.Child.start(
+            [sys.executable, "-I", "-S", hostile, manner, folder], env={}, stdin=pipe, stdout=pipe, grace_seconds=0.2
+        )
+        for manner in manners
+    ]
+    try:
+        await over.wait()
+        loop.remove_reader(0)
+    finally:
+        for one in children:
+            one.stdin.close()
+        await asyncio.gather(*(one.end() for one in children))
+    (pathlib.Path(folder) / "nothing is left").touch()
+    await asyncio.Event().wait()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+class Coordinator:
+    """A process that has started one program of each manner."""
+
+    def __init__(self, folder: Path, manners: tuple[str, ...]) -> None:
+        become_subreaper()
+        self._others = {one.pid for one in processes() if one.parent == os.getpid()}
+        self._folder = folder
+        self._manners = manners
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", COORDINATOR, str(HOSTILE), str(folder), *manners],
+            env={**os.environ, "PYTHONPATH": str(Path.cwd())},
+            stdin=subprocess.PIPE,
+        )
+
+    def __enter__(self) -> Coordinator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """What is left is killed, and collected."""
+        self.close()
+        self.process.kill()
+        self.process.wait()
+        while found := self._ours():
+            send(signal.SIGKILL, [one for one in found if not one.is_dead])
+            for one in found:
+                if one.parent == os.getpid():
+                    os.waitpid(one.pid, 0)
+
+    def close(self) -> None:
+        """Tell it to end its programs, and to stay."""
+        assert self.process.stdin
+        self.process.stdin.close()
+
+    def survivors(self) -> list[str]:
+        """The commands of all that are below the coordinator, or adopted from it; supervisors included."""
+        return [_command(one.pid) for one in self._ours() if one.pid != self.process.pid and not one.is_dead]
+
+    def _ours(self) -> list[Process]:
+        adopted = [one for one in processes() if one.parent == os.getpid() and one.pid not in self._others]
+        return adopted + descendants({one.pid for one in adopted})
+
+    async def until_all_are_there(self) -> None:
+        """Each has become what it is: 31 of the storm, two of most others."""
+
+        def are_there(names: list[str]) -> bool:
+            return {*names} == {*self._manners} and names.count("forks for ever") > 31
+
+        await wait_until(self._names, are_there, what="all are there")
+        assert len(self.survivors()) > 40
+
+    async def until_it_says_so(self) -> None:
+        await wait_until(self._names, lambda names: "nothing is left" in names, within_seconds=SECONDS)
+
+    async def until_nobody_is_left(self) -> None:
+        async def look() -> list[str]:
+            return self.survivors()
+
+        await wait_until(look, lambda left: not left, within_seconds=SECONDS, what="nobody is left")
+
+    async def _names(self) -> list[str]:
+        return [path.name.partition(".")[0] for path in self._folder.iterdir()]
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    except OSError:
+        return "ended meanwhile"
+
+
+@pytest.mark.parametrize("how", ["they end by themselves", "they are ended", "stopped", "cut off", "killed"])
+async def test_no_process_is_left(tmp_path: Path, how: str) -> None:
+    by_themselves = how == "they end by themselves"
+    # Of one whose supervisor is stopped nobody can hear the end; its time limit ends it.
+    manners = tuple(manner for manner in MANNERS if not (by_themselves and manner == "stops its supervisor"))
+    with Coordinator(tmp_path, manners) as coordinator:
+        await coordinator.until_all_are_there()
+        match how:
+            case "they end by themselves":
+                (tmp_path / "over").touch()
+            case "they are ended":
+                coordinator.close()
+                await coordinator.until_it_says_so()
+                assert coordinator.survivors() == []
+                assert coordinator.process.pid not in {one.parent for one in processes()}  # the dead are collected
+            case "stopped":
+                coordinator.process.send_signal(signal.SIGTERM)
+                await asyncio.to_thread(coordinator.process.wait, SECONDS)
+                assert coordinator.survivors() == []
+            case "cut off":
+                coordinator.process.send_signal(signal.SIGUSR1)
+                assert await asyncio.to_thread(coordinator.process.wait, SECONDS) == 1
+            case _:
+                coordinator.process.kill()
+                coordinator.process.wait()
+        await coordinator.until_nobody_is_left()
