@@ -65,8 +65,8 @@ def checked_work_tree(
         )
     folder, user_home = folder or Path.cwd(), user_home or Path.home()
     tree = _existing(settings.tools.work_tree, folder)
-    if reason := _far_too_much(tree, user_home):
-        raise ConfigurationError(f"{_KEY} is {tree}, {reason}.", hint=_HOW)
+    if tree == Path("/"):
+        raise ConfigurationError(f"{_KEY} is /, which is the whole machine, swarm itself included.", hint=_HOW)
     own = _own(settings, read_variables(environment, folder=folder, user_home=user_home), folder, user_home)
     in_the_way = list(dict.fromkeys(said for place in own if (said := place.conflict(tree))))
     if in_the_way:
@@ -99,14 +99,6 @@ def _existing(named: Path, folder: Path) -> Path:
     return path
 
 
-def _far_too_much(tree: Path, user_home: Path) -> str | None:
-    if tree == Path("/"):
-        return "which is the whole machine"
-    if _is_same(tree, user_home):
-        return "which is your home folder, with your keys and the settings of all your programs"
-    return None
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Own:
     """Something of the coordinator's own, which need not exist."""
@@ -131,6 +123,7 @@ def _own(settings: Settings, variables: Mapping[str, str], folder: Path, user_ho
     def at(path: Path) -> Path:
         return folder / path.expanduser()
 
+    yield _Own(what="your home folder with your keys", path=user_home)
     yield _Own(what="the folder where swarm is started", path=folder, is_folder=True)
     yield _Own(what="the settings file", path=settings_file(folder, variables))
     for path in dotenv_files(folder, user_home):
@@ -140,7 +133,7 @@ def _own(settings: Settings, variables: Mapping[str, str], folder: Path, user_ho
     yield _Own(what="the prompts of SWARM_HOME", path=prompts, is_folder=True)
     yield _Own(what="the operator's token", path=at(settings.home) / "operator.token")
     if database := _sqlite_file(settings):
-        yield _Own(what="the database", path=folder / database)
+        yield _Own(what="the database", path=at(database))
     yield _Own(what="the list of MCP servers", path=at(settings.tools.servers_config))
     yield _Own(what="the wordings (prompts_config)", path=wordings)
     for path in (*_linked_files(prompts), *_linked_files(wordings.parent)):
@@ -153,11 +146,11 @@ def _own(settings: Settings, variables: Mapping[str, str], folder: Path, user_ho
 
 
 def _sqlite_file(settings: Settings) -> Path | None:
-    if not settings.database_url.startswith("sqlite"):
-        return None
+    if settings.database.url is None:
+        return settings.home / "swarm.db"
     from swarm.store.urls import SqliteUrl, parse_url  # takes a while to load
 
-    url = parse_url(settings.database_url)
+    url = parse_url(settings.database.url)
     return url.path if isinstance(url, SqliteUrl) else None
 
 

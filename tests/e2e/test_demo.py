@@ -199,7 +199,9 @@ async def test_it_needs_no_proxy_takes_the_operator_token_it_is_given_and_leaves
 ) -> None:
     (processes.folder / ".env").write_text("SWARM_DATABASE_URL=sqlite:///configured.db\n")
     proxy = dict.fromkeys(("HTTP_PROXY", "http_proxy", "ALL_PROXY"), f"http://127.0.0.1:{free_port()}")
-    process = processes.start("demo", SWARM, "demo", env=_free_ports() | proxy | {"SWARM_OPERATOR_TOKEN": "given"})
+    process = processes.start(
+        "demo", SWARM, "demo", env=_free_ports() | proxy | {"SWARM_OPERATOR_TOKEN": "given-by-the-test"}
+    )
     await process.says("^Open ")
     assert (processes.folder / ".demo" / "swarm.db").exists()
     assert not (processes.folder / "configured.db").exists()
@@ -208,7 +210,7 @@ async def test_it_needs_no_proxy_takes_the_operator_token_it_is_given_and_leaves
 @pytest.mark.long
 @pytest.mark.req("OPS-01")
 async def test_an_operator_token_that_only_a_file_names_is_said_in_one_line(processes: Processes) -> None:
-    (processes.folder / ".env").write_text("SWARM_OPERATOR_TOKEN=of-the-file\n")
+    (processes.folder / ".env").write_text("SWARM_OPERATOR_TOKEN=of-the-file-alone\n")
     ended = await processes.run(SWARM, "demo", env=_free_ports())
     assert ended.code == 1
     (line,) = ended.err.splitlines()

@@ -233,6 +233,8 @@ async def test_the_settings_of_the_demo_bring_a_router_an_assistant_documents_an
     settings = made(tmp_path, is_scripted=True)
     assert set(settings.agents.builtin) == {"tools", "assistant"}
     assert settings.agents.builtin["assistant"].tools == ["git"]
+    assert settings.tools.work_tree == Path("/made")
+    assert not made(tmp_path, is_scripted=True, work_tree=None).agents.builtin["assistant"].tools
     assert settings.documents.folder is not None
     assert len(list(settings.documents.folder.glob("*.md"))) >= 4
     servers = json.loads(settings.tools.servers_config.read_text())["mcpServers"]
@@ -277,13 +279,14 @@ def test_a_model_that_the_folder_names_is_used(tmp_path: Path) -> None:
     assert settings_file.names_model(own)
 
 
-def made(folder: Path, *, is_scripted: bool):  # type: ignore[no-untyped-def]
+def made(folder: Path, *, is_scripted: bool, work_tree: Path | None = Path("/made")):  # type: ignore[no-untyped-def]
     """The settings that the coordinator of the demo reads."""
     file = folder / "home" / "swarm.yaml"
     wanted = Wanted(
         writer_url="http://127.0.0.1:1/",
         servers_file=folder / "home" / "servers.json",
         own_servers=folder / "own.json",
+        work_tree=work_tree,
         is_scripted=is_scripted,
     )
     settings_file.write(file, own=folder / "swarm.yaml", wanted=wanted)
