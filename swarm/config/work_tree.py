@@ -133,7 +133,7 @@ def _own(settings: Settings, variables: Mapping[str, str], folder: Path, user_ho
     yield _Own(what="the prompts of SWARM_HOME", path=prompts, is_folder=True)
     yield _Own(what="the operator's token", path=at(settings.home) / "operator.token")
     if database := _sqlite_file(settings):
-        yield _Own(what="the database", path=at(database))
+        yield _Own(what="the database", path=folder / database)
     yield _Own(what="the list of MCP servers", path=at(settings.tools.servers_config))
     yield _Own(what="the wordings (prompts_config)", path=wordings)
     for path in (*_linked_files(prompts), *_linked_files(wordings.parent)):
@@ -141,17 +141,32 @@ def _own(settings: Settings, variables: Mapping[str, str], folder: Path, user_ho
     for name, chosen in settings.agents.builtin.items():
         if chosen.prompt:
             yield _Own(what=f"the prompt of {name}", path=at(chosen.prompt))
+    for name, program in _coding_programs(settings):
+        yield _Own(what=f"the program of {name}", path=at(program))
     for path in _code():
         yield _Own(what="the program's code", path=path, is_folder=True)
 
 
 def _sqlite_file(settings: Settings) -> Path | None:
     if settings.database.url is None:
-        return settings.home / "swarm.db"
+        return settings.home.expanduser() / "swarm.db"
     from swarm.store.urls import SqliteUrl, parse_url  # takes a while to load
 
     url = parse_url(settings.database.url)
     return url.path if isinstance(url, SqliteUrl) else None
+
+
+def _coding_programs(settings: Settings) -> Iterator[tuple[LocalTool, Path]]:
+    """Those that agents may have run, and that are named by a path."""
+    chosen = settings.tools.delegates
+    allowed = {tool for agent in settings.agents.builtin.values() for tool in agent.tools}
+    for name, program in (
+        (LocalTool.KIRO_DELEGATE, chosen.kiro),
+        (LocalTool.CLAUDE_DELEGATE, chosen.claude),
+        (LocalTool.CODEX_DELEGATE, chosen.codex),
+    ):
+        if name in allowed and len(program.parts) > 1:
+            yield name, program
 
 
 def _linked_files(folder: Path) -> list[Path]:

@@ -96,6 +96,14 @@ def _say(**settings: object) -> Callable[[Machine], None]:
     return lambda machine: machine.settings.update(settings)
 
 
+def _allow(tool: LocalTool) -> Callable[[Machine], None]:
+    def prepare(machine: Machine) -> None:
+        machine.folder("user/.local")
+        machine.tools = (tool,)
+
+    return prepare
+
+
 def _named_settings(machine: Machine) -> None:
     machine.folder("conf")
     machine.patch.setenv("SWARM_CONFIG", str(machine.root / "conf" / "team.yaml"))
@@ -216,6 +224,11 @@ REFUSED: dict[str, tuple[Callable[[Machine], None], str | None, tuple[str, ...]]
         ("contains the list of MCP servers, {root}/trees/website/not/there.json",),
     ),
     "with a link to the servers": (_link_on_the_way, "{root}/trees", ("the list of MCP servers",)),
+    "with a coding program": (
+        _allow(LocalTool.KIRO_DELEGATE),
+        "~/.local",
+        ("contains the program of kiro-delegate, {root}/user/.local/bin/kiro-cli",),
+    ),
     "with the code": (_nothing, "{code}/..", ("contains the program's code, {code}",)),
     "the code": (_nothing, "{code}/swarm", ("lies in the program's code, {code}",)),
     "the tools": (_nothing, "{code}/tools", ("lies in the program's code",)),
