@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import signal
 import socket
+from pathlib import Path
 
 import pytest
+import yaml
 
 from swarm.demo.writer import STEPS
 from tests.e2e.demo import DEMO_LINES, FOLDERS, Demo
@@ -113,7 +115,7 @@ async def test_the_writers_question_is_answered_in_the_thread(twin: TwinClient) 
     await twin.until(ts, lambda seen: any("So it is “the tests”" in answer for answer in seen.answers))
 
 
-@pytest.mark.req("OPS-01", "AGENT-01", "AGENT-04")
+@pytest.mark.req("OPS-01", "AGENT-01", "AGENT-04", "SEC-02")
 async def test_the_built_in_agents_calculate_and_look_things_up_with_rules_in_place_of_a_model(
     twin: TwinClient,
 ) -> None:
@@ -128,6 +130,10 @@ async def test_the_built_in_agents_calculate_and_look_things_up_with_rules_in_pl
     assert all(card in shown for card in ("multiply", "search", "fetch_document"))
     await twin.say("what are you?", thread=ts)
     await twin.until(ts, lambda seen: "no language model" in seen.answers[-1])
+    ts = await twin.say("swarm#assistant git status")  # in a repository that the demo has made, not where it is started
+    seen = await twin.until(ts, _is_answered, within_seconds=60)
+    assert "notes.md" in seen.answers[-1]
+    assert "code.py" not in seen.answers[-1]
 
 
 @pytest.mark.req("LOOP-11")
@@ -176,8 +182,12 @@ async def test_it_ends_with_0_when_told_to_and_leaves_nobody_behind(demo: Demo, 
         return len(demo.processes.alive()), len(demo.calculators())
 
     await wait_until(parts, lambda seen: seen == (8, 1))  # itself, twin, coordinator, lead, two workers, writer, model
+    settings = yaml.safe_load((demo.processes.folder / ".demo" / "swarm.yaml").read_text())
+    work_tree = Path(settings["tools"]["work_tree"])
+    assert work_tree.is_dir()
     demo.process.send(number)
     assert await demo.process.exit_code(END_SECONDS) == 0
+    assert not work_tree.exists()
     assert (demo.processes.alive(), demo.calculators()) == ([], [])
     assert "Traceback" not in demo.process.output + demo.logs_of("coordinator") + demo.logs_of("lead")
 
