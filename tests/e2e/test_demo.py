@@ -115,7 +115,7 @@ async def test_the_writers_question_is_answered_in_the_thread(twin: TwinClient) 
     await twin.until(ts, lambda seen: any("So it is “the tests”" in answer for answer in seen.answers))
 
 
-@pytest.mark.req("OPS-01", "AGENT-01", "AGENT-04", "SEC-02")
+@pytest.mark.req("OPS-01", "AGENT-01", "AGENT-04")
 async def test_the_built_in_agents_calculate_and_look_things_up_with_rules_in_place_of_a_model(
     twin: TwinClient,
 ) -> None:
@@ -130,10 +130,13 @@ async def test_the_built_in_agents_calculate_and_look_things_up_with_rules_in_pl
     assert all(card in shown for card in ("multiply", "search", "fetch_document"))
     await twin.say("what are you?", thread=ts)
     await twin.until(ts, lambda seen: "no language model" in seen.answers[-1])
-    ts = await twin.say("swarm#assistant git status")  # in a repository that the demo has made, not where it is started
+
+
+@pytest.mark.req("OPS-01", "SEC-02", "TOOL-01")
+async def test_the_assistants_git_works_in_a_repository_of_the_demos_own(twin: TwinClient) -> None:
+    ts = await twin.say("swarm#assistant git status")
     seen = await twin.until(ts, _is_answered, within_seconds=60)
     assert "notes.md" in seen.answers[-1]
-    assert "code.py" not in seen.answers[-1]
 
 
 @pytest.mark.req("LOOP-11")
