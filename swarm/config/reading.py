@@ -67,7 +67,7 @@ def _sources(environment: Mapping[str, str] | None, folder: Path, user_home: Pat
 
 
 def _merged(sources: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    return {name: value for variables in reversed(sources.values()) for name, value in variables.items()}
+    return {name: value for variables in reversed(list(sources.values())) for name, value in variables.items()}
 
 
 def dotenv_files(folder: Path, user_home: Path) -> tuple[Path, Path]:

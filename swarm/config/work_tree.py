@@ -41,6 +41,7 @@ HOST_TOOLS: Final = frozenset(
 
 _KEY: Final = "tools.work_tree (SWARM_WORK_TREE)"
 _HOW: Final = "Name a folder that holds nothing of swarm's, for example SWARM_WORK_TREE=/srv/agents/website in .env."
+_OR: Final = "Or start swarm in a folder of its own."
 _MOST_LINKS: Final = 40  # as the system's own limit
 
 
@@ -71,7 +72,8 @@ def checked_work_tree(
     in_the_way = list(dict.fromkeys(said for place in own if (said := place.conflict(tree))))
     if in_the_way:
         raise ConfigurationError(
-            f"{_KEY} is {tree}, where agents may change what swarm itself does: {'; '.join(in_the_way)}.", hint=_HOW
+            f"{_KEY} is {tree}, where agents may change what swarm itself does: {'; '.join(in_the_way)}.",
+            hint=f"{_HOW} {_OR}" if folder.resolve() in tree.parents else _HOW,
         )
     return tree
 

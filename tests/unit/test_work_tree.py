@@ -186,7 +186,7 @@ REFUSED: dict[str, tuple[Callable[[Machine], None], str | None, tuple[str, ...]]
     ),
     "the current folder by dots": (_nothing, "../trees/../here/.", ("the settings file",)),
     "the current folder by a link": (_tree_by_link, "{root}/trees/nice-name", ("the settings file",)),
-    "below the current folder": (_started_below, "inner", ("it lies in the folder where swarm is started",)),
+    "below the current folder": (_started_below, "inner", ("it lies in the folder where swarm is started", "Or start")),
     "with the settings file": (_named_settings, "{root}/conf", ("contains the settings file, {root}/conf/team.yaml",)),
     "with ~/.swarm/.env": (_nothing, "~/.swarm", ("a file of variables, {root}/user/.swarm/.env",)),
     "with the home of the state": (
