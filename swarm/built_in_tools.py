@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from swarm import log, process
-from swarm.config import LocalTool, Settings, read_variables
+from swarm.config import LocalTool, Settings, checked_work_tree, read_variables
 from swarm.config.builtin import SERVERS_CONFIG, GitSettings
 from swarm.domain.errors import ConfigurationError
 from swarm.ending import Closings
@@ -110,20 +110,11 @@ async def _documents(settings: Settings, database: Database, closings: Closings)
 async def _local(settings: Settings, wanted: set[LocalTool], closings: Closings) -> Sequence[Tool]:
     if not wanted:
         return ()
-    root = _work_tree(settings)
-    found = [*_on_this_machine(settings, root, wanted), *_delegates(settings, root, wanted)]
+    found: list[Tool] = []
+    if root := checked_work_tree(settings):
+        found += [*_on_this_machine(settings, root, wanted), *_delegates(settings, root, wanted)]
     found += await _agentcore(settings, wanted, closings)
     return [tool for tool in found if tool.name in wanted]
-
-
-def _work_tree(settings: Settings) -> Path:
-    root = settings.tools.work_tree.expanduser()
-    if not root.is_dir():
-        raise ConfigurationError(
-            f"tools.work_tree is {settings.tools.work_tree}: there is no such folder",
-            hint="Create it, or name another.",
-        )
-    return root.resolve()
 
 
 def _on_this_machine(settings: Settings, root: Path, wanted: set[LocalTool]) -> Sequence[Tool]:

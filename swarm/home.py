@@ -6,7 +6,7 @@ import os
 import secrets
 from pathlib import Path
 
-from swarm.config import Settings
+from swarm.config import Settings, secret_problem
 from swarm.domain.errors import ConfigurationError
 
 
@@ -19,16 +19,31 @@ def prepare(settings: Settings) -> None:
 
 
 def operator_token(settings: Settings) -> str:
-    """The configured token, or the one that the coordinator keeps here. Raises ConfigurationError if there is none."""
+    """The configured token, or the one that the coordinator keeps here.
+
+    Raises ConfigurationError if there is none, or the kept one is too short.
+    """
     if settings.operator_token:
         return settings.operator_token.get_secret_value()
     try:
-        return _token_file(settings).read_text().strip()
-    except OSError as error:
+        token = _token_file(settings).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(
             f"There is no operator token: SWARM_OPERATOR_TOKEN is not set, and {_token_file(settings)} cannot be read.",
             hint="Start the coordinator first (`swarm up`), or point SWARM_HOME at its home; the demo's is .demo.",
         ) from error
+    if problem := secret_problem(token):
+        raise ConfigurationError(
+            f"The operator token in {_token_file(settings)} is not safe: {problem}.",
+            hint="Delete the file, and `swarm up` makes a new one.",
+        )
+    return token
+
+
+def check_kept_token(settings: Settings) -> None:
+    """Raises ConfigurationError if the operator token that is kept here cannot be used."""
+    if _token_file(settings).exists():
+        operator_token(settings)
 
 
 def make_operator_token(settings: Settings) -> str:

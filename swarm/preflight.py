@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from swarm import home
-from swarm.config import Settings
+from swarm.config import Settings, checked_work_tree
 from swarm.domain.errors import ConfigurationError
 
 
 def check(settings: Settings) -> None:
     """Make the home folder. Raises ConfigurationError for what no coordinator can start with."""
+    checked_work_tree(settings)
     home.prepare(settings)
+    home.check_kept_token(settings)
     bot_token(settings)
 
 

@@ -13,6 +13,7 @@ from swarm.config.channels import ChannelSettings
 from swarm.config.listing import describe, differences, secrets
 from swarm.config.problems import BadSettings
 from swarm.config.reading import CONFIG_FILE, load, read_variables
+from swarm.config.section import secret_problem
 from swarm.config.settings import (
     DatabaseSettings,
     FileSettings,
@@ -28,6 +29,7 @@ from swarm.config.settings import (
     TracesSettings,
 )
 from swarm.config.variables import CONFIG_VARIABLE, DYNAMIC_AGENTS, VARIABLES
+from swarm.config.work_tree import checked_work_tree
 
 __all__ = [
     "CONFIG_FILE",
@@ -54,9 +56,11 @@ __all__ = [
     "SlackMode",
     "SlackSettings",
     "TracesSettings",
+    "checked_work_tree",
     "describe",
     "differences",
     "load",
     "read_variables",
+    "secret_problem",
     "secrets",
 ]

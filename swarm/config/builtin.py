@@ -163,7 +163,10 @@ class ToolSettings(Section):
     prompts_config: HomePath = Field(
         PROMPTS_CONFIG, description="wordings of your own, key by key before the built-in ones"
     )
-    work_tree: Path = Field(Path(), description="the folder that git, files, shell and delegates stay in")
+    work_tree: Path | None = Field(
+        None,
+        description="the folder that git, files, shell and delegates stay in; without it none of them may be allowed",
+    )
     output_characters: int = Field(20_000, ge=500, description="more of one tool's output is cut")
     search_max_calls: int | None = Field(5, ge=0, description="calls of search in one run; null: no limit")
     fetch_document_max_calls: int | None = Field(10, ge=0, description="calls of fetch_document in one run")

@@ -12,6 +12,7 @@ import yaml
 from dotenv import dotenv_values
 from pydantic import ValidationError
 
+from swarm.config import unread
 from swarm.config.problems import BadSettings
 from swarm.config.settings import Settings
 from swarm.config.usual import with_usual_agents
@@ -29,34 +30,52 @@ def load(
 ) -> Settings:
     """The settings of a process that was started in ``folder``; raises ConfigurationError with every bad key."""
     folder = folder or Path.cwd()
-    variables = read_variables(environment, folder=folder, user_home=user_home)
-    values = _read_yaml(_file(folder, variables), variables)
+    sources = _sources(environment, folder, user_home or Path.home())
+    variables = _merged(sources)
+    file = settings_file(folder, variables)
+    values = _read_yaml(file, variables)
     for name, path in VARIABLES.items():
         if variables.get(name):
             _put(values, path, variables[name])
     if variables.get(DYNAMIC_AGENTS_VARIABLE):
         _complete_dynamic_agents(values)
     try:
-        return with_usual_agents(Settings(**values), folder)
+        settings = Settings(**values)
     except ValidationError as error:
         raise BadSettings(error) from error
+    unread.check(sources, settings, unread.text_of(file), unread.text_of(folder / settings.tools.servers_config))
+    return with_usual_agents(settings, folder)
 
 
 def read_variables(
     environment: Mapping[str, str] | None = None, *, folder: Path | None = None, user_home: Path | None = None
 ) -> dict[str, str]:
     """All variables, the environment before ``./.env`` before ``~/.swarm/.env``; empty ones count as not set."""
-    folder, user_home = folder or Path.cwd(), user_home or Path.home()
-    given = os.environ if environment is None else environment
-    found: dict[str, str] = {}
-    for source in (given, dotenv_values(folder / ".env"), dotenv_values(user_home / ".swarm" / ".env")):
-        for name, value in source.items():
-            if value:
-                found.setdefault(name, value)
-    return found
+    return _merged(_sources(environment, folder or Path.cwd(), user_home or Path.home()))
 
 
-def _file(folder: Path, variables: Mapping[str, str]) -> Path:
+def _sources(environment: Mapping[str, str] | None, folder: Path, user_home: Path) -> dict[str, dict[str, str]]:
+    """The variables that are set, by where, in the order in which they count."""
+    given: dict[str, Mapping[str, str | None]] = {
+        "in the environment": dict(os.environ if environment is None else environment)
+    }
+    files = {f"in {path}": dotenv_values(path) for path in dotenv_files(folder, user_home)}
+    return {
+        where: {name: value for name, value in variables.items() if value}
+        for where, variables in (given | files).items()
+    }
+
+
+def _merged(sources: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    return {name: value for variables in reversed(list(sources.values())) for name, value in variables.items()}
+
+
+def dotenv_files(folder: Path, user_home: Path) -> tuple[Path, Path]:
+    """The files with variables, in their order; none need exist."""
+    return folder / ".env", user_home / ".swarm" / ".env"
+
+
+def settings_file(folder: Path, variables: Mapping[str, str]) -> Path:
     """The file with settings. One that is named has to be there; ``swarm.yaml`` need not."""
     named = variables.get(CONFIG_VARIABLE)
     path = folder / (named or CONFIG_FILE)

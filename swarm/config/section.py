@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Final, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, SecretStr
+
+SHORTEST_SECRET: Final = 16
+"""In characters. What is shorter, or one character over and over, is tried out in no time."""
 
 
 class Section(BaseModel):
@@ -30,3 +33,32 @@ def _is_address(url: str) -> str:
 
 
 HttpAddress = Annotated[str, AfterValidator(_is_address)]
+
+
+def secret_problem(secret: str) -> str | None:
+    """What is wrong with a secret that an operator has chosen, and how to make a good one; None for nothing."""
+    if len(secret.strip()) >= SHORTEST_SECRET and len(set(secret.strip())) > 1:
+        return None
+    return (
+        f"at least {SHORTEST_SECRET} characters are expected, and not one over and over; make one with "
+        'python -c "import secrets; print(secrets.token_urlsafe(32))"'
+    )
+
+
+def _is_strong(secret: SecretStr) -> SecretStr:
+    if problem := secret_problem(secret.get_secret_value()):
+        raise ValueError(problem)
+    return secret
+
+
+def _is_given(secret: SecretStr) -> SecretStr:
+    if not secret.get_secret_value().strip():
+        raise ValueError("this is empty; a value is expected, or none at all")
+    return secret
+
+
+OwnSecret = Annotated[SecretStr, AfterValidator(_is_strong)]
+"""A secret that the operator makes up, so its length is the operator's matter."""
+
+GivenSecret = Annotated[SecretStr, AfterValidator(_is_given)]
+"""A secret that somebody else has made."""

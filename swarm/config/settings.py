@@ -8,13 +8,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from swarm.config.agents import AgentSettings
 from swarm.config.builtin import DocumentSettings, RuntimeSettings, ToolSettings
 from swarm.config.channels import ChannelSettings
 from swarm.config.models import LimitSettings, ModelSettings, ProviderSettings
-from swarm.config.section import Section
+from swarm.config.section import GivenSecret, OwnSecret, Section
 from swarm.domain.files import DEFAULT_CAP_BYTES
 from swarm.domain.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STORED
 from swarm.domain.leases import LEASE_SECONDS
@@ -40,9 +40,9 @@ class LogFormat(StrEnum):
 class SlackSettings(Section):
     """The Slack app. Without tokens there is no Slack, and ``swarm up`` says so."""
 
-    bot_token: SecretStr | None = Field(None, description="xoxb-…, from OAuth & Permissions")
-    app_token: SecretStr | None = Field(None, description="xapp-…, from Basic Information, for Socket Mode")
-    signing_secret: SecretStr | None = Field(None, description="from Basic Information, for HTTP mode")
+    bot_token: GivenSecret | None = Field(None, description="xoxb-…, from OAuth & Permissions")
+    app_token: GivenSecret | None = Field(None, description="xapp-…, from Basic Information, for Socket Mode")
+    signing_secret: GivenSecret | None = Field(None, description="from Basic Information, for HTTP mode")
     api_base_url: str = Field("https://slack.com/api/", description="another address reaches the twin")
     mode: SlackMode = Field(SlackMode.SOCKET, description="socket, or http for the Events API at /slack/events")
     pace: bool = Field(True, description="keep to Slack's rate limits; off only for load tests against the twin")
@@ -117,7 +117,7 @@ class LogSettings(Section):
 class MetricsSettings(Section):
     """Who may read ``/metrics``, beside the operator."""
 
-    token: SecretStr | None = Field(None, description="a bearer token that is good for /metrics only")
+    token: OwnSecret | None = Field(None, description="a bearer token that is good for /metrics only")
     open: bool = Field(False, description="let everybody read it who can reach it")
 
 
@@ -138,8 +138,8 @@ class Settings(Section):
     """All settings of a coordinator."""
 
     home: Path = Field(Path("~/.swarm"), description="where the embedded set-up keeps its files")
-    operator_token: SecretStr | None = Field(None, description="for administration; made and kept in home without it")
-    enrolment_key: SecretStr | None = Field(None, description="lets programs register themselves as workers")
+    operator_token: OwnSecret | None = Field(None, description="for administration; made and kept in home without it")
+    enrolment_key: OwnSecret | None = Field(None, description="lets programs register themselves as workers")
     slack: SlackSettings = SlackSettings()
     http: HttpSettings = HttpSettings()
     database: DatabaseSettings = DatabaseSettings()

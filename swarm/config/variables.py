@@ -52,3 +52,16 @@ VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "SWARM_TRACES_ENDPOINT": ("traces", "endpoint"),
 }
 """Environment variable -> the setting it stands for."""
+
+READ_ELSEWHERE: Final = frozenset(
+    {
+        CONFIG_VARIABLE,
+        "SWARM_AGENT_NAME",  # the demo's agents
+        "SWARM_AGENT_TOKEN",  # `swarm tray`, and agents
+        "SWARM_AGENT_TOKEN_FILE",  # the demo's agents
+        "SWARM_CONFORMANCE_TOKEN",  # `swarm conformance`
+        "SWARM_RUN",  # the mark of what a tool of the host runs, which may be swarm
+        "SWARM_URL",  # `swarm tray`, and agents
+    }
+)
+"""Variables of ours that stand for no setting."""

@@ -59,7 +59,7 @@ def abilities(asked: Asked) -> str:
     if "search" in asked.tools:
         can.append("**look things up** in the documents: `what is agntcy`, `compare agntcy and caipe onboarding`")
     if "git" in asked.tools:
-        can.append("show the **`git status`** of the folder in which I was started")
+        can.append("show the **`git status`** of the work tree that I was given")
     listed = "\n".join(f"- {one}" for one in can)
     return f"I follow rules, and am no language model, so I understand little. I can\n\n{listed}"
 

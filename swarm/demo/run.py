@@ -8,13 +8,13 @@ import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 import httpx2
 
-from swarm.demo import settings_file
+from swarm.demo import settings_file, work_tree
 from swarm.demo.asked import MODEL
 from swarm.demo.processes import Died, Parts
 from swarm.demo.settings_file import ASSISTANT, ROUTER, WRITER, Wanted
@@ -47,6 +47,7 @@ class Plan:
     own_servers: Path | None = None  # the file with MCP servers that the environment names
     database_url: str | None = field(default=None, repr=False)  # the environment's
     operator_token: str | None = field(default=None, repr=False)  # the environment's
+    work_tree: Path | None = None  # made for the assistant's git
 
     @property
     def base_url(self) -> str:
@@ -91,6 +92,11 @@ async def run(demo: Plan) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    with work_tree.made(Path.cwd(), demo.home) as tree:
+        return await _run_parts(replace(demo, work_tree=tree), stop)
+
+
+async def _run_parts(demo: Plan, stop: asyncio.Event) -> int:
     parts = Parts(demo.home / "logs")
     try:
         return await _run(demo, parts, stop)
@@ -200,7 +206,11 @@ def _settings(demo: Plan, *, is_scripted: bool) -> dict[str, str]:
     """The coordinator's settings. With the twin it gets a database of its own, whatever its files name."""
     file, servers = demo.home / settings_file.OWN_FILE, demo.home / settings_file.OWN_SERVERS
     wanted = Wanted(
-        writer_url=demo.writer_url, servers_file=servers, own_servers=demo.own_servers, is_scripted=is_scripted
+        writer_url=demo.writer_url,
+        servers_file=servers,
+        own_servers=demo.own_servers,
+        work_tree=demo.work_tree,
+        is_scripted=is_scripted,
     )
     settings_file.write(file, own=demo.own_settings, wanted=wanted)
     settings = {

@@ -35,6 +35,7 @@ class Wanted:
     writer_url: str
     servers_file: Path  # where the MCP servers are written to
     own_servers: Path | None = None  # the file with MCP servers that the environment names
+    work_tree: Path | None = None  # where the assistant's git works, unless the folder's own settings name another
     is_scripted: bool = True  # the rules answer in place of a model
 
 
@@ -50,11 +51,13 @@ def write(path: Path, *, own: Path, wanted: Wanted) -> None:
         "description": "Writes about the repository, and streams what it writes.",
         "footer": "a rule-driven program, no model",
     }
-    for name, agent in _built_in(is_scripted=wanted.is_scripted).items():
+    tools = _section(settings, own, "tools")
+    if wanted.work_tree and not tools.get("work_tree"):
+        tools["work_tree"] = str(wanted.work_tree)
+    for name, agent in _built_in(is_scripted=wanted.is_scripted, has_tree=bool(tools.get("work_tree"))).items():
         if name not in remote:
             builtin.setdefault(name, agent)
     _section(settings, own, "documents").setdefault("folder", str(PAPERS))
-    tools = _section(settings, own, "tools")
     _write_servers(wanted.servers_file, own=wanted.own_servers or Path(tools.get("servers_config") or OWN_SERVERS))
     tools["servers_config"] = str(wanted.servers_file)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -66,13 +69,13 @@ def names_model(own: Path) -> bool:
     return bool(_section(_read(own), own, "model").get("name"))
 
 
-def _built_in(*, is_scripted: bool) -> dict[str, Any]:
+def _built_in(*, is_scripted: bool, has_tree: bool) -> dict[str, Any]:
     """A router and an assistant; workers, so that who answers by default stays who it is."""
     footer = {"footer": "rules in place of a model"} if is_scripted else {}
     router = {"kind": "router", "role": "worker", "description": "Turns a sentence into a call of a tool.", **footer}
     assistant = {"kind": "assistant", "role": "worker", "description": "Converses, remembers, looks up.", **footer}
     # The rules ask git for nothing but the status; to a real model it is for its operator to give it.
-    return {ROUTER: router, ASSISTANT: {**assistant, "tools": ["git"]} if is_scripted else assistant}
+    return {ROUTER: router, ASSISTANT: {**assistant, "tools": ["git"]} if is_scripted and has_tree else assistant}
 
 
 def _write_servers(path: Path, *, own: Path) -> None:

@@ -21,6 +21,9 @@ class Demo:
         self.processes = processes
         self._settings = dict(settings or {})
         self._ports = {"PORT": str(free_port()), "TWIN_PORT": str(free_port())}
+        self._temporary = processes.folder.with_name(
+            f"{processes.folder.name}-tmp"
+        )  # what is killed leaves things there
         self._process: Process | None = None
 
     @property
@@ -37,7 +40,9 @@ class Demo:
         """Start it unless it runs, and wait until it says where to look."""
         if self._process is None or not self._process.alive:
             self._write_code()
-            self._process = self.processes.start("demo", SWARM, "demo", env={**self._ports, **self._settings})
+            self._temporary.mkdir(exist_ok=True)
+            env = {"TMPDIR": str(self._temporary), **self._ports, **self._settings}
+            self._process = self.processes.start("demo", SWARM, "demo", env=env)
         await self._process.says(rf"^Open {self.url}$")
 
     def _write_code(self) -> None:

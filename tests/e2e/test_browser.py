@@ -1,6 +1,6 @@
-"""The demo in a browser: a person types, and sees 👀, the answer and ✅. With SWARM_SCREENSHOT a picture is kept.
+"""The demo in a browser: a person types, and sees 👀, the answer and ✅. With SWARM_TEST_SCREENSHOT a picture is kept.
 
-SWARM_STREAM_SCREENSHOT keeps one of an answer while it is streamed.
+SWARM_TEST_STREAM_SCREENSHOT keeps one of an answer while it is streamed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ async def test_a_person_asks_in_a_channel_and_goes_on_in_the_thread(demo: Demo, 
         follow_up = page.locator("#thread article").nth(2)
         await expect(follow_up.locator(".reaction")).to_have_count(2)
         await expect(question.locator(".replies")).to_contain_text("3 replies")
-        if path := os.environ.get("SWARM_SCREENSHOT"):
+        if path := os.environ.get("SWARM_TEST_SCREENSHOT"):
             await page.mouse.move(0, 0)  # away from the message, whose tools would hide the others
             await page.screenshot(path=path)
 
@@ -64,7 +64,7 @@ async def test_a_person_watches_an_answer_being_written(demo: Demo, twin: TwinCl
         await expect(answer.locator(".plan")).to_contain_text("count_lines")
         unfinished = page.locator("#thread article", has=page.locator(".caret"))
         await expect(unfinished.get_by_role("table")).to_contain_text(".py")  # while it is still being written
-        if path := os.environ.get("SWARM_STREAM_SCREENSHOT"):
+        if path := os.environ.get("SWARM_TEST_STREAM_SCREENSHOT"):
             await expect(answer).to_contain_text("Most of it is in these folders")
             await page.mouse.move(0, 0)
             await page.screenshot(path=path)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import signal
 import socket
+from pathlib import Path
 
 import pytest
+import yaml
 
 from swarm.demo.writer import STEPS
 from tests.e2e.demo import DEMO_LINES, FOLDERS, Demo
@@ -130,6 +132,13 @@ async def test_the_built_in_agents_calculate_and_look_things_up_with_rules_in_pl
     await twin.until(ts, lambda seen: "no language model" in seen.answers[-1])
 
 
+@pytest.mark.req("OPS-01", "SEC-02", "TOOL-01")
+async def test_the_assistants_git_works_in_a_repository_of_the_demos_own(twin: TwinClient) -> None:
+    ts = await twin.say("swarm#assistant git status")
+    seen = await twin.until(ts, _is_answered, within_seconds=60)
+    assert "notes.md" in seen.answers[-1]
+
+
 @pytest.mark.req("LOOP-11")
 async def test_a_direct_message_is_answered(twin: TwinClient) -> None:
     ts = await twin.say("hello", channel="@swarm", user="bob")
@@ -176,8 +185,12 @@ async def test_it_ends_with_0_when_told_to_and_leaves_nobody_behind(demo: Demo, 
         return len(demo.processes.alive()), len(demo.calculators())
 
     await wait_until(parts, lambda seen: seen == (8, 1))  # itself, twin, coordinator, lead, two workers, writer, model
+    settings = yaml.safe_load((demo.processes.folder / ".demo" / "swarm.yaml").read_text())
+    work_tree = Path(settings["tools"]["work_tree"])
+    assert work_tree.is_dir()
     demo.process.send(number)
     assert await demo.process.exit_code(END_SECONDS) == 0
+    assert not work_tree.exists()
     assert (demo.processes.alive(), demo.calculators()) == ([], [])
     assert "Traceback" not in demo.process.output + demo.logs_of("coordinator") + demo.logs_of("lead")
 
@@ -199,7 +212,9 @@ async def test_it_needs_no_proxy_takes_the_operator_token_it_is_given_and_leaves
 ) -> None:
     (processes.folder / ".env").write_text("SWARM_DATABASE_URL=sqlite:///configured.db\n")
     proxy = dict.fromkeys(("HTTP_PROXY", "http_proxy", "ALL_PROXY"), f"http://127.0.0.1:{free_port()}")
-    process = processes.start("demo", SWARM, "demo", env=_free_ports() | proxy | {"SWARM_OPERATOR_TOKEN": "given"})
+    process = processes.start(
+        "demo", SWARM, "demo", env=_free_ports() | proxy | {"SWARM_OPERATOR_TOKEN": "given-by-the-test"}
+    )
     await process.says("^Open ")
     assert (processes.folder / ".demo" / "swarm.db").exists()
     assert not (processes.folder / "configured.db").exists()
@@ -208,7 +223,7 @@ async def test_it_needs_no_proxy_takes_the_operator_token_it_is_given_and_leaves
 @pytest.mark.long
 @pytest.mark.req("OPS-01")
 async def test_an_operator_token_that_only_a_file_names_is_said_in_one_line(processes: Processes) -> None:
-    (processes.folder / ".env").write_text("SWARM_OPERATOR_TOKEN=of-the-file\n")
+    (processes.folder / ".env").write_text("SWARM_OPERATOR_TOKEN=of-the-file-alone\n")
     ended = await processes.run(SWARM, "demo", env=_free_ports())
     assert ended.code == 1
     (line,) = ended.err.splitlines()

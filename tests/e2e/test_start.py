@@ -23,7 +23,11 @@ HTTP_SECONDS = 60
 END_SECONDS = 30
 """So long may an end take on a busy machine; what goes on for ever is not even then over."""
 
+FILES = "model: {name: gpt}\nagents: {builtin: {helper: {kind: assistant, tools: [file-read, file-write]}}}\n"
+"""An assistant with tools of the host."""
+
 TOKENS = {"SLACK_BOT_TOKEN": "xoxb-1", "SLACK_APP_TOKEN": "xapp-1"}
+HOW_TO_MAKE_ONE = "import secrets; print(secrets.token_urlsafe(32))"
 LOCALHOST = "127.0.0.1"
 
 
@@ -61,11 +65,26 @@ MISTAKES = {
     "a channel by name": Mistake(yaml="channels: {general: {enabled: true}}", says=("'general'", "C0123456789")),
     "a variable that is not set": Mistake(yaml="operator_token: ${NOT_THERE}", says=("operator_token", "${NOT_THERE}")),
     "YAML that is none": Mistake(yaml="operator_token: [secret\nhttp: }", says=("swarm.yaml", "line 2, column 5")),
+    "tools of the host without a work tree": Mistake(
+        env=TOKENS, yaml=FILES, says=("SWARM_WORK_TREE", "not set", "helper has file-read, file-write", "Name a folder")
+    ),
+    "a work tree with the settings": Mistake(
+        env={**TOKENS, "SWARM_WORK_TREE": "."},
+        yaml=FILES,
+        says=("SWARM_WORK_TREE", "/swarm.yaml", "/.env", "/servers_config.json", "Name a folder"),
+    ),
+    "a variable that nothing reads": Mistake(
+        env={**TOKENS, "SWARM_DATBASE_URL": "postgresql://x:secret@y/z", "SLACK_INTEGRATION_BOT_CONFIG": "bot.yaml"},
+        says=("SWARM_DATBASE_URL", "is SWARM_DATABASE_URL meant?", "SLACK_INTEGRATION_BOT_CONFIG", "swarm.yaml"),
+    ),
+    "an operator token of one character": Mistake(
+        env={**TOKENS, "SWARM_OPERATOR_TOKEN": "q"}, says=("SWARM_OPERATOR_TOKEN", "at least 16", "token_urlsafe")
+    ),
     "a list for a mapping": Mistake(yaml="- slack", says=("swarm.yaml", "mapping")),
 }
 
 
-@pytest.mark.req("OPS-02", "CHAN-01")
+@pytest.mark.req("OPS-02", "OPS-11", "CHAN-01", "SEC-02", "SEC-05")
 @pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES)
 async def test_a_mistake_stops_the_start_with_one_line_about_it(processes: Processes, mistake: Mistake) -> None:
     if mistake.yaml:
@@ -73,7 +92,7 @@ async def test_a_mistake_stops_the_start_with_one_line_about_it(processes: Proce
     line = one_line(await processes.run(SWARM, "up", env={"PORT": str(free_port()), **mistake.env}))
     for word in mistake.says:
         assert word in line
-    assert "secret" not in line.lower().replace("signing_secret", "")
+    assert "secret" not in line.lower().replace("signing_secret", "").replace(HOW_TO_MAKE_ONE, "")
 
 
 @pytest.fixture

@@ -112,18 +112,23 @@ def _environment(model_url: str, aws: FakeAgentCore) -> dict[str, str]:
     }
 
 
+def _work_tree(folder: Path) -> Path:
+    """Beside the folder in which the coordinator is started."""
+    return folder.with_name(f"{folder.name}-work")
+
+
 def _write_files(folder: Path, web_url: str, mark: str) -> None:
     helper = {"kind": "assistant", "tools": ["kiro-delegate", "code-execute"]}
     coding = folder / "kiro"
     coding.write_text(CODING_CLI.format(python=sys.executable))
     coding.chmod(0o755)
-    (folder / "work").mkdir()
+    _work_tree(folder).mkdir()
     (folder / "plain").mkdir()
     (folder / "plain" / "tools.json").write_text('["echo"]')
     settings = {
         "model": {"check_at_start": False},
         "agents": {"builtin": {"helper": helper}},
-        "tools": {"work_tree": str(folder / "work"), "delegates": {"kiro": str(coding), "environment": [MARK]}},
+        "tools": {"work_tree": str(_work_tree(folder)), "delegates": {"kiro": str(coding), "environment": [MARK]}},
     }
     (folder / "swarm.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
     command = ["-I", "-S", str(STDIO_SERVER), str(folder / "plain"), "deaf", "child", "daemon"]
@@ -145,7 +150,7 @@ async def _begin(scene: Scene, asked: list[Request], aws: FakeAgentCore, web: We
 
         async def all_hang() -> tuple[bool, ...]:
             thinking = [request for request in asked if "think for ever" in request.last_text]
-            is_coding = (scene.processes.folder / "work" / "coding").exists()
+            is_coding = (_work_tree(scene.processes.folder) / "coding").exists()
             shouted = any("shout" in request.last_text for request in asked)
             computes = aws.arrives("InvokeCodeInterpreter").is_set()
             return len(thinking) == 2, is_coding, shouted, web.called.is_set(), computes

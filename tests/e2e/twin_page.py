@@ -74,6 +74,6 @@ async def say(page: Page, text: str, box: str = "#text") -> None:
 
 
 async def picture(page: Page, name: str) -> None:
-    """Keep a picture when SWARM_PICTURES names a folder, to be looked at."""
-    if folder := os.environ.get("SWARM_PICTURES"):
+    """Keep a picture when SWARM_TEST_PICTURES names a folder, to be looked at."""
+    if folder := os.environ.get("SWARM_TEST_PICTURES"):
         await page.screenshot(path=str(Path(folder) / f"{name}.png"), animations="disabled")

@@ -316,10 +316,10 @@ def test_secrets_are_found_at_every_depth(read: Read) -> None:
         "agents: {remote: {a: {url: 'http://u:in-address@a', token: of-agent}, b: {url: 'http://b', oauth: "
         "{token_url: 'http://u:of-service@t', client_id: a, client_secret: of-client}}}}\n"
         "channels: {C123: {client_context: {docs: ['http://u:in-context@d']}}}",
-        SWARM_OPERATOR_TOKEN="of-operator",
+        SWARM_OPERATOR_TOKEN="secret-of-operator",
     )
     assert set(secrets(settings)) == {
-        "of-operator", "of-agent", "in-address", "of-client", "of-service", "in-context",
+        "secret-of-operator", "of-agent", "in-address", "of-client", "of-service", "in-context",
     }  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from swarm.agents.router import decision, telling, wording
 from swarm.agents.router.decision import Call as RouterCall
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
 from swarm.config import load
-from swarm.demo import router_rules, settings_file
+from swarm.demo import router_rules, settings_file, work_tree
 from swarm.demo.asked import Asked, Call, Calls, Said, Text
 from swarm.demo.assistant_rules import WHAT_I_AM
 from swarm.demo.calculator import calculator
@@ -233,12 +234,32 @@ async def test_the_settings_of_the_demo_bring_a_router_an_assistant_documents_an
     settings = made(tmp_path, is_scripted=True)
     assert set(settings.agents.builtin) == {"tools", "assistant"}
     assert settings.agents.builtin["assistant"].tools == ["git"]
+    assert settings.tools.work_tree == Path("/made")
+    assert not made(tmp_path, is_scripted=True, work_tree=None).agents.builtin["assistant"].tools
     assert settings.documents.folder is not None
     assert len(list(settings.documents.folder.glob("*.md"))) >= 4
     servers = json.loads(settings.tools.servers_config.read_text())["mcpServers"]
     tools = [tool.name for tool in await calculator().list_tools()]
     assert servers["calculator"]["allowedTools"] == tools
     assert not made(tmp_path, is_scripted=False).agents.builtin["assistant"].tools  # a real model might do more
+
+
+@pytest.mark.req("SEC-02")
+def test_the_demos_work_tree_lies_apart_from_where_it_is_started_or_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "here" / ".git"))
+    with work_tree.made(tmp_path / "here") as tree:
+        assert tree
+        assert tree.parent == tmp_path / "temporary"
+        assert (tree / ".git").is_dir()
+    assert not tree.exists()
+    assert list((tmp_path / "here").iterdir()) == []
+    with work_tree.made(tmp_path / "here", tmp_path) as tree:
+        assert tree is None
 
 
 def test_what_the_folder_itself_configures_stays(tmp_path: Path) -> None:
@@ -277,13 +298,14 @@ def test_a_model_that_the_folder_names_is_used(tmp_path: Path) -> None:
     assert settings_file.names_model(own)
 
 
-def made(folder: Path, *, is_scripted: bool):  # type: ignore[no-untyped-def]
+def made(folder: Path, *, is_scripted: bool, work_tree: Path | None = Path("/made")):  # type: ignore[no-untyped-def]
     """The settings that the coordinator of the demo reads."""
     file = folder / "home" / "swarm.yaml"
     wanted = Wanted(
         writer_url="http://127.0.0.1:1/",
         servers_file=folder / "home" / "servers.json",
         own_servers=folder / "own.json",
+        work_tree=work_tree,
         is_scripted=is_scripted,
     )
     settings_file.write(file, own=folder / "swarm.yaml", wanted=wanted)

@@ -311,13 +311,13 @@ def test_what_nobody_caught_is_logged_without_secrets(written: Log) -> None:
 
 def test_all_secret_settings_are_hidden(tmp_path: Any) -> None:
     environment = {
-        "SLACK_BOT_TOKEN": "bot-secret", "SLACK_APP_TOKEN": "app-secret", "SWARM_OPERATOR_TOKEN": "operator-secret",
-        "SWARM_ENROLMENT_KEY": "enrolment-secret", "SWARM_METRICS_TOKEN": "metrics-secret",
+        "SLACK_BOT_TOKEN": "bot-secret", "SLACK_APP_TOKEN": "app-secret", "SWARM_OPERATOR_TOKEN": "operators-secret",
+        "SWARM_ENROLMENT_KEY": "enrolment-secret", "SWARM_METRICS_TOKEN": "metrics-s-secret",
         "SWARM_DATABASE_URL": "postgresql://swarm:database-secret@localhost/swarm",
     }  # fmt: skip
     settings = load(environment, folder=tmp_path, user_home=tmp_path)
     assert sorted(secrets(settings)) == [
-        "app-secret", "bot-secret", "database-secret", "enrolment-secret", "metrics-secret", "operator-secret",
+        "app-secret", "bot-secret", "database-secret", "enrolment-secret", "metrics-s-secret", "operators-secret",
     ]  # fmt: skip
 
 

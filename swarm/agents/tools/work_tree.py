@@ -53,7 +53,7 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkTree:
-    """A folder and what is in it."""
+    """A folder and what is in it. ``root`` is a real path, so a link that took a part's place later is noticed."""
 
     root: Path
 
@@ -95,6 +95,8 @@ class WorkTree:
         except OSError as error:
             raise Refused(f"The work tree {self.root} cannot be opened: {error.strerror}.") from error
         opened.callback(os.close, root)
+        if os.readlink(f"/proc/self/fd/{root}") != os.path.abspath(self.root):
+            raise Refused(f"The work tree {self.root} leads elsewhere now; its operator has to look into that.")
         return root
 
 

@@ -69,6 +69,12 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Read:
 
 
 @pytest.fixture
+def work_tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for the tools of the host, apart from that of the settings."""
+    return tmp_path_factory.mktemp("work")
+
+
+@pytest.fixture
 def calculator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An MCP server with two tools, one of them allowed. A start waits for it, also on a machine that is busy."""
     assert McpServers.__init__.__kwdefaults__
@@ -210,7 +216,7 @@ async def test_a_prompt_that_is_no_template_stops_the_start(
 
 @pytest.mark.req("TOOL-02", "TOOL-04", "TOOL-05")
 async def test_tools_that_cannot_be_used_here_are_absent_and_named_in_a_line(
-    read: Read, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    read: Read, database: Database, tmp_path: Path, work_tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
@@ -221,7 +227,7 @@ async def test_tools_that_cannot_be_used_here_are_absent_and_named_in_a_line(
         agents: {builtin: {helper: {kind: assistant, tools: [kiro-delegate, shell, web-browse, git, file-read]}}}
     """
     with capture_logs() as logs:
-        async with built_in.opened(read(yaml), database) as agents:
+        async with built_in.opened(read(yaml, SWARM_WORK_TREE=str(work_tree)), database) as agents:
             assert list(agents.agents) == ["helper"]
     absent = [str(line["why"]) for line in logs if line["action"] == "tool_absent"]
     assert len(absent) == 3
@@ -327,7 +333,7 @@ async def test_a_refused_key_leaves_no_mcp_server_behind(read: Read, database: D
 
 @pytest.mark.req("TOOL-05")
 async def test_programs_get_the_variables_that_are_named_also_from_dotenv(
-    read: Read, database: Database, tmp_path: Path
+    read: Read, database: Database, tmp_path: Path, work_tree: Path
 ) -> None:
     (tmp_path / ".env").write_text("HOUSE_KEY=from-dotenv\nOTHER_KEY=hidden\n")
     yaml = """
@@ -341,7 +347,9 @@ async def test_programs_get_the_variables_that_are_named_also_from_dotenv(
 
     async with (
         openai_server(calling) as server,
-        built_in.opened(read(yaml, OPENAI_BASE_URL=server.base_url), database) as agents,
+        built_in.opened(
+            read(yaml, OPENAI_BASE_URL=server.base_url, SWARM_WORK_TREE=str(work_tree)), database
+        ) as agents,
     ):
         text, _ = await said(agents, "helper", "what is set?")
     assert "HOUSE_KEY=from-dotenv" in text

@@ -128,7 +128,7 @@ async def test_only_a_coordinator_that_lets_us_in_counts(here: Place, env: Mappi
     there = await asyncio.to_thread(look)
     assert there is not None
     assert "operator-of-the-tests" not in repr(there)
-    assert await asyncio.to_thread(look, SWARM_OPERATOR_TOKEN="another") is None
+    assert await asyncio.to_thread(look, SWARM_OPERATOR_TOKEN="another-of-the-tests") is None
     assert await asyncio.to_thread(look, SWARM_OPERATOR_TOKEN="") is None  # none was made in this home
     assert await asyncio.to_thread(look, PORT=str(free_port())) is None
 

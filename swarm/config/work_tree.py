@@ -1,0 +1,209 @@
+"""The work tree: the folder in which the tools of the host work. Only the operator names it; there is no default.
+
+Who may act: whoever may write to an agent that has such tools has files of the work tree read and written. So nothing
+that decides what a coordinator does may lie there, nor the work tree lie among it: settings, ``.env`` files, state,
+prompts, the list of MCP servers (which are commands), the folder where all these are looked for, and code that Python
+imports. What does not exist yet counts as well, since a tool could create it.
+
+What is guaranteed: a coordinator with such a work tree does not start, and neither does ``swarm chat`` without one. All
+that is in the way is named. Paths are compared as the system follows them: symbolic links and ``..`` are resolved on
+both sides, a link on the way to a file counts like the file, and folders are compared by device and inode, so that
+another spelling or a bind mount of the same folder is found too.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from swarm.config.builtin import LocalTool
+from swarm.config.reading import dotenv_files, read_variables, settings_file
+from swarm.config.settings import Settings
+from swarm.domain.errors import ConfigurationError
+
+HOST_TOOLS: Final = frozenset(
+    {
+        LocalTool.GIT,
+        LocalTool.SHELL,
+        LocalTool.FILE_READ,
+        LocalTool.FILE_WRITE,
+        LocalTool.KIRO_DELEGATE,
+        LocalTool.CLAUDE_DELEGATE,
+        LocalTool.CODEX_DELEGATE,
+    }
+)
+"""Tools that read, write or run something on this machine."""
+
+_KEY: Final = "tools.work_tree (SWARM_WORK_TREE)"
+_HOW: Final = "Name a folder that holds nothing of swarm's, for example SWARM_WORK_TREE=/srv/agents/website in .env."
+_OR: Final = "Or start swarm in a folder of its own."
+_MOST_LINKS: Final = 40  # as the system's own limit
+
+
+def checked_work_tree(
+    settings: Settings,
+    environment: Mapping[str, str] | None = None,
+    *,
+    folder: Path | None = None,
+    user_home: Path | None = None,
+) -> Path | None:
+    """The real path of the work tree; None where no agent has a tool of the host.
+
+    The arguments are those of `swarm.config.load`. Raises ConfigurationError if there is none, it is no folder, or
+    something of the coordinator's own is in the way.
+    """
+    if not (tools := _host_tools(settings)):
+        return None
+    if settings.tools.work_tree is None:
+        raise ConfigurationError(
+            f"{_KEY} is not set, but {tools}: what is done on this machine is done in a folder that you name.",
+            hint=_HOW,
+        )
+    folder, user_home = folder or Path.cwd(), user_home or Path.home()
+    tree = _existing(settings.tools.work_tree, folder)
+    if tree == Path("/"):
+        raise ConfigurationError(f"{_KEY} is /, which is the whole machine, swarm itself included.", hint=_HOW)
+    own = _own(settings, read_variables(environment, folder=folder, user_home=user_home), folder, user_home)
+    in_the_way = list(dict.fromkeys(said for place in own if (said := place.conflict(tree))))
+    if in_the_way:
+        raise ConfigurationError(
+            f"{_KEY} is {tree}, where agents may change what swarm itself does: {'; '.join(in_the_way)}.",
+            hint=f"{_HOW} {_OR}" if folder.resolve() in tree.parents else _HOW,
+        )
+    return tree
+
+
+def _host_tools(settings: Settings) -> str:
+    """Who has which of them, for people; empty if nobody has any."""
+    found = {
+        name: ", ".join(tool for tool in chosen.tools if tool in HOST_TOOLS)
+        for name, chosen in settings.agents.builtin.items()
+    }
+    return "; ".join(f"agents.builtin.{name} has {tools}" for name, tools in found.items() if tools)
+
+
+def _existing(named: Path, folder: Path) -> Path:
+    """The real path of a folder. A missing one is not made: it may be a slip, and agents would work in an empty one."""
+    try:
+        path = Path(os.path.realpath(folder / named.expanduser(), strict=True))
+    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: ~somebody who does not exist
+        why = "there is no such folder" if isinstance(error, FileNotFoundError) else getattr(error, "strerror", None)
+        raise ConfigurationError(
+            f"{_KEY} is {named}: {why or error}", hint="Create the folder, or name another."
+        ) from error
+    if not path.is_dir():
+        raise ConfigurationError(f"{_KEY} is {named}: that is not a folder", hint=_HOW)
+    return path
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Own:
+    """Something of the coordinator's own, which need not exist."""
+
+    what: str
+    path: Path  # absolute
+    is_folder: bool = False
+
+    def conflict(self, tree: Path) -> str | None:
+        """What is in the way, for people."""
+        for step in (steps := list(_way(self.path))):
+            if any(_is_same(tree, above) for above in (step, *step.parents)):
+                return f"it contains {self.what}, {self.path}"
+        if self.is_folder and any(_is_same(steps[-1], above) for above in (tree, *tree.parents)):
+            return f"it lies in {self.what}, {self.path}"
+        return None
+
+
+def _own(settings: Settings, variables: Mapping[str, str], folder: Path, user_home: Path) -> Iterator[_Own]:
+    """Everything that decides what a coordinator does."""
+
+    def at(path: Path) -> Path:
+        return folder / path.expanduser()
+
+    yield _Own(what="your home folder with your keys", path=user_home)
+    yield _Own(what="the folder where swarm is started", path=folder, is_folder=True)
+    yield _Own(what="the settings file", path=settings_file(folder, variables))
+    for path in dotenv_files(folder, user_home):
+        yield _Own(what="a file of variables", path=path)
+    yield _Own(what="swarm's home (SWARM_HOME)", path=at(settings.home), is_folder=True)
+    prompts, wordings = at(settings.home) / "prompts", at(settings.tools.prompts_config)
+    yield _Own(what="the prompts of SWARM_HOME", path=prompts, is_folder=True)
+    yield _Own(what="the operator's token", path=at(settings.home) / "operator.token")
+    if database := _sqlite_file(settings):
+        yield _Own(what="the database", path=folder / database)
+    yield _Own(what="the list of MCP servers", path=at(settings.tools.servers_config))
+    yield _Own(what="the wordings (prompts_config)", path=wordings)
+    for path in (*_linked_files(prompts), *_linked_files(wordings.parent)):
+        yield _Own(what="a prompt", path=path)
+    for name, chosen in settings.agents.builtin.items():
+        if chosen.prompt:
+            yield _Own(what=f"the prompt of {name}", path=at(chosen.prompt))
+    for name, program in _coding_programs(settings):
+        yield _Own(what=f"the program of {name}", path=at(program))
+    for path in _code():
+        yield _Own(what="the program's code", path=path, is_folder=True)
+
+
+def _sqlite_file(settings: Settings) -> Path | None:
+    if settings.database.url is None:
+        return settings.home.expanduser() / "swarm.db"
+    from swarm.store.urls import SqliteUrl, parse_url  # takes a while to load
+
+    url = parse_url(settings.database.url)
+    return url.path if isinstance(url, SqliteUrl) else None
+
+
+def _coding_programs(settings: Settings) -> Iterator[tuple[LocalTool, Path]]:
+    """Those that agents may have run, and that are named by a path."""
+    chosen = settings.tools.delegates
+    allowed = {tool for agent in settings.agents.builtin.values() for tool in agent.tools}
+    for name, program in (
+        (LocalTool.KIRO_DELEGATE, chosen.kiro),
+        (LocalTool.CLAUDE_DELEGATE, chosen.claude),
+        (LocalTool.CODEX_DELEGATE, chosen.codex),
+    ):
+        if name in allowed and len(program.parts) > 1:
+            yield name, program
+
+
+def _linked_files(folder: Path) -> list[Path]:
+    """The files of a folder that are kept elsewhere, as those of a repository with prompts."""
+    try:
+        return sorted(path for path in folder.iterdir() if os.path.islink(path) and not os.path.isdir(path))
+    except OSError:
+        return []
+
+
+def _code() -> list[Path]:
+    """Folders that Python imports from: a checkout or site-packages, its own library, and those of PYTHONPATH."""
+    imported = [Path(entry) for entry in sys.path if os.path.isabs(entry)]  # an empty one is the current folder
+    found = {Path(__file__).absolute().parents[2], *map(Path, (sys.prefix, sys.base_prefix)), *imported}
+    return sorted(path for path in found if path.is_dir() and found.isdisjoint(path.parents))
+
+
+def _way(path: Path) -> Iterator[Path]:
+    """Where a path leads at last, after each symbolic link on the way: whoever may replace a link decides that."""
+    here, todo, links = Path("/"), deque(path.parts[1:]), 0
+    while todo:
+        part = todo.popleft()
+        step = here.parent if part == ".." else here / part
+        if os.path.islink(step) and links < _MOST_LINKS:
+            links += 1
+            yield step
+            target = Path(os.readlink(step))
+            todo.extendleft(reversed(target.parts))  # an absolute one begins with "/", which replaces all before
+        else:
+            here = step
+    yield here
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    try:
+        return one == other or os.path.samestat(os.stat(one), os.stat(other))
+    except (OSError, ValueError):  # one does not exist, or cannot be looked at
+        return False
