@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
+from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
@@ -11,12 +13,16 @@ from starlette.types import Scope
 from swarm.domain.agents import Agent, Role
 from swarm.domain.errors import Forbidden, Unauthorized
 from swarm.services.agents import Agents
+from swarm.services.credentials import Credentials
 
 LEASE_HEADER: Final = "x-swarm-lease"
 """The header with which a run names its lease."""
 
 CALLER: Final = "swarm.agent"
 """Where a request's scope keeps the agent that calls."""
+
+CALL: Final = "swarm.call"
+"""Where a request's scope keeps its `AgentCall`."""
 
 OPERATOR: Final = "operator"
 """What the operator is called where callers have names."""
@@ -31,11 +37,37 @@ class Office(Enum):
     ENROLMENT = "enrolment"
 
 
+class AgentCall:
+    """An agent's request. It ends with the agent's token: its task is cancelled, unless `on_end` says otherwise."""
+
+    def __init__(self, credentials: Credentials, agent: Agent) -> None:
+        self._task = asyncio.current_task()
+        self._watched = credentials.watch(agent, self._cancel)
+        self.is_cancelled = False
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the token has ended."""
+        return self._watched.has_ended
+
+    def on_end(self, end: Callable[[], object]) -> None:
+        """Call ``end`` when the token ends, instead of cancelling the request."""
+        self._watched.end = end
+
+    def close(self) -> None:
+        """The request is over."""
+        self._watched.close()
+
+    def _cancel(self) -> None:
+        if self._task:
+            self.is_cancelled = self._task.cancel()
+
+
 class Identities:
     """Knows callers by their bearer tokens. Without an enrolment key, only the operator registers agents."""
 
     def __init__(self, agents: Agents, operator_token: str, enrolment_key: str | None = None) -> None:
-        self._agents = agents
+        self._credentials = agents.credentials
         self._offices = [
             (secret.encode(), office)
             for secret, office in ((operator_token, Office.OPERATOR), (enrolment_key, Office.ENROLMENT))
@@ -87,7 +119,10 @@ class Identities:
         for secret, office in self._offices:
             if hmac.compare_digest(secret, token):
                 return office
-        return await self._agents.identify(token.decode("utf-8", "replace"))
+        agent = await self._credentials.identify(token.decode("utf-8", "replace"))
+        if CALL not in scope:
+            scope[CALL] = AgentCall(self._credentials, agent)
+        return agent
 
 
 def bearer_token(scope: Scope) -> bytes:
