@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 from starlette.types import Scope
 
+from swarm.domain.access import OPERATOR
 from swarm.domain.agents import Agent, Role
 from swarm.domain.errors import Forbidden, Unauthorized
 from swarm.services.agents import Agents
@@ -24,9 +26,6 @@ CALLER: Final = "swarm.agent"
 CALL: Final = "swarm.call"
 """Where a request's scope keeps its `AgentCall`."""
 
-OPERATOR: Final = "operator"
-"""What the operator is called where callers have names."""
-
 _MAX_TOKEN_BYTES: Final = 1024
 
 
@@ -35,6 +34,23 @@ class Office(Enum):
 
     OPERATOR = "operator"
     ENROLMENT = "enrolment"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Client:
+    """Who asks built-in agents: an agent, or the operator."""
+
+    agent: Agent | None = None
+    call: AgentCall | None = None
+
+    @property
+    def id(self) -> str:
+        """Whose conversations these are. The name of an agent may be another's tomorrow; its id never is."""
+        return self.agent.id if self.agent else OPERATOR
+
+    @property
+    def name(self) -> str:
+        return self.agent.name if self.agent else OPERATOR
 
 
 class AgentCall:
@@ -95,16 +111,16 @@ class Identities:
             return who
         raise Forbidden("This route is for the operator and for leads.", hint="Workers have the MCP tools.")
 
-    async def client(self, scope: Scope) -> str:
-        """The name of who calls: an agent's, or `OPERATOR`. Raises Unauthorized, and Forbidden for an enrolment key.
+    async def client(self, scope: Scope) -> Client:
+        """Who asks built-in agents: an agent or the operator. Raises Unauthorized, and Forbidden for an enrolment key.
 
         An agent that is called like the operator is refused: it would be taken for the operator.
         """
         who = await self._who(scope)
         if who is Office.OPERATOR:
-            return OPERATOR
+            return Client()
         if isinstance(who, Agent) and who.name != OPERATOR:
-            return who.name
+            return Client(agent=who, call=scope[CALL])
         raise Forbidden("This route is for agents and for the operator.", hint="Use an agent's token, of another name.")
 
     async def registrar(self, scope: Scope) -> Office:

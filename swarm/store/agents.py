@@ -48,6 +48,7 @@ _BY_TOKEN = Statement(
 _ENDED_TOKENS = Statement(select(agent_tokens.c.token_hash).where(agent_tokens.c.revoked_at > bindparam("since")))
 _BY_ID = Statement(select(agents).where(agents.c.id == bindparam("id"), _present))
 _BY_NAME = Statement(select(agents).where(agents.c.name == bindparam("name"), _present))
+_IS_ENROLLED = Statement(select(agents.c.enrolled).where(agents.c.id == bindparam("id")))
 _ALL = Statement(select(agents).where(_present).order_by(agents.c.created_at, agents.c.id))
 _SIGNS = Statement(
     select(agents.c.id, agents.c.name, agents.c.role, agents.c.last_seen_at)
@@ -139,6 +140,12 @@ def by_id(tx: Transaction, agent_id: str) -> Agent | None:
 def by_name(tx: Transaction, name: str) -> Agent | None:
     row = _BY_NAME.first(tx, name=name)
     return _agent(row) if row else None
+
+
+def is_enrolled(tx: Transaction, agent_id: str) -> bool:
+    """Whether an enrolment key registered an agent, which may be gone."""
+    row = _IS_ENROLLED.first(tx, id=agent_id)
+    return bool(row and row["enrolled"])
 
 
 def everyone(tx: Transaction) -> list[Agent]:
