@@ -112,10 +112,12 @@ class Credentials:
         now, self._ended = await self._database.read(_ended, self._looked_at)
         self._looked_at = now
         for hashed in self._ended & self._watched.keys():
-            for watched in self._watched.pop(hashed):
+            ending = self._watched.pop(hashed)
+            for watched in ending:
                 watched.has_ended = True
                 watched.end()
-                _log.info("A token has ended, and what was done for it.", action="token_end", agent=watched.agent.name)
+            ids = {watched.agent.id for watched in ending}
+            _log.info("A token has ended.", action="token_end", agent_id=min(ids), requests=len(ending))
 
     async def _run(self) -> None:
         wakeups = self._database.wakeups
