@@ -156,7 +156,7 @@ def build(
     stage = LiveStage(slack.gateway.streams, doubt_seconds=2 * settings.slack.timeout_seconds + 1)
     terms: dict[str, Term] = {}
     figures = FigureReader(database, conduct)
-    runs = AgentRuns(agents.agents, Talks(database))
+    runs = AgentRuns(agents.agents, Talks(database), decisions.caller_policies(settings))
     return Coordinator(
         app=_application(settings, services, slack_door, figures, telemetry, terms, reloader.reload, runs),
         agent_runs=runs,

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pydantic import SecretStr
 
 from swarm.clock import SystemClock
-from swarm.config import BuiltinAgentSettings, ChannelSettings, OAuthSettings, RemoteAgentSettings, Settings
-from swarm.domain.access import ChannelPolicy
+from swarm.config import BuiltinAgentSettings, ChannelSettings, Kind, OAuthSettings, RemoteAgentSettings, Settings
+from swarm.config.builtin import SERVERS_CONFIG
+from swarm.domain.access import CallerPolicy, ChannelPolicy
 from swarm.domain.agents import Reach
 from swarm.domain.conduct import Conduct, Policies, PolicyBook, Reactions
 from swarm.domain.models import ModelSpec, Provider, RunLimits, provider_of
@@ -23,6 +24,7 @@ def conduct(settings: Settings) -> Conduct:
         lease_seconds=settings.leases.seconds,
         started_at=SystemClock().now_us(),
         book=PolicyBook(policies(settings)),
+        guarded_agents=frozenset(name for name, policy in caller_policies(settings).items() if policy.reaches_host),
     )
 
 
@@ -46,6 +48,22 @@ def streaming_agents(settings: Settings) -> list[StreamingAgent]:
     agents = settings.agents
     remote = [_streaming(name, chosen, Reach.AGUI, chosen.history_sent) for name, chosen in agents.remote.items()]
     return remote + [_streaming(name, chosen, Reach.BUILTIN, History.ALL) for name, chosen in agents.builtin.items()]
+
+
+def caller_policies(settings: Settings) -> dict[str, CallerPolicy]:
+    """Who may call each built-in agent."""
+    return {
+        name: CallerPolicy(callers=frozenset(chosen.callers), reaches_host=_reaches_host(settings, chosen))
+        for name, chosen in settings.agents.builtin.items()
+    }
+
+
+def _reaches_host(settings: Settings, chosen: BuiltinAgentSettings) -> bool:
+    """Whether an agent has tools at all: all that there are touch the host or its documents, or are of MCP servers."""
+    path = settings.tools.servers_config
+    has_servers = path != SERVERS_CONFIG or path.is_file()
+    is_assistant = chosen.kind is Kind.ASSISTANT
+    return has_servers or (is_assistant and bool(chosen.tools or settings.documents.folder))
 
 
 def remote_agents(settings: Settings) -> list[RemoteAgent]:

@@ -9,7 +9,9 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from swarm.config.section import Section
+from swarm.domain.access import OPERATOR, check_callers
 from swarm.domain.agents import Role
+from swarm.domain.errors import Invalid
 from swarm.domain.sessions import COMPACTION_THRESHOLD, KEEP_RECENT_MESSAGES, SessionScope
 from swarm.domain.streaming.agent import PARALLEL_RUNS, OnRestart
 
@@ -58,7 +60,20 @@ class BuiltinAgentSettings(Section):
     on_restart: OnRestart = Field(
         OnRestart.RERUN, description="what a restart has cut off: rerun it, or ask with a Retry button"
     )
+    callers: list[str] = Field(
+        default_factory=lambda: [OPERATOR],
+        description="who may call it over AG-UI: operator (who always may), leads, workers, or agents by name",
+    )
     footer: str = Field("", max_length=1_000, description="words of your own below every answer, mrkdwn")
+
+    @field_validator("callers")
+    @classmethod
+    def _are_callers(cls, callers: list[str]) -> list[str]:
+        try:
+            check_callers(callers)
+        except Invalid as error:
+            raise ValueError(f"{error.message} Expected: operator, leads, workers, or agents' names") from error
+        return callers
 
     @model_validator(mode="after")
     def _has_what_its_kind_has(self) -> BuiltinAgentSettings:

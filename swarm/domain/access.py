@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
+from swarm.domain.agents import Agent, Role, check_name
 from swarm.domain.streaming.calls import Display
 from swarm.domain.transcript import Author, AuthorKind
 
@@ -30,6 +32,40 @@ class ChannelPolicy:
     display: Display = Display.PLAN
     client_context: Mapping[str, object] = field(default_factory=dict, hash=False)  # its own keys, JSON values
     share_email: bool = False  # whether the agent is told the e-mail address of who asks
+
+
+OPERATOR: Final = "operator"
+"""What the operator is called where callers have names; no agent that calls may be called so."""
+
+GROUPS: Final = {"leads": Role.LEAD, "workers": Role.WORKER}
+"""The words of a list of callers that stand for all agents of a role."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CallerPolicy:
+    """Who may call a built-in agent over AG-UI."""
+
+    callers: frozenset[str] = frozenset({OPERATOR})  # groups and agents' names
+    reaches_host: bool = True  # its tools touch the host or the operator's documents, or are of MCP servers
+
+    def allows(self, caller: Agent | None) -> bool:
+        """Whether an agent may, or, if None, the operator, who always may.
+
+        Whoever has an enrolment key chooses the names of workers; so these never reach the host, however listed.
+        """
+        if caller is None:
+            return True
+        if caller.enrolled and self.reaches_host:
+            return False
+        by_role = any(caller.role is role for group, role in GROUPS.items() if group in self.callers)
+        return by_role or caller.name in self.callers - GROUPS.keys()
+
+
+def check_callers(callers: Collection[str]) -> None:
+    """Raises Invalid for a list of callers with a word that is neither a group nor an agent's name."""
+    for caller in callers:
+        if caller != OPERATOR and caller not in GROUPS:
+            check_name(caller)
 
 
 def denial(author: Author, policy: ChannelPolicy) -> str | None:

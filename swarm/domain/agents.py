@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -47,6 +47,8 @@ class Agent:
     created_at: int  # microseconds since 1970 UTC
     last_seen_at: int | None
     reach: Reach = Reach.POLLING
+    enrolled: bool = False  # registered with an enrolment key
+    token_hash: str | None = field(default=None, repr=False, compare=False)  # of the token by which it was known
 
     def online(self, now: int, offline_after_seconds: float, started_at: int) -> bool:
         """Whether the agent is there: see `is_online`."""

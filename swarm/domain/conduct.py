@@ -82,6 +82,7 @@ class Conduct:
     lease_seconds: float
     started_at: int  # microseconds; when this coordinator began to listen
     book: PolicyBook
+    guarded_agents: frozenset[str]  # names of built-in agents whose tools reach the host: see `CallerPolicy`
 
     def __init__(
         self,
@@ -90,6 +91,7 @@ class Conduct:
         lease_seconds: float = LEASE_SECONDS,
         started_at: int = 0,
         book: PolicyBook | None = None,
+        guarded_agents: frozenset[str] = frozenset(),
         default_agent: str | None = None,
         dm_agent: str | None = None,
         reactions: Reactions | None = None,
@@ -109,6 +111,7 @@ class Conduct:
             ("lease_seconds", lease_seconds),
             ("started_at", started_at),
             ("book", book or PolicyBook(policies)),
+            ("guarded_agents", guarded_agents),
         ):
             object.__setattr__(self, name, value)
 

@@ -37,6 +37,10 @@ class Unauthorized(SwarmError):
     status = 401
 
 
+class TokenEnded(Unauthorized):
+    """This bearer token has ended: its agent was given another one, or was removed."""
+
+
 class Forbidden(SwarmError):
     """This token may not do that."""
 

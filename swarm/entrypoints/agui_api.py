@@ -7,6 +7,7 @@ side. docs/agui-agents.md tells both dialects apart.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any, Final, Literal, NotRequired
 
 from ag_ui.core import RunAgentInput
@@ -16,8 +17,8 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 from typing_extensions import TypedDict
 
-from swarm.domain.errors import Conflict, Unavailable
-from swarm.domain.streaming.events import Origin, TurnInput
+from swarm.domain.errors import Conflict, TokenEnded, Unavailable
+from swarm.domain.streaming.events import Failed, Origin, TurnInput
 from swarm.entrypoints.agui_ends import whole_answer
 from swarm.entrypoints.agui_events import Writer
 from swarm.entrypoints.agui_requests import (
@@ -33,7 +34,7 @@ from swarm.entrypoints.agui_requests import (
 from swarm.entrypoints.agui_stream import KEEP_ALIVE_SECONDS, STALLED_SECONDS, RunStream, end_of
 from swarm.entrypoints.answers import Answer
 from swarm.entrypoints.body import read_model
-from swarm.entrypoints.identity import OPERATOR, Identities
+from swarm.entrypoints.identity import Client, Identities
 from swarm.entrypoints.openapi import problems, takes
 from swarm.services.agent_runs import AgentRuns
 from swarm.services.talks import Talk
@@ -44,6 +45,9 @@ _EVENTS: Final[dict[str, Any]] = {
     "description": "AG-UI 1.0 events, the last of them RUN_FINISHED or RUN_ERROR.",
     "content": {"text/event-stream": {"schema": {"type": "string"}}},
 }
+
+
+TOKEN_ENDED: Final = Failed(message=TokenEnded().message, code=TokenEnded.code)
 
 
 class WholeAnswer(TypedDict):
@@ -81,7 +85,10 @@ class BuiltInAgents(TypedDict):
 
 
 class AguiDoor:
-    """The endpoints, for any agent's token and the operator's. Conversations of different clients never meet."""
+    """The endpoints, for the operator and for the agents that each built-in agent's policy allows.
+
+    To all others an agent does not exist. Conversations of different clients never meet.
+    """
 
     def __init__(
         self,
@@ -125,7 +132,7 @@ class AguiDoor:
         client = await self._identities.client(request.scope)
         said = await read_model(request, Start)
         talk, from_where = self._talk(client, said.conversation_id, said.agent_id)
-        return await self._streamed(talk, of_start(said, from_where))
+        return await self._streamed(client, talk, of_start(said, from_where))
 
     async def resume(self, request: Request, protocol: Literal["agui"] = "agui") -> Response:
         """Answer what the agent asked when its last run in this conversation ended with an interrupt."""
@@ -135,14 +142,14 @@ class AguiDoor:
         asked = self._runs.questions(talk)
         if not asked:
             raise Conflict("The agent waits for no answer in this conversation.", hint=f"Ask by {CHAT}/stream/start.")
-        return await self._streamed(talk, of_resume(said, from_where, asked))
+        return await self._streamed(client, talk, of_resume(said, from_where, asked))
 
     async def cancel(self, request: Request) -> Response:
         """End a run of yours in a conversation: its stream ends with the outcome "cancelled"."""
         client = await self._identities.client(request.scope)
         said = await read_model(request, Cancellation)
-        agent = self._runs.named(said.agent_id) if said.agent_id else None
-        return Answer({"cancelled": self._runs.cancel(client, said.conversation_id, agent)})
+        agent = self._runs.named(said.agent_id, client.agent) if said.agent_id else None
+        return Answer({"cancelled": self._runs.cancel(client.id, said.conversation_id, agent)})
 
     async def invoke(self, request: Request) -> Response:
         """Ask a built-in agent, and get the whole answer within 60 seconds."""
@@ -157,40 +164,44 @@ class AguiDoor:
     async def run(self, request: Request, agent: str) -> Response:
         """Run a built-in agent by a RunAgentInput of AG-UI 1.0. The last messages of people are new."""
         client = await self._identities.client(request.scope)
-        name = self._runs.named(agent)
+        name = self._runs.named(agent, client.agent)
         said = await read_model(request, RunAgentInput)
         check_ids(said)
         talk, from_where = self._talk(client, said.thread_id, name)
         turn = of_agui(said, from_where, self._runs.questions(talk))
-        return await self._streamed(talk, turn, said.run_id)
+        return await self._streamed(client, talk, turn, said.run_id)
 
     async def agent(self, request: Request, agent: str) -> Response:
         """Whether a built-in agent could answer now; 503 if not."""
-        await self._identities.client(request.scope)
-        shown = await self._shown(self._runs.named(agent))
+        client = await self._identities.client(request.scope)
+        shown = await self._shown(client, self._runs.named(agent, client.agent))
         if not shown["reachable"]:
             raise Unavailable(f"The agent '{shown['name']}' could not answer: {shown['detail']}.")
         return Answer(shown)
 
     async def everyone(self, request: Request) -> Response:
-        """The built-in agents, and whether each could answer now."""
-        await self._identities.client(request.scope)
-        return Answer({"agents": await asyncio.gather(*map(self._shown, self._runs.names))})
+        """The built-in agents that you may call, and whether each could answer now."""
+        client = await self._identities.client(request.scope)
+        shown = (self._shown(client, name) for name in self._runs.callable_by(client.agent))
+        return Answer({"agents": await asyncio.gather(*shown)})
 
-    async def _streamed(self, talk: Talk, turn: TurnInput, run_id: str | None = None) -> RunStream:
+    async def _streamed(self, client: Client, talk: Talk, turn: TurnInput, run_id: str | None = None) -> RunStream:
         """``run_id`` is the client's name for the run, if it has one."""
+        run = await self._runs.begin(talk, turn)
+        if client.call:
+            client.call.on_end(partial(run.stop, TOKEN_ENDED, tell_rest=False))
         return RunStream(
-            await self._runs.begin(talk, turn),
+            run,
             Writer(talk.id, run_id or turn.run_id),
             keep_alive_seconds=self._keep_alive_seconds,
             stalled_seconds=self._stalled_seconds,
         )
 
-    async def _shown(self, name: str) -> BuiltInAgent:
+    async def _shown(self, client: Client, name: str) -> BuiltInAgent:
         health = await self._runs.health(name)
-        is_default = name == self._runs.names[0]
+        is_default = name == self._runs.named(None, client.agent)
         return BuiltInAgent(name=name, default=is_default, reachable=health.reachable, detail=health.detail)
 
-    def _talk(self, client: str, conversation_id: str, agent: str | None) -> tuple[Talk, Origin]:
-        from_where = origin(client, conversation_id, is_operator=client == OPERATOR)
-        return Talk(client=client, agent=self._runs.named(agent), id=conversation_id), from_where
+    def _talk(self, client: Client, conversation_id: str, agent: str | None) -> tuple[Talk, Origin]:
+        name = self._runs.named(agent, client.agent)
+        return Talk(client=client.id, agent=name, id=conversation_id), origin(client, conversation_id)

@@ -16,6 +16,7 @@ from swarm.domain.errors import Forbidden, Invalid
 from swarm.domain.model_runs import Door
 from swarm.domain.streaming.events import Asked, Decided, Origin, Speaker, TurnInput, TurnMessage
 from swarm.entrypoints.errors import invalid
+from swarm.entrypoints.identity import Client
 
 CONTEXT_BYTES: Final = 64 * 1024
 ID_CHARACTERS: Final = 200
@@ -71,12 +72,12 @@ class Cancellation(BaseModel):
     agent_id: AgentName = None
 
 
-def origin(client: str, conversation_id: str, *, is_operator: bool) -> Origin:
+def origin(client: Client, conversation_id: str) -> Origin:
     """Where the words of a run come from. Raises Forbidden for a terminal's conversation that is not the operator's."""
     is_terminal = conversation_id.startswith(TERMINAL)
-    if is_terminal and not is_operator:
+    if is_terminal and client.agent:
         raise Forbidden(f"Conversations that begin with '{TERMINAL}' are the operator's.", hint="Choose another id.")
-    return Origin(door=Door.CLI if is_terminal else Door.AGUI, client=client)
+    return Origin(door=Door.CLI if is_terminal else Door.AGUI, client=client.id, client_name=client.name)
 
 
 def of_start(said: Start, origin: Origin) -> TurnInput:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
@@ -14,8 +15,18 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from swarm.domain.errors import BadRequest, Invalid, NotFound, RateLimited, SwarmError, TooLarge, Unauthorized
+from swarm.domain.errors import (
+    BadRequest,
+    Invalid,
+    NotFound,
+    RateLimited,
+    SwarmError,
+    TokenEnded,
+    TooLarge,
+    Unauthorized,
+)
 from swarm.entrypoints.answers import Answer
+from swarm.entrypoints.identity import CALL
 
 INTERNAL_MESSAGE: Final = "Something went wrong inside the coordinator; its log says what."
 
@@ -69,7 +80,8 @@ def translate(app: FastAPI) -> None:
 class Guard:
     """Outermost: refuses addresses that cannot be looked up, and turns every error into its answer.
 
-    What nobody foresaw is logged with its traceback; the client learns only that it happened.
+    What nobody foresaw is logged with its traceback; the client learns only that it happened. A request whose agent's
+    token ends meanwhile is cancelled, and answered with 401.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -84,7 +96,13 @@ class Guard:
             return
         sending = _Sending(send)
         try:
-            await self._app(scope, receive, sending)
+            await self._within_token(scope, receive, sending)
+        except asyncio.CancelledError:
+            if not _ended_with_token(scope):
+                raise
+            if sending.began:
+                raise TokenEnded() from None  # the server cuts the connection
+            await answer(TokenEnded(hint="Use the agent's new token."))(scope, receive, send)
         except Exception as error:
             known = error if isinstance(error, SwarmError) else SwarmError()
             if _is_crash(known):
@@ -92,6 +110,19 @@ class Guard:
             if sending.began:
                 raise  # the server cuts the connection, which is all that can still be said
             await answer(known)(scope, receive, send)
+
+    async def _within_token(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            if CALL in scope:
+                scope[CALL].close()
+
+
+def _ended_with_token(scope: Scope) -> bool:
+    """Whether a request was cancelled because its token has ended, and for nothing else."""
+    task = asyncio.current_task()
+    return CALL in scope and scope[CALL].is_cancelled and task is not None and task.uncancel() == 0
 
 
 def log_crash(error: Exception, **where: str) -> None:

@@ -74,7 +74,7 @@ def create_app(
         title="swarm",
         version=version,
         summary="A team of AI agents behind one Slack app",
-        lifespan=_lifespan(running),
+        lifespan=_lifespan([services.agents.credentials.running, *running]),
         middleware=[Middleware(Guard)],
         redirect_slashes=False,
     )

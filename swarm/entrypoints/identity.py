@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 from starlette.types import Scope
 
+from swarm.domain.access import OPERATOR
 from swarm.domain.agents import Agent, Role
 from swarm.domain.errors import Forbidden, Unauthorized
 from swarm.services.agents import Agents
+from swarm.services.credentials import Credentials
 
 LEASE_HEADER: Final = "x-swarm-lease"
 """The header with which a run names its lease."""
@@ -18,8 +23,8 @@ LEASE_HEADER: Final = "x-swarm-lease"
 CALLER: Final = "swarm.agent"
 """Where a request's scope keeps the agent that calls."""
 
-OPERATOR: Final = "operator"
-"""What the operator is called where callers have names."""
+CALL: Final = "swarm.call"
+"""Where a request's scope keeps its `AgentCall`."""
 
 _MAX_TOKEN_BYTES: Final = 1024
 
@@ -31,11 +36,54 @@ class Office(Enum):
     ENROLMENT = "enrolment"
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Client:
+    """Who asks built-in agents: an agent, or the operator."""
+
+    agent: Agent | None = None
+    call: AgentCall | None = None
+
+    @property
+    def id(self) -> str:
+        """Whose conversations these are. The name of an agent may be another's tomorrow; its id never is."""
+        return self.agent.id if self.agent else OPERATOR
+
+    @property
+    def name(self) -> str:
+        return self.agent.name if self.agent else OPERATOR
+
+
+class AgentCall:
+    """An agent's request. It ends with the agent's token: its task is cancelled, unless `on_end` says otherwise."""
+
+    def __init__(self, credentials: Credentials, agent: Agent) -> None:
+        self._task = asyncio.current_task()
+        self._watched = credentials.watch(agent, self._cancel)
+        self.is_cancelled = False
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the token has ended."""
+        return self._watched.has_ended
+
+    def on_end(self, end: Callable[[], object]) -> None:
+        """Call ``end`` when the token ends, instead of cancelling the request."""
+        self._watched.end = end
+
+    def close(self) -> None:
+        """The request is over."""
+        self._watched.close()
+
+    def _cancel(self) -> None:
+        if self._task:
+            self.is_cancelled = self._task.cancel()
+
+
 class Identities:
     """Knows callers by their bearer tokens. Without an enrolment key, only the operator registers agents."""
 
     def __init__(self, agents: Agents, operator_token: str, enrolment_key: str | None = None) -> None:
-        self._agents = agents
+        self._credentials = agents.credentials
         self._offices = [
             (secret.encode(), office)
             for secret, office in ((operator_token, Office.OPERATOR), (enrolment_key, Office.ENROLMENT))
@@ -63,16 +111,16 @@ class Identities:
             return who
         raise Forbidden("This route is for the operator and for leads.", hint="Workers have the MCP tools.")
 
-    async def client(self, scope: Scope) -> str:
-        """The name of who calls: an agent's, or `OPERATOR`. Raises Unauthorized, and Forbidden for an enrolment key.
+    async def client(self, scope: Scope) -> Client:
+        """Who asks built-in agents: an agent or the operator. Raises Unauthorized, and Forbidden for an enrolment key.
 
         An agent that is called like the operator is refused: it would be taken for the operator.
         """
         who = await self._who(scope)
         if who is Office.OPERATOR:
-            return OPERATOR
+            return Client()
         if isinstance(who, Agent) and who.name != OPERATOR:
-            return who.name
+            return Client(agent=who, call=scope[CALL])
         raise Forbidden("This route is for agents and for the operator.", hint="Use an agent's token, of another name.")
 
     async def registrar(self, scope: Scope) -> Office:
@@ -87,7 +135,10 @@ class Identities:
         for secret, office in self._offices:
             if hmac.compare_digest(secret, token):
                 return office
-        return await self._agents.identify(token.decode("utf-8", "replace"))
+        agent = await self._credentials.identify(token.decode("utf-8", "replace"))
+        if CALL not in scope:
+            scope[CALL] = AgentCall(self._credentials, agent)
+        return agent
 
 
 def bearer_token(scope: Scope) -> bytes:

@@ -83,10 +83,7 @@ class PollRoute:
         agent = await self._identities.agent(scope)
         wanted = parse_poll(scope["query_string"])
         triggers = await self._poll_unless_gone(agent, wanted, receive)
-        if triggers is None:
-            return
-        if triggers and await _has_gone(scope, receive):
-            await self._polls.give_back([trigger.lease_token for trigger in triggers])
+        if triggers is None or await self._gives_back(triggers, scope, receive):
             return
         await Answer({"triggers": [trigger_shape(trigger) for trigger in triggers]})(scope, receive, send)
 
@@ -103,6 +100,16 @@ class PollRoute:
             return None
         finally:
             watch.cancel()
+
+    async def _gives_back(self, triggers: list[Trigger], scope: Scope, receive: Receive) -> bool:
+        """Give back what the client cannot get, because it has gone, or its token has ended; whether that was so."""
+        has_gone = True
+        try:
+            has_gone = bool(triggers) and await _has_gone(scope, receive)
+        finally:
+            if has_gone:
+                await self._polls.give_back([trigger.lease_token for trigger in triggers])
+        return has_gone
 
 
 class LeaseRoutes:

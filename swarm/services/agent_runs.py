@@ -17,6 +17,8 @@ from typing import Final
 
 import structlog
 
+from swarm.domain.access import CallerPolicy
+from swarm.domain.agents import Agent
 from swarm.domain.errors import NotFound, RateLimited, Unavailable
 from swarm.domain.streaming.events import AgentEvent, Asked, Broken, Cancelled, Failed, Interrupted, TurnInput
 from swarm.domain.streaming.remote import INVOKE_SECONDS, LONGEST_RUN_SECONDS, Health, RunEnd, RunsTurns
@@ -36,6 +38,8 @@ ENDING_SECONDS: Final = 2.0
 
 OPEN_QUESTIONS: Final = 1000
 """Of so many conversations the questions that wait for people are kept; of older ones they are forgotten."""
+
+CALLERS_HINT: Final = "The operator lists who may call an agent in agents.builtin.NAME.callers."
 
 STOPPING: Final = Failed(message=RESTARTING, code="unavailable")
 NO_END: Final = Broken(reason="it stopped in the middle of its answer")
@@ -64,11 +68,16 @@ class AgentRun:
         """Nobody listens any more: the run ends, unless it has ended anyway."""
         self.stop(Cancelled())
 
-    def stop(self, last: RunEnd) -> bool:
+    def stop(self, last: RunEnd, *, tell_rest: bool = True) -> bool:
         """End it now, with this as its last event; whether it had not ended before.
 
-        The agent may take a moment to clear up; its listener need not wait for that.
+        The agent may take a moment to clear up; its listener need not wait for that. Without ``tell_rest`` the listener
+        gets nothing of what the agent has done and nobody has taken yet.
         """
+        if not tell_rest and not self._waiting.empty():
+            while not self._waiting.empty():
+                self._waiting.get_nowait()
+            self.end = None  # of which nobody has been told
         is_first = self._conclude(last)
         if is_first:
             self.task.cancel()
@@ -119,6 +128,7 @@ class AgentRuns:
         self,
         agents: Mapping[str, RunsTurns],
         talks: Talks,
+        policies: Mapping[str, CallerPolicy],
         *,
         most_runs: int = MOST_RUNS,
         longest_run_seconds: float = LONGEST_RUN_SECONDS,
@@ -127,6 +137,7 @@ class AgentRuns:
     ) -> None:
         self._agents = dict(agents)
         self._talks = talks
+        self._policies = policies
         self._most_runs = most_runs
         self._longest_run_seconds = longest_run_seconds
         self._invoke_seconds = invoke_seconds
@@ -140,12 +151,21 @@ class AgentRuns:
         """The agents there are, the default first."""
         return tuple(self._agents)
 
-    def named(self, name: str | None) -> str:
-        """The name of an agent that there is; the default's for None. Raises NotFound, naming those there are."""
-        chosen = name or next(iter(self._agents), "")
-        if chosen not in self._agents:
-            there = ", ".join(self._agents) or "none"
-            raise NotFound(f"There is no built-in agent '{chosen}'.", hint=f"There are: {there}.")
+    def callable_by(self, caller: Agent | None) -> tuple[str, ...]:
+        """The agents that an agent may call, or, if None, the operator; their default first."""
+        return tuple(name for name in self._agents if self._policies[name].allows(caller))
+
+    def named(self, name: str | None, caller: Agent | None) -> str:
+        """The name of an agent that the caller may call; the default's for None.
+
+        Raises NotFound, naming those there are; for the caller there are no others.
+        """
+        there = self.callable_by(caller)
+        chosen = name or next(iter(there), "")
+        if chosen not in there:
+            missing = f"There is no built-in agent '{chosen}'." if chosen else "There is no built-in agent for you."
+            hint = f"There are: {', '.join(there)}." if there else CALLERS_HINT
+            raise NotFound(missing, hint=hint)
         return chosen
 
     async def health(self, name: str) -> Health:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from swarm.clock import new_id
 from swarm.domain.agents import Agent, Reach, Role, check_name, new_agent_token, token_hash
 from swarm.domain.conduct import Conduct
-from swarm.domain.errors import Conflict, NotFound, Unauthorized
+from swarm.domain.errors import Conflict, NotFound
 from swarm.domain.leases import LeaseEnd
+from swarm.services.credentials import Credentials
 from swarm.services.leases import lose
 from swarm.services.roster import AGENTS
 from swarm.services.stand_in import look_after_offline
@@ -20,8 +19,6 @@ from swarm.store import agents, history, leases
 from swarm.store.database import Database
 from swarm.store.leases import Lease
 from swarm.store.transaction import Transaction
-
-_KNOWN_FOR_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,21 +38,29 @@ class Present:
 
 
 class Agents:
-    """The agents of this deployment."""
+    """The agents of this deployment, and their tokens."""
 
-    def __init__(self, database: Database, conduct: Conduct) -> None:
+    def __init__(self, database: Database, conduct: Conduct, credentials: Credentials) -> None:
         self._database = database
         self._conduct = conduct
-        self._room = 100  # so many are kept before the stale ones are forgotten
-        self._known: dict[str, tuple[float, int, Agent]] = {}  # token hash -> when it was read, generation, agent
+        self.credentials = credentials
 
     async def register(
-        self, name: str, role: Role, description: str = "", capabilities: Sequence[str] = ()
+        self,
+        name: str,
+        role: Role,
+        description: str = "",
+        capabilities: Sequence[str] = (),
+        *,
+        enrolled: bool = False,
     ) -> Registered:
-        """Add an agent. Raises Invalid for a name it cannot have, Conflict for one that is taken."""
+        """Add an agent; ``enrolled`` by the bearer of an enrolment key, not by the operator.
+
+        Raises Invalid for a name it cannot have, Conflict for one that is taken.
+        """
         token = new_agent_token()
         agent = await self._database.write(
-            _register, check_name(name), role, description, tuple(capabilities), token_hash(token)
+            _register, check_name(name), role, description, tuple(capabilities), token_hash(token), enrolled
         )
         await look_after_offline(self._database, self._conduct)  # what waited for a lead has one now
         return Registered(agent=agent, token=token)
@@ -70,31 +75,6 @@ class Agents:
         agent = await self._database.write(_ensure, check_name(name), role, description, tuple(capabilities), reach)
         await look_after_offline(self._database, self._conduct)
         return agent
-
-    async def identify(self, token: str) -> Agent:
-        """The agent with this token; raises Unauthorized.
-
-        What was read is believed for a second, or until this process changes an agent: a poll should not cost a look
-        at the tokens, and a token that another process revoked works for a second at most.
-        """
-        hashed = token_hash(token)
-        generation = self._database.wakeups.generation(AGENTS)
-        known = self._known.get(hashed)
-        if known and known[1] == generation and time.monotonic() - known[0] < _KNOWN_FOR_SECONDS:
-            return known[2]
-        agent = await self._database.read(agents.by_token, hashed)
-        if agent is None:
-            self._known.pop(hashed, None)
-            raise Unauthorized("This bearer token is not known, or was revoked.", hint="Ask the operator for a token.")
-        self._remember(hashed, generation, agent)
-        return agent
-
-    def _remember(self, hashed: str, generation: int, agent: Agent) -> None:
-        now = time.monotonic()
-        if len(self._known) >= self._room:  # forget the stale ones now and then, not at each call
-            self._known = {key: known for key, known in self._known.items() if now - known[0] < _KNOWN_FOR_SECONDS}
-            self._room = 2 * len(self._known) + 100
-        self._known[hashed] = (now, generation, agent)
 
     async def everyone(self) -> list[Agent]:
         """All agents, oldest first."""
@@ -139,6 +119,7 @@ def _register(
     description: str,
     capabilities: tuple[str, ...],
     hashed: str,
+    enrolled: bool,
 ) -> Agent:
     agent = Agent(
         id=new_id(),
@@ -148,9 +129,16 @@ def _register(
         capabilities=capabilities,
         created_at=tx.now,
         last_seen_at=None,
+        enrolled=enrolled,
     )
     agents.add(tx, agent, hashed)
-    history.record(tx, "agent.register", agent.id, agent_id=agent.id, reason=f"{role} {name}")
+    history.record(
+        tx,
+        "agent.register",
+        agent.id,
+        agent_id=agent.id,
+        reason=f"{role} {name}{', by an enrolment key' if enrolled else ''}",
+    )
     tx.wake(AGENTS)
     return agent
 

@@ -6,7 +6,8 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from swarm.domain.agents import Agent, Role
-from swarm.domain.errors import Conflict, NotFound
+from swarm.domain.conduct import Conduct
+from swarm.domain.errors import Conflict, Forbidden, NotFound
 from swarm.domain.routing import Candidate, Roster
 from swarm.domain.tasks import (
     MAX_OPEN_CHILDREN,
@@ -19,7 +20,7 @@ from swarm.domain.tasks import (
     check_room,
 )
 from swarm.services.task_view import find_visible
-from swarm.store import task_queries
+from swarm.store import agents, task_queries
 from swarm.store.tasks import Task
 from swarm.store.transaction import Transaction
 
@@ -44,6 +45,21 @@ def worker(roster: Roster, wanted: str, caller: Agent | None) -> Candidate:
     if not found.online:
         raise Conflict(f"{found.name} is offline.", hint=_possible(roster, caller))
     return found
+
+
+def check_vouched(tx: Transaction, conduct: Conduct, target: Candidate, by: Agent | None, task: Task | None) -> None:
+    """Raises Forbidden where work of an enrolled worker would reach tools of the host: a task of a built-in agent.
+
+    ``by`` is who gives it, None for the operator, who may give what anybody has written; ``task`` is what is given, if
+    it was there before.
+    """
+    if by is None or target.name not in conduct.guarded_agents:
+        return
+    if by.enrolled or (task and task.created_by and agents.is_enrolled(tx, task.created_by)):
+        raise Forbidden(
+            f"{target.name} has tools of the host, so it does no tasks of workers that an enrolment key registered.",
+            hint="Choose another worker, or ask the operator or a lead to create the task.",
+        )
 
 
 def _possible(roster: Roster, caller: Agent | None) -> str:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final, TypeVar
 
 import structlog
 
@@ -21,6 +21,7 @@ from swarm.domain.notices import NoticeKind, NoticeStep
 from swarm.domain.tasks import TaskStatus
 from swarm.domain.triggers import Trigger
 from swarm.services.claimed import Claimed, Whole, read_whole
+from swarm.services.credentials import Credentials
 from swarm.services.follow_ups import follow_up
 from swarm.services.leases import give_back, lose
 from swarm.services.presence import Presence
@@ -33,8 +34,9 @@ from swarm.store.notices import Notice
 from swarm.store.tasks import Task
 from swarm.store.transaction import Transaction
 
-_log = structlog.get_logger(__name__)
+R = TypeVar("R")
 
+_log = structlog.get_logger(__name__)
 
 _NEWS_WHILE: Final = {
     NoticeKind.TASK_FOLLOW_UP: TaskStatus.IN_PROGRESS,
@@ -47,47 +49,66 @@ _NEWS_WHILE: Final = {
 class Polls:
     """Serves polling agents."""
 
-    def __init__(self, database: Database, triggers: Triggers, presence: Presence, conduct: Conduct) -> None:
+    def __init__(
+        self,
+        database: Database,
+        triggers: Triggers,
+        presence: Presence,
+        conduct: Conduct,
+        credentials: Credentials,
+    ) -> None:
         self._database = database
         self._triggers = triggers
         self._presence = presence
         self._conduct = conduct
+        self._credentials = credentials
 
     async def poll(self, agent: Agent, *, wait_seconds: float, limit: int, hold: bool = False) -> list[Trigger]:
         """Up to ``limit`` triggers under fresh leases; an empty list when nothing came in ``wait_seconds``.
 
-        Cancelled at any moment, it leaves nothing leased.
+        Raises Unauthorized if the agent's token has ended meanwhile. Then, and cancelled at any moment, it leaves
+        nothing leased.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_seconds
         await self._presence.note(agent)
         while True:
             seen = self._database.wakeups.generation(agent.id)
-            claimed = await self._claim(agent, limit, hold)
+            claim = self._database.write(take, agent.id, limit, hold, self._conduct.lease_seconds, agent.token_hash)
+            claimed = await self.claimed(agent, claim, lambda whole: whole)
             remaining = deadline - loop.time()
             if claimed or remaining <= 0 or self._database.wakeups.closed:
                 return await self.describe(agent, claimed)
             await self._database.wakeups.wait(agent.id, seen, remaining)
 
-    async def _claim(self, agent: Agent, limit: int, hold: bool) -> list[Whole]:
-        """Claim, and see to it that a caller who goes away meanwhile leaves nothing claimed."""
-        claim = asyncio.ensure_future(self._database.write(take, agent.id, limit, hold, self._conduct.lease_seconds))
+    async def claimed(self, agent: Agent, claim: Coroutine[Any, Any, R], found_in: Callable[[R], Sequence[Whole]]) -> R:
+        """The result of a transaction that claims; a caller who goes away meanwhile leaves nothing claimed."""
+        mark = self._credentials.mark()
+        claiming = asyncio.ensure_future(claim)
         try:
-            return await asyncio.shield(claim)
+            result = await asyncio.shield(claiming)
         except asyncio.CancelledError:
-            await asyncio.shield(self._undo(claim))  # to its end, also if the caller is cancelled once more
+            await asyncio.shield(self._undo(claiming, found_in))  # to its end, also if cancelled once more
             raise
+        if found_in(result):  # which only a claim with a valid token finds
+            self._credentials.confirm(agent, mark)
+        return result
 
-    async def _undo(self, claim: asyncio.Future[list[Whole]]) -> None:
+    async def _undo(self, claiming: asyncio.Future[R], found_in: Callable[[R], Sequence[Whole]]) -> None:
         with contextlib.suppress(Exception):  # what could not be claimed need not be given back
-            await self.give_back(_tokens(await claim))
+            await self.give_back(_tokens(found_in(await claiming)))
 
     async def describe(self, agent: Agent, claimed: list[Whole]) -> list[Trigger]:
-        """The triggers of what was just claimed; it is given back if they cannot be described, or on cancellation."""
+        """The triggers of what was just claimed; it is given back if they cannot be described, or on cancellation.
+
+        Raises Unauthorized, and gives it back, if the agent's token has ended meanwhile: to ask Slack for names takes a
+        while.
+        """
         if not claimed:
             return []
         try:
             described = await self._triggers.describe(agent, claimed)
+            await self._credentials.check(agent)
         except BaseException:
             await self.give_back(_tokens(claimed))
             raise
@@ -109,18 +130,33 @@ class Polls:
             await asyncio.shield(self._database.write(give_back, tokens))
 
 
-def take(tx: Transaction, agent_id: str, limit: int, hold: bool, lease_seconds: float = LEASE_SECONDS) -> list[Whole]:
+def take(
+    tx: Transaction,
+    agent_id: str,
+    limit: int,
+    hold: bool,
+    lease_seconds: float = LEASE_SECONDS,
+    token_hash: str | None = None,
+) -> list[Whole]:
     """Lease up to ``limit`` due triggers and read what they are about: a second transaction would cost as much."""
-    claimed = lease_due(tx, agent_id, limit, hold, lease_seconds)
+    claimed = lease_due(tx, agent_id, limit, hold, lease_seconds, token_hash)
     return [read_whole(tx, claim) for claim in claimed]
 
 
 def lease_due(
-    tx: Transaction, agent_id: str, limit: int, hold: bool, lease_seconds: float = LEASE_SECONDS
+    tx: Transaction,
+    agent_id: str,
+    limit: int,
+    hold: bool,
+    lease_seconds: float = LEASE_SECONDS,
+    token_hash: str | None = None,
 ) -> list[Claimed]:
-    """Lease up to ``limit`` due triggers, in their order, each under a lease of its own."""
-    news = [(order_key(notice.created_at), notice) for notice in notices.unread(tx, agent_id, limit)]
-    work = [(head.order_key, head) for head in heads.first(tx, agent_id, limit)]
+    """Lease up to ``limit`` due triggers, in their order, each under a lease of its own.
+
+    Nothing for a caller with a token that has ended; the coordinator itself claims without one.
+    """
+    news = [(order_key(notice.created_at), notice) for notice in notices.unread(tx, agent_id, limit, token_hash)]
+    work = [(head.order_key, head) for head in heads.first(tx, agent_id, limit, token_hash)]
     due: list[tuple[int, Notice | Head]] = sorted([*news, *work], key=lambda pair: pair[0])
     claimed = [
         take_notice(tx, what, lease_seconds)
@@ -134,9 +170,16 @@ def lease_due(
     return _told(tx, got)
 
 
-def take_notices(tx: Transaction, agent_id: str, limit: int, lease_seconds: float = LEASE_SECONDS) -> list[Whole]:
-    """Lease up to ``limit`` notices, oldest first."""
-    claimed = [take_notice(tx, notice, lease_seconds) for notice in notices.unread(tx, agent_id, limit)]
+def take_notices(
+    tx: Transaction,
+    agent_id: str,
+    limit: int,
+    lease_seconds: float = LEASE_SECONDS,
+    token_hash: str | None = None,
+) -> list[Whole]:
+    """Lease up to ``limit`` notices, oldest first; none for a caller with a token that has ended."""
+    unread = notices.unread(tx, agent_id, limit, token_hash)
+    claimed = [take_notice(tx, notice, lease_seconds) for notice in unread]
     return [read_whole(tx, claim) for claim in _told(tx, [claim for claim in claimed if claim])]
 
 

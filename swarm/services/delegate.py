@@ -12,7 +12,7 @@ from swarm.domain.notices import NoticeKind
 from swarm.domain.routing import Candidate
 from swarm.domain.tasks import OFFER_SECONDS, TaskStatus, TaskStep
 from swarm.services import task_ends
-from swarm.services.assignees import check_space, must_wait, place_below, worker
+from swarm.services.assignees import check_space, check_vouched, must_wait, place_below, worker
 from swarm.services.fencing import Grip, grip
 from swarm.services.handover import hand_over_for
 from swarm.services.leases import end_if_resolved
@@ -83,6 +83,7 @@ class Delegations:
             hold = grip(tx, caller.agent, entry_id, caller.lease_token)
             _check_claimed(tx, hold)
             target = worker(read_roster(tx, self._conduct), agent, caller.agent)
+            check_vouched(tx, self._conduct, target, caller.agent, None)
             task = self._make(tx, caller, hold, target, brief, offer)
             for member in [hold.entry] if only else with_others(tx, hold):
                 if inbox.move(tx, EntryStep.DELEGATE, member, reason=f"to {target.name}, as task {task.id}"):

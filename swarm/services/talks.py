@@ -42,7 +42,7 @@ _log = structlog.get_logger(__name__)
 class Talk:
     """A conversation that a client leads with an agent."""
 
-    client: str  # who it is, as we know it: nothing a client can choose
+    client: str  # an agent's id or "operator": nothing a client can choose
     agent: str
     id: str  # the client's own name for the conversation
 

@@ -11,7 +11,7 @@ from swarm.domain.conduct import Conduct
 from swarm.domain.errors import Conflict, Forbidden, LeaseLost, NotFound
 from swarm.domain.tasks import ACTIVE_STATUSES, OPEN_STATUSES, TaskStatus, TaskStep
 from swarm.services import task_ends
-from swarm.services.assignees import check_no_return, check_space, must_wait, place_below, worker
+from swarm.services.assignees import check_no_return, check_space, check_vouched, must_wait, place_below, worker
 from swarm.services.fencing import NAME_LEASE, check_run, grip_task, lock_task
 from swarm.services.handover import take_if_free
 from swarm.services.once import ToolCall, digest, once
@@ -96,6 +96,8 @@ class Tasks:
         parent = tasks.locked(tx, parent.id) if parent else None
         _check_part(caller, parent)
         target = worker(read_roster(tx, self._conduct), agent, by) if agent else None
+        if target:
+            check_vouched(tx, self._conduct, target, by, None)
         depth, ancestors = place_below(tx, parent, target.id if target else None)
         check_space(tx, thread_id, by.id if by else None)
         waits = must_wait(tx, brief.depends_on, ancestors, by)
@@ -119,7 +121,9 @@ class Tasks:
     def _assign(self, tx: Transaction, caller: Caller | None, task_id: str, agent: str) -> TaskView:
         def act() -> dict[str, object]:
             task = _to_manage(tx, caller, task_id)
-            target = worker(read_roster(tx, self._conduct), agent, caller.agent if caller else None)
+            by = caller.agent if caller else None
+            target = worker(read_roster(tx, self._conduct), agent, by)
+            check_vouched(tx, self._conduct, target, by, task)
             check_no_return(task_queries.ancestors(tx, task.parent_id), target.id)
             if not _waits_for_an_agent(task):
                 raise Conflict(

@@ -12,6 +12,7 @@ from swarm.domain.routing import Me
 from swarm.services.agents import Agents
 from swarm.services.claim import Polls
 from swarm.services.conversations import Conversations
+from swarm.services.credentials import Credentials
 from swarm.services.delegate import Delegations
 from swarm.services.explain import Explanations
 from swarm.services.files import Files
@@ -69,9 +70,10 @@ class Services:
         """Everything over one database, for the bot that we are in Slack."""
         triggers = Triggers(directory, me)
         presence = Presence(database, conduct)
-        polls = Polls(database, triggers, presence, conduct)
+        credentials = Credentials(database)
+        polls = Polls(database, triggers, presence, conduct, credentials)
         return cls(
-            agents=Agents(database, conduct),
+            agents=Agents(database, conduct, credentials),
             polls=polls,
             work=Work(database, polls, presence, conduct),
             replies=Replies(database, conduct.reactions),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Final
 
 from swarm.domain.agents import Agent
@@ -46,7 +47,8 @@ class Work:
     async def renew(self, agent: Agent, tokens: Sequence[str]) -> Heartbeat:
         """Prolong leases by their full time. Without any token it is a mere sign of life."""
         await self._presence.note(agent)
-        renewed, news = await self._database.write(_renew, agent, tokens, self._conduct.lease_seconds)
+        renewal = self._database.write(_renew, agent, tokens, self._conduct.lease_seconds)
+        renewed, news = await self._polls.claimed(agent, renewal, itemgetter(1))
         return Heartbeat(renewed=renewed, notices=tuple(await self._polls.describe(agent, news)))
 
     async def release(self, agent: Agent, tokens: Sequence[str], delay_seconds: float = 0) -> Ended:
@@ -59,4 +61,5 @@ class Work:
 
 
 def _renew(tx: Transaction, agent: Agent, tokens: Sequence[str], lease_seconds: float) -> tuple[Renewed, list[Whole]]:
-    return leases.renew(tx, agent, tokens, lease_seconds), take_notices(tx, agent.id, NEWS_LIMIT, lease_seconds)
+    renewed = leases.renew(tx, agent, tokens, lease_seconds)
+    return renewed, take_notices(tx, agent.id, NEWS_LIMIT, lease_seconds, agent.token_hash)

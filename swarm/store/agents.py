@@ -30,6 +30,7 @@ _ADD = Statement(
             last_seen_at=None,
             revoked_at=None,
             reach=bindparam("reach"),
+            enrolled=bindparam("enrolled"),
         )
         .on_conflict_do_nothing(index_elements=["name"], index_where=_present)
     )
@@ -44,8 +45,10 @@ _BY_TOKEN = Statement(
     .join(agent_tokens, agent_tokens.c.agent_id == agents.c.id)
     .where(agent_tokens.c.token_hash == bindparam("token_hash"), agent_tokens.c.revoked_at.is_(None), _present)
 )
+_ENDED_TOKENS = Statement(select(agent_tokens.c.token_hash).where(agent_tokens.c.revoked_at > bindparam("since")))
 _BY_ID = Statement(select(agents).where(agents.c.id == bindparam("id"), _present))
 _BY_NAME = Statement(select(agents).where(agents.c.name == bindparam("name"), _present))
+_IS_ENROLLED = Statement(select(agents.c.enrolled).where(agents.c.id == bindparam("id")))
 _ALL = Statement(select(agents).where(_present).order_by(agents.c.created_at, agents.c.id))
 _SIGNS = Statement(
     select(agents.c.id, agents.c.name, agents.c.role, agents.c.last_seen_at)
@@ -121,7 +124,12 @@ def ensure(
 def by_token(tx: Transaction, token_hash: str) -> Agent | None:
     """The agent whose valid token has this hash."""
     row = _BY_TOKEN.first(tx, token_hash=token_hash)
-    return _agent(row) if row else None
+    return replace(_agent(row), token_hash=token_hash) if row else None
+
+
+def ended_tokens(tx: Transaction, since: int) -> list[str]:
+    """The hashes of the tokens that were replaced or revoked after that moment."""
+    return [row["token_hash"] for row in _ENDED_TOKENS.all(tx, since=since)]
 
 
 def by_id(tx: Transaction, agent_id: str) -> Agent | None:
@@ -132,6 +140,12 @@ def by_id(tx: Transaction, agent_id: str) -> Agent | None:
 def by_name(tx: Transaction, name: str) -> Agent | None:
     row = _BY_NAME.first(tx, name=name)
     return _agent(row) if row else None
+
+
+def is_enrolled(tx: Transaction, agent_id: str) -> bool:
+    """Whether an enrolment key registered an agent, which may be gone."""
+    row = _IS_ENROLLED.first(tx, id=agent_id)
+    return bool(row and row["enrolled"])
 
 
 def everyone(tx: Transaction) -> list[Agent]:
@@ -183,6 +197,7 @@ def _add(tx: Transaction, agent: Agent) -> bool:
         capabilities=_json(agent.capabilities),
         now=tx.now,
         reach=agent.reach,
+        enrolled=agent.enrolled,
     )
     return bool(added)
 
@@ -201,4 +216,5 @@ def _agent(row: Row) -> Agent:
         created_at=row["created_at"],
         last_seen_at=row["last_seen_at"],
         reach=Reach(row["reach"]),
+        enrolled=bool(row["enrolled"]),
     )

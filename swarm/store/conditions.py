@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
-from sqlalchemy import Column, ColumnElement, Integer, bindparam, literal_column
+from sqlalchemy import Column, ColumnElement, Integer, Select, bindparam, literal_column
 
 from swarm.domain.states import Transition
+from swarm.store.tables import agent_tokens
 
 State = TypeVar("State", bound=StrEnum)
 
@@ -25,6 +26,18 @@ def may(column: Column[str], transition: Transition[State]) -> ColumnElement[boo
 def literally(value: StrEnum) -> ColumnElement[str]:
     """A constant written into the statement itself: only so can a prepared statement use a partial index."""
     return literal_column(f"'{value}'")
+
+
+def with_valid_token(rows: Select[Any], agent_id: Column[str]) -> Select[Any]:
+    """The same rows for a caller whose token is valid, by its hash ``token_hash``, and none for any other.
+
+    On PostgreSQL the token is locked together with what is found: a rotation that is under way is waited for, and a
+    later one waits for this transaction. Who ends a token locks nothing that a claim waits for.
+    """
+    token = agent_tokens.c
+    is_valid = (token.token_hash == bindparam("token_hash")) & (token.agent_id == agent_id)
+    joined = rows.join(agent_tokens, is_valid & token.revoked_at.is_(None))
+    return joined.suffix_with("FOR SHARE OF agent_tokens", dialect="postgresql")
 
 
 def arrive(transition: Transition[State]) -> Mapping[str, str]:

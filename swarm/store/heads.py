@@ -20,7 +20,7 @@ from sqlalchemy.dialects import postgresql
 from swarm.domain.inbox import EntryStatus
 from swarm.domain.leases import LeaseKind
 from swarm.domain.tasks import TaskStatus
-from swarm.store.conditions import AT_MOST_N, literally
+from swarm.store.conditions import AT_MOST_N, literally, with_valid_token
 from swarm.store.statements import Statement
 from swarm.store.tables import agents, inbox_heads, inbox_messages, leases, tasks, threads
 from swarm.store.transaction import Transaction
@@ -41,7 +41,7 @@ _due = (_i.status == literally(EntryStatus.UNREAD)) & _i.held_by.is_(None)
 _task_due = (_t.status == literally(TaskStatus.PENDING)) & _t.held_by.is_(None) & _t.ended_at.is_(None)
 
 # The lock on the head is what makes two claimers of one thread take turns; a head that is locked is passed over.
-_HEADS = Statement(
+_heads = (
     select(
         inbox_heads.c.lane_id,
         inbox_heads.c.order_key,
@@ -62,6 +62,8 @@ _HEADS = Statement(
     .limit(AT_MOST_N)
     .with_for_update(of=inbox_heads, skip_locked=True)
 )
+_HEADS = Statement(_heads)
+_HEADS_OF_TOKEN = Statement(with_valid_token(_heads, inbox_heads.c.agent_id))
 _LOCK_HEAD = Statement(
     select(inbox_heads.c.order_key)
     .where(inbox_heads.c.agent_id == bindparam("agent_id"), inbox_heads.c.lane_id == bindparam("lane_id"))
@@ -145,12 +147,15 @@ _MISSING = Statement(
 )
 
 
-def first(tx: Transaction, agent_id: str, limit: int) -> list[Head]:
-    """Lanes with something due for an agent in which none of its runs works, first come first, locked."""
-    return [
-        Head(lane_id=row["lane_id"], order_key=row["order_key"], has_tasks=bool(row["has_tasks"]))
-        for row in _HEADS.all(tx, agent_id=agent_id, n=limit)
-    ]
+def first(tx: Transaction, agent_id: str, limit: int, token_hash: str | None = None) -> list[Head]:
+    """Lanes with something due for an agent in which none of its runs works, first come first, locked; none for a
+    caller with a token that has ended.
+    """
+    if token_hash is None:
+        rows = _HEADS.all(tx, agent_id=agent_id, n=limit)
+    else:
+        rows = _HEADS_OF_TOKEN.all(tx, agent_id=agent_id, n=limit, token_hash=token_hash)
+    return [Head(lane_id=row["lane_id"], order_key=row["order_key"], has_tasks=bool(row["has_tasks"])) for row in rows]
 
 
 def waiting(

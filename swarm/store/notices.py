@@ -11,7 +11,7 @@ from swarm.domain.deliveries import DeliveryKind
 from swarm.domain.notices import FOR_CREATORS, NOTICE_TRANSITIONS, NoticeKind, NoticeStatus, NoticeStep
 from swarm.domain.tasks import TaskStatus
 from swarm.store import history
-from swarm.store.conditions import AT_MOST_N, arrive, literally, may
+from swarm.store.conditions import AT_MOST_N, arrive, literally, may, with_valid_token
 from swarm.store.statements import Row, Statement
 from swarm.store.tables import agents, deliveries, notices, tasks
 from swarm.store.transaction import Transaction
@@ -51,13 +51,15 @@ _ADD = Statement(
         agent_message_id=bindparam("agent_message_id"),
     )
 )
-_UNREAD = Statement(
+_unread = (
     select(notices)
     .where(_n.agent_id == bindparam("agent_id"), _n.status == literally(NoticeStatus.UNREAD))
     .order_by(_n.created_at, _n.id)
     .limit(AT_MOST_N)
-    .with_for_update(skip_locked=True)
+    .with_for_update(of=notices, skip_locked=True)
 )
+_UNREAD = Statement(_unread)
+_UNREAD_OF_TOKEN = Statement(with_valid_token(_unread, _n.agent_id))
 _WAITS = Statement(
     select(_n.id)
     .where(
@@ -159,9 +161,13 @@ def add(
     tx.wake(agent_id)
 
 
-def unread(tx: Transaction, agent_id: str, limit: int) -> list[Notice]:
-    """What an agent has not been told yet, oldest first, locked."""
-    return [_notice(row) for row in _UNREAD.all(tx, agent_id=agent_id, n=limit)]
+def unread(tx: Transaction, agent_id: str, limit: int, token_hash: str | None = None) -> list[Notice]:
+    """What an agent has not been told yet, oldest first, locked; nothing for a caller with a token that has ended."""
+    if token_hash is None:
+        rows = _UNREAD.all(tx, agent_id=agent_id, n=limit)
+    else:
+        rows = _UNREAD_OF_TOKEN.all(tx, agent_id=agent_id, n=limit, token_hash=token_hash)
+    return [_notice(row) for row in rows]
 
 
 def waits(tx: Transaction, kind: NoticeKind, agent_id: str, inbox_message_id: str) -> bool:

@@ -21,7 +21,7 @@ def session_of(turn: TurnInput, scope: SessionScope) -> str:
 
     ``slack:{channel}:{user}``, or ``slack:{channel}:{thread}`` where that is the scope and where nobody is known to
     have asked; ``task:{conversation}`` for a task without a thread; ``cli:{uuid}`` in a terminal, as the terminal
-    names it; ``agui:{client}:{conversation}`` for others, so that none reaches another's.
+    names it; ``agui:{client id}:{conversation}`` for others, so that none reaches another's.
     """
     origin = turn.origin
     if origin.door is Door.CLI:

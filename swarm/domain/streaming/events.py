@@ -220,7 +220,8 @@ class Origin:
     user_id: str = ""  # the person's, in Slack
     user_name: str = ""  # a display name
     user_email: str = ""  # where the channel shares it
-    client: str = ""  # of another door: who calls, an agent's name or "operator"
+    client: str = ""  # of another door: who calls, an agent's id or "operator"
+    client_name: str = ""  # the agent's name, or "operator"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

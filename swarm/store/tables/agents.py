@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     CheckConstraint,
     Column,
     ForeignKey,
@@ -11,6 +12,7 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     Table,
     Text,
+    false,
 )
 
 from swarm.domain.agents import Reach, Role
@@ -28,6 +30,7 @@ agents = Table(
     Column("last_seen_at", BigInteger),
     Column("revoked_at", BigInteger),
     Column("reach", Text, nullable=False, server_default="polling"),
+    Column("enrolled", Boolean, nullable=False, server_default=false()),  # registered with an enrolment key
     one_of("role", Role),
     one_of("reach", Reach),
 )
@@ -49,6 +52,8 @@ agent_tokens = Table(
     Column("revoked_at", BigInteger),
 )
 Index("ix_agent_tokens_agent", agent_tokens.c.agent_id)
+_has_ended = agent_tokens.c.revoked_at.is_not(None)
+Index("ix_agent_tokens_revoked", agent_tokens.c.revoked_at, sqlite_where=_has_ended, postgresql_where=_has_ended)
 
 # What agents say to each other: to one of them, or in a channel of their own.
 agent_messages = Table(

@@ -9,7 +9,7 @@ from swarm.store.tables.schema import metadata
 talks = Table(
     "talks",
     metadata,
-    Column("client", Text, nullable=False),  # who leads the conversation
+    Column("client", Text, nullable=False),  # who leads the conversation: an agent's id, or "operator"
     Column("agent", Text, nullable=False),  # its name
     Column("conversation", Text, nullable=False),  # the client's name for it
     Column("run_id", Text, nullable=False),  # the run that has it

@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 from swarm.agents.agui import AguiAgent
 from swarm.agents.whole_answers import collected
 from swarm.clock import ManualClock
+from swarm.domain.access import CallerPolicy
 from swarm.domain.agents import Role
 from swarm.domain.streaming.events import AgentEvent, Finished, Speaker, TextDelta, TurnInput, TurnMessage
 from swarm.domain.streaming.remote import Dialect, Health, RemoteAgent, RunEnd, RunsTurns
@@ -46,6 +47,8 @@ class Rest(Enum):
 
 
 FOREVER = Rest.FOREVER
+
+EVERYBODY = CallerPolicy(callers=frozenset({"leads", "workers"}), reaches_host=False)
 
 Step = AgentEvent | asyncio.Event | Rest | Exception | float
 """What an agent does; or what it waits for; or what it stumbles over; or how many seconds it takes its time."""
@@ -125,6 +128,7 @@ class Client:
     token: str
     http: httpx2.AsyncClient
     name: str
+    id: str = "operator"
 
     @contextlib.asynccontextmanager
     async def stream(self, path: str, body: object) -> AsyncIterator[httpx2.Response]:
@@ -200,7 +204,7 @@ class Place:
 
     async def client(self, name: str = "wim") -> Client:
         registered = await self.world.services.agents.register(name, Role.WORKER)
-        return Client(self.base, registered.token, self.http, name)
+        return Client(self.base, registered.token, self.http, name, registered.agent.id)
 
 
 @contextlib.asynccontextmanager
@@ -211,14 +215,19 @@ async def place(
     door: Mapping[str, float] | None = None,
     talks: Mapping[str, Any] | None = None,
     clock: ManualClock | None = None,
+    callers: CallerPolicy = EVERYBODY,
     **limits: Any,
 ) -> AsyncIterator[Place]:
     """A coordinator that serves these agents.
 
-    ``door``, ``talks`` and ``limits`` are for the door, for `Talks` and for `AgentRuns`; ``clock`` is the database's.
+    ``callers`` may call them; ``door``, ``talks`` and ``limits`` are for the door, for `Talks` and for `AgentRuns`;
+    ``clock`` is the database's.
     """
     async with Database(url, clock=clock or ManualClock()) as database:
-        runs = AgentRuns(agents, Talks(database, **(talks or {})), **{"patience_seconds": PATIENCE_SECONDS, **limits})
+        policies = dict.fromkeys(agents, callers)
+        runs = AgentRuns(
+            agents, Talks(database, **(talks or {})), policies, **{"patience_seconds": PATIENCE_SECONDS, **limits}
+        )
         world = World(database, ManualClock())
         identities = Identities(world.services.agents, OPERATOR_TOKEN, ENROLMENT_KEY)
         routes = AguiDoor(runs, identities, **(door or {})).routes()

@@ -61,7 +61,7 @@ async def test_a_start_is_one_new_message_of_a_client_that_we_know(here: Place, 
     assert [(message.speaker, message.text) for message in asked.messages] == [(Speaker.USER, "what *is* 17?")]
     assert (asked.conversation_id, asked.trace_id, asked.history, asked.turn_id) == ("c1", "trace1", (), "")
     assert asked.client_context == context
-    assert asked.origin == Origin(door=Door.AGUI, client="wim")
+    assert asked.origin == Origin(door=Door.AGUI, client=wim.id, client_name="wim")
     await wim.said(START, start())
     again = router.ran[1].turn
     assert again.client_context == {}
@@ -111,9 +111,9 @@ async def test_conversations_of_the_terminal_are_the_operators(here: Place, wim:
         await here.operator.said(path, body)
     await here.operator.said(START, start(conversation="1"))
     assert [ran.turn.origin for ran in router.ran] == [
-        Origin(door=Door.CLI, client="operator"),
-        Origin(door=Door.CLI, client="operator"),
-        Origin(door=Door.AGUI, client="operator"),
+        Origin(door=Door.CLI, client="operator", client_name="operator"),
+        Origin(door=Door.CLI, client="operator", client_name="operator"),
+        Origin(door=Door.AGUI, client="operator", client_name="operator"),
     ]
 
 

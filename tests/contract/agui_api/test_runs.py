@@ -143,7 +143,7 @@ async def test_two_clients_with_the_same_conversation_never_meet(here: Place, wi
     router.script = lambda turn: STAYS
     async with wim.stream(START, start()) as of_wim, ada.stream("/agui/router", run_input()) as of_ada:
         await router.began(2)
-        assert [ran.turn.origin.client for ran in router.ran] == ["wim", "ada"]
+        assert [ran.turn.origin.client for ran in router.ran] == [wim.id, ada.id]
         assert not await here.operator.cancels(conversation_id="c1")
         assert not await ada.cancels(conversation_id="c1", agent_id="assistant")
         assert await ada.cancels(conversation_id="c1")

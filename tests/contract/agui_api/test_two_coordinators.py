@@ -228,7 +228,7 @@ async def test_a_slow_database_is_not_taken_for_another_run(database_url: str) -
 
 async def test_where_there_is_no_room_no_conversation_is_taken(database_url: str) -> None:
     async with Database(database_url) as database:
-        runs = AgentRuns({"router": Scripted(FOREVER)}, Talks(database), most_runs=0)
+        runs = AgentRuns({"router": Scripted(FOREVER)}, Talks(database), {}, most_runs=0)
         with pytest.raises(Exception, match="too much to do"):
             await runs.begin(TALK, turn())
         assert await database.write(talks.take, *ROW, "other", 1.0)

@@ -133,7 +133,7 @@ async def test_what_slack_did_not_take_at_once_is_counted_by_why(doors: WatchedD
     for _ in range(2):
         doors.world.clock.advance(100)
         await doors.world.send()
-    await doors.world.is_here(await doors.world.services.agents.identify(lea.token))
+    await doors.world.is_here(await doors.world.services.agents.credentials.identify(lea.token))
     doors.world.slack.script.append(refuses("channel_not_found"))
     await answered(doors, lea, "and again")
     seen = await doors.readings()
@@ -215,7 +215,7 @@ async def test_the_backlog_is_read_from_the_database(doors: WatchedDoors, lea: V
     await doors.worker()
     await doors.world.says(f"{BOT} one")
     doors.world.clock.advance(20)
-    await doors.world.is_here(await doors.world.services.agents.identify(lea.token))
+    await doors.world.is_here(await doors.world.services.agents.credentials.identify(lea.token))
     await doors.world.says(f"{BOT} two")
     seen = await doors.readings()
     assert seen.value("swarm_inbox_unread") == 2

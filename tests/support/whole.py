@@ -1,0 +1,146 @@
+"""A coordinator with all its doors, as `swarm.bootstrap` puts it together, over a Slack and agents that are played."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from swarm import bootstrap
+from swarm.clock import ManualClock
+from swarm.config import load
+from swarm.domain.access import CallerPolicy
+from swarm.domain.conduct import Conduct, Reloaded
+from swarm.domain.deliveries import Answer
+from swarm.domain.files import FileInfo, Share
+from swarm.domain.streaming.remote import RunsTurns
+from swarm.domain.watchers import NOBODY
+from swarm.entrypoints.http_api import Api
+from swarm.entrypoints.slack_events import SlackDoor
+from swarm.services.agent_runs import AgentRuns
+from swarm.services.figures import FigureReader
+from swarm.services.talks import Talks
+from swarm.slack.gateway import Gateway
+from swarm.slack.pacing import Pacing
+from swarm.store.database import Database
+from swarm.store.wakeups import Wakeups
+from swarm.telemetry.everybody import Telemetry
+from swarm.telemetry.metrics import Metrics
+from tests.support.doors import ENROLMENT_KEY, OPERATOR_TOKEN, PATIENCE_SECONDS, Visitor, serving
+from tests.support.files import FakeContent, FakeFiles
+from tests.support.http import client as http_client
+from tests.support.world import World
+
+SETTINGS = {
+    "SWARM_OPERATOR_TOKEN": OPERATOR_TOKEN,
+    "SWARM_ENROLMENT_KEY": ENROLMENT_KEY,
+    "SLACK_BOT_TOKEN": "xoxb-of-the-tests",
+    "SLACK_SIGNING_SECRET": "signing-secret-of-the-tests",
+    "SWARM_SLACK_MODE": "http",
+}
+
+
+class Deaf(Wakeups):
+    """Hears nothing of other processes, nor of its own: all notifications are lost."""
+
+    def bump(self, topics: Iterable[str]) -> None:
+        """Nobody is woken."""
+
+    def bump_all(self) -> None:
+        """Nobody is woken."""
+
+
+class SlowFiles(FakeFiles):
+    """Gives the first bytes of a file, and takes for ever to give the rest or to share one."""
+
+    async def open(self, file: FileInfo, cap_bytes: int) -> FakeContent:
+        opened = _Endless(self.kept[file.id][1], cap_bytes, 1)
+        self.opened.append(opened)
+        return opened
+
+    async def share(self, share: Share) -> Answer:
+        self.under_way.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+class _Endless(FakeContent):
+    async def chunks(self) -> AsyncIterator[bytes]:
+        yield self.content[:1]
+        await asyncio.Event().wait()
+
+
+@dataclass
+class Whole:
+    """A coordinator that serves, and clients."""
+
+    world: World
+    runs: AgentRuns
+    app: Api
+    base: str
+    http: httpx2.AsyncClient
+
+    @property
+    def operator(self) -> Visitor:
+        return self.visitor(OPERATOR_TOKEN)
+
+    def visitor(self, token: str) -> Visitor:
+        return Visitor(base=self.base, token=token, http=self.http)
+
+    def there(self, visitor: Visitor) -> Visitor:
+        """The same client at this coordinator."""
+        return Visitor(base=self.base, token=visitor.token, http=self.http, id=visitor.id, name=visitor.name)
+
+
+async def _reload() -> Reloaded:
+    return Reloaded(changed=(), needs_restart=(), doubts=())
+
+
+async def _ignored(*_: Any) -> None:
+    return None
+
+
+@contextlib.asynccontextmanager
+async def whole(
+    url: str,
+    folder: Path,
+    agents: dict[str, RunsTurns],
+    policies: dict[str, CallerPolicy],
+    *,
+    wakeups: Wakeups | None = None,
+    files: FakeFiles | None = None,
+) -> AsyncIterator[Whole]:
+    """A coordinator over this database."""
+    settings = load({**SETTINGS, "SWARM_HOME": str(folder)}, folder=folder, user_home=folder)
+    clock = ManualClock()
+    async with Database(url, clock=clock, wakeups=wakeups) as database:
+        guarded = frozenset(name for name, policy in policies.items() if policy.reaches_host)
+        conduct = Conduct(guarded_agents=guarded)
+        world = World(database, clock, conduct=conduct, files=files or FakeFiles())
+        runs = AgentRuns(agents, Talks(database), policies)
+        metrics = Metrics(version="1.2.3", database="sqlite")
+        gateway = Gateway("xoxb-of-the-tests", pacing=Pacing(), base_url="http://127.0.0.1:9/api/")
+        measured = bootstrap._application(
+            settings,
+            world.services,
+            SlackDoor(gateway, _ignored, signing_secret=SETTINGS["SLACK_SIGNING_SECRET"]),
+            FigureReader(database, conduct),
+            Telemetry(watcher=NOBODY, metrics=metrics),
+            {},
+            _reload,
+            runs,
+        )
+        app = measured._app
+        assert isinstance(app, Api)
+        async with serving(measured) as base, http_client(timeout=PATIENCE_SECONDS * 2) as http:
+            try:
+                yield Whole(world, runs, app, base, http)
+            finally:
+                await runs.close()
+                database.wakeups.close()
+        await gateway.close()
