@@ -24,7 +24,6 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from uvicorn.server import ServerState
 
 from swarm.web.refusals import Refusal
 
@@ -113,8 +112,8 @@ class _Drain:
 class HttpProtocol(HttpToolsProtocol):
     """One connection, held to the `Limits` of its `Config`."""
 
-    def __init__(self, config: uvicorn.Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
-        super().__init__(config, server_state, app_state)
+    def __init__(self, config: uvicorn.Config, *args: Any, **options: Any) -> None:
+        super().__init__(config, *args, **options)
         assert isinstance(config, Config)
         self.limits = config.limits
         self._reading = _Reading.HEAD
@@ -272,8 +271,8 @@ class HttpProtocol(HttpToolsProtocol):
 class WebSocketProtocol(WebSocketsSansIOProtocol):
     """A WebSocket whose client has to read. Whether it is there at all, uvicorn finds out with its pings."""
 
-    def __init__(self, config: uvicorn.Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
-        super().__init__(config, server_state, app_state)
+    def __init__(self, config: uvicorn.Config, *args: Any, **options: Any) -> None:
+        super().__init__(config, *args, **options)
         assert isinstance(config, Config)
         self._limits = config.limits
         self._drain: _Drain = None  # type: ignore[assignment]  # until there is a connection

@@ -18,7 +18,7 @@ from tests.support.world import BOT, World, edit
 
 
 def poll_bytes(visitor: Visitor, query: str = "wait_seconds=30") -> bytes:
-    return f"GET /poll?{query} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {visitor.token}\r\n\r\n".encode()
+    return f"GET /poll?{query} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {visitor.token}\r\n\r\n".encode()
 
 
 async def leave(doors: Doors, request: bytes, when: Any) -> None:
