@@ -21,6 +21,8 @@ def conduct(settings: Settings) -> Conduct:
     return Conduct(
         offline_after_seconds=settings.agents.offline_after_seconds,
         lease_seconds=settings.leases.seconds,
+        most_agents=settings.agents.most,
+        most_enrolled=settings.agents.most_enrolled,
         started_at=SystemClock().now_us(),
         book=PolicyBook(policies(settings)),
     )

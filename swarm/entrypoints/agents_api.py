@@ -84,7 +84,13 @@ class AgentRoutes:
         said = await read_model(request, NewAgent)
         if office is Office.ENROLMENT and said.role is not Role.WORKER:
             raise Forbidden("An enrolment key registers workers only.", hint="Ask the operator to register a lead.")
-        registered = await self._agents.register(said.name, said.role, said.description, said.capabilities)
+        registered = await self._agents.register(
+            said.name,
+            said.role,
+            said.description,
+            said.capabilities,
+            by_enrolment=office is Office.ENROLMENT,
+        )
         return Answer(registered_shape(registered), HTTPStatus.CREATED)
 
     async def change(self, request: Request, agent: str) -> Response:

@@ -19,6 +19,7 @@ from swarm.entrypoints.health import Readiness, health_router
 from swarm.entrypoints.identity import Identities
 from swarm.entrypoints.operator_api import Reload, operator_router
 from swarm.entrypoints.polling_api import HotRoutes
+from swarm.entrypoints.reference import reference_route
 from swarm.entrypoints.runs_api import run_router
 from swarm.entrypoints.tasks_api import task_router
 from swarm.services.use_cases import Services
@@ -85,8 +86,11 @@ def create_app(
         lifespan=_lifespan(running),
         middleware=[Middleware(Guard)],
         redirect_slashes=False,
+        docs_url=None,  # FastAPI's pages run scripts of other sites
+        redoc_url=None,
     )
     translate(app)
+    app.router.routes.append(reference_route(app.openapi))
     app.router.routes.extend(routes)
     app.include_router(agent_router(services, identities))
     app.include_router(file_router(services, identities))

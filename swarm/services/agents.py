@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -50,13 +50,28 @@ class Agents:
         self._known: dict[str, tuple[float, int, Agent]] = {}  # token hash -> when it was read, generation, agent
 
     async def register(
-        self, name: str, role: Role, description: str = "", capabilities: Sequence[str] = ()
+        self,
+        name: str,
+        role: Role,
+        description: str = "",
+        capabilities: Sequence[str] = (),
+        *,
+        by_enrolment: bool = False,
     ) -> Registered:
-        """Add an agent. Raises Invalid for a name it cannot have, Conflict for one that is taken."""
+        """Add an agent.
+
+        Raises Invalid for a name it cannot have, Conflict for one that is taken and where there are as many agents as
+        there may be: for an enrolment key fewer than for the operator.
+        """
         token = new_agent_token()
-        agent = await self._database.write(
-            _register, check_name(name), role, description, tuple(capabilities), token_hash(token)
+        added = _New(
+            name=check_name(name),
+            role=role,
+            description=description,
+            capabilities=tuple(capabilities),
+            token_hash=token_hash(token),
         )
+        agent = await self._database.write(_register, added, self._conduct, by_enrolment)
         await look_after_offline(self._database, self._conduct)  # what waited for a lead has one now
         return Registered(agent=agent, token=token)
 
@@ -132,27 +147,46 @@ class Agents:
         return agent
 
 
-def _register(
-    tx: Transaction,
-    name: str,
-    role: Role,
-    description: str,
-    capabilities: tuple[str, ...],
-    hashed: str,
-) -> Agent:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _New:
+    """An agent to be registered."""
+
+    name: str
+    role: Role
+    description: str
+    capabilities: tuple[str, ...]
+    token_hash: str
+
+
+def _register(tx: Transaction, new: _New, conduct: Conduct, by_enrolment: bool) -> Agent:
+    _check_room(agents.count(tx), conduct, by_enrolment)
     agent = Agent(
         id=new_id(),
-        name=name,
-        role=role,
-        description=description,
-        capabilities=capabilities,
+        name=new.name,
+        role=new.role,
+        description=new.description,
+        capabilities=new.capabilities,
         created_at=tx.now,
         last_seen_at=None,
     )
-    agents.add(tx, agent, hashed)
-    history.record(tx, "agent.register", agent.id, agent_id=agent.id, reason=f"{role} {name}")
+    agents.add(tx, agent, new.token_hash)
+    history.record(tx, "agent.register", agent.id, agent_id=agent.id, reason=f"{new.role} {new.name}")
     tx.wake(AGENTS)
     return agent
+
+
+def _check_room(counts: Mapping[Role, int], conduct: Conduct, by_enrolment: bool) -> None:
+    """Two at the same moment may pass both: a cap, not a promise to the last agent."""
+    if sum(counts.values()) >= conduct.most_agents:
+        raise Conflict(
+            f"There are {conduct.most_agents} agents, and no more may be registered.",
+            hint="Remove those that are gone (swarm agents revoke NAME), or raise agents.most.",
+        )
+    if by_enrolment and counts.get(Role.WORKER, 0) >= conduct.most_enrolled:
+        raise Conflict(
+            f"There are {conduct.most_enrolled} workers, and an enrolment key registers no more.",
+            hint="Ask the operator to register it, to remove workers that are gone, or to raise agents.most_enrolled.",
+        )
 
 
 def _ensure(

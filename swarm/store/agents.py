@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import orjson
-from sqlalchemy import and_, bindparam, insert, select, update
+from sqlalchemy import and_, bindparam, func, insert, select, update
 
 from swarm.clock import new_id
 from swarm.domain.agents import Agent, Reach, Role
@@ -52,6 +52,7 @@ _SIGNS = Statement(
     .where(_present)
     .order_by(agents.c.created_at, agents.c.id)
 )
+_COUNT = Statement(select(agents.c.role, func.count().label("count")).where(_present).group_by(agents.c.role))
 _NAMES = Statement(select(agents.c.id, agents.c.name))
 _SEEN = Statement(update(agents).where(agents.c.id == bindparam("agent_id")).values(last_seen_at=bindparam("now")))
 _DESCRIBE = Statement(
@@ -144,6 +145,11 @@ def signs_of_life(tx: Transaction) -> list[Row]:
     `everyone`, for what is asked every second.
     """
     return _SIGNS.all(tx)
+
+
+def count(tx: Transaction) -> dict[Role, int]:
+    """How many agents there are, by role."""
+    return {Role(row["role"]): row["count"] for row in _COUNT.all(tx)}
 
 
 def names(tx: Transaction) -> dict[str, str]:

@@ -241,9 +241,8 @@ async def opened_files(doors: Doors) -> list[FakeContent]:
 async def test_an_upload_that_breaks_off_leaves_nothing(doors: Doors, lea: Visitor) -> None:
     given = await work(doors, lea)
     _, writer = await asyncio.open_connection(*doors.address)
-    head = (
-        f"POST {given.upload} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {lea.token}\r\nX-Swarm-Lease: {given.lease}"
-    )
+    head = f"POST {given.upload} HTTP/1.1\r\nHost: localhost\r\n"
+    head += f"Authorization: Bearer {lea.token}\r\nX-Swarm-Lease: {given.lease}"
     began = asyncio.Event()
     place = doors.world.files.place
 
@@ -306,9 +305,8 @@ async def test_a_bad_address_is_refused(doors: Doors, lea: Visitor) -> None:
 async def test_a_nonsensical_length_is_refused(doors: Doors, lea: Visitor, length: str) -> None:
     given = await work(doors, lea)
     reader, writer = await asyncio.open_connection(*doors.address)
-    head = (
-        f"POST {given.upload} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {lea.token}\r\nX-Swarm-Lease: {given.lease}"
-    )
+    head = f"POST {given.upload} HTTP/1.1\r\nHost: localhost\r\n"
+    head += f"Authorization: Bearer {lea.token}\r\nX-Swarm-Lease: {given.lease}"
     writer.write(f"{head}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n".encode())
     status = (await asyncio.wait_for(reader.readline(), PATIENCE_SECONDS)).split()[1]
     writer.close()
