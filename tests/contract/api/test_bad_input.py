@@ -174,7 +174,7 @@ async def test_a_client_that_leaves_in_the_middle_of_its_body_is_no_crash(
     doors: Doors, busy: Visitor, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, writer = await asyncio.open_connection(*doors.address)
-    head = f"POST /leases/renew HTTP/1.1\r\nHost: localhost\r\n"
+    head = "POST /leases/renew HTTP/1.1\r\nHost: localhost\r\n"
     head += f"Authorization: Bearer {busy.token}\r\nContent-Length: 100\r\n\r\n"
     writer.write(head.encode() + b'{"tokens":')
     await writer.drain()
