@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
@@ -54,7 +54,10 @@ class App:
                 await self.may_answer.wait()
                 said = b"waited"
             case "/echo":
-                said = str(len(await Request(scope, receive).body())).encode()
+                try:
+                    said = str(len(await Request(scope, receive).body())).encode()
+                except ClientDisconnect:
+                    return
             case _:
                 said = b"early"
         headers = [(b"content-length", str(len(said)).encode())]
@@ -150,7 +153,9 @@ async def test_a_head_that_does_not_come_is_not_waited_for(server: Server, said:
 async def test_a_head_byte_by_byte_gets_no_more_time(server: Server) -> None:
     line = await server.connect()
     dripping = asyncio.create_task(line.drip(GET % (b"x" * 1000), 0.02))
-    assert refusal(await line.end())[0] == 408
+    end = await line.end()
+    assert not end or refusal(end)[0] == 408  # what is sent on meanwhile may reset the connection
+    assert server.app.served == 0
     dripping.cancel()
 
 
@@ -212,7 +217,9 @@ async def test_a_body_that_stops_is_not_waited_for(server: Server, path: bytes) 
 async def test_a_body_below_the_least_rate_is_refused(server: Server) -> None:
     line = await server.connect(POST % b"echo")
     dripping = asyncio.create_task(line.drip(b"x" * 1000, 0.02))
-    assert refusal(await line.end())[0] == 408
+    end = await line.end()
+    assert not end or refusal(end)[0] == 408  # what is sent on meanwhile may reset the connection
+    assert not dripping.done()
     dripping.cancel()
 
 
