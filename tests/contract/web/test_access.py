@@ -1,11 +1,9 @@
-"""Pages of other sites at the doors of the coordinator: foreign Host and Origin headers on every route that there is."""
+"""Pages of other sites at the doors of the coordinator: foreign Host and Origin headers on every route."""
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import httpx2
 import pytest
@@ -76,11 +74,9 @@ class Doors:
         )
 
 
-@pytest.fixture(scope="module")
-async def doors(tmp_path_factory: pytest.TempPathFactory, migrated_sqlite: Path) -> AsyncIterator[Doors]:
-    path = tmp_path_factory.mktemp("doors") / "swarm.db"
-    shutil.copyfile(migrated_sqlite, path)
-    async with Database(f"sqlite:///{path}") as database:
+@pytest.fixture
+async def doors(sqlite_url: str) -> AsyncIterator[Doors]:
+    async with Database(sqlite_url) as database:
         world = World(database, ManualClock())
         identities = Identities(world.services.agents, OPERATOR_TOKEN)
         mcp = McpDoor(world.services, identities)
@@ -101,21 +97,24 @@ async def doors(tmp_path_factory: pytest.TempPathFactory, migrated_sqlite: Path)
         await runs.close()
 
 
-@pytest.mark.parametrize("headers", FOREIGN.values(), ids=FOREIGN)
-async def test_no_door_answers_a_foreign_page(doors: Doors, headers: dict[str, str]) -> None:
+async def test_no_door_answers_a_foreign_page(doors: Doors) -> None:
     """The token is the operator's: it opens nothing here."""
     assert len(doors.paths) > 35
-    for method, path in doors.paths:
-        answer = await doors.ask(method, path, **headers)
-        error = answer.json()["error"]
-        assert (answer.status_code, error["code"]) == (403, "forbidden"), (method, path)
-        assert ("http.allowed_hosts" if "host" in headers else "http.allowed_origins") in error["hint"], (method, path)
+    answered = []
+    for case, headers in FOREIGN.items():
+        option = "http.allowed_hosts" if "host" in headers else "http.allowed_origins"
+        for method, path in doors.paths:
+            answer = await doors.ask(method, path, **headers)
+            error = answer.json().get("error", {"code": None, "hint": None})
+            if (answer.status_code, error["code"]) != (403, "forbidden") or option not in str(error["hint"]):
+                answered.append((case, method, path, answer.status_code))
+    assert not answered
 
 
-@pytest.mark.parametrize("headers", OWN.values(), ids=OWN)
-async def test_callers_of_this_machine_are_answered(doors: Doors, headers: dict[str, str]) -> None:
-    for path in ("/healthz", "/agents", "/api/v1/agents"):
-        assert (await doors.ask("GET", path, **headers)).status_code == 200, path
+async def test_callers_of_this_machine_are_answered(doors: Doors) -> None:
+    for case, headers in OWN.items():
+        for path in ("/healthz", "/agents", "/api/v1/agents"):
+            assert (await doors.ask("GET", path, **headers)).status_code == 200, (case, path)
 
 
 async def test_a_host_of_the_settings_is_answered(doors: Doors) -> None:
