@@ -62,7 +62,7 @@ MISTAKES = {
     "a variable that is not set": Mistake(yaml="operator_token: ${NOT_THERE}", says=("operator_token", "${NOT_THERE}")),
     "YAML that is none": Mistake(yaml="operator_token: [secret\nhttp: }", says=("swarm.yaml", "line 2, column 5")),
     "a host with a scheme": Mistake(
-        env={"SWARM_ALLOWED_HOSTS": "https://swarm.example.org"}, says=("SWARM_ALLOWED_HOSTS", "swarm.example.org")
+        env={"SWARM_ALLOWED_HOSTS": "https://swarm.example.org"}, says=("http.allowed_hosts", "without scheme")
     ),
     "an origin without one": Mistake(
         yaml="http: {allowed_origins: [chat.example.org]}", says=("http.allowed_origins", "https://chat.example.org")
