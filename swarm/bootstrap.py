@@ -60,6 +60,8 @@ from swarm.store.urls import PostgresUrl, parse_url
 from swarm.telemetry import loop_lag
 from swarm.telemetry.everybody import Telemetry, watching
 from swarm.telemetry.slack import WatchedSender, watched_events
+from swarm.web.access import Access
+from swarm.web.server import Config, Limits
 
 TOOLS_SECONDS: Final = 3.5
 """So much of the time for a stop is kept for what runs have used: MCP servers, sessions at AWS, models."""
@@ -122,6 +124,7 @@ class Coordinator:
     """Everything that lives while the coordinator does."""
 
     app: ASGIApp
+    limits: Limits  # of what clients may take
     slack_door: SlackDoor
     election: Election
     terms: dict[str, Term]  # of the offices that this process has held, by role
@@ -159,6 +162,7 @@ def build(
     runs = AgentRuns(agents.agents, Talks(database), decisions.caller_policies(settings))
     return Coordinator(
         app=_application(settings, services, slack_door, figures, telemetry, terms, reloader.reload, runs),
+        limits=Limits(connections=process.possible_connections(settings.http.most_connections)),
         agent_runs=runs,
         terms=terms,
         slack_door=slack_door,
@@ -212,6 +216,9 @@ def _application(
         routes=[*mcp_door.routes(), *slack_door.routes(), *metrics_door.routes(), *_agui_routes(runs, identities)],
         running=[mcp_door.running],
         reload=reload,
+        access=Access(
+            bound_to=settings.http.host, hosts=settings.http.allowed_hosts, origins=settings.http.allowed_origins
+        ),
         version=version("swarm"),
     )
     return Measured(app, telemetry.metrics, plain_paths=app.plain_paths)
@@ -241,9 +248,7 @@ async def _live(
     deadline: Deadline,
 ) -> None:
     """Open the doors and work until told to stop; then close them so that nothing gets lost."""
-    config = uvicorn.Config(
-        coordinator.app, log_config=None, access_log=False, backlog=2048, timeout_graceful_shutdown=DRAIN_SECONDS
-    )
+    config = Config(coordinator.app, limits=coordinator.limits, backlog=2048, timeout_graceful_shutdown=DRAIN_SECONDS)
     server = _Server(config)
     http = asyncio.create_task(server.serve(sockets=[listener]), name="http")
     slack = asyncio.create_task(coordinator.slack_door.start(), name="slack")

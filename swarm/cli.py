@@ -89,6 +89,8 @@ def twin(
     host: str = "127.0.0.1",
     port: Annotated[int, Parameter(env_var="TWIN_PORT")] = 8400,
     rates: Annotated[str, Parameter(env_var="TWIN_RATES")] = "on",
+    allow_host: tuple[str, ...] = (),
+    allow_origin: tuple[str, ...] = (),
 ) -> None:
     """Run the Slack twin: a local workspace with Slack's API, Socket Mode and a page.
 
@@ -100,12 +102,16 @@ def twin(
         The port of the page, the control API and the Web API (under /api/).
     rates
         `off` for load tests; otherwise Slack's rate limits hold.
+    allow_host
+        A further name of this machine that is answered, such as twin.example.org; may be given several times.
+    allow_origin
+        Another web page that may call the twin, such as http://localhost:3000; may be given several times.
     """
     from swarm.twin.server import run, serve
 
     log.configure("info")
     try:
-        run(serve(host, port, rates=rates != "off"))
+        run(serve(host, port, rates=rates != "off", hosts=allow_host, origins=allow_origin))
     except ValueError as error:
         raise SwarmError(str(error)) from error
     except OSError as error:

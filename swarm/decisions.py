@@ -22,6 +22,8 @@ def conduct(settings: Settings) -> Conduct:
     return Conduct(
         offline_after_seconds=settings.agents.offline_after_seconds,
         lease_seconds=settings.leases.seconds,
+        most_agents=settings.agents.most,
+        most_enrolled=settings.agents.most_enrolled,
         started_at=SystemClock().now_us(),
         book=PolicyBook(policies(settings)),
         guarded_agents=frozenset(name for name, policy in caller_policies(settings).items() if policy.reaches_host),

@@ -11,14 +11,21 @@ import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
+
+import structlog
 
 from swarm.clock import new_id
 from swarm.config import HttpSettings
 from swarm.domain.errors import ConfigurationError
 from swarm.last_resort import CUT_SECONDS, LastResort, end_at_once
 
+SPARE_FILES: Final = 500
+"""So many open files are kept for everything but connections of clients."""
+
 T = TypeVar("T")
+
+_log = structlog.get_logger(__name__)
 
 
 @contextmanager
@@ -38,6 +45,32 @@ def listening(http: HttpSettings) -> Iterator[socket.socket]:
                 "Stop what listens there, or choose another port."
             ) from error
         yield listener
+
+
+def possible_connections(wanted: int) -> int:
+    """So many connections can be open at once; the system's limit for this process is raised for them where it can be.
+
+    Files, pipes and our own connections need some of what the system grants.
+    """
+    try:
+        import resource
+    except ImportError:  # not on every platform
+        return wanted
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + SPARE_FILES
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        granted = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        with suppress(OSError, ValueError):  # a system that grants less than it says
+            resource.setrlimit(resource.RLIMIT_NOFILE, (granted, hard))
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        possible = max(soft - SPARE_FILES, soft // 2)
+        _log.warning(
+            "The system allows fewer connections than http.most_connections; raise its limit of open files.",
+            action="limit_connections", wanted=wanted, possible=possible,
+        )  # fmt: skip
+        return possible
+    return wanted
 
 
 class Stop(asyncio.Event):

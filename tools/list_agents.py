@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from pydantic import Field
 from typing_extensions import TypedDict
 
 from swarm.domain.team_shapes import MemberShape, member_shape
 from tools.tool import Arguments, Call, Tool
 
 
-class Nothing(Arguments):
-    pass
+class ListAgents(Arguments):
+    limit: Annotated[int, Field(ge=1, le=500, description="At most so many; those who are online go first then.")] = 100
 
 
 class Team(TypedDict):
-    """Everybody, oldest first."""
+    """Oldest first."""
 
     agents: list[MemberShape]
+    left_out: int  # so many more there are
 
 
-async def list_agents(call: Call, said: Nothing) -> Team:
+async def list_agents(call: Call, said: ListAgents) -> Team:
     """List the agents of your team: name, role (lead or worker), what each says it can do, whether it is online, and
     its load: how many tasks are open with it, how many threads it owns, and how many runs of it are at work now.
     """
     members = await call.services.team.members()
+    shown = members if len(members) <= said.limit else sorted(members, key=lambda one: not one.present.online)
     return {
-        "agents": [member_shape(member.present.agent, member.load, online=member.present.online) for member in members]
+        "agents": [
+            member_shape(member.present.agent, member.load, online=member.present.online)
+            for member in shown[: said.limit]
+        ],
+        "left_out": max(0, len(members) - said.limit),
     }
 
 
-TOOL = Tool(name="list-agents", arguments=Nothing, result=Team, run=list_agents)
+TOOL = Tool(name="list-agents", arguments=ListAgents, result=Team, run=list_agents)

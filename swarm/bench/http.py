@@ -61,7 +61,7 @@ class Connection(asyncio.Protocol):
         if self.closed:
             raise BenchError("the coordinator has hung up")
         content = b"" if body is None else orjson.dumps(body)
-        head = f"{method} {path} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {self._token}\r\n"
+        head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {self._token}\r\n"
         if content:
             head += f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n"
         head += "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())

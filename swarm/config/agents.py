@@ -9,7 +9,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from swarm.config.builtin import BuiltinAgentSettings
 from swarm.config.section import HttpAddress, Section
-from swarm.domain.agents import OFFLINE_AFTER_SECONDS, Role, check_name
+from swarm.domain.agents import MOST_AGENTS, MOST_ENROLLED, OFFLINE_AFTER_SECONDS, Role, check_name
 from swarm.domain.errors import Invalid
 from swarm.domain.streaming.agent import PARALLEL_RUNS, History, OnRestart
 from swarm.domain.streaming.remote import LONGEST_RUN_SECONDS, TIMEOUT_SECONDS, Dialect
@@ -65,6 +65,10 @@ class AgentSettings(Section):
     default: str | None = Field(None, description="the default lead's name; without it the oldest that is online")
     dm: str | None = Field(None, description="the name of the agent for direct messages; without it as everywhere")
     offline_after_seconds: float = Field(OFFLINE_AFTER_SECONDS, gt=0, description="silence after which one is offline")
+    most: int = Field(MOST_AGENTS, ge=1, description="registered at once, all together")
+    most_enrolled: int = Field(
+        MOST_ENROLLED, ge=0, description="that many by an enrolment key, and no more"
+    )
     remote: Mapping[str, RemoteAgentSettings] = Field(default_factory=dict, description="AG-UI agents, by name")
     builtin: Mapping[str, BuiltinAgentSettings] = Field(default_factory=dict, description="built-in agents, by name")
 

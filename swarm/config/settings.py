@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from swarm.config.agents import AgentSettings
 from swarm.config.builtin import DocumentSettings, RuntimeSettings, ToolSettings
@@ -18,6 +18,7 @@ from swarm.config.section import GivenSecret, OwnSecret, Section
 from swarm.domain.files import DEFAULT_CAP_BYTES
 from swarm.domain.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STORED
 from swarm.domain.leases import LEASE_SECONDS
+from swarm.web.access import checked_host, checked_origin
 
 _CHANNEL_ID = re.compile(r"[CDG][A-Z0-9]{2,}")
 
@@ -74,11 +75,23 @@ class SlackSettings(Section):
         return self
 
 
+def _split(value: object) -> object:
+    """A list as a variable of the environment holds it, with commas."""
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
 class HttpSettings(Section):
-    """Where the coordinator listens."""
+    """Where the coordinator listens, and whom it answers."""
 
     host: str = "127.0.0.1"
     port: int = Field(8080, ge=0, le=65_535, description="0 takes a free port")
+    allowed_hosts: Annotated[list[Annotated[str, AfterValidator(checked_host)]], BeforeValidator(_split)] = Field(
+        default_factory=list, description="further names of ours in the Host header, as *.example.org"
+    )
+    allowed_origins: Annotated[list[Annotated[str, AfterValidator(checked_origin)]], BeforeValidator(_split)] = Field(
+        default_factory=list, description="web pages that may call us, as https://chat.example.org"
+    )
+    most_connections: int = Field(10_000, ge=10, description="open at once; one more is answered 503")
 
 
 class DatabaseSettings(Section):

@@ -23,6 +23,8 @@ VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "SWARM_SLACK_PACE": ("slack", "pace"),
     "SWARM_HOST": ("http", "host"),
     "PORT": ("http", "port"),
+    "SWARM_ALLOWED_HOSTS": ("http", "allowed_hosts"),
+    "SWARM_ALLOWED_ORIGINS": ("http", "allowed_origins"),
     "SWARM_DATABASE_URL": ("database", "url"),
     "SWARM_HOME": ("home",),
     "SWARM_OPERATOR_TOKEN": ("operator_token",),

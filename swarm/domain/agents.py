@@ -12,6 +12,12 @@ from typing import Final
 from swarm.clock import SECOND
 from swarm.domain.errors import Invalid
 
+MOST_AGENTS: Final = 2_000
+"""So many agents may be registered at once."""
+
+MOST_ENROLLED: Final = 100
+"""With so many workers, an enrolment key registers no further one: who has stolen it does not fill the room."""
+
 OFFLINE_AFTER_SECONDS: Final = 120
 SEEN_EVERY_SECONDS: Final = 30
 """Last seen is written at most so often: a heartbeat is not worth a write per poll."""

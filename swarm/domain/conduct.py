@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from swarm.domain.access import ChannelPolicy
-from swarm.domain.agents import OFFLINE_AFTER_SECONDS
+from swarm.domain.agents import MOST_AGENTS, MOST_ENROLLED, OFFLINE_AFTER_SECONDS
 from swarm.domain.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STORED
 from swarm.domain.leases import LEASE_SECONDS
 
@@ -80,6 +80,8 @@ class Conduct:
 
     offline_after_seconds: float
     lease_seconds: float
+    most_agents: int
+    most_enrolled: int
     started_at: int  # microseconds; when this coordinator began to listen
     book: PolicyBook
     guarded_agents: frozenset[str]  # names of built-in agents whose tools reach the host: see `CallerPolicy`
@@ -89,6 +91,8 @@ class Conduct:
         *,
         offline_after_seconds: float = OFFLINE_AFTER_SECONDS,
         lease_seconds: float = LEASE_SECONDS,
+        most_agents: int = MOST_AGENTS,
+        most_enrolled: int = MOST_ENROLLED,
         started_at: int = 0,
         book: PolicyBook | None = None,
         guarded_agents: frozenset[str] = frozenset(),
@@ -109,6 +113,8 @@ class Conduct:
         for name, value in (
             ("offline_after_seconds", offline_after_seconds),
             ("lease_seconds", lease_seconds),
+            ("most_agents", most_agents),
+            ("most_enrolled", most_enrolled),
             ("started_at", started_at),
             ("book", book or PolicyBook(policies)),
             ("guarded_agents", guarded_agents),

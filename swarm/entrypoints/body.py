@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any, Final, TypeVar
 
@@ -10,9 +11,12 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 
 from swarm.domain.errors import BadRequest, Invalid, TooLarge
-from swarm.entrypoints.errors import invalid
+from swarm.entrypoints.errors import RequestTimeout, invalid
 
 MAX_BODY_BYTES: Final = 1024 * 1024
+
+MAX_BODY_SECONDS: Final = 30.0
+"""So long a body that is read as a whole may take; how fast any body has to come is up to `swarm.web.server`."""
 
 _MAX_SHOWN_PATH: Final = 80
 
@@ -20,18 +24,24 @@ M = TypeVar("M", bound=BaseModel)
 
 
 async def read_body(request: Request) -> bytes:
-    """The whole body. Raises TooLarge as soon as that is clear, BadRequest if the client goes away meanwhile."""
+    """The whole body.
+
+    Raises TooLarge as soon as that is clear, RequestTimeout, and BadRequest if the client goes away meanwhile.
+    """
     declared = request.headers.get("content-length", "")
     if declared.isascii() and declared.isdigit() and int(declared) > MAX_BODY_BYTES:
         raise _too_large()
     body = bytearray()
     try:
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > MAX_BODY_BYTES:
-                raise _too_large()
+        async with asyncio.timeout(MAX_BODY_SECONDS):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > MAX_BODY_BYTES:
+                    raise _too_large()
     except ClientDisconnect as error:
         raise BadRequest("The body is incomplete.") from error
+    except TimeoutError as error:
+        raise RequestTimeout(hint=f"Send it within {MAX_BODY_SECONDS:g} seconds.") from error
     return bytes(body)
 
 

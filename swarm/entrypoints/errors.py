@@ -43,6 +43,12 @@ class MethodNotAllowed(BadRequest):
         self.allowed = allowed
 
 
+class RequestTimeout(BadRequest):
+    """The body of the request did not come in time."""
+
+    status = 408
+
+
 def describe(error: SwarmError) -> dict[str, Any]:
     """What a client may know of an error; of one that nobody foresaw, nothing but that it happened."""
     if _is_crash(error):

@@ -19,9 +19,11 @@ from swarm.entrypoints.health import Readiness, health_router
 from swarm.entrypoints.identity import Identities
 from swarm.entrypoints.operator_api import Reload, operator_router
 from swarm.entrypoints.polling_api import HotRoutes
+from swarm.entrypoints.reference import reference_route
 from swarm.entrypoints.runs_api import run_router
 from swarm.entrypoints.tasks_api import task_router
 from swarm.services.use_cases import Services
+from swarm.web.access import Access
 
 Running = Callable[[], AbstractAsyncContextManager[None]]
 """Something that runs for as long as the application does."""
@@ -30,12 +32,16 @@ Running = Callable[[], AbstractAsyncContextManager[None]]
 class Api(FastAPI):
     """FastAPI with the hot routes ahead of it, and our parts of the OpenAPI document."""
 
-    def __init__(self, hot: HotRoutes, **settings: Any) -> None:
+    def __init__(self, hot: HotRoutes, access: Access, **settings: Any) -> None:
         super().__init__(**settings)
         self._hot_paths = hot.paths
         self._hot = Guard(hot)
+        self._guarded = access.guard(self._serve)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._guarded(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] in self._hot_paths:
             await self._hot(scope, receive, send)
         else:
@@ -61,24 +67,30 @@ def create_app(
     routes: Sequence[BaseRoute] = (),
     running: Sequence[Running] = (),
     reload: Reload | None = None,
+    access: Access | None = None,
     version: str = "development",
 ) -> Api:
     """The application with everything under one origin.
 
     ``routes`` are those of further doors (MCP, Slack over HTTP); ``running`` is entered at the start and left at the
-    end; ``reload`` reads the settings again. At shutdown close the wakeups of the database first: the polls that wait
+    end; ``reload`` reads the settings again; ``access`` says which hosts and origins are answered, without it those of
+    a server on loopback. At shutdown close the wakeups of the database first: the polls that wait
     then answer with an empty list.
     """
     app = Api(
         HotRoutes(services, identities),
+        access or Access(),
         title="swarm",
         version=version,
         summary="A team of AI agents behind one Slack app",
         lifespan=_lifespan([services.agents.credentials.running, *running]),
         middleware=[Middleware(Guard)],
         redirect_slashes=False,
+        docs_url=None,  # FastAPI's pages run scripts of other sites
+        redoc_url=None,
     )
     translate(app)
+    app.router.routes.append(reference_route(app.openapi))
     app.router.routes.extend(routes)
     app.include_router(agent_router(services, identities))
     app.include_router(file_router(services, identities))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -34,22 +34,17 @@ LOAD_AFTER_SECONDS: Final = 5.0
 
 
 class McpDoor:
-    """The MCP endpoint: :meth:`routes` for the application, :meth:`running` for as long as it runs (once).
-
-    With ``allowed_hosts`` (``example.org``, ``localhost:*``), requests with another Host header are refused. Every
-    request needs a bearer token, which no foreign page in a browser has, so by default all hosts are fine.
-    """
+    """The MCP endpoint: :meth:`routes` for the application, :meth:`running` for as long as it runs (once)."""
 
     def __init__(
         self,
         services: Services,
         identities: Identities,
         *,
-        allowed_hosts: Sequence[str] = (),
         watcher: Watcher = NOBODY,
     ) -> None:
         self._identities = identities
-        self._load = partial(_load, services, allowed_hosts, watcher)
+        self._load = partial(_load, services, watcher)
         self._opening = asyncio.Lock()
         self._manager: StreamableHTTPSessionManager | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -95,12 +90,12 @@ class McpDoor:
             return self._manager
 
 
-def _load(services: Services, allowed_hosts: Sequence[str], watcher: Watcher) -> StreamableHTTPSessionManager:
+def _load(services: Services, watcher: Watcher) -> StreamableHTTPSessionManager:
     """Takes seconds, on a thread: leases are renewed meanwhile."""
     with loading.late():
         from swarm.entrypoints.mcp_server import session_manager  # what this module puts off
 
-    return session_manager(services, allowed_hosts, watcher)
+    return session_manager(services, watcher)
 
 
 async def _serve(manager: StreamableHTTPSessionManager, started: asyncio.Event) -> None:

@@ -7,7 +7,7 @@ low-level server is used: errors, unknown arguments and wrong types all become r
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
@@ -36,15 +36,15 @@ INSTRUCTIONS: Final = (
 )
 
 
-def session_manager(
-    services: Services, allowed_hosts: Sequence[str] = (), watcher: Watcher = NOBODY
-) -> StreamableHTTPSessionManager:
+def session_manager(services: Services, watcher: Watcher = NOBODY) -> StreamableHTTPSessionManager:
     """A server with every tool of the folder, over streamable HTTP: one exchange for each request, no sessions."""
     return StreamableHTTPSessionManager(
         app=create_server(services, watcher=watcher),
         json_response=True,
         stateless=True,
-        security_settings=_security(allowed_hosts),
+        security_settings=TransportSecuritySettings(
+            enable_dns_rebinding_protection=False
+        ),  # `swarm.web.access` does it
         max_request_body_size=MAX_BODY_BYTES,
     )
 
@@ -168,12 +168,3 @@ def _caller(request: Request) -> Agent:
     agent = request.scope[CALLER]
     assert isinstance(agent, Agent)
     return agent
-
-
-def _security(allowed_hosts: Sequence[str]) -> TransportSecuritySettings:
-    origins = [f"{scheme}://{host}" for host in allowed_hosts for scheme in ("http", "https")]
-    return TransportSecuritySettings(
-        enable_dns_rebinding_protection=bool(allowed_hosts),
-        allowed_hosts=list(allowed_hosts),
-        allowed_origins=origins,
-    )

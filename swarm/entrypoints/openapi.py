@@ -59,7 +59,7 @@ def complete(document: dict[str, Any]) -> dict[str, Any]:
 def hot_paths() -> dict[str, Any]:
     """``/poll`` and ``/leases/…``."""
     return {
-        "/poll": {"get": _POLL | _answers(Polled, 401, 403, 422, 503)},
+        "/poll": {"get": _POLL | _answers(Polled, 401, 403, 422, 429, 503)},
         "/leases/renew": _post("Prolong leases, and hear the news", Renewal, RenewedShape),
         "/leases/release": _post("Give work back; no attempt is counted", Release, Released),
         "/leases/finish": _post("End work", Finish, Finished, 409),

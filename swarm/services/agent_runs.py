@@ -27,6 +27,9 @@ from swarm.services.talks import RESTARTING, Held, Talk, Talks
 MOST_RUNS: Final = 100
 """So many runs at once are taken on in one process."""
 
+MOST_RUNS_EACH: Final = 50
+"""So many of them are one client's: nobody takes the whole room."""
+
 EVENTS_AHEAD: Final = 16
 """An agent is so many events ahead of its listener at most."""
 
@@ -131,6 +134,7 @@ class AgentRuns:
         policies: Mapping[str, CallerPolicy],
         *,
         most_runs: int = MOST_RUNS,
+        most_runs_each: int = MOST_RUNS_EACH,
         longest_run_seconds: float = LONGEST_RUN_SECONDS,
         invoke_seconds: float = INVOKE_SECONDS,
         patience_seconds: float = PATIENCE_SECONDS,
@@ -139,6 +143,7 @@ class AgentRuns:
         self._talks = talks
         self._policies = policies
         self._most_runs = most_runs
+        self._most_runs_each = most_runs_each
         self._longest_run_seconds = longest_run_seconds
         self._invoke_seconds = invoke_seconds
         self._patience_seconds = patience_seconds
@@ -217,20 +222,26 @@ class AgentRuns:
 
     async def _held(self, talk: Talk, turn: TurnInput) -> Held:
         """The conversation, taken for a run that begins before anything is waited for."""
-        self._check_room()
+        self._check_room(talk.client)
         held = await self._talks.take(talk, turn.run_id, patience_seconds=self._patience_seconds)
         try:
-            self._check_room()
+            self._check_room(talk.client)
         except (RateLimited, Unavailable):
             self._talks.leave(held)
             raise
         return held
 
-    def _check_room(self) -> None:
+    def _check_room(self, client: str) -> None:
         if self._is_closed:
             raise Unavailable(STOPPING.message)
         if len(self._running) >= self._most_runs:
             raise RateLimited("The built-in agents have too much to do at the moment.", retry_after_seconds=5)
+        if sum(talk.client == client for talk in self._running.values()) >= self._most_runs_each:
+            raise RateLimited(
+                f"You have {self._most_runs_each} runs of built-in agents at once.",
+                hint="Wait until one of them has ended, or cancel one.",
+                retry_after_seconds=5,
+            )
 
     def _start(self, held: Held, events: AsyncGenerator[AgentEvent, None], longest_seconds: float) -> AgentRun:
         self._questions.pop(held.talk, None)

@@ -56,12 +56,19 @@ class Agents:
     ) -> Registered:
         """Add an agent; ``enrolled`` by the bearer of an enrolment key, not by the operator.
 
-        Raises Invalid for a name it cannot have, Conflict for one that is taken.
+        Raises Invalid for a name it cannot have, Conflict for one that is taken and where there are as many agents as
+        there may be: for an enrolment key fewer than for the operator.
         """
         token = new_agent_token()
-        agent = await self._database.write(
-            _register, check_name(name), role, description, tuple(capabilities), token_hash(token), enrolled
+        added = _New(
+            name=check_name(name),
+            role=role,
+            description=description,
+            capabilities=tuple(capabilities),
+            token_hash=token_hash(token),
+            enrolled=enrolled,
         )
+        agent = await self._database.write(_register, added, self._conduct)
         await look_after_offline(self._database, self._conduct)  # what waited for a lead has one now
         return Registered(agent=agent, token=token)
 
@@ -112,35 +119,50 @@ class Agents:
         return agent
 
 
-def _register(
-    tx: Transaction,
-    name: str,
-    role: Role,
-    description: str,
-    capabilities: tuple[str, ...],
-    hashed: str,
-    enrolled: bool,
-) -> Agent:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _New:
+    """An agent to be registered."""
+
+    name: str
+    role: Role
+    description: str
+    capabilities: tuple[str, ...]
+    token_hash: str
+    enrolled: bool
+
+
+def _register(tx: Transaction, new: _New, conduct: Conduct) -> Agent:
+    _check_room(tx, conduct, new.enrolled)
     agent = Agent(
         id=new_id(),
-        name=name,
-        role=role,
-        description=description,
-        capabilities=capabilities,
+        name=new.name,
+        role=new.role,
+        description=new.description,
+        capabilities=new.capabilities,
         created_at=tx.now,
         last_seen_at=None,
-        enrolled=enrolled,
+        enrolled=new.enrolled,
     )
-    agents.add(tx, agent, hashed)
-    history.record(
-        tx,
-        "agent.register",
-        agent.id,
-        agent_id=agent.id,
-        reason=f"{role} {name}{', by an enrolment key' if enrolled else ''}",
-    )
+    agents.add(tx, agent, new.token_hash)
+    by_key = ", by an enrolment key" if new.enrolled else ""
+    history.record(tx, "agent.register", agent.id, agent_id=agent.id, reason=f"{new.role} {new.name}{by_key}")
     tx.wake(AGENTS)
     return agent
+
+
+def _check_room(tx: Transaction, conduct: Conduct, by_key: bool) -> None:
+    """Two at the same moment may pass both: a cap, not a promise to the last agent."""
+    everyone, enrolled = agents.count(tx)
+    if everyone >= conduct.most_agents:
+        raise Conflict(
+            f"There are {conduct.most_agents} agents, and no more may be registered.",
+            hint="Remove those that are gone (swarm agents revoke NAME), or raise agents.most.",
+        )
+    if by_key and enrolled >= conduct.most_enrolled:
+        raise Conflict(
+            f"There are {conduct.most_enrolled} workers with an enrolment key, and it registers no more.",
+            hint="Ask the operator to register it, to remove workers that are gone, or to raise agents.most_enrolled.",
+        )
 
 
 def _ensure(

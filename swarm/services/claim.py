@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Sequence
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
 import structlog
 
 from swarm.domain.agents import Agent
 from swarm.domain.conduct import Conduct
+from swarm.domain.errors import RateLimited
 from swarm.domain.inbox import BUNDLE_LIMIT, EntryStatus, bundle, order_key
 from swarm.domain.leases import LEASE_SECONDS, LeaseEnd, LeaseKind, new_token
 from swarm.domain.notices import NoticeKind, NoticeStep
@@ -35,6 +37,10 @@ from swarm.store.tasks import Task
 from swarm.store.transaction import Transaction
 
 R = TypeVar("R")
+
+MOST_WAITING: Final = 20
+"""So many polls of one agent wait at once in one process; each of its runs needs one."""
+
 
 _log = structlog.get_logger(__name__)
 
@@ -62,12 +68,13 @@ class Polls:
         self._presence = presence
         self._conduct = conduct
         self._credentials = credentials
+        self._waiting: Counter[str] = Counter()  # polls by agent
 
     async def poll(self, agent: Agent, *, wait_seconds: float, limit: int, hold: bool = False) -> list[Trigger]:
         """Up to ``limit`` triggers under fresh leases; an empty list when nothing came in ``wait_seconds``.
 
-        Raises Unauthorized if the agent's token has ended meanwhile. Then, and cancelled at any moment, it leaves
-        nothing leased.
+        Raises Unauthorized if the agent's token has ended meanwhile, and RateLimited instead of waiting beside
+        `MOST_WAITING` others of the same agent. Then, and cancelled at any moment, it leaves nothing leased.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_seconds
@@ -79,7 +86,24 @@ class Polls:
             remaining = deadline - loop.time()
             if claimed or remaining <= 0 or self._database.wakeups.closed:
                 return await self.describe(agent, claimed)
-            await self._database.wakeups.wait(agent.id, seen, remaining)
+            with self._place_to_wait(agent):
+                await self._database.wakeups.wait(agent.id, seen, remaining)
+
+    @contextlib.contextmanager
+    def _place_to_wait(self, agent: Agent) -> Iterator[None]:
+        if self._waiting[agent.id] >= MOST_WAITING:
+            raise RateLimited(
+                f"{MOST_WAITING} polls of the agent '{agent.name}' wait already.",
+                hint="End the polls that nobody listens to, or poll with wait_seconds=0.",
+                retry_after_seconds=5,
+            )
+        self._waiting[agent.id] += 1
+        try:
+            yield
+        finally:
+            self._waiting[agent.id] -= 1
+            if not self._waiting[agent.id]:
+                del self._waiting[agent.id]
 
     async def claimed(self, agent: Agent, claim: Coroutine[Any, Any, R], found_in: Callable[[R], Sequence[Whole]]) -> R:
         """The result of a transaction that claims; a caller who goes away meanwhile leaves nothing claimed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import orjson
-from sqlalchemy import and_, bindparam, insert, select, update
+from sqlalchemy import and_, bindparam, case, func, insert, select, update
 
 from swarm.clock import new_id
 from swarm.domain.agents import Agent, Reach, Role
@@ -54,6 +54,9 @@ _SIGNS = Statement(
     select(agents.c.id, agents.c.name, agents.c.role, agents.c.last_seen_at)
     .where(_present)
     .order_by(agents.c.created_at, agents.c.id)
+)
+_COUNT = Statement(
+    select(func.count().label("everyone"), func.count(case((agents.c.enrolled, 1))).label("enrolled")).where(_present)
 )
 _NAMES = Statement(select(agents.c.id, agents.c.name))
 _SEEN = Statement(update(agents).where(agents.c.id == bindparam("agent_id")).values(last_seen_at=bindparam("now")))
@@ -158,6 +161,13 @@ def signs_of_life(tx: Transaction) -> list[Row]:
     `everyone`, for what is asked every second.
     """
     return _SIGNS.all(tx)
+
+
+def count(tx: Transaction) -> tuple[int, int]:
+    """How many agents there are, and how many of them an enrolment key registered."""
+    row = _COUNT.first(tx)
+    assert row is not None  # a count has one row
+    return row["everyone"], row["enrolled"]
 
 
 def names(tx: Transaction) -> dict[str, str]:

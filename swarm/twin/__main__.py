@@ -4,6 +4,8 @@ import argparse
 import asyncio
 import signal
 import sys
+from collections.abc import Coroutine
+from typing import Any
 
 from swarm.twin.server import run, serve
 
@@ -13,9 +15,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="swarm.twin", description="A local Slack workspace.")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=8400)
+    parser.add_argument("--allow-host", action="append", default=[], help="a further name of this machine")
+    parser.add_argument("--allow-origin", action="append", default=[], help="another web page that may call the twin")
     options = parser.parse_args()
     try:
-        run(_until_signal(options.host, options.port))
+        serving = serve(options.host, options.port, hosts=options.allow_host, origins=options.allow_origin)
+        run(_until_signal(serving))
     except OSError as error:
         sys.stderr.write(f"Cannot listen on {options.host}:{options.port}: {error.strerror}\n")
         return 1
@@ -25,8 +30,8 @@ def main() -> int:
     return 0
 
 
-async def _until_signal(host: str, port: int) -> None:
-    serving = asyncio.create_task(serve(host, port))
+async def _until_signal(serve_it: Coroutine[Any, Any, None]) -> None:
+    serving = asyncio.create_task(serve_it)
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, serving.cancel)
     await asyncio.wait((serving,))

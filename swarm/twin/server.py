@@ -5,12 +5,12 @@ import contextlib
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.routing import Route, WebSocketRoute
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from swarm.twin.control import control_routes
 from swarm.twin.page import page_routes
@@ -19,12 +19,24 @@ from swarm.twin.settings import read_settings
 from swarm.twin.twin import Twin, build_twin
 from swarm.twin.uploads import upload_routes
 from swarm.twin.web_api import CUT_EXTENSION
+from swarm.web.access import LOOPBACK, Access, checked_host, checked_origin
+from swarm.web.server import DEFAULT_LIMITS, Config, HttpProtocol, Limits
 
 _MAX_SOCKET_MESSAGE_BYTES = 1024 * 1024
 
 
-def create_app(twin: Twin) -> Starlette:
-    """The whole twin: Web API, Socket Mode, control API and page. Serve it with `serve`, which can cut connections."""
+def access(host: str, *, hosts: Sequence[str] = (), origins: Sequence[str] = ()) -> Access:
+    """Whom a twin that listens on `host` answers: its own page, apps, and what the options of `swarm twin` allow."""
+    return Access(
+        bound_to=host, hosts=hosts, origins=origins, hosts_option="--allow-host", origins_option="--allow-origin"
+    )
+
+
+def create_app(twin: Twin, allowed: Access | None = None) -> Starlette:
+    """The whole twin: Web API, Socket Mode, control API and page. Serve it with `serve`, which can cut connections.
+
+    Without `allowed` it answers as a server on loopback.
+    """
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -40,11 +52,12 @@ def create_app(twin: Twin) -> Starlette:
             *control_routes(twin),
             *page_routes(twin),
         ],
+        middleware=[Middleware((allowed or access(LOOPBACK)).guard)],
         lifespan=lifespan,
     )
 
 
-class _Protocol(HttpToolsProtocol):
+class _Protocol(HttpProtocol):
     """HTTP whose requests carry a way to reset their connection, for the fault `cut_after_accept`."""
 
     def on_message_begin(self) -> None:
@@ -55,15 +68,14 @@ class _Protocol(HttpToolsProtocol):
 class TwinServer(uvicorn.Server):
     """A server that leaves the signals to its caller, and ends streams and sockets before it waits for them."""
 
-    def __init__(self, twin: Twin) -> None:
+    def __init__(self, twin: Twin, allowed: Access | None = None, limits: Limits = DEFAULT_LIMITS) -> None:
         self.twin = twin
-        config = uvicorn.Config(
-            create_app(twin),
-            http=_Protocol,
-            ws="websockets-sansio",
+        config = Config(
+            create_app(twin, allowed),
+            limits=limits,
+            protocol=_Protocol,
+            websockets=True,
             ws_max_size=_MAX_SOCKET_MESSAGE_BYTES,
-            log_config=None,  # whoever runs a twin in their own process has set up their own logging
-            access_log=False,
             date_header=False,
             timeout_graceful_shutdown=5,
         )
@@ -88,15 +100,23 @@ class TwinServer(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def running(twin: Twin, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
+async def running(
+    twin: Twin,
+    host: str = LOOPBACK,
+    port: int = 0,
+    *,
+    allowed: Access | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> AsyncIterator[str]:
     """Serve the twin while the context lasts; gives its base URL, like `http://127.0.0.1:8400/`.
 
-    Port 0 takes a free one. Raises OSError when the address cannot be taken.
+    Port 0 takes a free one; without `allowed` only hosts and pages of its own are answered. Raises OSError when the
+    address cannot be taken.
     """
     with listen(host, port) as listening:
         address = f"[{host}]" if ":" in host else host
         twin.workspace.base_url = f"http://{address}:{listening.getsockname()[1]}/"
-        server = TwinServer(twin)
+        server = TwinServer(twin, allowed or access(host), limits)
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         try:
             yield twin.workspace.base_url
@@ -116,13 +136,17 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-async def serve(host: str, port: int, *, rates: bool = True) -> None:
+async def serve(
+    host: str, port: int, *, rates: bool = True, hosts: Sequence[str] = (), origins: Sequence[str] = ()
+) -> None:
     """Serve a twin with the default seed until cancelled, after printing what its app needs to connect.
 
-    Raises OSError when the address cannot be taken, ValueError for a variable of the environment that makes no sense.
+    `hosts` are further names of it, and `origins` other pages that may call it. Raises OSError when the address cannot
+    be taken, ValueError for one of these, or for a variable of the environment, that makes no sense.
     """
     twin = build_twin(rates=rates, settings=read_settings(os.environ))
-    async with running(twin, host, port) as base_url:
+    allowed = access(host, hosts=[*map(checked_host, hosts)], origins=[*map(checked_origin, origins)])
+    async with running(twin, host, port, allowed=allowed) as base_url:
         sys.stdout.write("\n".join([*environment(twin, base_url), f"Open {base_url}", ""]))
         sys.stdout.flush()
         await asyncio.Event().wait()

@@ -14,7 +14,7 @@ import pytest
 from tests.support.http import client as http_client
 from tests.support.postgres import fresh_database
 from tests.support.processes import SWARM, Ended, Processes, free_port
-from tests.support.stage import Stage
+from tests.support.stage import OPERATOR_TOKEN, Stage
 from tests.support.telemetry import read_metrics
 from tests.support.twin_client import ANSWERED, TwinClient
 from tests.support.waiting import wait_until
@@ -79,6 +79,12 @@ MISTAKES = {
     ),
     "an operator token of one character": Mistake(
         env={**TOKENS, "SWARM_OPERATOR_TOKEN": "q"}, says=("SWARM_OPERATOR_TOKEN", "at least 16", "token_urlsafe")
+    ),
+    "a host with a scheme": Mistake(
+        env={"SWARM_ALLOWED_HOSTS": "https://swarm.example.org"}, says=("http.allowed_hosts", "without scheme")
+    ),
+    "an origin without one": Mistake(
+        yaml="http: {allowed_origins: [chat.example.org]}", says=("http.allowed_origins", "https://chat.example.org")
     ),
     "a list for a mapping": Mistake(yaml="- slack", says=("swarm.yaml", "mapping")),
 }
@@ -259,6 +265,23 @@ async def test_over_http_slack_is_answered_as_well(stage: Stage) -> None:
         seen = await twin.until(ts, lambda seen: ANSWERED in seen.emoji)
         assert seen.answers == ("by post",)
         assert await twin.calls("apps.connections.open") == []
+
+
+@pytest.mark.req("SEC-05")
+async def test_hosts_and_pages_of_the_settings_are_answered_at_each_door_and_no_others(stage: Stage) -> None:
+    page = "https://chat.example.org"
+    stage.settings |= {"SWARM_ALLOWED_HOSTS": "swarm.example.org,*.local", "SWARM_ALLOWED_ORIGINS": page}
+    await stage.start_coordinator()
+    async with http_client(timeout=HTTP_SECONDS) as http:
+        operator = stage.visitor(http, OPERATOR_TOKEN)
+        for path in ("/mcp", "/metrics", "/slack/events", "/poll", "/agents", "/agui/x", "/docs", "/readyz"):
+            for foreign in ({"Host": "evil.example"}, {"Origin": "https://evil.example"}):
+                refused = await operator.ask("GET", path, headers=foreign)
+                assert (refused.status_code, refused.json()["error"]["code"]) == (403, "forbidden"), (path, foreign)
+        for own in ({"Host": "swarm.example.org"}, {"Host": "a.local:80"}, {"Origin": page}):
+            answer = await operator.ask("GET", "/agents", headers=own)
+            assert answer.status_code == 200, own
+        assert answer.headers["access-control-allow-origin"] == page
 
 
 def one_line(ended: Ended) -> str:

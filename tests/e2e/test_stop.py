@@ -168,7 +168,7 @@ async def _asked(stage: Stage, words: str) -> asyncio.StreamWriter:
     writer.transport.pause_reading()  # type: ignore[attr-defined]
     body = json.dumps({"conversation_id": words, "message": words}).encode()
     head = (
-        f"POST /api/v1/chat/stream/start HTTP/1.1\r\nHost: swarm\r\nAuthorization: Bearer {OPERATOR_TOKEN}\r\n"
+        f"POST /api/v1/chat/stream/start HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {OPERATOR_TOKEN}\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     writer.write(head.encode() + body)

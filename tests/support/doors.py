@@ -23,6 +23,7 @@ from swarm.entrypoints.mcp_door import McpDoor
 from swarm.entrypoints.operator_api import Reload
 from swarm.services.roster import AGENTS
 from swarm.store.wakeups import Wakeups
+from swarm.web.server import DEFAULT_LIMITS, Config, Limits
 from tests.support.http import client as http_client
 from tests.support.world import World
 
@@ -176,12 +177,12 @@ class _Server(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def serving(app: ASGIApp) -> AsyncIterator[str]:
+async def serving(app: ASGIApp, limits: Limits = DEFAULT_LIMITS) -> AsyncIterator[str]:
     """An application on a free port; its address."""
     # The protocol is named, since asyncio switches Nagle's algorithm off only for sockets that name it.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.bind(("127.0.0.1", 0))
-        server = _Server(uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=2))
+        server = _Server(Config(app, limits=limits, timeout_graceful_shutdown=2))
         server.serves, server.stopped = asyncio.Event(), asyncio.Event()
         task = asyncio.create_task(server.serve([listener]))
         await asyncio.wait_for(server.serves.wait(), PATIENCE_SECONDS)

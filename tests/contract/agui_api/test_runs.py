@@ -227,6 +227,20 @@ async def test_no_more_runs_than_there_is_room_for(sqlite_url: str) -> None:
             assert int(answer.headers["retry-after"]) > 0
 
 
+@pytest.mark.req("SEC-05")
+async def test_one_client_does_not_take_the_room_of_all(sqlite_url: str) -> None:
+    ada = Scripted(*STAYS)
+    async with place(sqlite_url, {"ada": ada}, most_runs_each=1) as here:
+        wim, other = await here.client(), await here.client("other")
+        async with wim.stream(START, start()):
+            await ada.began()
+            answer = await wim.ask("POST", START, start(conversation="c2"))
+            assert (answer.status_code, answer.json()["error"]["code"]) == (429, "rate_limited")
+            assert "You have 1 runs" in answer.json()["error"]["message"]
+            async with other.stream(START, start()):
+                await ada.began(2)
+
+
 async def test_of_many_conversations_only_the_latest_questions_are_kept(sqlite_url: str) -> None:
     async with place(sqlite_url, {"ada": Scripted(Interrupted(asked=()))}) as here:
         for at in range(1002):

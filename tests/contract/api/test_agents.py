@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from swarm.clock import ManualClock
 from swarm.domain.agents import Reach, Role
-from tests.support.doors import ENROLMENT_KEY, Doors, Visitor
-from tests.support.world import BOT
+from swarm.domain.conduct import Conduct
+from swarm.store.database import Database
+from tests.support.doors import ENROLMENT_KEY, Doors, Visitor, WatchedWakeups, open_doors
+from tests.support.world import BOT, World
 
 OPERATOR_CALLS = [
     ("GET", "/agents"),
@@ -148,3 +151,24 @@ async def test_two_agents_see_only_their_own_work(doors: Doors, lea: Visitor) ->
         assert str(foreign.content[0]).replace(entry_id, "unknown") == str(unknown.content[0])
         assert "not_found" in str(foreign.content[0])
     assert (await leo.get("/tray"))["unread"] == 0
+
+
+@pytest.mark.req("SEC-05")
+async def test_an_enrolment_key_fills_no_more_than_its_room(sqlite_url: str) -> None:
+    clock = ManualClock()
+    wakeups = WatchedWakeups()
+    async with Database(sqlite_url, clock=clock, wakeups=wakeups) as database:
+        world = World(database, clock).governed_by(Conduct(most_agents=3, most_enrolled=1))
+        async with open_doors(world, wakeups) as doors:
+            key = doors.visitor(ENROLMENT_KEY)
+            assert (await key.ask("POST", "/agents", json={"name": "w1", "role": "worker"})).status_code == 201
+            full = await key.ask("POST", "/agents", json={"name": "w2", "role": "worker"})
+            assert (full.status_code, full.json()["error"]["code"]) == (409, "conflict")
+            assert "agents.most_enrolled" in full.json()["error"]["hint"]
+            for name in ("w2", "w3"):
+                await doors.operator.post("/agents", {"name": name, "role": "worker"})
+            full = await doors.operator.ask("POST", "/agents", json={"name": "w4", "role": "worker"})
+            assert (full.status_code, full.json()["error"]["code"]) == (409, "conflict")
+            assert "agents.most" in full.json()["error"]["hint"]
+            await doors.operator.ask("DELETE", "/agents/w3")
+            await doors.operator.post("/agents", {"name": "w4", "role": "worker"})

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.doors import Doors, Visitor
+from tests.support.doors import PATIENCE_SECONDS, Doors, Visitor
 from tests.support.world import BOT
 from tools.tool import discover
 
@@ -174,9 +174,8 @@ async def test_a_client_that_leaves_in_the_middle_of_its_body_is_no_crash(
     doors: Doors, busy: Visitor, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, writer = await asyncio.open_connection(*doors.address)
-    head = (
-        f"POST /leases/renew HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {busy.token}\r\nContent-Length: 100\r\n\r\n"
-    )
+    head = "POST /leases/renew HTTP/1.1\r\nHost: localhost\r\n"
+    head += f"Authorization: Bearer {busy.token}\r\nContent-Length: 100\r\n\r\n"
     writer.write(head.encode() + b'{"tokens":')
     await writer.drain()
     writer.close()
@@ -239,3 +238,19 @@ async def check_invalid(visitor: Visitor, method: str, path: str, body: object, 
     error = answer.json()["error"]
     assert (answer.status_code, error["code"]) == (422, "invalid"), (path, body, error)
     assert set(error["fields"]) == fields, (path, body, error)
+
+
+@pytest.mark.req("SEC-05")
+async def test_a_body_that_comes_too_slowly_is_answered_before_it_is_there(
+    doors: Doors, lea: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("swarm.entrypoints.body.MAX_BODY_SECONDS", 0.1)
+    reader, writer = await asyncio.open_connection(*doors.address)
+    head = "POST /leases/renew HTTP/1.1\r\nHost: localhost\r\n"
+    head += f"Authorization: Bearer {lea.token}\r\nContent-Length: 100\r\n\r\n"
+    writer.write(head.encode() + b'{"tokens":')
+    answer = await asyncio.wait_for(reader.readuntil(b"}}"), PATIENCE_SECONDS)
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert b'"code":"bad_request"' in answer
+    assert b"within 0.1 seconds" in answer
+    writer.close()

@@ -210,7 +210,7 @@ async def test_a_download_that_grows_past_the_cap_is_cut_off(doors: Doors, lea: 
     shrink(doors, 50)
     reader, writer = await asyncio.open_connection(*doors.address)
     path = f"/files/F1?inbox_message_id={given.id}"
-    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {lea.token}\r\n\r\n".encode())
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {lea.token}\r\n\r\n".encode())
     received = await asyncio.wait_for(reader.read(), PATIENCE_SECONDS)  # until the connection is closed
     writer.close()
     head, _, body = received.partition(b"\r\n\r\n")
@@ -228,7 +228,7 @@ async def test_a_client_that_takes_nothing_is_cut_off(
     monkeypatch.setattr(files_api, "DOWNLOAD_SECONDS", 0.2)
     _, writer = await asyncio.open_connection(*doors.address, limit=1)
     path = f"/files/F1?inbox_message_id={given.id}"
-    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {lea.token}\r\n\r\n".encode())
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {lea.token}\r\n\r\n".encode())
     await wait_until(lambda: opened_files(doors), lambda opened: len(opened) == 1)
     await asyncio.wait_for(doors.world.files.opened[0].ended.wait(), PATIENCE_SECONDS)
     writer.transport.abort()
@@ -241,9 +241,8 @@ async def opened_files(doors: Doors) -> list[FakeContent]:
 async def test_an_upload_that_breaks_off_leaves_nothing(doors: Doors, lea: Visitor) -> None:
     given = await work(doors, lea)
     _, writer = await asyncio.open_connection(*doors.address)
-    head = (
-        f"POST {given.upload} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {lea.token}\r\nX-Swarm-Lease: {given.lease}"
-    )
+    head = f"POST {given.upload} HTTP/1.1\r\nHost: localhost\r\n"
+    head += f"Authorization: Bearer {lea.token}\r\nX-Swarm-Lease: {given.lease}"
     began = asyncio.Event()
     place = doors.world.files.place
 
@@ -306,9 +305,8 @@ async def test_a_bad_address_is_refused(doors: Doors, lea: Visitor) -> None:
 async def test_a_nonsensical_length_is_refused(doors: Doors, lea: Visitor, length: str) -> None:
     given = await work(doors, lea)
     reader, writer = await asyncio.open_connection(*doors.address)
-    head = (
-        f"POST {given.upload} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {lea.token}\r\nX-Swarm-Lease: {given.lease}"
-    )
+    head = f"POST {given.upload} HTTP/1.1\r\nHost: localhost\r\n"
+    head += f"Authorization: Bearer {lea.token}\r\nX-Swarm-Lease: {given.lease}"
     writer.write(f"{head}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n".encode())
     status = (await asyncio.wait_for(reader.readline(), PATIENCE_SECONDS)).split()[1]
     writer.close()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from swarm.domain.agents import Role
 from tests.support.doors import Doors, Visitor, error_of
 from tests.support.world import BOT
 
@@ -114,6 +115,14 @@ async def test_who_talks_without_end_is_slowed_down(doors: Doors, lea: Visitor, 
 
 
 @pytest.mark.req("LOOP-17")
+async def test_list_agents_has_a_limit_and_says_how_many_it_leaves_out(doors: Doors, lea: Visitor) -> None:
+    gone = [await doors.world.services.agents.register(f"gone-{at}", Role.WORKER) for at in range(3)]
+    last = await doors.worker("last")
+    team = await lea.uses("list-agents", limit=2)
+    assert ([agent["name"] for agent in team["agents"]], team["left_out"]) == ([lea.name, last.name], len(gone))
+    assert (await lea.uses("list-agents"))["left_out"] == 0
+
+
 async def test_list_agents_shows_the_load_of_each(doors: Doors, lea: Visitor, wim: Visitor) -> None:
     await doors.world.says(f"{BOT} hello")
     await lea.only()

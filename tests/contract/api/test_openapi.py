@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import html
+import re
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from fastapi.routing import APIRoute
 
 from swarm.domain import errors
@@ -12,9 +17,10 @@ from swarm.domain.errors import SwarmError
 from swarm.entrypoints.agents_api import agent_router
 from swarm.entrypoints.health import health_router
 from swarm.entrypoints.identity import Identities
-from swarm.entrypoints.openapi import CODES
+from swarm.entrypoints.openapi import BEARER, CODES
 from swarm.entrypoints.operator_api import operator_router
 from swarm.entrypoints.polling_api import HotRoutes
+from swarm.entrypoints.reference import render
 from tests.support.doors import OPERATOR_TOKEN, Doors
 
 UNDOCUMENTED_CODES = {"configuration"}  # stops the start, so that no door ever shows it
@@ -56,7 +62,38 @@ def test_every_error_of_the_tree_has_its_place_in_the_description() -> None:
 async def test_the_description_can_be_read_in_a_browser(doors: Doors) -> None:
     page = await doors.http.get(f"{doors.base}/docs")
     assert page.status_code == 200
-    assert "openapi.json" in page.text
+    for path, operations in (await document(doors))["paths"].items():
+        for method, operation in operations.items():
+            assert f"<code>{method.upper()} {path}</code>" in page.text
+            assert html.escape(operation["summary"], quote=False) in page.text.replace("&#39;", "'")
+
+
+@pytest.mark.req("SEC-05")
+async def test_the_page_loads_and_runs_nothing_and_stands_in_no_frame(doors: Doors) -> None:
+    page = await doors.http.get(f"{doors.base}/docs")
+    assert "<script" not in page.text
+    assert re.findall(r"(?:src|href|action|url)\s*[=(]\s*[\"']?([^\"'>)]+)", page.text) == ["/openapi.json"]
+    policy = page.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    style = re.search(r"<style>(.*?)</style>", page.text, re.DOTALL)
+    assert style is not None
+    assert base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode() in policy
+    assert (page.headers["x-content-type-options"], page.headers["referrer-policy"]) == ("nosniff", "no-referrer")
+    assert (await doors.http.get(f"{doors.base}/redoc")).status_code == 404
+
+
+def test_what_a_description_says_is_no_markup() -> None:
+    hostile = "<script>alert(1)</script>"
+    operation = {"summary": hostile, "tags": [hostile], "security": [], "responses": {"200": {"description": hostile}}}
+    page = render(
+        {
+            "info": {"title": hostile, "summary": hostile, "version": hostile},
+            "paths": {f"/{hostile}": {"get": operation}},
+            "components": {"schemas": {hostile: {"description": hostile}}, **BEARER},
+        }
+    )
+    assert "<script" not in page
 
 
 def every_error(root: type[SwarmError]) -> Iterator[type[SwarmError]]:

@@ -10,6 +10,7 @@ from starlette.types import Message
 
 from swarm.entrypoints.identity import Identities
 from swarm.entrypoints.polling_api import PollRoute
+from swarm.services.claim import MOST_WAITING
 from swarm.store.database import Database
 from tests.support.doors import OPERATOR_TOKEN, Doors, Visitor, WatchedWakeups, open_doors
 from tests.support.slack import FakeSlack
@@ -18,7 +19,7 @@ from tests.support.world import BOT, World, edit
 
 
 def poll_bytes(visitor: Visitor, query: str = "wait_seconds=30") -> bytes:
-    return f"GET /poll?{query} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {visitor.token}\r\n\r\n".encode()
+    return f"GET /poll?{query} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {visitor.token}\r\n\r\n".encode()
 
 
 async def leave(doors: Doors, request: bytes, when: Any) -> None:
@@ -238,3 +239,22 @@ async def test_databases_are_shared_between_processes(doors: Doors, lea: Visitor
     async with Database(url, clock=doors.world.clock) as elsewhere:
         await World(elsewhere, doors.world.clock).says(f"{BOT} hello")
     assert len(await waiting) == 1
+
+
+@pytest.mark.req("SEC-05")
+async def test_so_many_polls_of_an_agent_wait_and_no_more(doors: Doors, lea: Visitor) -> None:
+    other = await doors.worker()
+    waiting = [asyncio.create_task(lea.poll(wait_seconds=30)) for _ in range(MOST_WAITING)]
+    await doors.wakeups.until(MOST_WAITING)
+    refused = await lea.ask("GET", "/poll?wait_seconds=30")
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "5")
+    assert refused.json()["error"]["code"] == "rate_limited"
+    assert "20 polls of the agent 'lea' wait already" in refused.json()["error"]["message"]
+    assert await lea.poll(wait_seconds=0) == []  # who does not wait takes no place
+    assert await other.poll(wait_seconds=0.01) == []
+    for poll in waiting[1:]:
+        poll.cancel()
+    await doors.wakeups.until(1)
+    assert await lea.poll(wait_seconds=0.01) == []
+    waiting[0].cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)

@@ -119,7 +119,7 @@ async def play(made: list[tuple[str, dict[str, Any]]]) -> None:
     """Make the calls one after another in a fresh twin that has a message, a stream and a file."""
     twin = build_twin(rates=False)
     transport = httpx2.ASGITransport(app=create_app(twin))
-    async with httpx2.AsyncClient(transport=transport, base_url="http://twin") as http:
+    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
 
         async def ask(method: str, args: dict[str, Any]) -> Any:
             token = APP_TOKEN if method == "apps.connections.open" else BOT_TOKEN

@@ -88,7 +88,7 @@ async def play(blocks: list[Any], values: list[Any]) -> None:
     """Post the blocks in a message, publish them in a home tab, and act on everything that can be acted on."""
     twin = build_twin(rates=False)
     transport = httpx2.ASGITransport(app=create_app(twin))
-    async with httpx2.AsyncClient(transport=transport, base_url="http://twin") as http:
+    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
 
         async def ask(path: str, body: Any, headers: dict[str, str] | None = None) -> Any:
             answer = await http.post(path, content=orjson.dumps(body), headers={**JSON, **(headers or {})})

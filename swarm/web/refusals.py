@@ -1,0 +1,46 @@
+"""Refusals that are made before an application is asked: JSON in the form of all our errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from http import HTTPStatus
+
+import orjson
+from starlette.types import Receive, Scope, Send
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """An answer with an error; an ASGI application as well. The connection ends with it."""
+
+    status: int
+    code: str  # of the error codes in docs/http-api.md
+    message: str
+    hint: str
+    closes: bool = True
+    retry_after_seconds: int | None = None
+
+    @property
+    def body(self) -> bytes:
+        return orjson.dumps({"error": {"code": self.code, "message": self.message, "hint": self.hint}})
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(self.body)).encode())]
+        if self.retry_after_seconds is not None:
+            headers.append((b"retry-after", str(self.retry_after_seconds).encode()))
+        if self.closes:
+            headers.append((b"connection", b"close"))
+        return headers
+
+    def as_bytes(self) -> bytes:
+        """The whole answer in HTTP/1.1, for a request that no application gets to see."""
+        lines = [f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}".encode()]
+        lines += [name + b": " + value for name, value in self.headers]
+        return b"\r\n".join([*lines, b"", self.body])
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or a WebSocket's handshake."""
+        kind = "websocket.http.response" if scope["type"] == "websocket" else "http.response"
+        await send({"type": f"{kind}.start", "status": self.status, "headers": self.headers})
+        await send({"type": f"{kind}.body", "body": self.body})

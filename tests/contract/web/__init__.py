@@ -1,0 +1,1 @@
+"""Hosts, origins, time limits and caps of our servers, as an attacker sees them."""
