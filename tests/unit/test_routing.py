@@ -24,7 +24,7 @@ from swarm.domain.routing import (
     decide,
     names_swarm,
 )
-from swarm.domain.transcript import Author, AuthorKind, ChannelType, SlackMessage
+from swarm.domain.transcript import Author, AuthorKind, ChannelType, SlackMessage, Standing
 
 pytestmark = pytest.mark.req("LOOP-11")
 
@@ -55,6 +55,7 @@ def message(
     by: str = "U1",
     kind: AuthorKind = AuthorKind.USER,
     bot_id: str | None = None,
+    standing: Standing | None = Standing.MEMBER,
     in_thread: bool = False,
     where: ChannelType = ChannelType.CHANNEL,
     subtype: str | None = None,
@@ -63,7 +64,7 @@ def message(
         channel="C1",
         ts="1700000002.000100",
         thread_ts="1700000001.000100" if in_thread else None,
-        author=Author(id=by, kind=kind, bot_id=bot_id),
+        author=Author(id=by, kind=kind, bot_id=bot_id, standing=standing),
         text=text,
         subtype=subtype,
         channel_type=where,
@@ -634,8 +635,9 @@ WORDS = st.sampled_from(
 TEXTS = st.one_of(st.lists(WORDS, max_size=4).map(" ".join), st.text(max_size=30))
 AUTHORS = st.sampled_from(
     [
-        Author(id="U1", kind=AuthorKind.USER),
-        Author(id="U2", kind=AuthorKind.USER),
+        Author(id="U1", kind=AuthorKind.USER, standing=Standing.MEMBER),
+        Author(id="U2", kind=AuthorKind.USER, standing=Standing.MEMBER),
+        Author(id="U3", kind=AuthorKind.USER),
         Author(id="B1", kind=AuthorKind.BOT, bot_id="B1"),
         Author(id="B2", kind=AuthorKind.BOT, bot_id="B2"),
         Author(id="UBOT", kind=AuthorKind.BOT, bot_id="BBOT"),
