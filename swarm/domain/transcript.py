@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -32,6 +33,14 @@ class Standing(StrEnum):
 
 STRANGERS: Final = frozenset({Standing.GUEST, Standing.EXTERNAL, Standing.UNVERIFIED})
 """Whose words alone make nothing write."""
+
+STANDING_WORDS: Final[Mapping[Standing, str]] = {
+    Standing.GUEST: "a guest",
+    Standing.EXTERNAL: "of another workspace",
+    Standing.UNVERIFIED: "unverified",
+    Standing.NOT_ALLOWED: "not allowed here",
+}
+"""How a message is marked for its readers; a member's has no mark."""
 
 
 class ChannelType(StrEnum):

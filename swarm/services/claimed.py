@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from swarm.domain.facts import TriggerClaimed
 from swarm.domain.notices import NoticeKind
 from swarm.domain.task_views import TaskView
+from swarm.domain.tasks import MAX_DEPTH
 from swarm.domain.threads import Thread
-from swarm.domain.transcript import Said
-from swarm.domain.triggers import TriggerKind
+from swarm.domain.transcript import STRANGERS, Said, Standing
+from swarm.domain.triggers import StartedBy, TriggerKind
 from swarm.services.task_view import view
 from swarm.store import agent_messages, agents, inbox, tasks, threads, transcript
 from swarm.store.inbox import Entry
@@ -80,6 +81,7 @@ class Whole:
     task: TaskView | None
     actor: str | None  # the name of the agent that caused a notice; None: a person did, or nobody
     channel: str | None  # the internal channel of an agent's message
+    started_by: StartedBy = StartedBy.MEMBERS
 
 
 def read_whole(tx: Transaction, claimed: Claimed) -> Whole:
@@ -87,13 +89,39 @@ def read_whole(tx: Transaction, claimed: Claimed) -> Whole:
     notice = claimed.notice
     task = claimed.task or (tasks.get(tx, notice.task_id) if notice and notice.task_id else None)
     message = agent_messages.get(tx, notice.agent_message_id) if notice and notice.agent_message_id else None
+    conversation = _conversation(tx, claimed, task)
     return Whole(
         claimed=claimed,
-        conversation=_conversation(tx, claimed, task),
+        started_by=_started_by(tx, claimed, task, conversation),
+        conversation=conversation,
         task=view(tx, task) if task else None,
         actor=agents.names(tx).get(notice.actor) if notice and notice.actor else None,
         channel=message.channel if message else None,
     )
+
+
+def _started_by(tx: Transaction, claimed: Claimed, task: Task | None, conversation: Conversation | None) -> StartedBy:
+    """Of messages by their authors; of a task, and of news about one, by the message that it was delegated from."""
+    if task and not claimed.entries:
+        standings = {_origin(tx, task)}
+    elif conversation:
+        stood = {message.ts: message.standing for message in conversation.said}
+        standings = {stood.get(entry.ts, Standing.UNVERIFIED) for entry in conversation.entries}
+    else:
+        standings = set()
+    return StartedBy.STRANGERS if standings and standings <= STRANGERS else StartedBy.MEMBERS
+
+
+def _origin(tx: Transaction, task: Task) -> Standing:
+    """The standing of whoever wrote the message behind a task, or behind the task that it is a part of."""
+    current: Task | None = task
+    for _ in range(MAX_DEPTH + 1):
+        entry = inbox.get(tx, current.inbox_message_id) if current and current.inbox_message_id else None
+        message = transcript.find(tx, entry.team, entry.channel, entry.ts) if entry else None
+        if message:
+            return Standing(message["standing"])
+        current = tasks.get(tx, current.parent_id) if current and current.parent_id else None
+    return Standing.MEMBER
 
 
 def read_conversation(tx: Transaction, entries: Sequence[Entry]) -> Conversation | None:
