@@ -245,12 +245,11 @@ def _refused(message: SlackMessage, situation: Situation, change: Change) -> Dec
     """The rest of rule 1: who is not allowed here, or was heard too often."""
     denied = denial(message.author, situation.policy)
     if denied:
+        outcome, heard = _refusal(message.author, situation.policy), _heard(message, situation, change)
+        if outcome is Outcome.UNVERIFIED and not heard.is_work:
+            return heard  # it is nobody's work, whoever wrote it
         is_told = situation.policy.enabled and message.author.kind is AuthorKind.USER
-        return Decision(
-            outcome=_refusal(message.author, situation.policy),
-            reason=denied,
-            is_refusal=is_told and _heard(message, situation, change).is_work,
-        )
+        return Decision(outcome=outcome, reason=denied, is_refusal=is_told and heard.is_work)
     if message.author.kind is AuthorKind.BOT and situation.bot_turns >= BOT_TURNS_PER_HOUR:
         return Decision(
             outcome=Outcome.BOT_CAPPED,

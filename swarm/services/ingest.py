@@ -55,6 +55,8 @@ from swarm.store.transaction import Transaction
 EARLY_SECONDS: Final = 600
 """A reply that comes so long after its thread's first message cannot have overtaken it."""
 
+_CONTEXT: Final = frozenset({Outcome.CONTEXT, Outcome.STRANGER})
+
 
 class Ingest:
     """Takes Slack events in. Returns after the commit; an error means that nothing was stored."""
@@ -104,7 +106,7 @@ class Ingest:
         team = self._me.team
         thread = threads.at(tx, team, message.channel, message.root_ts)
         decision = self._decide(tx, message, thread, roster)
-        if thread is None and decision.outcome is Outcome.CONTEXT and _may_have_overtaken(message):
+        if thread is None and decision.outcome in _CONTEXT and not decision.is_work and _may_have_overtaken(message):
             thread = self._if_unopened(tx, message, early.keep)
             if thread:
                 decision = self._decide(tx, message, thread, roster)
