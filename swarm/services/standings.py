@@ -41,11 +41,20 @@ class _Known:
 class Standings:
     """Tells the standing of authors."""
 
-    def __init__(self, database: Database, slack: People, me: Me, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        slack: People,
+        me: Me,
+        *,
+        clock: Clock | None = None,
+        wait_seconds: float = WAIT_SECONDS,
+    ) -> None:
         self._database = database
         self._slack = slack
         self._me = me
         self._clock = clock or SystemClock()
+        self._wait_seconds = wait_seconds
         self._known: dict[str, _Known] = {}
 
     def known(self, author: Author) -> Author:
@@ -53,7 +62,7 @@ class Standings:
         standing = standing_by_event(author, self._me) or self._remembered(author.id)
         return replace(author, standing=standing)
 
-    async def settled(self, author: Author, wait_seconds: float = WAIT_SECONDS) -> Author:
+    async def settled(self, author: Author, wait_seconds: float | None = None) -> Author:
         """The author with a standing; without one if Slack does not answer in time. Raises Unavailable."""
         known = self.known(author)
         if known.standing is not None:
@@ -61,7 +70,7 @@ class Standings:
         found = await self._database.read(people.find, self._me.team, author.id)
         if found and self._remember(author.id, found):
             return replace(author, standing=found.standing)
-        person = await self._slack.person(author.id, wait_seconds)
+        person = await self._slack.person(author.id, wait_seconds or self._wait_seconds)
         if person is None:
             return known
         standing = standing_of(person, self._me)
