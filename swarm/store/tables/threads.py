@@ -61,10 +61,11 @@ thread_messages = Table(
     Column("deleted_at", BigInteger),
     Column("stored_at", BigInteger, nullable=False),
     Column("routed_at", BigInteger),  # null: only read from history so far
-    Column("standing", Text, nullable=False, server_default=Standing.UNVERIFIED.value),  # of the author, when stored
+    Column(  # of the author, when it was stored
+        "standing", Text, one_of("standing", Standing), nullable=False, server_default=Standing.UNVERIFIED.value
+    ),
     PrimaryKeyConstraint("team", "channel", "ts"),
     one_of("author_kind", AuthorKind),
-    one_of("standing", Standing),
 )
 Index(
     "ix_thread_messages_thread",
