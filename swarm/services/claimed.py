@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from swarm.domain.facts import TriggerClaimed
 from swarm.domain.notices import NoticeKind
 from swarm.domain.task_views import TaskView
-from swarm.domain.tasks import MAX_DEPTH
 from swarm.domain.threads import Thread
 from swarm.domain.transcript import STRANGERS, Said, Standing
 from swarm.domain.triggers import StartedBy, TriggerKind
@@ -92,7 +91,7 @@ def read_whole(tx: Transaction, claimed: Claimed) -> Whole:
     conversation = _conversation(tx, claimed, task)
     return Whole(
         claimed=claimed,
-        started_by=_started_by(tx, claimed, task, conversation),
+        started_by=_started_by(claimed, task, conversation),
         conversation=conversation,
         task=view(tx, task) if task else None,
         actor=agents.names(tx).get(notice.actor) if notice and notice.actor else None,
@@ -100,28 +99,14 @@ def read_whole(tx: Transaction, claimed: Claimed) -> Whole:
     )
 
 
-def _started_by(tx: Transaction, claimed: Claimed, task: Task | None, conversation: Conversation | None) -> StartedBy:
-    """Of messages by their authors; of a task, and of news about one, by the message that it was delegated from."""
+def _started_by(claimed: Claimed, task: Task | None, conversation: Conversation | None) -> StartedBy:
+    """Of messages by their authors; of a task, and of news about one, by what it was made of."""
     if task and not claimed.entries:
-        standings = {_origin(tx, task)}
-    elif conversation:
-        stood = {message.ts: message.standing for message in conversation.said}
-        standings = {stood.get(entry.ts, Standing.UNVERIFIED) for entry in conversation.entries}
-    else:
-        standings = set()
+        return StartedBy.STRANGERS if task.by_strangers else StartedBy.MEMBERS
+    stood = {message.ts: message.standing for message in conversation.said} if conversation else {}
+    entries = conversation.entries if conversation else ()
+    standings = {stood.get(entry.ts, Standing.UNVERIFIED) for entry in entries}
     return StartedBy.STRANGERS if standings and standings <= STRANGERS else StartedBy.MEMBERS
-
-
-def _origin(tx: Transaction, task: Task) -> Standing:
-    """The standing of whoever wrote the message behind a task, or behind the task that it is a part of."""
-    current: Task | None = task
-    for _ in range(MAX_DEPTH + 1):
-        entry = inbox.get(tx, current.inbox_message_id) if current and current.inbox_message_id else None
-        message = transcript.find(tx, entry.team, entry.channel, entry.ts) if entry else None
-        if message:
-            return Standing(message["standing"])
-        current = tasks.get(tx, current.parent_id) if current and current.parent_id else None
-    return Standing.MEMBER
 
 
 def read_conversation(tx: Transaction, entries: Sequence[Entry]) -> Conversation | None:

@@ -13,7 +13,7 @@ import orjson
 from sqlalchemy import BindParameter, bindparam, exists, func, or_, select, update
 from sqlalchemy.dialects import postgresql
 
-from swarm.domain.transcript import Author, AuthorKind, File, Said, SlackMessage, Standing
+from swarm.domain.transcript import STRANGERS, Author, AuthorKind, File, Said, SlackMessage, Standing
 from swarm.store.statements import Row, Statement
 from swarm.store.tables import inbox_messages, thread_messages
 from swarm.store.transaction import Transaction
@@ -151,6 +151,11 @@ def bury(tx: Transaction, team: str, channel: str, ts: str, thread_ts: str | Non
 def find(tx: Transaction, team: str, channel: str, ts: str) -> Row | None:
     """One message, tombstones included: ``text``, ``thread_ts``, ``deleted_at``, ``routed_at``, ``edited_ts`` …"""
     return _FIND.first(tx, team=team, channel=channel, ts=ts)
+
+
+def is_by_stranger(message: Row | None) -> bool:
+    """Whether a message is not known to be a member's."""
+    return message is None or Standing(message["standing"]) in STRANGERS
 
 
 def is_deleted(tx: Transaction, team: str, channel: str, ts: str) -> bool:

@@ -306,7 +306,10 @@ async def test_a_task_that_was_delegated_from_strangers_words_inherits_them(worl
     task = await allowing.only(worker)
     assert task.started_by is StartedBy.STRANGERS
     await allowing.services.tasks.create(holding(task, worker), brief("Part."), agent="other", parent_id=task.id)
-    assert (await allowing.only(other)).started_by is StartedBy.STRANGERS
+    await allowing.hears(foreign(said(f"{BOT} and another", by="U2")))
+    await allowing.services.tasks.create(holding(await allowing.only(lead), lead), brief("Another."), agent="other")
+    started = [one.started_by for one in await allowing.poll(other)]
+    assert started == [StartedBy.STRANGERS] * 2
 
 
 async def test_what_strangers_and_others_who_are_not_allowed_say_is_context_and_marked(world: World) -> None:

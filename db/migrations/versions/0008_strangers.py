@@ -6,7 +6,7 @@ Moments are microseconds since 1970 UTC; `swarm/store/tables` says what each col
 from __future__ import annotations
 
 from alembic import op
-from sqlalchemy import BigInteger, CheckConstraint, Column, PrimaryKeyConstraint, Text, text
+from sqlalchemy import BigInteger, Boolean, CheckConstraint, Column, PrimaryKeyConstraint, Text, false, text
 
 revision = "0008"
 down_revision = "0007"
@@ -44,6 +44,7 @@ def upgrade() -> None:
         CheckConstraint(f"standing IN {_STANDINGS}", name=op.f("ck_people_standing")),
     )
     op.add_column("deliveries", Column("person", Text))
+    op.add_column("tasks", Column("by_strangers", Boolean, nullable=False, server_default=false()))
 
 
 def downgrade() -> None:
