@@ -64,7 +64,7 @@ def how_to_read(marker: str) -> str:
 
 def about_strangers(prompt: PromptInput) -> list[str]:
     """What the marks of authors mean, where there is one, and what follows if nobody else has asked."""
-    standings = {message.standing for message in (*prompt.history, *prompt.new_messages)}
+    standings = {one.standing for one in prompt.history} | {one.standing for one in prompt.new_messages}
     marks = [words for standing, words in STANDING_WORDS.items() if standing in standings]
     told = []
     if marks:

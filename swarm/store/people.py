@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import bindparam, case, or_, select
+from sqlalchemy import BindParameter, bindparam, case, or_, select
 
 from swarm.clock import SECOND
 from swarm.domain.transcript import Standing
@@ -16,7 +16,7 @@ from swarm.store.transaction import Transaction
 WINDOW_SECONDS: Final = 60
 
 _p = people.c
-_WHO: Final = {"team": bindparam("team"), "user_id": bindparam("user_id")}
+_WHO: Final[dict[str, BindParameter[object]]] = {"team": bindparam("team"), "user_id": bindparam("user_id")}
 _of_person = (_p.team == _WHO["team"]) & (_p.user_id == _WHO["user_id"])
 _FIND = Statement(select(_p.standing, _p.verified_at).where(_of_person))
 _PUT = Statement(

@@ -75,7 +75,8 @@ class Desk:
         body = json.dumps(sent).encode()
         transport = httpx2.ASGITransport(app=Starlette(routes=self.door.routes()))
         async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
-            headers = {**signed(body, secret=SECRET), "content-type": "application/json"}
+            signature = {name: str(value) for name, value in signed(body, secret=SECRET).items()}
+            headers = {**signature, "content-type": "application/json"}
             return (await client.post("/slack/events", content=body, headers=headers)).status_code
 
     async def told(self) -> list[dict[str, Any]]:
