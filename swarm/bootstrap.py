@@ -45,11 +45,13 @@ from swarm.services.elections import Election, Term
 from swarm.services.figures import FigureReader
 from swarm.services.ingest import Ingest
 from swarm.services.roster import Rosters
+from swarm.services.standings import Standings
 from swarm.services.sweep import Sweeper
 from swarm.services.talks import Talks
 from swarm.services.ticker import Ticker
 from swarm.services.turn_control import TurnControl
 from swarm.services.use_cases import Services
+from swarm.services.verify import Verifier
 from swarm.slack.gateway import Gateway
 from swarm.slack.live import LiveStage
 from swarm.slack.names import Names
@@ -132,6 +134,7 @@ class Coordinator:
     sender: Sender
     sweeper: Sweeper
     backfill: Backfill
+    verifier: Verifier
     converse: Converse
     agent_runs: AgentRuns
     reloader: Reloader
@@ -147,14 +150,15 @@ def build(
         database, slack.names, me, conduct, slack.gateway.files, file_cap_bytes=settings.files.cap_bytes
     )
     rosters = Rosters(database, conduct)
-    ingest = Ingest(database, rosters, me, conduct)
+    standings = Standings(database, slack.names, me)
+    ingest = Ingest(database, rosters, me, conduct, standings)
     reloader = Reloader(settings, conduct.book, rosters)
     slack_door = _slack_door(
         settings,
         slack.gateway,
         watched_events(ingest.handle, telemetry.watcher),
-        Buttons(database, conduct).press,
-        TurnControl(database, conduct, me.team).stop_session,
+        Buttons(database, conduct, standings, me.team).press,
+        TurnControl(database, conduct, me.team, standings).stop_session,
     )
     stage = LiveStage(slack.gateway.streams, doubt_seconds=2 * settings.slack.timeout_seconds + 1)
     terms: dict[str, Term] = {}
@@ -176,7 +180,8 @@ def build(
             reactions=conduct.reactions,
         ),
         sweeper=Sweeper(database, conduct),
-        backfill=Backfill(database, slack.gateway, me),
+        backfill=Backfill(database, slack.gateway, me, conduct, standings),
+        verifier=Verifier(database, ingest, standings),
         converse=staff.converse(settings, database, services, slack.names, stage, me, conduct, agents.hired),
         reloader=reloader,
         telemetry=telemetry,
@@ -305,6 +310,7 @@ async def _keep_up(coordinator: Coordinator, term: Term) -> None:
         works.create_task(coordinator.sender.run(term.holds), name="sender")
         works.create_task(coordinator.sweeper.run(), name="sweeper")
         works.create_task(coordinator.backfill.run(), name="backfill")
+        works.create_task(coordinator.verifier.run(), name="verifier")
         works.create_task(coordinator.converse.run(term), name="converse")
 
 

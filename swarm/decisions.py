@@ -40,6 +40,7 @@ def policies(settings: Settings) -> Policies:
             answered=settings.reactions.answered,
             failed=settings.reactions.failed,
         ),
+        messages_per_minute=settings.limits.messages_per_minute_per_user or None,
         channels={channel: _policy(chosen) for channel, chosen in _channels(settings).items()},
         everywhere=_policy(settings.channel_defaults),
     )
@@ -139,6 +140,7 @@ def _policy(chosen: ChannelSettings) -> ChannelPolicy:
         allowed_bots=chosen.allowed_bots,
         display=chosen.display,
         client_context=chosen.client_context,
+        external=chosen.external,
         share_email=chosen.share_email,
     )
 

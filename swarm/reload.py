@@ -21,7 +21,14 @@ from swarm.domain.errors import ConfigurationError, Invalid, Unavailable
 from swarm.services.attempt import attempt
 from swarm.services.roster import Rosters
 
-LIVE: Final = ("channels", "channel_defaults", "agents.default", "agents.dm", "reactions")
+LIVE: Final = (
+    "channels",
+    "channel_defaults",
+    "agents.default",
+    "agents.dm",
+    "reactions",
+    "limits.messages_per_minute_per_user",
+)
 """What a reload changes, and all below it."""
 
 _log = structlog.get_logger(__name__)

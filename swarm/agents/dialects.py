@@ -179,7 +179,7 @@ def _message(message: TurnMessage) -> Message:
         return AssistantMessage(id=message.id, role="assistant", content=message.text)
     # Model services refuse names with blanks and some signs in them.
     name = _NOT_IN_NAMES.sub("_", message.author)[:64] or None
-    return UserMessage(id=message.id, role="user", content=message.text, name=name)
+    return UserMessage(id=message.id, role="user", content=message.marked, name=name)
 
 
 def _tool_call(call: object) -> ToolCall | None:

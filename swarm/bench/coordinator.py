@@ -37,6 +37,7 @@ class Coordinator:
         """Start one on a free port, with this environment beside the database's. It is not ready yet."""
         port = _free_port()
         ours = {"SWARM_HOME": str(place.folder / name), "SWARM_OPERATOR_TOKEN": operator_token, "PORT": str(port)}
+        ours["SWARM_MESSAGES_PER_MINUTE"] = "0"  # one person writes for many
         log = place.folder / f"{name}.log"
         with log.open("wb") as output:
             # A session of its own keeps the terminal's Ctrl-C for us alone.

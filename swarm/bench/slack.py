@@ -119,7 +119,7 @@ class BenchSlack:
             case "apps.connections.open":
                 return {"url": self.base_url.replace("http://", "ws://") + "/socket"}
             case "users.info":
-                return {"user": {"id": "U0BENCH", "name": "ann", "real_name": "Ann", "profile": {}}}
+                return {"user": {"id": "U0BENCH", "name": "ann", "real_name": "Ann", "team_id": _TEAM, "profile": {}}}
             case "conversations.info":
                 return {"channel": {"id": CHANNELS[0], "name": "bench"}}
             case _:

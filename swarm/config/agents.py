@@ -66,9 +66,7 @@ class AgentSettings(Section):
     dm: str | None = Field(None, description="the name of the agent for direct messages; without it as everywhere")
     offline_after_seconds: float = Field(OFFLINE_AFTER_SECONDS, gt=0, description="silence after which one is offline")
     most: int = Field(MOST_AGENTS, ge=1, description="registered at once, all together")
-    most_enrolled: int = Field(
-        MOST_ENROLLED, ge=0, description="that many by an enrolment key, and no more"
-    )
+    most_enrolled: int = Field(MOST_ENROLLED, ge=0, description="that many by an enrolment key, and no more")
     remote: Mapping[str, RemoteAgentSettings] = Field(default_factory=dict, description="AG-UI agents, by name")
     builtin: Mapping[str, BuiltinAgentSettings] = Field(default_factory=dict, description="built-in agents, by name")
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pydantic import Field, JsonValue, field_validator
 
 from swarm.config.section import Section
-from swarm.domain.access import Listen
+from swarm.domain.access import External, Listen
 from swarm.domain.client_context import OWN_KEYS
 from swarm.domain.streaming.calls import Display
 
@@ -20,6 +20,9 @@ class ChannelSettings(Section):
     listen: Listen = Field(Listen.MENTION, description="mention, all (people's root messages), bots (allowed bots too)")
     allowed_users: frozenset[str] | None = Field(None, description="user ids; null allows everybody")
     allowed_bots: frozenset[str] = Field(frozenset(), description="bot ids (B…) or bot users' ids (U…)")
+    external: External = Field(
+        External.DENY, description="deny, or allow: guests and people of other workspaces reach agents"
+    )
     display: Display = Field(Display.PLAN, description="how tools and plans are shown: plan, or timeline")
     client_context: Mapping[str, JsonValue] = Field(
         default_factory=dict, description="keys of your own for the agent's client context, to shape its style"

@@ -7,6 +7,7 @@ from decimal import Decimal
 from pydantic import Field, SecretStr
 
 from swarm.config.section import HttpAddress, Section
+from swarm.domain.conduct import MESSAGES_PER_MINUTE
 from swarm.domain.models import (
     MODEL_TIMEOUT_SECONDS,
     MOST_REQUESTS,
@@ -85,10 +86,13 @@ class ProviderSettings(Section):
 
 
 class LimitSettings(Section):
-    """What one run of a built-in agent may use; null: as much as it likes."""
+    """What one run of a built-in agent may use, and one person of all agents; null: as much as they like."""
 
     requests: int | None = Field(MOST_REQUESTS, ge=1, description="calls of the model")
     tokens: int | None = Field(MOST_TOKENS, ge=1, description="read and written, over all calls")
     tool_calls: int | None = Field(MOST_TOOL_CALLS, ge=0)
     seconds: float | None = Field(MOST_SECONDS, gt=0, description="of wall-clock time")
     cost_dollars: Decimal | None = Field(None, gt=0, description="counts where the model's price is known")
+    messages_per_minute_per_user: int | None = Field(
+        MESSAGES_PER_MINUTE, ge=0, description="messages and clicks of one person, over all channels; 0: no limit"
+    )

@@ -45,6 +45,7 @@ VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "SWARM_DOCUMENTS": ("documents", "folder"),
     "SEARCH_MAX_CALLS": ("tools", "search_max_calls"),
     "FETCH_DOCUMENT_MAX_CALLS": ("tools", "fetch_document_max_calls"),
+    "SWARM_MESSAGES_PER_MINUTE": ("limits", "messages_per_minute_per_user"),
     "SWARM_LEASE_SECONDS": ("leases", "seconds"),
     "SWARM_FILE_CAP_BYTES": ("files", "cap_bytes"),
     "SWARM_LOG_LEVEL": ("log", "level"),

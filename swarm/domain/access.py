@@ -9,7 +9,7 @@ from typing import Final
 
 from swarm.domain.agents import Agent, Role, check_name
 from swarm.domain.streaming.calls import Display
-from swarm.domain.transcript import Author, AuthorKind
+from swarm.domain.transcript import Author, AuthorKind, Standing
 
 
 class Listen(StrEnum):
@@ -18,6 +18,13 @@ class Listen(StrEnum):
     MENTION = "mention"  # none
     ALL = "all"  # people's root messages
     BOTS = "bots"  # allowed bots' posts as well
+
+
+class External(StrEnum):
+    """What strangers may do in a channel: guests, people of other workspaces, authors whom Slack does not know."""
+
+    DENY = "deny"
+    ALLOW = "allow"  # they reach agents; tools that write stay closed to what they alone have said
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,6 +38,7 @@ class ChannelPolicy:
     allowed_bots: frozenset[str] = frozenset()  # bot ids (B…) or their users' ids (U…)
     display: Display = Display.PLAN
     client_context: Mapping[str, object] = field(default_factory=dict, hash=False)  # its own keys, JSON values
+    external: External = External.DENY
     share_email: bool = False  # whether the agent is told the e-mail address of who asks
 
 
@@ -68,6 +76,15 @@ def check_callers(callers: Collection[str]) -> None:
             check_name(caller)
 
 
+_STRANGERS: Final[Mapping[Standing | None, str]] = {
+    Standing.GUEST: "this person is a guest of the workspace",
+    Standing.EXTERNAL: "this person belongs to another workspace",
+    Standing.UNVERIFIED: "Slack does not say who this person is, or the account is deactivated",
+    None: "Slack has not said yet who this person is",
+}
+_HOW_TO_ALLOW: Final = "strangers are heard only where the channel says external: allow"
+
+
 def denial(author: Author, policy: ChannelPolicy) -> str | None:
     """Why this author may not use the swarm in a channel with this policy; None if they may."""
     if not policy.enabled:
@@ -75,6 +92,17 @@ def denial(author: Author, policy: ChannelPolicy) -> str | None:
     if author.kind is AuthorKind.BOT:
         known_as = {author.id, author.bot_id}
         return None if known_as & policy.allowed_bots else "this bot is not on the channel's list of allowed bots"
+    if author.standing in _STRANGERS and policy.external is not External.ALLOW:
+        return f"{_STRANGERS[author.standing]}; {_HOW_TO_ALLOW}"
     if policy.allowed_users is not None and author.id not in policy.allowed_users:
         return "this person is not on the list of allowed users"
     return None
+
+
+def standing_in(author: Author, policy: ChannelPolicy) -> Standing:
+    """How a message of this author is marked in the context of a channel with this policy."""
+    if author.kind is AuthorKind.AGENT:
+        return Standing.MEMBER
+    if author.kind is AuthorKind.USER and author.standing is not Standing.MEMBER:
+        return author.standing or Standing.UNVERIFIED
+    return Standing.NOT_ALLOWED if policy.enabled and denial(author, policy) else Standing.MEMBER

@@ -21,6 +21,7 @@ OWN_KEYS: Final = frozenset(
         "user_email",
         "overthink",
         "humble_followup",
+        "started_by",
     }
 )
 """The keys that the coordinator sets itself, and that no channel's own may take."""
@@ -45,6 +46,7 @@ def client_context(
     user_email: str | None = None,
     overthink: bool = False,
     humble_followup: bool = False,
+    by_strangers: bool = False,
     extra: Mapping[str, object] | None = None,
 ) -> dict[str, object]:
     """The ``client_context`` of a run, as JSON values. Keys that do not apply are absent: no null, no empty text.
@@ -63,5 +65,6 @@ def client_context(
         "user_email": user_email,
         "overthink": overthink or None,
         "humble_followup": humble_followup or None,
+        "started_by": "strangers" if by_strangers else None,
     }
     return {key: value for key, value in {**(extra or {}), **own}.items() if value not in (None, "")}

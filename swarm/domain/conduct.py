@@ -15,6 +15,8 @@ from swarm.domain.agents import MOST_AGENTS, MOST_ENROLLED, OFFLINE_AFTER_SECOND
 from swarm.domain.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STORED
 from swarm.domain.leases import LEASE_SECONDS
 
+MESSAGES_PER_MINUTE: Final = 20
+
 _DIRECT = "D"  # what the ids of direct messages begin with, and no other's
 
 
@@ -34,6 +36,7 @@ class Policies:
     default_agent: str | None = None  # a lead's name; None: the oldest lead that is online
     dm_agent: str | None = None  # the name of the agent for direct messages; None: as everywhere
     reactions: Reactions = field(default_factory=Reactions)
+    messages_per_minute: int | None = None  # of one person, over all channels, that reach agents; None: no limit
     channels: Mapping[str, ChannelPolicy] = field(default_factory=dict)
     everywhere: ChannelPolicy = field(default_factory=ChannelPolicy)
 
@@ -99,6 +102,7 @@ class Conduct:
         default_agent: str | None = None,
         dm_agent: str | None = None,
         reactions: Reactions | None = None,
+        messages_per_minute: int | None = None,
         channels: Mapping[str, ChannelPolicy] | None = None,
         everywhere: ChannelPolicy | None = None,
     ) -> None:
@@ -107,6 +111,7 @@ class Conduct:
             default_agent=default_agent,
             dm_agent=dm_agent,
             reactions=reactions or Reactions(),
+            messages_per_minute=messages_per_minute,
             channels=channels or {},
             everywhere=everywhere or ChannelPolicy(),
         )
@@ -130,6 +135,11 @@ class Conduct:
     def reactions(self) -> Reactions:
         """The emoji in force, now and later."""
         return _ReactionsInForce(self.book)
+
+    @property
+    def messages_per_minute(self) -> int | None:
+        """So many messages of one person reach agents within a minute; None: no limit."""
+        return self.book.current.messages_per_minute
 
     def policy(self, channel: str) -> ChannelPolicy:
         """What holds in a channel."""

@@ -85,7 +85,7 @@ class Delivery:
     kind: DeliveryKind
     channel: str
     thread_ts: str | None  # the thread that a post goes into
-    target_ts: str | None  # the message that a reaction, an update or a delete is about
+    target_ts: str | None  # the message that a reaction, an update, a delete or a post for one person is about
     text: str  # of a post or an update: already safe for Slack; of a reaction: the emoji's name
     broadcast: bool
     agent_name: str | None
@@ -93,6 +93,7 @@ class Delivery:
     inbox_message_id: str | None = None  # what it answers
     stops_task_id: str | None = None  # of a post or an update: the task that its button stops
     stops_turn_id: str | None = None  # of a post or an update: the turn that its button stops
+    person: str | None = None  # of a post: the only user who sees it
     closing: Closing | None = None  # of a post or an update: what stands below it; counts together with `place`
     place: Place | None = None  # for whom it is, as the buttons and the footer of `closing` need it
 

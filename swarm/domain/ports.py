@@ -8,6 +8,7 @@ from typing import Protocol
 from swarm.domain.client_context import ChannelFacts
 from swarm.domain.deliveries import Accepted, Answer, Delivery
 from swarm.domain.files import FileInfo, Share
+from swarm.domain.people import Person
 from swarm.domain.transcript import AuthorKind, SlackMessage
 
 
@@ -28,6 +29,14 @@ class Directory(Protocol):
 
     async def user_email(self, user_id: str) -> str | None:
         """Somebody's e-mail address. Ask only where the channel shares it (`ChannelPolicy.share_email`)."""
+        ...
+
+
+class People(Protocol):
+    """Who people are, as Slack says."""
+
+    async def person(self, user_id: str, wait_seconds: float) -> Person | None:
+        """Somebody as Slack knows them; None if it does not say in time. Never fails."""
         ...
 
 

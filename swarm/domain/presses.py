@@ -32,6 +32,7 @@ class ButtonPressed:
     channel: str
     message_ts: str
     thread_ts: str | None
+    team: str | None = None  # the person's workspace, where Slack says it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

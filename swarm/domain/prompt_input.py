@@ -8,7 +8,7 @@ from typing import Final
 from swarm.domain.agents import Role
 from swarm.domain.inbox import MatchedBy
 from swarm.domain.notices import NoticeKind
-from swarm.domain.transcript import AuthorKind
+from swarm.domain.transcript import AuthorKind, Standing
 
 INBOX_TRIGGER: Final = "slack_inbox_message"
 """The kind of a trigger that brings new messages to answer."""
@@ -41,6 +41,7 @@ class PromptMessage:
     text: str  # as a reader sees it, not in Slack's escapes
     edited: bool = False
     file_names: tuple[str, ...] = ()
+    standing: Standing = Standing.MEMBER
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,6 +57,7 @@ class NewMessage:
     reason: str  # why it was routed here, as a sentence
     file_names: tuple[str, ...] = ()
     kind: AuthorKind = AuthorKind.USER
+    standing: Standing = Standing.MEMBER
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,6 +105,7 @@ class PromptInput:
     new_messages: tuple[NewMessage, ...]  # in order; of a notice, the messages it is about
     history: tuple[PromptMessage, ...]  # up to and including the last new message, oldest first
     context_incomplete: bool = False
+    by_strangers: bool = False  # nobody else's words have brought this
     previous_reply: str | None = None  # this agent's last answer in the thread
     notice_text: str | None = None  # the message as it reads now, what another agent wrote, or a reason
     notice_author: str | None = None  # who caused the notice, an agent's or a person's name; None: the coordinator

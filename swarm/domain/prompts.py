@@ -47,7 +47,7 @@ from swarm.domain.prompt_input import (
 )
 from swarm.domain.prompt_notices import NOTICES
 from swarm.domain.prompt_tasks import outcome_sections, task_sections
-from swarm.domain.transcript import AuthorKind
+from swarm.domain.transcript import STANDING_WORDS, AuthorKind, Standing
 
 _KIND_WORDS: Final[Mapping[AuthorKind, str]] = {
     AuthorKind.USER: "person",
@@ -72,6 +72,7 @@ def render(prompt: PromptInput, marker: str) -> str:
         words.facts(prompt),
         *words.how_to_settle(prompt),
         words.how_to_read(marker),
+        *words.about_strangers(prompt),
         *_news(prompt, marker),
         *_previous_reply(prompt, marker),
         *_history(prompt, marker),
@@ -115,7 +116,7 @@ def _new_message(message: NewMessage, place: str, marker: str) -> str:
         f"{place.capitalize()}, inbox_message_id {plain_id(message.inbox_message_id)}, "
         f"came by {plain_id(message.matched_by)}: {one_line(message.reason)}"
     )
-    author = _author(message.author, message.author_id, message.kind)
+    author = _author(message.author, message.author_id, message.kind, message.standing)
     body = [f"from: {author}, {moment(message.ts)}", *_files(message.file_names), "", harmless(message.text)]
     return f"{headline}\n\n" + fenced("new_message", "\n".join(body), marker)
 
@@ -149,16 +150,17 @@ def _history(prompt: PromptInput, marker: str) -> list[str]:
 
 
 def _said(message: PromptMessage, place: str | None) -> Iterable[str]:
-    author = _author(message.author, message.author_id, message.kind, edited=message.edited)
+    author = _author(message.author, message.author_id, message.kind, message.standing, edited=message.edited)
     header = f"[{moment(message.ts)}] {author}"
     if place is not None:
         return [f"{header} is {place}, in full above"]
     return [header, *_files(message.file_names), *barred(message.text)]
 
 
-def _author(name: str, author_id: str, kind: AuthorKind, *, edited: bool = False) -> str:
-    about = " ".join(word for word in (_KIND_WORDS[kind], plain_id(author_id)) if word)
-    return f"{quoted(name)} ({about}{', edited' if edited else ''})"
+def _author(name: str, author_id: str, kind: AuthorKind, standing: Standing, *, edited: bool = False) -> str:
+    who = " ".join(word for word in (_KIND_WORDS[kind], plain_id(author_id)) if word)
+    about = (who, STANDING_WORDS.get(standing), "edited" if edited else None)
+    return f"{quoted(name)} ({', '.join(word for word in about if word)})"
 
 
 def _files(names: tuple[str, ...]) -> list[str]:

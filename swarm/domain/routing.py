@@ -3,8 +3,8 @@
 :func:`decide` is the whole of it: a pure function from what Slack said and what we know to one of a closed set of
 outcomes. The first rule that applies decides:
 
-1. own, edited, deleted and system messages are never work; who is not allowed here is not heard; ``!stop`` stops what
-   runs here, and is a message like any other where nothing runs
+1. own, edited, deleted and system messages are never work; strangers and others who are not allowed here are not
+   heard; ``!stop`` stops what runs here, and is a message like any other where nothing runs
 2. an explicit address: ``swarm#<name or id>``, ``swarm#all``
 3. the owner of the thread, unless the message mentions only somebody else
 4. the channel's listening mode
@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from swarm.domain.access import ChannelPolicy, Listen, denial
+from swarm.domain.access import ChannelPolicy, External, Listen, denial
 from swarm.domain.agents import Role
 from swarm.domain.inbox import MatchedBy
-from swarm.domain.transcript import Author, AuthorKind, ChannelType, SlackMessage
+from swarm.domain.transcript import Author, AuthorKind, ChannelType, SlackMessage, Standing
 
 BOT_TURNS_PER_HOUR: Final = 10
 """So many messages of bots are routed per thread and hour, so that two bots cannot talk for ever."""
@@ -52,6 +52,9 @@ class Outcome(StrEnum):
     DELETED = "deleted"
     SYSTEM = "system"
     NOT_ALLOWED = "not_allowed"
+    STRANGER = "stranger"
+    UNVERIFIED = "unverified"  # for now: routed as soon as Slack says who wrote it
+    RATE_LIMITED = "rate_limited"
     BOT_CAPPED = "bot_capped"
     STOP = "stop"
     ADDRESS = "address"
@@ -74,6 +77,12 @@ class Me:
     user_id: str
     bot_id: str
     url: str = ""  # of the workspace, for permalinks
+    enterprise: str = ""  # the Enterprise Grid organisation's id; empty: the workspace belongs to none
+
+    @property
+    def homes(self) -> frozenset[str]:
+        """Whose people are colleagues. An installation for the whole organisation has its id as ``team``."""
+        return frozenset(filter(None, (self.team, self.enterprise)))
 
     def wrote(self, author: Author) -> bool:
         return author.id in (self.user_id, self.bot_id) or author.bot_id == self.bot_id
@@ -147,6 +156,12 @@ class Decision:
     reason: str
     targets: tuple[Target, ...] = ()
     new_owner_id: str | None = None  # whom the thread goes to; None: it stays where it is
+    is_refusal: bool = False  # of a person's message that would have been work otherwise: they are told
+
+    @property
+    def is_work(self) -> bool:
+        """Whether something happens, or would have if the author were allowed here."""
+        return bool(self.targets) or self.outcome is Outcome.STOP or self.is_refusal
 
 
 def mentions(text: str) -> frozenset[str]:
@@ -196,7 +211,15 @@ def decide(message: SlackMessage, situation: Situation, change: Change = Change.
     """Who gets ``message``, and why. Total: every message has exactly one outcome."""
     return (
         _never_work(message, situation, change)
-        or _by_stop(message, situation, change)
+        or _refused(message, situation, change)
+        or _heard(message, situation, change)
+    )
+
+
+def _heard(message: SlackMessage, situation: Situation, change: Change) -> Decision:
+    """The rules for those who are allowed here."""
+    return (
+        _by_stop(message, situation, change)
         or _by_address(message, situation)
         or _by_owner(message, situation)
         or _by_listening(message, situation)
@@ -215,15 +238,32 @@ def _never_work(message: SlackMessage, situation: Situation, change: Change) -> 
         return Decision(outcome=Outcome.SYSTEM, reason=f"a message of Slack itself ({message.subtype})")
     if change is Change.EDITED and situation.routed:
         return Decision(outcome=Outcome.EDITED, reason="an edit of a message that was routed before")
+    return None
+
+
+def _refused(message: SlackMessage, situation: Situation, change: Change) -> Decision | None:
+    """The rest of rule 1: who is not allowed here, or was heard too often."""
     denied = denial(message.author, situation.policy)
     if denied:
-        return Decision(outcome=Outcome.NOT_ALLOWED, reason=denied)
+        outcome, heard = _refusal(message.author, situation.policy), _heard(message, situation, change)
+        if outcome is Outcome.UNVERIFIED and not heard.is_work:
+            return heard  # it is nobody's work, whoever wrote it
+        is_told = situation.policy.enabled and message.author.kind is AuthorKind.USER
+        return Decision(outcome=outcome, reason=denied, is_refusal=is_told and heard.is_work)
     if message.author.kind is AuthorKind.BOT and situation.bot_turns >= BOT_TURNS_PER_HOUR:
         return Decision(
             outcome=Outcome.BOT_CAPPED,
             reason=f"bots have had their {BOT_TURNS_PER_HOUR} messages of this hour in this thread",
         )
     return None
+
+
+def _refusal(author: Author, policy: ChannelPolicy) -> Outcome:
+    if author.kind is AuthorKind.BOT or not policy.enabled or author.standing is Standing.MEMBER:
+        return Outcome.NOT_ALLOWED
+    if policy.external is External.ALLOW:
+        return Outcome.NOT_ALLOWED  # by the list of people
+    return Outcome.STRANGER if author.standing else Outcome.UNVERIFIED
 
 
 def _by_stop(message: SlackMessage, situation: Situation, change: Change) -> Decision | None:

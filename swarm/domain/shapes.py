@@ -39,11 +39,12 @@ class SharedFileShape(TypedDict):
 
 
 class MessageShape(TypedDict):
-    """One message of a thread's transcript."""
+    """One message of a thread's transcript; ``standing`` is its author's."""
 
     ts: str
     author: str
     kind: str
+    standing: str
     text: str
     edited: bool
     files: list[FileShape]
@@ -63,6 +64,7 @@ class EntryShape(TypedDict):
     text: str
     preview: str
     user: UserShape
+    standing: str
     ts: str
     received_at: str
     matched_by: str
@@ -150,6 +152,7 @@ class TriggerShape(TypedDict):
     thread: ThreadShape | None
     thread_context: list[MessageShape]
     context_incomplete: bool
+    started_by: str
     inbox_messages: list[EntryShape]
     task: TaskShape | None
     notice: NoticeShape | None
@@ -200,6 +203,7 @@ def trigger_shape(trigger: Trigger) -> TriggerShape:
         "thread": thread_shape(trigger.place) if trigger.place else None,
         "thread_context": message_shapes(trigger.thread_context),
         "context_incomplete": trigger.context_incomplete,
+        "started_by": trigger.started_by.value,
         "inbox_messages": [entry_shape(entry) for entry in trigger.inbox_messages],
         "task": task_shape(trigger.task) if trigger.task else None,
         "notice": _notice(trigger.notice) if trigger.notice else None,
@@ -218,6 +222,7 @@ def entry_shape(entry: EntryView) -> EntryShape:
         "text": entry.text,
         "preview": entry.preview,
         "user": {"id": entry.user_id, "name": entry.user_name},
+        "standing": entry.standing.value,
         "ts": entry.ts,
         "received_at": to_iso(entry.received_at),
         "matched_by": entry.matched_by.value,
@@ -282,6 +287,7 @@ def message_shapes(said: Sequence[Said]) -> list[MessageShape]:
             "ts": message.ts,
             "author": message.author,
             "kind": message.kind.value,
+            "standing": message.standing.value,
             "text": message.text,
             "edited": message.edited,
             "files": _files(message.files),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -18,6 +19,28 @@ class AuthorKind(StrEnum):
     USER = "user"
     AGENT = "agent"  # one of ours
     BOT = "bot"  # somebody else's
+
+
+class Standing(StrEnum):
+    """How the author of a message stands to the workspace and, where that is the channel's rule, to the channel."""
+
+    MEMBER = "member"  # also our own agents, and bots on the channel's list
+    GUEST = "guest"
+    EXTERNAL = "external"  # of another workspace
+    UNVERIFIED = "unverified"  # Slack does not know the author, or has not said yet
+    NOT_ALLOWED = "not_allowed"  # a member, or a bot, whom the channel's lists leave out
+
+
+STRANGERS: Final = frozenset({Standing.GUEST, Standing.EXTERNAL, Standing.UNVERIFIED})
+"""Whose words alone make nothing write."""
+
+STANDING_WORDS: Final[Mapping[Standing, str]] = {
+    Standing.GUEST: "a guest",
+    Standing.EXTERNAL: "of another workspace",
+    Standing.UNVERIFIED: "unverified",
+    Standing.NOT_ALLOWED: "not allowed here",
+}
+"""How a message is marked for its readers; a member's has no mark."""
 
 
 class ChannelType(StrEnum):
@@ -82,6 +105,8 @@ class Author:
     kind: AuthorKind
     name: str | None = None  # the display name, where it is known
     bot_id: str | None = None
+    teams: tuple[str, ...] = ()  # the workspaces that Slack names as the author's own, where it says so
+    standing: Standing | None = None  # None: not known yet, which counts as a stranger's
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,3 +167,4 @@ class Said:
     text: str
     edited: bool
     files: tuple[File, ...]
+    standing: Standing = Standing.MEMBER

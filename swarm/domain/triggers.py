@@ -8,7 +8,7 @@ from enum import StrEnum
 from swarm.domain.inbox import EntryStatus, MatchedBy
 from swarm.domain.notices import NoticeKind
 from swarm.domain.task_views import TaskView
-from swarm.domain.transcript import ChannelType, File, Said
+from swarm.domain.transcript import ChannelType, File, Said, Standing
 
 
 class TriggerKind(StrEnum):
@@ -25,6 +25,13 @@ class TriggerKind(StrEnum):
     TASK_CANCELLED = NoticeKind.TASK_CANCELLED.value
     TASK_RETURNED = NoticeKind.TASK_RETURNED.value
     AGENT_MESSAGE = NoticeKind.AGENT_MESSAGE.value
+
+
+class StartedBy(StrEnum):
+    """Whose words a piece of work comes from."""
+
+    MEMBERS = "members"  # at least one of them; also agents, operators and bots on the channel's list
+    STRANGERS = "strangers"  # strangers alone: nothing may be written without a member's word
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,6 +62,7 @@ class EntryView:
     routing_reason: str
     status: EntryStatus
     files: tuple[File, ...]
+    standing: Standing = Standing.MEMBER  # of the author
     task_id: str | None = None  # what it was delegated as, or what it is a follow-up to
 
 
@@ -90,3 +98,4 @@ class Trigger:
     inbox_messages: tuple[EntryView, ...]
     notice: NoticeView | None
     task: TaskView | None = None
+    started_by: StartedBy = StartedBy.MEMBERS

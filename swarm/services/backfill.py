@@ -7,16 +7,21 @@ Messages of such a thread wait until it has been read, at most ten seconds; then
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 import structlog
 
+from swarm.domain.access import ChannelPolicy, standing_in
+from swarm.domain.conduct import Conduct
 from swarm.domain.errors import NotFound
 from swarm.domain.ports import SlackReader
 from swarm.domain.routing import Me
 from swarm.domain.threads import Thread
 from swarm.domain.transcript import Author, AuthorKind, SlackMessage
 from swarm.services.attempt import attempt
+from swarm.services.standings import Standings, people_among
 from swarm.store import agents, deliveries, history, holds, threads, transcript
 from swarm.store.database import Database
 from swarm.store.threads import CONTEXTS
@@ -32,10 +37,12 @@ _log = structlog.get_logger(__name__)
 class Backfill:
     """The background task that reads unknown threads."""
 
-    def __init__(self, database: Database, slack: SlackReader, me: Me) -> None:
+    def __init__(self, database: Database, slack: SlackReader, me: Me, conduct: Conduct, standings: Standings) -> None:
         self._database = database
         self._slack = slack
         self._me = me
+        self._conduct = conduct
+        self._standings = standings
 
     async def run(self) -> None:
         """Read what is to be read until cancelled, or until the shutdown, whatever goes wrong meanwhile."""
@@ -58,7 +65,7 @@ class Backfill:
 
     async def _read(self, thread: Thread) -> None:
         try:
-            messages = await self._slack.read_thread(thread.channel, thread.thread_ts)
+            messages = await self._marked(await self._slack.read_thread(thread.channel, thread.thread_ts))
             await self._database.write(keep_thread, thread, messages, self._me)
         except NotFound as refused:
             _log.warning("a thread may not be read", action="backfill", thread=thread.id, error=refused.message)
@@ -66,6 +73,17 @@ class Backfill:
         except Exception:
             await self._database.write(threads.read_failed, thread.id, RETRY_SECONDS)
             raise
+
+    async def _marked(self, messages: list[SlackMessage]) -> list[SlackMessage]:
+        """Each message with the standing of its author; whom Slack does not name in time counts as unverified."""
+        authors = people_among(message.author for message in messages)
+        known = {author.id: author for author in await asyncio.gather(*map(self._standings.settled, authors))}
+        return [_marked(message, known, self._conduct.policy(message.channel)) for message in messages]
+
+
+def _marked(message: SlackMessage, known: Mapping[str, Author], policy: ChannelPolicy) -> SlackMessage:
+    author = known.get(message.author.id, message.author)
+    return replace(message, author=replace(message.author, standing=standing_in(author, policy)))
 
 
 def keep_thread(tx: Transaction, thread: Thread, messages: list[SlackMessage], me: Me) -> None:

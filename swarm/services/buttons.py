@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from swarm.domain.access import denial
+from swarm.domain.access import External, denial
 from swarm.domain.conduct import Conduct
 from swarm.domain.presses import (
     FEEDBACK_ACTION,
@@ -15,15 +15,18 @@ from swarm.domain.presses import (
     ButtonPressed,
     feedback_of,
 )
-from swarm.domain.transcript import Author, AuthorKind
+from swarm.domain.transcript import Author
 from swarm.domain.turns import Opinion
+from swarm.services.standings import Standings
 from swarm.services.tasks import cancel_by_person
 from swarm.services.turn_control import Retried, give_feedback, retry_turn, stop_turn
-from swarm.store import receipts
+from swarm.store import people, receipts
 from swarm.store.database import Database
 from swarm.store.transaction import Transaction
 
 NOT_ALLOWED_TEXT: Final = "You may not do that here: {reason}."
+UNVERIFIED_TEXT: Final = "Slack has not told me in time who you are. Press again in a moment."
+LIMITED_TEXT: Final = "That was more than I take from one person within a minute. Press again in a minute."
 OVER_TEXT: Final = "This task is over, so there is nothing to stop."
 COMPLETE_TEXT: Final = "This answer is complete, so there is nothing to stop."
 RETRIED_TEXT: Final = "It has been run again already."
@@ -35,21 +38,40 @@ FORGOTTEN_TEXT: Final = "This answer is too old to be rated."
 class Buttons:
     """The buttons that the swarm posts. Returns after the commit; an error means that nothing was done."""
 
-    def __init__(self, database: Database, conduct: Conduct) -> None:
+    def __init__(self, database: Database, conduct: Conduct, standings: Standings, team: str) -> None:
         self._database = database
         self._conduct = conduct
+        self._standings = standings
+        self._team = team
 
     async def press(self, press: ButtonPressed) -> str | None:
         """Do what the button is for; what to tell this person alone, if anything."""
         act = _ACTS.get(press.action_id)
-        return await self._database.write(self._once, press, act) if act else None
+        if act is None:
+            return None
+        person = await self._standings.presser(press.user_id, press.team)
+        return await self._database.write(self._once, press, person, act)
 
-    def _once(self, tx: Transaction, press: ButtonPressed, act: Act) -> str | None:
+    def _once(self, tx: Transaction, press: ButtonPressed, person: Author, act: Act) -> str | None:
         if not receipts.add(tx, press.key):
             return None
-        person = Author(id=press.user_id, kind=AuthorKind.USER)
-        denied = denial(person, self._conduct.policy(press.channel))
-        return NOT_ALLOWED_TEXT.format(reason=denied) if denied else act(tx, press, self._conduct)
+        policy = self._conduct.policy(press.channel)
+        if person.standing is None and policy.external is not External.ALLOW:
+            return UNVERIFIED_TEXT
+        denied = denial(person, policy)
+        if denied:
+            return NOT_ALLOWED_TEXT.format(reason=denied)
+        return act(tx, press, self._conduct) if self._has_room(tx, person) else LIMITED_TEXT
+
+    def _has_room(self, tx: Transaction, person: Author) -> bool:
+        """Whether this click is within what one person may do in a minute; then it counts."""
+        limit = self._conduct.messages_per_minute
+        if limit is None:
+            return True
+        if people.exhausted(tx, self._team, person.id, limit) is not None:
+            return False
+        people.count(tx, self._team, person.id)
+        return True
 
 
 def _stop_task(tx: Transaction, press: ButtonPressed, conduct: Conduct) -> str | None:

@@ -9,8 +9,8 @@ from swarm.domain.facts import TriggerClaimed
 from swarm.domain.notices import NoticeKind
 from swarm.domain.task_views import TaskView
 from swarm.domain.threads import Thread
-from swarm.domain.transcript import Said
-from swarm.domain.triggers import TriggerKind
+from swarm.domain.transcript import STRANGERS, Said, Standing
+from swarm.domain.triggers import StartedBy, TriggerKind
 from swarm.services.task_view import view
 from swarm.store import agent_messages, agents, inbox, tasks, threads, transcript
 from swarm.store.inbox import Entry
@@ -80,6 +80,7 @@ class Whole:
     task: TaskView | None
     actor: str | None  # the name of the agent that caused a notice; None: a person did, or nobody
     channel: str | None  # the internal channel of an agent's message
+    started_by: StartedBy = StartedBy.MEMBERS
 
 
 def read_whole(tx: Transaction, claimed: Claimed) -> Whole:
@@ -87,13 +88,25 @@ def read_whole(tx: Transaction, claimed: Claimed) -> Whole:
     notice = claimed.notice
     task = claimed.task or (tasks.get(tx, notice.task_id) if notice and notice.task_id else None)
     message = agent_messages.get(tx, notice.agent_message_id) if notice and notice.agent_message_id else None
+    conversation = _conversation(tx, claimed, task)
     return Whole(
         claimed=claimed,
-        conversation=_conversation(tx, claimed, task),
+        started_by=_started_by(claimed, task, conversation),
+        conversation=conversation,
         task=view(tx, task) if task else None,
         actor=agents.names(tx).get(notice.actor) if notice and notice.actor else None,
         channel=message.channel if message else None,
     )
+
+
+def _started_by(claimed: Claimed, task: Task | None, conversation: Conversation | None) -> StartedBy:
+    """Of messages by their authors; of a task, and of news about one, by what it was made of."""
+    if task and not claimed.entries:
+        return StartedBy.STRANGERS if task.by_strangers else StartedBy.MEMBERS
+    stood = {message.ts: message.standing for message in conversation.said} if conversation else {}
+    entries = conversation.entries if conversation else ()
+    standings = {stood.get(entry.ts, Standing.UNVERIFIED) for entry in entries}
+    return StartedBy.STRANGERS if standings and standings <= STRANGERS else StartedBy.MEMBERS
 
 
 def read_conversation(tx: Transaction, entries: Sequence[Entry]) -> Conversation | None:

@@ -124,6 +124,7 @@ class Delegations:
             epoch=hold.thread.epoch if offer else hold.thread.epoch + 1,
             offer_ends_at=tx.now + OFFER_SECONDS * SECOND if offer else None,
             depends_on=brief.depends_on,
+            by_strangers=transcript.is_by_stranger(message),
             reason=f"delegated by {caller.agent.name}",
         )
 

@@ -218,7 +218,7 @@ class Sender:
 
     async def _look_up(self, row: Row) -> None:
         delivery = deliveries.delivery(row)
-        if delivery.kind is not DeliveryKind.POST:
+        if delivery.kind is not DeliveryKind.POST or delivery.person:  # Slack does not show what one person alone saw
             await self._database.write(resend, row)
             return
         try:
@@ -355,7 +355,7 @@ def _remember(tx: Transaction, row: Row, answer: Accepted, team: str) -> None:
     """Own posts enter the transcript when they are sent: Slack does not tell us of them."""
     if row["kind"] == DeliveryKind.UPDATE and row["updates_id"]:
         transcript.own_change(tx, team, row["channel"], row["target_ts"], row["text"])
-    if row["kind"] != DeliveryKind.POST or answer.ts is None:
+    if row["kind"] != DeliveryKind.POST or answer.ts is None or row["person"]:
         return
     author = Author(id=row["agent_id"] or "swarm", kind=AuthorKind.AGENT, name=row["agent_name"] or "swarm")
     message = SlackMessage(

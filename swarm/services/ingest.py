@@ -1,5 +1,9 @@
 """What Slack tells becomes inbox messages: one transaction for each event, and the ack only after it.
 
+A message that would be work, or belongs to a thread of ours, needs to be somebody's. If the process does not know the
+author's standing, the transaction ends without an effect, Slack is asked, and the event is handled anew. If Slack does
+not answer in time, the message waits in the database (`verify`).
+
 Storing is not routing: a message may have been stored before, by a history read that overtook its event. Whoever sets
 ``routed_at`` routes, so a message is routed once, however often and in whatever guise Slack tells of it.
 """
@@ -7,9 +11,11 @@ Storing is not routing: a message may have been stored before, by a history read
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from swarm.clock import SECOND
+from swarm.domain.access import standing_in
 from swarm.domain.conduct import Conduct
 from swarm.domain.inbox import EntryStatus, EntryStep
 from swarm.domain.notices import NoticeKind
@@ -28,6 +34,7 @@ from swarm.domain.routing import (
 from swarm.domain.threads import Thread
 from swarm.domain.transcript import (
     CONTEXT_WAIT_SECONDS,
+    Author,
     AuthorKind,
     ContextState,
     MessageDeleted,
@@ -38,62 +45,141 @@ from swarm.domain.transcript import (
 from swarm.services.follow_ups import answer, concerned, stored
 from swarm.services.handover import hand_over
 from swarm.services.roster import Rosters
-from swarm.services.speak import show_stored, tell_queued
+from swarm.services.speak import LIMITED_TEXT, refused_text, show_stored, tell_queued, whisper
+from swarm.services.standings import Standings
 from swarm.services.turn_control import can_stop, stop_latest, stop_thread
-from swarm.store import early, history, inbox, notices, task_queries, threads, transcript
+from swarm.store import deliveries, early, history, inbox, notices, people, task_queries, threads, transcript
 from swarm.store.database import Database
 from swarm.store.transaction import Transaction
 
 EARLY_SECONDS: Final = 600
 """A reply that comes so long after its thread's first message cannot have overtaken it."""
 
+_CONTEXT: Final = frozenset({Outcome.CONTEXT, Outcome.STRANGER})
+
 
 class Ingest:
     """Takes Slack events in. Returns after the commit; an error means that nothing was stored."""
 
-    def __init__(self, database: Database, rosters: Rosters, me: Me, conduct: Conduct) -> None:
+    def __init__(self, database: Database, rosters: Rosters, me: Me, conduct: Conduct, standings: Standings) -> None:
         self._database = database
         self._rosters = rosters
         self._me = me
         self._conduct = conduct
+        self._standings = standings
 
     async def handle(self, event: SlackEvent) -> None:
         """Store and route one event; the same event again changes nothing."""
         roster = await self._rosters.current()
         match event:
-            case SlackMessage():
-                await self._database.write(self._posted, event, roster)
-            case MessageEdited():
-                await self._database.write(self._edited, event, roster)
+            case SlackMessage(author=author):
+                known = replace(event, author=self._standings.known(author))
+                if not await self._database.write(self._posted, known, roster):
+                    settled = replace(event, author=await self._standings.settled(author))
+                    await self._database.write(self._posted, settled, roster, is_final=True)
+            case MessageEdited(message=SlackMessage(author=author)):
+                known_edit = _edited_by(event, self._standings.known(author))
+                if not await self._database.write(self._edited, known_edit, roster):
+                    settled_edit = _edited_by(event, await self._standings.settled(author))
+                    await self._database.write(self._edited, settled_edit, roster, is_final=True)
             case MessageDeleted():
                 await self._database.write(self._deleted, event)
 
-    def _posted(self, tx: Transaction, message: SlackMessage, roster: Roster) -> None:
+    async def resume(self, message: SlackMessage) -> None:
+        """Route a message that has waited until its author was verified."""
+        await self._database.write(self._resumed, message, await self._rosters.current())
+
+    async def postpone(self, message: SlackMessage, seconds: float) -> None:
+        """Let a message wait longer for its author to be verified."""
+        await self._database.write(early.postpone, self._me.team, message, seconds)
+
+    def _resumed(self, tx: Transaction, message: SlackMessage, roster: Roster) -> None:
+        if early.unpark(tx, self._me.team, message):
+            self._posted(tx, message, roster, is_final=True)
+            if message.edited_ts:  # the edit may be what added the mention
+                self._edited(tx, MessageEdited(message=message, previous_text=None), roster, is_final=True)
+
+    def _posted(self, tx: Transaction, message: SlackMessage, roster: Roster, *, is_final: bool = False) -> bool:
+        """False, and nothing has happened, if the author's standing has to be known first. ``is_final``: it waits."""
         if self._me.wrote(message.author):
-            return  # own posts enter the transcript when they are sent
+            return True  # own posts enter the transcript when they are sent
         team = self._me.team
         thread = threads.at(tx, team, message.channel, message.root_ts)
-        decision = decide(message, self._situation(tx, message, thread, roster))
+        decision = self._decide(tx, message, thread, roster)
+        if thread is None and decision.outcome in _CONTEXT and not decision.is_work and _may_have_overtaken(message):
+            thread = self._if_unopened(tx, message, early.keep)
+            if thread:
+                decision = self._decide(tx, message, thread, roster)
+        if message.author.standing is None and (thread or decision.is_work):
+            if is_final:
+                self._park(tx, message, thread)
+            return is_final
         is_new = False
-        if thread is None and decision.targets:
+        if thread is None and (decision.targets or self._is_to_be_told(tx, message, decision)):
             early.lock(tx, team, message.channel, message.root_ts)
             thread, is_new = self._open(tx, message, known_whole=message.is_root)
             if not is_new:  # somebody else has opened it meanwhile
-                decision = decide(message, self._situation(tx, message, thread, roster))
-        elif thread is None and decision.outcome is Outcome.CONTEXT and _may_have_overtaken(message):
-            thread = self._if_unopened(tx, message, early.keep)
-            if thread:
-                decision = decide(message, self._situation(tx, message, thread, roster))
+                decision = self._decide(tx, message, thread, roster)
         if thread is None and decision.outcome is Outcome.STOP:
             self._stop_latest(tx, message, decision)
         elif thread is None:
             self._note(tx, message, decision, None)
-        elif transcript.route(tx, team, message):
+        elif transcript.route(tx, team, self._marked(message)):
             if not is_new:
                 threads.active(tx, thread.id)
             self._act(tx, message, thread, decision, roster, is_new=is_new)
             if is_new:
                 self._route_early(tx, message, roster)
+        return True
+
+    def _decide(
+        self,
+        tx: Transaction,
+        message: SlackMessage,
+        thread: Thread | None,
+        roster: Roster,
+        change: Change = Change.POSTED,
+        *,
+        routed: bool = False,
+    ) -> Decision:
+        """What routing says, unless this person has said too much within a minute."""
+        decision = decide(message, self._situation(tx, message, thread, roster, routed=routed), change)
+        if decision.targets and self._limited_since(tx, message) is not None:
+            return Decision(outcome=Outcome.RATE_LIMITED, reason=self._limit_reason(), is_refusal=True)
+        return decision
+
+    def _limited_since(self, tx: Transaction, message: SlackMessage) -> int | None:
+        limit = self._conduct.messages_per_minute
+        if limit is None or message.author.kind is not AuthorKind.USER:
+            return None
+        return people.exhausted(tx, self._me.team, message.author.id, limit)
+
+    def _limit_reason(self) -> str:
+        limit = self._conduct.messages_per_minute
+        return f"this person has had their {limit} messages of this minute (limits.messages_per_minute_per_user)"
+
+    def _is_to_be_told(self, tx: Transaction, message: SlackMessage, decision: Decision) -> bool:
+        return decision.is_refusal and not deliveries.is_wanted(tx, self._told_key(tx, message, decision))
+
+    def _told_key(self, tx: Transaction, message: SlackMessage, decision: Decision) -> str:
+        """A refusal is told once a day and person, a limit once a minute of theirs."""
+        who = f"{self._me.team}:{message.author.id}"
+        if decision.outcome is Outcome.RATE_LIMITED:
+            return f"limited:{who}:{self._limited_since(tx, message)}"
+        return f"refused:{who}:{tx.now // (24 * 3600 * SECOND)}"
+
+    def _park(self, tx: Transaction, message: SlackMessage, thread: Thread | None) -> None:
+        """Slack has not said who wrote it: it waits, and is context meanwhile."""
+        if thread:
+            transcript.keep(tx, self._me.team, [message])
+        early.park(tx, self._me.team, message)
+        waits = Decision(outcome=Outcome.UNVERIFIED, reason="it waits until Slack says who wrote it")
+        self._note(tx, message, waits, thread)
+
+    def _marked(self, message: SlackMessage) -> SlackMessage:
+        """As it is kept: with the standing of its author in this channel."""
+        standing = standing_in(message.author, self._conduct.policy(message.channel))
+        return replace(message, author=replace(message.author, standing=standing))
 
     def _stop_latest(self, tx: Transaction, message: SlackMessage, decision: Decision) -> None:
         """It begins no thread of its own."""
@@ -115,29 +201,38 @@ class Ingest:
         """What was said after the message that opens the thread, and came before it, is a follow-up to it."""
         for reply in early.take(tx, self._me.team, opening.channel, opening.root_ts):
             if reply.ts > opening.ts:
-                self._posted(tx, reply, roster)
+                known = replace(reply, author=self._standings.known(reply.author))
+                self._posted(tx, known, roster, is_final=True)
 
-    def _edited(self, tx: Transaction, event: MessageEdited, roster: Roster) -> None:
-        """An edit changes what is still to be read, and is told to whoever reads already."""
+    def _edited(self, tx: Transaction, event: MessageEdited, roster: Roster, *, is_final: bool = False) -> bool:
+        """An edit changes what is still to be read, and is told to whoever reads already. False as in `_posted`."""
         message, team = event.message, self._me.team
         if message.edited_ts is None or self._me.wrote(message.author):
-            return  # Slack unfurled a link, or the post is ours
+            return True  # Slack unfurled a link, or the post is ours
+        adds_mention = names_swarm(message.text, self._me) and not names_swarm(event.previous_text or "", self._me)
+        is_unsure = adds_mention and message.author.standing is None
+        if is_unsure and not is_final:
+            return False
         thread = threads.at(tx, team, message.channel, message.root_ts)
         if thread is None and not message.is_root:
             thread = self._if_unopened(tx, message, early.change)
+        else:
+            early.change(tx, team, message)  # it may wait for its author
         stored = transcript.find(tx, team, message.channel, message.ts)
         if stored and (stored["deleted_at"] or (stored["edited_ts"] or "") > message.edited_ts):
-            return  # it comes late: what it says is no longer so
+            return True  # it comes late: what it says is no longer so
         entries = inbox.of_message_locked(tx, team, message.channel, message.ts)
         if thread or stored or names_swarm(message.text, self._me):
-            transcript.keep(tx, team, [message])
-        situation = self._situation(tx, message, thread, roster, routed=bool(entries))
-        decision = decide(message, situation, Change.EDITED)
+            transcript.keep(tx, team, [self._marked(message)])
+        decision = self._decide(tx, message, thread, roster, Change.EDITED, routed=bool(entries))
         if decision.outcome is Outcome.EDITED:
             if stored is None or stored["text"] != message.text:
                 self._tell_of_edit(tx, message, entries)
-        elif names_swarm(message.text, self._me) and not names_swarm(event.previous_text or "", self._me):
+        elif is_unsure:
+            early.park(tx, team, message)
+        elif adds_mention:
             self._route_edit(tx, message, thread, decision, roster)
+        return True
 
     def _tell_of_edit(self, tx: Transaction, message: SlackMessage, entries: list[inbox.Entry]) -> None:
         """Runs that have the old text are told at once; what is unread is read from the transcript anyway."""
@@ -159,10 +254,10 @@ class Ingest:
         self, tx: Transaction, message: SlackMessage, thread: Thread | None, decision: Decision, roster: Roster
     ) -> None:
         """An edit that adds a mention to a message that nobody got routes it."""
-        if decision.targets:
+        if decision.targets or self._is_to_be_told(tx, message, decision):
             if thread is None:
                 thread, _ = self._open(tx, message, known_whole=False)
-            transcript.route(tx, self._me.team, message)
+            transcript.route(tx, self._me.team, self._marked(message))
             self._act(tx, message, thread, decision, roster)
 
     def _deleted(self, tx: Transaction, event: MessageDeleted) -> None:
@@ -228,15 +323,25 @@ class Ingest:
         if decision.outcome is Outcome.STOP:
             stop_thread(tx, thread, message, self._conduct)
             return
+        if decision.is_refusal:
+            self._tell_refused(tx, message, thread, decision)
+            return
         in_order = sorted(decision.targets, key=lambda target: target.agent_id or "")  # in which heads are locked
         if decision.new_owner_id:  # first, since messages are locked before heads
             hand_over(tx, thread, decision.new_owner_id, decision.reason)
         made = [self._address(tx, message, thread, target, decision.reason, is_new=is_new) for target in in_order]
         if not any(made):
             return
+        if message.author.kind is AuthorKind.USER and self._conduct.messages_per_minute is not None:
+            people.count(tx, self._me.team, message.author.id)
         show_stored(tx, thread, message.ts, self._conduct.reactions)
         if not any(_online(target, roster) for target in decision.targets):
             tell_queued(tx, thread)
+
+    def _tell_refused(self, tx: Transaction, message: SlackMessage, thread: Thread, decision: Decision) -> None:
+        """Say so to this person alone."""
+        text = LIMITED_TEXT if decision.outcome is Outcome.RATE_LIMITED else refused_text(message.author)
+        whisper(tx, thread, message, text, self._told_key(tx, message, decision))
 
     def _address(
         self, tx: Transaction, message: SlackMessage, thread: Thread, target: Target, reason: str, *, is_new: bool
@@ -282,6 +387,10 @@ def _may_have_overtaken(message: SlackMessage) -> bool:
     was not acknowledged for a little over six minutes.
     """
     return not message.is_root and float(message.ts) - float(message.root_ts) < EARLY_SECONDS
+
+
+def _edited_by(event: MessageEdited, author: Author) -> MessageEdited:
+    return replace(event, message=replace(event.message, author=author))
 
 
 def _online(target: Target, roster: Roster) -> bool:

@@ -11,6 +11,7 @@ from swarm.domain.deliveries import DeliveryKind
 from swarm.domain.mrkdwn import safe
 from swarm.domain.streaming.calls import Closing, Place
 from swarm.domain.threads import Thread
+from swarm.domain.transcript import Author, ChannelType, SlackMessage, Standing
 from swarm.store import deliveries, threads
 from swarm.store.tasks import Task
 from swarm.store.transaction import Transaction
@@ -24,6 +25,19 @@ QUEUED_TEXT: Final = (
 FAILED_TEXT: Final = (
     "This message could not be answered: {reason}. It is set aside; an operator can hand it out again (redrive)."
 )
+
+LIMITED_TEXT: Final = (
+    "That was more than I take from one person within a minute, so no agent has got this message. "
+    "Wait a minute, then send it again."
+)
+
+_REFUSED: Final = {
+    Standing.GUEST: "You are a guest of this workspace, and I only work for its members here.",
+    Standing.EXTERNAL: "You belong to another workspace, and I only work for members of this one here.",
+    Standing.UNVERIFIED: "Slack does not tell me who you are, and I only work for members of this workspace here.",
+}
+_NOT_LISTED: Final = "You are not on the list of people whom I work for here."
+_WHAT_TO_DO: Final = "Ask a member of this channel to write to me, or whoever runs me to allow you."
 
 _SIGNS: Final = {"done": "✅", "failed": "❌", "cancelled": "🛑"}
 
@@ -93,6 +107,26 @@ def say_closing(
         for number, part in enumerate(parts, start=1)
     ]
     return [delivery_id for delivery_id in wanted if delivery_id]
+
+
+def refused_text(author: Author) -> str:
+    """What somebody is told who is not allowed here."""
+    why = _REFUSED.get(author.standing) if author.standing else None
+    return f"{why or _NOT_LISTED} {_WHAT_TO_DO}"
+
+
+def whisper(tx: Transaction, thread: Thread, message: SlackMessage, text: str, once_key: str) -> None:
+    """Answer a message so that only its author sees it, at most once for a key."""
+    is_private = thread.channel_type is ChannelType.DM  # where Slack has nobody to hide it from
+    deliveries.add(
+        tx,
+        DeliveryKind.POST,
+        thread,
+        text=text,
+        once_key=once_key,
+        target_ts=None if is_private else message.ts,
+        person=None if is_private else message.author.id,
+    )
 
 
 def tell_queued(tx: Transaction, thread: Thread) -> None:

@@ -19,7 +19,7 @@ from swarm.services.reply import Caller
 from swarm.services.roster import read_roster
 from swarm.services.task_texts import Brief
 from swarm.services.task_view import TaskView, find_visible, view, view_of, views_in_brief
-from swarm.store import leases, task_queries, tasks, threads
+from swarm.store import inbox, leases, task_queries, tasks, threads, transcript
 from swarm.store.database import Database
 from swarm.store.tasks import Task
 from swarm.store.transaction import Transaction
@@ -115,6 +115,7 @@ class Tasks:
             requester=parent.requester if parent else None,
             depth=depth,
             depends_on=brief.depends_on,
+            by_strangers=parent.by_strangers if parent else _is_work_of_strangers(tx, caller),
             reason=f"created by {by.name if by else 'an operator'}",
         )
 
@@ -234,6 +235,19 @@ def _waits_for_an_agent(task: Task) -> bool:
 def _thread_of_lease(tx: Transaction, caller: Caller) -> str | None:
     lease = leases.peek(tx, caller.lease_token) if caller.lease_token else None
     return lease.thread_id if lease and lease.agent_id == caller.agent.id else None
+
+
+def _is_work_of_strangers(tx: Transaction, caller: Caller | None) -> bool:
+    """Whether nobody but strangers has asked for the work during which a task is created."""
+    lease = leases.peek(tx, caller.lease_token) if caller and caller.lease_token else None
+    if lease is None:
+        return False
+    if lease.task_id:
+        task = tasks.get(tx, lease.task_id)
+        return task is not None and task.by_strangers
+    entries = inbox.members(tx, lease.token)
+    messages = (transcript.find(tx, entry.team, entry.channel, entry.ts) for entry in entries)
+    return bool(entries) and all(transcript.is_by_stranger(message) for message in messages)
 
 
 def _to_manage(tx: Transaction, caller: Caller | None, task_id: str) -> Task:

@@ -18,8 +18,8 @@ from swarm.domain.readable import mentioned_ids, readable
 from swarm.domain.routing import Me
 from swarm.domain.task_views import TaskView
 from swarm.domain.threads import Thread
-from swarm.domain.transcript import AuthorKind, ChannelType, ContextState, Said
-from swarm.domain.triggers import EntryView, NoticeView, Place, Trigger
+from swarm.domain.transcript import AuthorKind, ChannelType, ContextState, Said, Standing
+from swarm.domain.triggers import EntryView, NoticeView, Place, StartedBy, Trigger
 from swarm.services.claimed import Conversation, Whole
 from swarm.store.inbox import Entry
 from swarm.store.notices import Notice
@@ -66,6 +66,7 @@ class Triggers:
             new_messages=_new_messages(views, conversation),
             history=_history(conversation),
             context_incomplete=incomplete,
+            by_strangers=whole.started_by is StartedBy.STRANGERS,
             previous_reply=conversation.previous_answer if conversation else None,
             notice_text=notice.text if notice else None,
             notice_author=notice.actor_name if notice else None,
@@ -87,6 +88,7 @@ class Triggers:
             inbox_messages=views,
             notice=notice,
             task=whole.task,
+            started_by=whole.started_by,
         )
 
     async def _notice(self, notice: Notice, whole: Whole) -> NoticeView:
@@ -176,6 +178,7 @@ def _view(entry: Entry, message: Said | None) -> EntryView:
         routing_reason=entry.reason,
         status=entry.status,
         files=message.files if message else (),
+        standing=message.standing if message else Standing.UNVERIFIED,
         task_id=entry.task_id,
     )
 
@@ -197,6 +200,7 @@ def _new_messages(views: Sequence[EntryView], conversation: Conversation | None)
             matched_by=view.matched_by,
             reason=view.routing_reason,
             kind=kinds.get(view.ts, AuthorKind.USER),
+            standing=view.standing,
         )
         for view in views
     )
@@ -211,6 +215,7 @@ def _history(conversation: Conversation | None) -> tuple[PromptMessage, ...]:
             kind=message.kind,
             text=message.text,
             edited=message.edited,
+            standing=message.standing,
             file_names=tuple(file.name for file in message.files),
         )
         for message in (conversation.said if conversation else ())

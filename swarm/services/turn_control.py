@@ -12,15 +12,17 @@ import structlog
 
 from swarm.domain.access import denial
 from swarm.domain.conduct import Conduct
+from swarm.domain.errors import Unavailable
 from swarm.domain.inbox import EntryStatus, EntryStep
 from swarm.domain.presses import SessionStopped
 from swarm.domain.tasks import ACTIVE_STATUSES
 from swarm.domain.threads import Thread
-from swarm.domain.transcript import Author, AuthorKind, ChannelType, SlackMessage
+from swarm.domain.transcript import Author, ChannelType, SlackMessage
 from swarm.domain.turns import RETRYABLE, Opinion, TurnStatus
 from swarm.services import task_ends
 from swarm.services.fencing import lock_task
 from swarm.services.speak import show_answered
+from swarm.services.standings import Standings
 from swarm.services.tasks import redrive_dead
 from swarm.store import feedback, inbox, leases, receipts, running, task_queries, tasks, threads, turns
 from swarm.store.database import Database
@@ -37,18 +39,24 @@ _log = structlog.get_logger(__name__)
 class TurnControl:
     """Slack's own Stop. Returns after the commit; an error means that nothing was done."""
 
-    def __init__(self, database: Database, conduct: Conduct, team: str) -> None:
+    def __init__(self, database: Database, conduct: Conduct, team: str, standings: Standings) -> None:
         self._database = database
         self._conduct = conduct
         self._team = team
+        self._standings = standings
 
     async def stop_session(self, stopped: SessionStopped) -> None:
-        """Stop the runs in a thread, if this person may; the same press told again does nothing."""
-        count = await self._database.write(self._stop_session, stopped)
+        """Stop the runs in a thread, if this person may; the same press told again does nothing.
+
+        Raises Unavailable if Slack does not say in time who it is: unlike a click, this is told again.
+        """
+        person = await self._standings.presser(stopped.user_id, None)
+        if person.standing is None:
+            raise Unavailable("Slack does not say who pressed its Stop.")
+        count = await self._database.write(self._stop_session, stopped, person)
         _log.info("Slack's Stop was pressed.", action="stop_session", channel=stopped.channel, turns=count)
 
-    def _stop_session(self, tx: Transaction, stopped: SessionStopped) -> int:
-        person = Author(id=stopped.user_id, kind=AuthorKind.USER)
+    def _stop_session(self, tx: Transaction, stopped: SessionStopped, person: Author) -> int:
         if not receipts.add(tx, stopped.key) or denial(person, self._conduct.policy(stopped.channel)):
             return 0
         thread = threads.at(tx, self._team, stopped.channel, stopped.thread_ts)

@@ -10,7 +10,7 @@ from swarm.domain.streaming.agent import History
 from swarm.domain.streaming.events import Origin, Speaker, TurnInput, TurnMessage
 from swarm.domain.task_views import TaskView
 from swarm.domain.transcript import AuthorKind, Said
-from swarm.domain.triggers import EntryView, Trigger
+from swarm.domain.triggers import EntryView, StartedBy, Trigger
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,6 +60,7 @@ def _origin(trigger: Trigger, *, user_email: str) -> Origin:
         user_id=requester,
         user_name=names[-1] if names else "",
         user_email=user_email,
+        by_strangers=trigger.started_by is StartedBy.STRANGERS,
     )
 
 
@@ -83,7 +84,7 @@ def is_user(author_id: str) -> bool:
 
 def _new(entry: EntryView, bot_name: str) -> TurnMessage:
     text = _without_mention(entry.text, bot_name) or _file_names(entry)
-    return TurnMessage(id=entry.id, speaker=Speaker.USER, text=text, author=entry.user_name)
+    return TurnMessage(id=entry.id, speaker=Speaker.USER, text=text, author=entry.user_name, standing=entry.standing)
 
 
 def _file_names(entry: EntryView) -> str:
@@ -114,7 +115,13 @@ def _history(trigger: Trigger, since: Sequence[Said], bot_name: str) -> tuple[Tu
 
 def _said(said: Said, bot_name: str) -> TurnMessage:
     speaker = Speaker.ASSISTANT if said.kind is AuthorKind.AGENT else Speaker.USER
-    return TurnMessage(id=said.ts, speaker=speaker, text=_without_mention(said.text, bot_name), author=said.author)
+    return TurnMessage(
+        id=said.ts,
+        speaker=speaker,
+        text=_without_mention(said.text, bot_name),
+        author=said.author,
+        standing=said.standing,
+    )
 
 
 def _without_mention(text: str, bot_name: str) -> str:

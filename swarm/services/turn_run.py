@@ -18,7 +18,7 @@ from swarm.domain.streaming.events import AgentEvent, TurnInput
 from swarm.domain.streaming.showing import LostRight, Showing, Shown
 from swarm.domain.streaming.whole import Whole
 from swarm.domain.transcript import AuthorKind, ChannelType
-from swarm.domain.triggers import Trigger
+from swarm.domain.triggers import StartedBy, Trigger
 from swarm.services.turn_crew import Crew, Hired, TakeNews
 from swarm.services.turn_ends import Ending, end_turn, offer_stop
 from swarm.services.turn_history import answered_since
@@ -160,6 +160,7 @@ class TurnRun:
             channel_type=place.channel_type,
             facts=await directory.channel_facts(place.channel),
             user_email=email,
+            by_strangers=self._trigger.started_by is StartedBy.STRANGERS,
             extra=policy.client_context,
         )
 

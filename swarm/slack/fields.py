@@ -50,6 +50,12 @@ def id_at(source: JsonObject, key: str) -> str | None:
     return value if isinstance(value, str) and _ID.fullmatch(value) else None
 
 
+def ids_at(source: JsonObject, key: str) -> list[str]:
+    """Those elements of an array that are Slack ids."""
+    value = source.get(key)
+    return [one for one in value if isinstance(one, str) and _ID.fullmatch(one)] if isinstance(value, list) else []
+
+
 def ts_at(source: JsonObject, key: str) -> str | None:
     """A Slack timestamp, such as ``1700000000.000100``."""
     value = source.get(key)

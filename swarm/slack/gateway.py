@@ -17,6 +17,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from swarm.clock import slack_ts_to_us
 from swarm.domain.deliveries import Accepted, Answer, Delivery, DeliveryKind, InDoubt, Refused
 from swarm.domain.errors import ConfigurationError, Unavailable
+from swarm.domain.people import Person
 from swarm.domain.routing import Me
 from swarm.domain.transcript import ChannelType, SlackMessage
 from swarm.domain.watchers import NOBODY, Watcher
@@ -25,7 +26,7 @@ from swarm.slack.fields import JsonObject, object_at, objects_at, text_at, ts_at
 from swarm.slack.files import Files
 from swarm.slack.outcomes import Failure
 from swarm.slack.pacing import Pacing
-from swarm.slack.payloads import history_message
+from swarm.slack.payloads import history_message, person_of
 from swarm.slack.streams import Streams, own_metadata
 from swarm.slack.web_api import RefusedBySlack, WebApi
 
@@ -39,6 +40,8 @@ _METHODS: Final = {
 }
 _DONE_ALREADY: Final = {DeliveryKind.DELETE: "message_not_found", DeliveryKind.REACTION: "already_reacted"}
 """Slack's word for an effect that is there already."""
+
+_NO_SUCH_USER: Final = frozenset({"user_not_found", "user_not_visible", "users_not_found"})
 
 _NO_SUCH_THREAD: Final = frozenset({"thread_not_found", "message_not_found"})
 
@@ -125,11 +128,11 @@ class Gateway:
 
     async def ready(self, delivery: Delivery) -> None:
         """Wait until Slack's limits leave room for this delivery; those for other channels do not wait for it."""
-        await self._api.turn(_METHODS[delivery.kind], delivery.channel)
+        await self._api.turn(_method(delivery), delivery.channel)
 
     def expected_wait_seconds(self, delivery: Delivery) -> float:
         """How long :meth:`ready` would take, as far as can be foreseen."""
-        return self._api.expected_wait_seconds(_METHODS[delivery.kind], delivery.channel)
+        return self._api.expected_wait_seconds(_method(delivery), delivery.channel)
 
     async def deliver(self, delivery: Delivery) -> Answer:
         """Make the call, once, within ``timeout_seconds``.
@@ -137,6 +140,8 @@ class Gateway:
         A post that must be taken back takes twice as long, and waits for its turn to be deleted.
         """
         match delivery.kind:
+            case DeliveryKind.POST if delivery.person:
+                return await self._tell(delivery, delivery.person)
             case DeliveryKind.POST:
                 return await self._post(delivery)
             case DeliveryKind.UPDATE:
@@ -166,7 +171,7 @@ class Gateway:
         whose root is gone; it is taken back. Raises RefusedBySlack if Slack will never tell, and Unavailable if it
         cannot be asked now.
         """
-        if delivery.kind is not DeliveryKind.POST:
+        if delivery.kind is not DeliveryKind.POST or delivery.person:
             return None
         found = await self._find_in_thread(delivery) if delivery.thread_ts else None
         found = found or await self._find_among("conversations.history", delivery, {})
@@ -191,17 +196,15 @@ class Gateway:
             raise
         return sorted(messages.values(), key=lambda message: slack_ts_to_us(message.ts))
 
-    async def user_name(self, user_id: str) -> str:
-        """The name under which people see somebody (``users.info``)."""
-        user = object_at(await self._api.read("users.info", {"user": user_id}), "user")
-        profile = object_at(user, "profile")
-        names = (text_at(profile, "display_name"), text_at(profile, "real_name"), text_at(user, "real_name"))
-        return next(filter(None, names), text_at(user, "name") or user_id)
-
-    async def user_email(self, user_id: str) -> str | None:
-        """Somebody's e-mail address (``users.info``); Slack leaves it out without the scope users:read.email."""
-        user = object_at(await self._api.read("users.info", {"user": user_id}), "user")
-        return text_at(object_at(user, "profile"), "email") or None
+    async def user(self, user_id: str) -> Person:
+        """Who somebody is (``users.info``); a user whom Slack does not know, or not show, is a Person as well."""
+        try:
+            answer = await self._api.read("users.info", {"user": user_id})
+        except RefusedBySlack as refused:
+            if refused.slack_code in _NO_SUCH_USER:
+                return Person(id=user_id, name=user_id, is_known=False)
+            raise
+        return person_of(user_id, object_at(answer, "user"))
 
     async def bot_name(self, bot_id: str) -> str:
         """The name of a bot (``bots.info``)."""
@@ -232,6 +235,17 @@ class Gateway:
             return Refused(error="thread_not_found")
         return Accepted(ts=ts, thread_ts=thread_ts)
 
+    async def _tell(self, delivery: Delivery, person: str) -> Answer:
+        """Show one person something (``chat.postEphemeral``): it cannot be looked up, and twice does no harm.
+
+        In a thread that has no reply yet Slack shows it to nobody.
+        """
+        arguments: dict[str, object] = {"user": person, "text": delivery.text}
+        if delivery.target_ts != delivery.thread_ts:
+            arguments["thread_ts"] = delivery.thread_ts
+        answer = await self._write(delivery, arguments)
+        return answer if isinstance(answer, Failure) else Accepted()
+
     async def _change(self, delivery: Delivery, arguments: JsonObject) -> Answer:
         """An effect that is the same when it is repeated."""
         answer = await self._write(delivery, arguments)
@@ -240,7 +254,7 @@ class Gateway:
         return Accepted(ts=delivery.target_ts)
 
     async def _write(self, delivery: Delivery, arguments: JsonObject) -> JsonObject | Failure:
-        return await self._api.call(_METHODS[delivery.kind], {"channel": delivery.channel, **arguments})
+        return await self._api.call(_method(delivery), {"channel": delivery.channel, **arguments})
 
     async def _take_back(self, channel: str, ts: str) -> None:
         """Delete a post that landed in the channel itself because its thread's root is gone."""
@@ -284,12 +298,17 @@ class Gateway:
                 raise Unavailable("Slack gives the same page again and again.")
 
 
+def _method(delivery: Delivery) -> str:
+    return "chat.postEphemeral" if delivery.person else _METHODS[delivery.kind]
+
+
 def _identity(answer: JsonObject) -> Me:
     return Me(
         team=text_at(answer, "team_id"),
         user_id=text_at(answer, "user_id"),
         bot_id=text_at(answer, "bot_id"),
         url=text_at(answer, "url"),
+        enterprise=text_at(answer, "enterprise_id"),
     )
 
 

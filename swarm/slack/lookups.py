@@ -37,6 +37,7 @@ class Patience:
 class _Known(Generic[T]):
     value: T
     fresh_until: float
+    is_answer: bool = True  # False: Slack would not tell when it was asked last
 
 
 class Lookups(Generic[T]):
@@ -59,12 +60,25 @@ class Lookups(Generic[T]):
     async def get(self, id: str) -> T:
         """What is known about an id."""
         known = self._known.get(id)
-        if known is None or known.fresh_until <= self._patience.monotonic():
+        if known is None or not self._is_fresh(id):
             lookup = self._lookup(id)
             if known is None or self._patience.waits_for_news:
                 await asyncio.wait((lookup,), timeout=self._patience.wait_seconds)
                 known = self._known.get(id)
         return known.value if known else self._unknown(id)
+
+    async def answered(self, id: str, wait_seconds: float) -> T | None:
+        """What Slack has said of an id while that is good; None if it does not say in time, whatever is remembered."""
+        if not self._is_answered(id):
+            await asyncio.wait((self._lookup(id),), timeout=wait_seconds)
+        return self._known[id].value if self._is_answered(id) else None
+
+    def _is_answered(self, id: str) -> bool:
+        return self._is_fresh(id) and self._known[id].is_answer
+
+    def _is_fresh(self, id: str) -> bool:
+        known = self._known.get(id)
+        return known is not None and known.fresh_until > self._patience.monotonic()
 
     def forget(self, id: str) -> None:
         """Ask anew the next time it is wanted."""
@@ -87,11 +101,13 @@ class Lookups(Generic[T]):
 
     async def _ask(self, id: str) -> None:
         """Remember what Slack says; if it says nothing, the old answer or none, for a short while."""
+        is_answer = True
         try:
             value, seconds = await self._look_up(id), self._patience.fresh_seconds
         except SwarmError as error:
             _log.info("Slack does not tell.", action="slack_name", what=self._what, id=id, error=error.message)
+            is_answer = False
             value, seconds = self._known[id].value if id in self._known else self._unknown(id), RETRY_SECONDS
         if id not in self._known and len(self._known) >= REMEMBERED:
             del self._known[next(iter(self._known))]  # the one that has been known longest
-        self._known[id] = _Known(value=value, fresh_until=self._patience.monotonic() + seconds)
+        self._known[id] = _Known(value=value, fresh_until=self._patience.monotonic() + seconds, is_answer=is_answer)

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from swarm.domain.client_context import NOTHING_KNOWN, ChannelFacts
+from swarm.domain.people import Person
 from swarm.domain.transcript import AuthorKind
 from swarm.slack.gateway import ChannelInfo
 from swarm.slack.lookups import RETRY_SECONDS, Lookups, Patience
@@ -29,11 +30,9 @@ WAIT_SECONDS: Final = 2.0
 class Source(Protocol):
     """Where it all comes from: the gateway."""
 
-    async def user_name(self, user_id: str) -> str: ...
+    async def user(self, user_id: str) -> Person: ...
 
     async def bot_name(self, bot_id: str) -> str: ...
-
-    async def user_email(self, user_id: str) -> str | None: ...
 
     async def channel(self, channel_id: str) -> ChannelInfo: ...
 
@@ -50,17 +49,16 @@ class Names:
         self._source = source
         at_leisure = Patience(fresh_seconds=FRESH_SECONDS, wait_seconds=wait_seconds, monotonic=monotonic)
         up_to_date = replace(at_leisure, fresh_seconds=FACTS_FRESH_SECONDS, waits_for_news=True)
-        self._users = Lookups("name", source.user_name, str, at_leisure)
+        self._users = Lookups("user", source.user, _unknown, at_leisure)
         self._bots = Lookups("name", source.bot_name, str, at_leisure)
         self._channels = Lookups("name", self._describe_channel, str, at_leisure)
         self._facts = Lookups("facts", self._channel_facts, lambda _: NOTHING_KNOWN, up_to_date)
-        self._emails = Lookups("e-mail address", source.user_email, lambda _: None, at_leisure)
-        self._all = (self._users, self._bots, self._channels, self._facts, self._emails)
+        self._all = (self._users, self._bots, self._channels, self._facts)
 
     async def author_name(self, author_id: str, kind: AuthorKind) -> str:
         """The display name of a user, or the name of a bot; one without a user has an id that starts with B."""
         is_bare_bot = kind is not AuthorKind.USER and author_id.startswith("B")
-        return await (self._bots if is_bare_bot else self._users).get(author_id)
+        return await self._bots.get(author_id) if is_bare_bot else (await self._users.get(author_id)).name
 
     async def channel_name(self, channel_id: str) -> str:
         """A channel's name without ``#``; of a direct message, the other person's."""
@@ -72,7 +70,11 @@ class Names:
 
     async def user_email(self, user_id: str) -> str | None:
         """Somebody's e-mail address; None where Slack does not tell, which needs the scope users:read.email."""
-        return await self._emails.get(user_id)
+        return (await self._users.get(user_id)).email
+
+    async def person(self, user_id: str, wait_seconds: float) -> Person | None:
+        """Who somebody is by what Slack said within the last hour; None if it does not say in time."""
+        return await self._users.answered(user_id, wait_seconds)
 
     def forget(self, id: str) -> None:
         """Ask anew about this the next time."""
@@ -92,3 +94,7 @@ class Names:
     async def _channel_facts(self, channel_id: str) -> ChannelFacts:
         channel = await self._source.channel(channel_id)
         return ChannelFacts(name=channel.name, topic=channel.topic, purpose=channel.purpose)
+
+
+def _unknown(user_id: str) -> Person:
+    return Person(id=user_id, name=user_id, is_known=False)

@@ -12,6 +12,7 @@ import structlog
 
 from swarm.domain.deliveries import METADATA_EVENT_TYPE
 from swarm.domain.errors import BadRequest
+from swarm.domain.people import Person
 from swarm.domain.routing import Me
 from swarm.domain.transcript import (
     Author,
@@ -24,7 +25,18 @@ from swarm.domain.transcript import (
     SlackMessage,
 )
 from swarm.slack.block_text import block_text
-from swarm.slack.fields import EMPTY, JsonObject, count_at, id_at, is_object, object_at, objects_at, text_at, ts_at
+from swarm.slack.fields import (
+    EMPTY,
+    JsonObject,
+    count_at,
+    id_at,
+    ids_at,
+    is_object,
+    object_at,
+    objects_at,
+    text_at,
+    ts_at,
+)
 
 T = TypeVar("T")
 
@@ -131,10 +143,37 @@ def _author(message: JsonObject, me: Me | None) -> Author | None:
         kind=AuthorKind.BOT if bot else AuthorKind.USER,
         name=_bot_name(message) if bot else None,
         bot_id=bot,
+        teams=_homes(message),
     )
     if me is None or not me.wrote(author):
         return author
     return Author(id=author_id, kind=AuthorKind.AGENT, name=_own_metadata(message, "agent"), bot_id=bot)
+
+
+def _homes(message: JsonObject) -> tuple[str, ...]:
+    """The workspaces that Slack names as the author's own; ``team`` is not one of them, for it may be the channel's."""
+    named = (id_at(message, "user_team"), id_at(message, "source_team"), id_at(_profile(message), "team"))
+    return tuple(dict.fromkeys(team for team in named if team))
+
+
+def _profile(message: JsonObject) -> JsonObject:
+    return object_at(message, "user_profile")
+
+
+def person_of(user_id: str, user: JsonObject) -> Person:
+    """The user object of ``users.info``. https://docs.slack.dev/reference/objects/user-object"""
+    profile, enterprise = object_at(user, "profile"), object_at(user, "enterprise_user")
+    names = (text_at(profile, "display_name"), text_at(profile, "real_name"), text_at(user, "real_name"))
+    teams = (id_at(user, "team_id"), id_at(enterprise, "enterprise_id"), *ids_at(enterprise, "teams"))
+    return Person(
+        id=user_id,
+        name=next(filter(None, names), text_at(user, "name") or user_id),
+        email=text_at(profile, "email") or None,
+        teams=tuple(dict.fromkeys(team for team in teams if team)),
+        is_guest=user.get("is_restricted") is True or user.get("is_ultra_restricted") is True,
+        is_stranger=user.get("is_stranger") is True,
+        is_known=user.get("deleted") is not True,
+    )
 
 
 def _bot_name(message: JsonObject) -> str | None:

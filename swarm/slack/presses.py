@@ -50,6 +50,7 @@ def _press(body: JsonObject, action: JsonObject) -> ButtonPressed | None:
         channel=channel,
         message_ts=message_ts,
         thread_ts=ts_at(container, "thread_ts"),
+        team=id_at(object_at(body, "user"), "team_id"),
     )
 
 

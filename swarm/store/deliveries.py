@@ -35,7 +35,7 @@ _VALUES: dict[str, BindParameter[object]] = {
     for name in (
         "id", "kind", "thread_id", "agent_id", "inbox_message_id", "channel", "thread_ts", "target_ts", "text",
         "broadcast", "once_key", "expires_at", "task_id", "updates_id", "stops_task_id",
-        "stops_turn_id", "closing",
+        "stops_turn_id", "closing", "person",
     )
 }  # fmt: skip
 _ADD = Statement(
@@ -188,11 +188,12 @@ def add(
     stops_turn_id: str | None = None,
     closing: Closing | None = None,
     place: Place | None = None,
+    person: str | None = None,
 ) -> str | None:
     """Want an effect in Slack; its id, or None if ``once_key`` says that it was wanted before.
 
     A reaction expires after EPHEMERAL_SECONDS unless it is ``lasting``; nothing else ever does. ``closing`` is what
-    stands below a text; it needs the ``place`` of the answer.
+    stands below a text; it needs the ``place`` of the answer. ``person`` is the only one who sees a post.
     """
     delivery_id = new_id()
     added = _ADD.run(
@@ -214,6 +215,7 @@ def add(
         stops_task_id=stops_task_id,
         stops_turn_id=stops_turn_id,
         closing=below_text(closing, place),
+        person=person,
         now=tx.now,
     )
     tx.wake(DELIVERIES)
@@ -240,6 +242,11 @@ def change(
         stops_task_id=stops_task_id,
     )
     return True
+
+
+def is_wanted(tx: Transaction, once_key: str) -> bool:
+    """Whether the effect of this key was wanted before."""
+    return _BY_ONCE_KEY.first(tx, once_key=once_key) is not None
 
 
 def take_down(tx: Transaction, thread: Thread, once_key: str) -> bool:
@@ -377,6 +384,7 @@ def delivery(row: Mapping[str, object]) -> Delivery:
         inbox_message_id=_text(row["inbox_message_id"]),
         stops_task_id=_text(row["stops_task_id"]),
         stops_turn_id=_text(row["stops_turn_id"]),
+        person=_text(row["person"]),
         closing=below.closing if below else None,
         place=below.place if below else None,
     )

@@ -45,6 +45,7 @@ class Task:
     created_at: int
     started_at: int | None
     ended_at: int | None
+    by_strangers: bool  # nobody else has asked for it
 
 
 _t = tasks.c
@@ -53,6 +54,7 @@ _VALUES: dict[str, BindParameter[object]] = {
     for name in (
         "id", "thread_id", "lane_id", "title", "description", "status", "priority", "agent_id", "created_by",
         "requester", "parent_id", "depth", "inbox_message_id", "epoch", "order_key", "offer_ends_at",
+        "by_strangers",
     )
 }  # fmt: skip
 _ADD = Statement(
@@ -170,6 +172,7 @@ def add(
     epoch: int | None = None,
     offer_ends_at: int | None = None,
     depends_on: tuple[str, ...] = (),
+    by_strangers: bool = False,
     reason: str | None = None,
 ) -> Task:
     """A new task; its agent is woken if it is due."""
@@ -192,6 +195,7 @@ def add(
         epoch=epoch,
         order_key=order_key(tx.now, priority),
         offer_ends_at=offer_ends_at,
+        by_strangers=by_strangers,
         now=tx.now,
     )
     if depends_on:
@@ -317,6 +321,7 @@ def task(row: Row) -> Task:
         created_at=row["created_at"],
         started_at=row["started_at"],
         ended_at=row["ended_at"],
+        by_strangers=bool(row["by_strangers"]),
     )
 
 

@@ -13,7 +13,7 @@ import orjson
 from sqlalchemy import BindParameter, bindparam, exists, func, or_, select, update
 from sqlalchemy.dialects import postgresql
 
-from swarm.domain.transcript import AuthorKind, File, Said, SlackMessage
+from swarm.domain.transcript import STRANGERS, Author, AuthorKind, File, Said, SlackMessage, Standing
 from swarm.store.statements import Row, Statement
 from swarm.store.tables import inbox_messages, thread_messages
 from swarm.store.transaction import Transaction
@@ -41,7 +41,7 @@ _VALUES: dict[str, BindParameter[object]] = {
     name: bindparam(name)
     for name in (
         "team", "channel", "ts", "thread_ts", "author_id", "author_name", "author_kind", "text", "files", "edited_ts",
-        "deleted_at", "stored_at", "routed_at",
+        "deleted_at", "stored_at", "routed_at", "standing",
     )
 }  # fmt: skip
 
@@ -52,7 +52,7 @@ _ROUTE = Statement(
         .values(_VALUES)
         .on_conflict_do_update(
             index_elements=["team", "channel", "ts"],
-            set_={"routed_at": bindparam("routed_at")},
+            set_={"routed_at": bindparam("routed_at"), "standing": bindparam("standing")},
             where=_t.routed_at.is_(None),
         )
         .returning(_t.ts)
@@ -71,6 +71,7 @@ _OWN = Statement(
                 "author_name": bindparam("author_name"),
                 "author_kind": bindparam("author_kind"),
                 "routed_at": bindparam("routed_at"),
+                "standing": bindparam("standing"),
             },
         )
     )
@@ -142,6 +143,7 @@ def bury(tx: Transaction, team: str, channel: str, ts: str, thread_ts: str | Non
     grave = {
         "team": team, "channel": channel, "ts": ts, "thread_ts": thread_ts or ts, "author_id": "", "author_name": None,
         "author_kind": AuthorKind.USER, "text": "", "files": "[]", "edited_ts": None,
+        "standing": Standing.UNVERIFIED,
     }  # fmt: skip
     return _BURY.first(tx, **grave, deleted_at=tx.now, stored_at=tx.now, routed_at=tx.now) is not None
 
@@ -149,6 +151,11 @@ def bury(tx: Transaction, team: str, channel: str, ts: str, thread_ts: str | Non
 def find(tx: Transaction, team: str, channel: str, ts: str) -> Row | None:
     """One message, tombstones included: ``text``, ``thread_ts``, ``deleted_at``, ``routed_at``, ``edited_ts`` …"""
     return _FIND.first(tx, team=team, channel=channel, ts=ts)
+
+
+def is_by_stranger(message: Row | None) -> bool:
+    """Whether a message is not known to be a member's."""
+    return message is None or Standing(message["standing"]) in STRANGERS
 
 
 def is_deleted(tx: Transaction, team: str, channel: str, ts: str) -> bool:
@@ -184,6 +191,7 @@ def said(row: Row) -> Said:
         text=row["text"],
         edited=row["edited_ts"] is not None,
         files=files(row["files"]),
+        standing=Standing(row["standing"]),
     )
 
 
@@ -206,4 +214,9 @@ def _values(tx: Transaction, team: str, message: SlackMessage) -> dict[str, obje
         "edited_ts": message.edited_ts,
         "deleted_at": None,
         "stored_at": tx.now,
+        "standing": _standing(message.author),
     }
+
+
+def _standing(author: Author) -> Standing:
+    return Standing.MEMBER if author.kind is AuthorKind.AGENT else author.standing or Standing.UNVERIFIED

@@ -97,6 +97,17 @@ class Directory:
         self._direct[frozenset(members)] = channel
         return channel
 
+    def is_shared(self, channel: Channel) -> bool:
+        """Whether people of other workspaces are in it, or may be."""
+        if channel.kind in (ChannelKind.DIRECT, ChannelKind.GROUP_DIRECT):
+            return any(user.team_id for member in channel.members if (user := self.users.get(member)))
+        return bool(channel.shared_with)
+
+    def team_of(self, user_id: str) -> str:
+        """The workspace of a user."""
+        user = self.users.get(user_id)
+        return user.team_id if user and user.team_id else TEAM_ID
+
     def apps_in(self, channel: Channel) -> list[App]:
         """The apps whose bot is a member."""
         return [app for app in self.apps.values() if app.bot_user in channel.members]

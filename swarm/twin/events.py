@@ -64,7 +64,8 @@ def events_for(app: App, change: changes.Change, directory: Directory, *, now: f
         return [_event(app, change.body, now)] if change.app_id == app.id else []
     if app.bot_user not in change.channel.members or _actor_app(change, directory) == app.id:
         return []
-    return [_event(app, body, now) for body in _bodies(app, change, directory)]
+    is_shared = directory.is_shared(change.channel)
+    return [_event(app, body, now, is_shared=is_shared) for body in _bodies(app, change, directory)]
 
 
 def _actor_app(change: changes.Change, directory: Directory) -> str | None:
@@ -136,6 +137,8 @@ def _message_body(change: changes.MessagePosted, directory: Directory) -> Json:
     channel, said = change.channel, change.message
     body = shapes.message(said, directory, log=channel.messages)
     body |= {"channel": channel.id, "event_ts": said.ts, "channel_type": channel.kind.value}
+    if directory.is_shared(channel):
+        body |= dict.fromkeys(("user_team", "source_team"), directory.team_of(said.user))
     if said.subtype == "thread_broadcast" and said.thread_ts:
         root = channel.messages.get(said.thread_ts)
         body |= {"root": shapes.message(root, directory, log=channel.messages)} if root else {}
@@ -212,7 +215,7 @@ def _joined(app: App, change: changes.MemberJoined) -> list[Json]:
     ]
 
 
-def _event(app: App, body: Json, now: float) -> Event:
+def _event(app: App, body: Json, now: float, *, is_shared: bool = False) -> Event:
     event_id = "Ev" + secrets.token_hex(8).upper()
     payload: Json = {
         "token": "twin",
@@ -225,7 +228,7 @@ def _event(app: App, body: Json, now: float) -> Event:
         "authorizations": [
             {"team_id": TEAM_ID, "user_id": app.bot_user, "is_bot": True, "is_enterprise_install": False}
         ],
-        "is_ext_shared_channel": False,
+        "is_ext_shared_channel": is_shared,
         "event_context": f"4-{event_id}",
     }
     return Event(event_id=event_id, type=str(body["type"]), body=body, payload=payload)

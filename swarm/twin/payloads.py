@@ -51,7 +51,7 @@ def common(kind: str, app: App, user: User) -> Json:
         "type": kind,
         "team": {"id": TEAM_ID, "domain": TEAM_DOMAIN},
         "enterprise": None,
-        "user": {"id": user.id, "username": user.name, "name": user.name, "team_id": TEAM_ID},
+        "user": {"id": user.id, "username": user.name, "name": user.name, "team_id": user.team_id or TEAM_ID},
         "api_app_id": app.id,
         "token": TOKEN,
         "is_enterprise_install": False,

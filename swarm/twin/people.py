@@ -16,6 +16,9 @@ class User:
     display_name: str
     email: str = ""
     app_id: str | None = None  # set for bot users only
+    is_restricted: bool = False  # a guest
+    is_ultra_restricted: bool = False  # a guest of one channel
+    team_id: str | None = None  # of another workspace, known through shared channels; None: of ours
 
     @property
     def is_bot(self) -> bool:
@@ -90,4 +93,5 @@ class Channel:
     members: dict[str, None] = field(default_factory=dict)
     topic: str = ""
     purpose: str = ""
+    shared_with: dict[str, None] = field(default_factory=dict)  # other workspaces, by id
     messages: MessageLog = field(default_factory=MessageLog)

@@ -1,7 +1,7 @@
 """What a workspace starts with, and how it is brought in: the default seed and the one of `POST /twin/seed`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from swarm.twin.people import App, Channel, ChannelKind, Command, User, UserGroup
 from swarm.twin.workspace import Workspace
@@ -41,6 +41,24 @@ class SeedUser:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SeedGuest:
+    """A guest, who is in these channels only."""
+
+    user: SeedUser
+    channels: tuple[str, ...] = ()
+    is_single_channel: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedTeam:
+    """Another workspace that shares channels with this one; its people are in these channels only."""
+
+    name: str
+    users: tuple[SeedUser, ...] = ()
+    channels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class SeedApp:
     name: str
     bot_token: str
@@ -74,6 +92,8 @@ class Seed:
     channels: tuple[SeedChannel, ...] = ()
     apps: tuple[SeedApp, ...] = ()
     user_groups: tuple[SeedUserGroup, ...] = ()
+    guests: tuple[SeedGuest, ...] = ()
+    teams: tuple[SeedTeam, ...] = ()
 
 
 DEFAULT = Seed(
@@ -100,7 +120,8 @@ DEFAULT = Seed(
 def plant(workspace: Workspace, seed: Seed) -> None:
     """Add what the seed names; what is there by the same name is changed, messages stay.
 
-    Raises KeyError with the name when a channel lists a member, or an app a channel, that does not exist.
+    Raises KeyError with the name when a channel lists a member, or an app, a guest or a team a channel, that does not
+    exist.
     """
     for user in seed.users:
         _plant_user(workspace, user)
@@ -108,26 +129,65 @@ def plant(workspace: Workspace, seed: Seed) -> None:
         _plant_app(workspace, app)
     for channel in seed.channels:
         _plant_channel(workspace, channel)
+    for guest in seed.guests:
+        _plant_guest(workspace, guest)
+    for team in seed.teams:
+        _plant_team(workspace, team)
     for app in seed.apps:
         _enter_channels(workspace, app)
     for group in seed.user_groups:
         _plant_user_group(workspace, group)
 
 
-def _plant_user(workspace: Workspace, seed: SeedUser) -> User:
+def _plant_user(workspace: Workspace, seed: SeedUser) -> None:
     directory = workspace.directory
-    known = directory.id_of_user(seed.name)
-    user = User(
-        id=known or directory.free_id("U", seed.name),
+    is_new = directory.id_of_user(seed.name) is None
+    user = _user(workspace, seed)
+    directory.put_user(user)
+    if is_new:
+        _add_to(user.id, [channel for channel in directory.channels.values() if channel.kind is ChannelKind.PUBLIC])
+
+
+def _user(workspace: Workspace, seed: SeedUser) -> User:
+    directory = workspace.directory
+    return User(
+        id=directory.id_of_user(seed.name) or directory.free_id("U", seed.name),
         name=seed.name,
         real_name=seed.real_name or seed.name.capitalize(),
         display_name=seed.display_name or seed.name.capitalize(),
         email=seed.email,
     )
-    directory.put_user(user)
-    if known is None:
-        _add_to(user.id, [channel for channel in directory.channels.values() if channel.kind is ChannelKind.PUBLIC])
-    return user
+
+
+def _plant_guest(workspace: Workspace, seed: SeedGuest) -> None:
+    guest = replace(_user(workspace, seed.user), is_restricted=True, is_ultra_restricted=seed.is_single_channel)
+    _enter_only(workspace, guest, seed.channels)
+
+
+def _plant_team(workspace: Workspace, seed: SeedTeam) -> None:
+    team_id = f"T{''.join(filter(str.isalnum, seed.name.upper())):0>8}"
+    for name in seed.channels:
+        _channel(workspace, name).shared_with[team_id] = None
+    for user in seed.users:
+        _enter_only(workspace, replace(_user(workspace, user), team_id=team_id), seed.channels)
+
+
+def _enter_only(workspace: Workspace, user: User, channels: Sequence[str]) -> None:
+    """Put somebody into these channels, and out of all others."""
+    wanted = [_channel(workspace, name) for name in channels]
+    workspace.directory.put_user(user)
+    for channel in workspace.directory.channels.values():
+        if channel.kind in (ChannelKind.PUBLIC, ChannelKind.PRIVATE):
+            channel.members.pop(user.id, None)
+    _add_to(user.id, wanted)
+
+
+def _channel(workspace: Workspace, name: str) -> Channel:
+    """Raises KeyError."""
+    channel = workspace.directory.channel(name)
+    if channel is None:
+        raise KeyError(name)
+    return channel
 
 
 def _plant_app(workspace: Workspace, seed: SeedApp) -> None:
@@ -212,10 +272,7 @@ def _enter_channels(workspace: Workspace, seed: SeedApp) -> None:
     for channel in public:
         channel.members.pop(app.bot_user, None)
     for name in seed.channels:
-        wanted = directory.channel(name)
-        if wanted is None:
-            raise KeyError(name)
-        wanted.members[app.bot_user] = None
+        _channel(workspace, name).members[app.bot_user] = None
 
 
 def _add_to(user_id: str, channels: Sequence[Channel]) -> None:

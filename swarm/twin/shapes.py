@@ -27,7 +27,7 @@ def user(person: User, app: App | None = None) -> Json:
         "avatar_hash": "",
         "status_text": "",
         "status_emoji": "",
-        "team": TEAM_ID,
+        "team": person.team_id or TEAM_ID,
     }
     if person.email:
         profile["email"] = person.email
@@ -35,7 +35,7 @@ def user(person: User, app: App | None = None) -> Json:
         profile |= {"api_app_id": app.id, "bot_id": app.bot_id, "always_active": True}
     return {
         "id": person.id,
-        "team_id": TEAM_ID,
+        "team_id": person.team_id or TEAM_ID,
         "name": person.name,
         "deleted": False,
         "color": "4bbe2e",
@@ -47,12 +47,12 @@ def user(person: User, app: App | None = None) -> Json:
         "is_admin": False,
         "is_owner": False,
         "is_primary_owner": False,
-        "is_restricted": False,
-        "is_ultra_restricted": False,
+        "is_restricted": person.is_restricted,
+        "is_ultra_restricted": person.is_ultra_restricted,
         "is_bot": person.is_bot,
         "is_app_user": False,
         "updated": 0,
-    }
+    } | ({"is_stranger": True} if person.team_id else {})
 
 
 def user_group(group: UserGroup) -> Json:
@@ -116,30 +116,35 @@ def channel(conversation: Channel, viewer: str) -> Json:
     if kind is ChannelKind.DIRECT:
         other = next((member for member in conversation.members if member != viewer), viewer)
         return common | {"user": other, "is_user_deleted": False, "is_open": True, "priority": 0}
-    return common | {
-        "name": conversation.name,
-        "name_normalized": conversation.name,
-        "is_channel": kind is ChannelKind.PUBLIC,
-        "is_group": kind is ChannelKind.PRIVATE,
-        "is_mpim": kind is ChannelKind.GROUP_DIRECT,
-        "is_private": kind is not ChannelKind.PUBLIC,
-        "is_general": conversation.name == "general",
-        "is_shared": False,
-        "is_ext_shared": False,
-        "is_pending_ext_shared": False,
-        "pending_shared": [],
-        "unlinked": 0,
-        "creator": conversation.creator,
-        "is_member": viewer in conversation.members,
-        "topic": {"value": conversation.topic, "creator": "", "last_set": 0},
-        "purpose": {"value": conversation.purpose, "creator": "", "last_set": 0},
-        "previous_names": [],
-    }
+    return (
+        common
+        | {
+            "name": conversation.name,
+            "name_normalized": conversation.name,
+            "is_channel": kind is ChannelKind.PUBLIC,
+            "is_group": kind is ChannelKind.PRIVATE,
+            "is_mpim": kind is ChannelKind.GROUP_DIRECT,
+            "is_private": kind is not ChannelKind.PUBLIC,
+            "is_general": conversation.name == "general",
+            "is_shared": bool(conversation.shared_with),
+            "is_ext_shared": bool(conversation.shared_with),
+            "is_pending_ext_shared": False,
+            "pending_shared": [],
+            "unlinked": 0,
+            "creator": conversation.creator,
+            "is_member": viewer in conversation.members,
+            "topic": {"value": conversation.topic, "creator": "", "last_set": 0},
+            "purpose": {"value": conversation.purpose, "creator": "", "last_set": 0},
+            "previous_names": [],
+        }
+        | ({"connected_team_ids": list(conversation.shared_with)} if conversation.shared_with else {})
+    )
 
 
 def message(said: Message, directory: Directory, *, log: MessageLog | None = None, all_metadata: bool = True) -> Json:
     """A message object; with `log`, also what a root says about its replies."""
-    shape: Json = {"type": "message", "ts": said.ts, "user": said.user, "text": said.text, "team": TEAM_ID}
+    shape: Json = {"type": "message", "ts": said.ts, "user": said.user, "text": said.text}
+    shape |= {"team": directory.team_of(said.user)} | _home(said, directory)
     shape |= _author(said, directory) | _content(said, all_metadata=all_metadata)
     if said.subtype:
         shape["subtype"] = said.subtype
@@ -150,6 +155,12 @@ def message(said: Message, directory: Directory, *, log: MessageLog | None = Non
     if said.edited:
         shape["edited"] = {"user": said.edited.user, "ts": said.edited.ts}
     return shape | (_thread_of(said, log) if log else {})
+
+
+def _home(said: Message, directory: Directory) -> Json:
+    """What Slack says of an author who belongs to another workspace."""
+    team = directory.team_of(said.user)
+    return {} if team == TEAM_ID else {"user_team": team, "source_team": team}
 
 
 def _author(said: Message, directory: Directory) -> Json:

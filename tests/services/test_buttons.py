@@ -9,7 +9,7 @@ from swarm.domain.conduct import Conduct
 from swarm.domain.presses import STOP_TASK_ACTION, ButtonPressed
 from swarm.domain.tasks import TaskStatus
 from swarm.domain.triggers import Trigger
-from swarm.services.buttons import OVER_TEXT, Buttons
+from swarm.services.buttons import OVER_TEXT
 from swarm.services.task_texts import brief
 from tests.support.world import BOT, World, holding
 
@@ -48,7 +48,7 @@ async def status(world: World, task: Trigger) -> TaskStatus:
 
 async def test_it_stops_the_task_tells_the_run_and_says_so_in_the_thread(world: World) -> None:
     task = await running(world)
-    assert await Buttons(world.database, world.conduct).press(press(task.id)) is None
+    assert await world.buttons.press(press(task.id)) is None
     assert await status(world, task) is TaskStatus.CANCELLED
     await world.send()
     assert world.slack.posts[-1].startswith("The task “Count.” was cancelled: by <@U1>")
@@ -59,7 +59,7 @@ async def test_it_stops_the_task_tells_the_run_and_says_so_in_the_thread(world: 
 
 async def test_the_same_press_told_twice_is_one_and_a_later_one_hears_that_it_is_over(world: World) -> None:
     task = await running(world)
-    buttons = Buttons(world.database, world.conduct)
+    buttons = world.buttons
     assert [await buttons.press(press(task.id)) for _ in range(2)] == [None, None]
     assert await buttons.press(press(task.id, key="press:2")) == OVER_TEXT
     await world.send()
@@ -69,7 +69,7 @@ async def test_the_same_press_told_twice_is_one_and_a_later_one_hears_that_it_is
 async def test_who_may_not_speak_here_may_not_stop_anything_here(world: World) -> None:
     task = await running(world)
     conduct = Conduct(everywhere=ChannelPolicy(allowed_users=frozenset({"U2"})))
-    said = await Buttons(world.database, conduct).press(press(task.id))
+    said = await world.governed_by(conduct).buttons.press(press(task.id))
     assert said is not None
     assert said.startswith("You may not do that here")
     assert await status(world, task) is TaskStatus.IN_PROGRESS
@@ -79,5 +79,5 @@ async def test_who_may_not_speak_here_may_not_stop_anything_here(world: World) -
 async def test_a_button_that_was_never_shown_there_stops_nothing(world: World, wrong: dict[str, str]) -> None:
     task = await running(world)
     pressed = press(**{"task_id": task.id, **wrong})
-    assert await Buttons(world.database, world.conduct).press(pressed) == OVER_TEXT
+    assert await world.buttons.press(pressed) == OVER_TEXT
     assert await status(world, task) is TaskStatus.IN_PROGRESS

@@ -14,7 +14,7 @@ from swarm.domain.presses import FEEDBACK_ACTION, RETRY_TURN_ACTION, ButtonPress
 from swarm.domain.tasks import MAX_ATTEMPTS as MAX_TASK_ATTEMPTS
 from swarm.domain.tasks import TaskStatus
 from swarm.domain.turns import Opinion, TurnStep
-from swarm.services.buttons import FORGOTTEN_TEXT, NO_RETRY_TEXT, RETRIED_TEXT, THANKS_TEXT, Buttons, _retry_turn
+from swarm.services.buttons import FORGOTTEN_TEXT, NO_RETRY_TEXT, RETRIED_TEXT, THANKS_TEXT, _retry_turn
 from swarm.services.leases import lose
 from swarm.services.tasks import cancel_by_person
 from swarm.store import feedback, leases, turns
@@ -68,7 +68,7 @@ async def test_what_failed_or_was_stopped_is_run_again_with_all_its_messages(wor
     await failed(world, turn, step=step)
     await world.database.write(_end_lease, turn)
     assert await world.poll(lead) == []
-    assert await Buttons(world.database, world.conduct).press(press(turn)) is None
+    assert await world.buttons.press(press(turn)) is None
     assert (await world.entry(root)).attempts == 0
     again = await world.only(lead)
     assert texts([again]) == [["swarm#lead one", "two"]]
@@ -86,7 +86,7 @@ async def test_a_message_that_was_tried_too_often_may_be_tried_as_often_again(wo
         turn = await begun(world, lead, await world.only(lead))
     await failed(world, turn)
     await world.database.write(_end_lease, turn)
-    await Buttons(world.database, world.conduct).press(press(turn))
+    await world.buttons.press(press(turn))
     entry = await world.entry(root)
     assert (entry.status, entry.attempts) == (EntryStatus.UNREAD, 0)
 
@@ -97,7 +97,7 @@ async def test_of_several_presses_at_once_one_counts_and_the_others_hear_so(worl
     _, turn = await asked(world, lead)
     await failed(world, turn)
     await world.database.write(_end_lease, turn)
-    buttons = Buttons(world.database, world.conduct)
+    buttons = world.buttons
     presses = [press(turn, key=f"press:{n}", by=f"U{n}") for n in (1, 2, 3)]
     said = await asyncio.gather(*map(buttons.press, presses))
     assert (said.count(None), said.count(RETRIED_TEXT)) == (1, 2)
@@ -110,7 +110,7 @@ async def test_of_several_presses_at_once_one_counts_and_the_others_hear_so(worl
 async def test_the_same_press_told_twice_is_one(world: World) -> None:
     _, turn = await asked(world, await world.lead())
     await failed(world, turn)
-    buttons = Buttons(world.database, world.conduct)
+    buttons = world.buttons
     assert [await buttons.press(press(turn)) for _ in range(2)] == [None, None]
 
 
@@ -120,7 +120,7 @@ async def test_when_the_second_run_fails_too_its_own_button_counts_and_the_first
     root, first = await asked(world, lead)
     await failed(world, first)
     await world.database.write(_end_lease, first)
-    buttons = Buttons(world.database, world.conduct)
+    buttons = world.buttons
     await buttons.press(press(first))
     second = await begun(world, lead, await world.only(lead))
     await failed(world, second)
@@ -140,7 +140,7 @@ async def test_it_works_after_the_lease_was_forgotten(world: World) -> None:
     await world.sweeper.tidy()
     assert await world.rows("SELECT * FROM leases") == []
     await world.is_here(lead)
-    assert await Buttons(world.database, world.conduct).press(press(turn)) is None
+    assert await world.buttons.press(press(turn)) is None
     assert (await world.entry(root)).status is EntryStatus.UNREAD
 
 
@@ -156,7 +156,7 @@ async def test_what_did_not_fail_here_is_not_run_again(world: World, status: str
     click = press(turn, channel="C2" if status == "elsewhere" else "C1")
     if status == "unknown":
         click = pressed(RETRY_TURN_ACTION, "nothing", key="press:1", by="U1", channel="C1")
-    assert await Buttons(world.database, world.conduct).press(click) == NO_RETRY_TEXT
+    assert await world.buttons.press(click) == NO_RETRY_TEXT
     assert await world.entry(root) == before
     assert (await now(world, turn)).retried_at is None
 
@@ -166,7 +166,7 @@ async def test_a_question_that_was_deleted_meanwhile_is_not_asked_again(world: W
     root, turn = await asked(world, await world.lead())
     await world.database.write(turns.end, turn.id, TurnStep.FAIL, "it broke")
     await world.ingest.handle(delete(root))
-    assert await Buttons(world.database, world.conduct).press(press(turn)) == NO_RETRY_TEXT
+    assert await world.buttons.press(press(turn)) == NO_RETRY_TEXT
 
 
 @pytest.mark.req("CHAN-06")
@@ -174,14 +174,14 @@ async def test_what_is_tried_again_of_itself_needs_no_press(world: World) -> Non
     _, turn = await asked(world, await world.lead())
     await world.database.write(turns.end, turn.id, TurnStep.FAIL, "it broke")
     await world.later(61)
-    assert await Buttons(world.database, world.conduct).press(press(turn)) == RETRIED_TEXT
+    assert await world.buttons.press(press(turn)) == RETRIED_TEXT
 
 
 @pytest.mark.req("CHAN-06", "CHAN-09")
 async def test_who_may_not_speak_here_may_not_run_anything_again(world: World) -> None:
     root, turn = await asked(world, await world.lead())
     await failed(world, turn)
-    told = await Buttons(world.database, ONLY_U1).press(press(turn, by="U2"))
+    told = await world.governed_by(ONLY_U1).buttons.press(press(turn, by="U2"))
     assert (told or "").startswith("You may not do that here")
     assert (await world.entry(root)).status is EntryStatus.DEAD
 
@@ -196,7 +196,7 @@ async def test_a_task_that_was_given_up_is_run_again_and_a_cancelled_one_is_not(
         await world.database.write(turns.end, turn.id, TurnStep.FAIL, "it broke")
         await world.services.work.finish(worker, [run.lease_token], Outcome.FAILED, "it broke")
     assert await status_of(world, handed.task_id) is TaskStatus.DEAD
-    buttons = Buttons(world.database, world.conduct)
+    buttons = world.buttons
     assert await buttons.press(press(turn)) is None
     assert await status_of(world, handed.task_id) is TaskStatus.PENDING
     assert await buttons.press(press(turn, key="press:2")) == RETRIED_TEXT
@@ -211,7 +211,7 @@ async def test_a_task_that_was_given_up_is_run_again_and_a_cancelled_one_is_not(
 async def test_a_press_that_meets_another_waits_and_hears_that_it_came_second(world: World) -> None:
     _, turn = await asked(world, await world.lead())
     await failed(world, turn)
-    buttons = Buttons(world.database, world.conduct)
+    buttons = world.buttons
     first = press(turn)
 
     async with under_way(world, buttons._once, first, _retry_turn) as go_on:
@@ -226,7 +226,7 @@ async def test_a_press_that_meets_another_waits_and_hears_that_it_came_second(wo
 @pytest.mark.req("CHAN-05", "STREAM-12")
 async def test_an_opinion_is_thanked_for_and_kept_and_the_last_one_of_each_person_counts(world: World) -> None:
     _, turn = await asked(world, await world.lead())
-    buttons = Buttons(world.database, world.conduct)
+    buttons = world.buttons
     clicks = [
         thumb(turn, up=True, key="1"),
         thumb(turn, up=False, key="2"),
@@ -251,7 +251,7 @@ async def test_opinions_that_come_at_once_are_one_row(world: World) -> None:
 @pytest.mark.req("CHAN-05")
 async def test_an_opinion_about_nothing_is_told_so_and_nonsense_is_ignored(world: World) -> None:
     _, turn = await asked(world, await world.lead())
-    buttons = Buttons(world.database, world.conduct)
+    buttons = world.buttons
     assert await buttons.press(thumb(turn, up=True, key="1", channel="C2")) == FORGOTTEN_TEXT
     gone = pressed(FEEDBACK_ACTION, "gone:up", key="2", by="U1", channel="C1")
     assert await buttons.press(gone) == FORGOTTEN_TEXT
@@ -263,12 +263,12 @@ async def test_an_opinion_about_nothing_is_told_so_and_nonsense_is_ignored(world
 @pytest.mark.req("CHAN-05", "CHAN-09")
 async def test_who_may_not_speak_here_has_no_say(world: World) -> None:
     _, turn = await asked(world, await world.lead())
-    told = await Buttons(world.database, ONLY_U1).press(thumb(turn, up=True, key="1", by="U2"))
+    told = await world.governed_by(ONLY_U1).buttons.press(thumb(turn, up=True, key="1", by="U2"))
     assert (told or "").startswith("You may not do that here")
     assert await world.rows("SELECT * FROM feedback") == []
 
 
 async def test_a_button_that_is_none_of_ours_does_nothing(world: World) -> None:
     click = pressed("something_else", "x", key="1", by="U1", channel="C1")
-    assert await Buttons(world.database, world.conduct).press(click) is None
+    assert await world.buttons.press(click) is None
     assert await world.rows("SELECT * FROM receipts") == []

@@ -14,9 +14,8 @@ from swarm.domain.streaming.calls import NOTHING_BELOW
 from swarm.domain.tasks import TaskStatus
 from swarm.domain.transcript import AuthorKind, ChannelType, SlackMessage
 from swarm.domain.turns import TurnOutcome, TurnStep
-from swarm.services.buttons import COMPLETE_TEXT, Buttons
+from swarm.services.buttons import COMPLETE_TEXT
 from swarm.services.explain import Explanations
-from swarm.services.turn_control import TurnControl
 from swarm.store import turns
 from swarm.store.transaction import Transaction
 from swarm.store.turns import Turn
@@ -236,7 +235,7 @@ def press(turn: Turn, *, key: str = "press:1", by: str = "U1", channel: str = "C
 
 async def test_the_button_stops_its_turn_and_a_second_press_is_quiet_while_it_ends(world: World) -> None:
     _, turn = await asked(world, await world.lead())
-    buttons = Buttons(world.database, world.conduct)
+    buttons = world.buttons
     presses = [press(turn), press(turn), press(turn, key="press:2", by="U2")]
     assert await asyncio.gather(*map(buttons.press, presses)) == [None] * 3
     assert await stopped_by(world, turn) in ("U1", "U2")
@@ -246,12 +245,12 @@ async def test_the_button_stops_its_turn_and_a_second_press_is_quiet_while_it_en
 async def test_a_late_press_hears_that_the_answer_is_complete(world: World, closed: bool) -> None:
     _, turn = await asked(world, await world.lead())
     await (end if closed else close)(world, turn)
-    assert await Buttons(world.database, world.conduct).press(press(turn)) == COMPLETE_TEXT
+    assert await world.buttons.press(press(turn)) == COMPLETE_TEXT
 
 
 async def test_the_button_of_another_channel_stops_nothing(world: World) -> None:
     _, turn = await asked(world, await world.lead())
-    buttons = Buttons(world.database, world.conduct)
+    buttons = world.buttons
     assert await buttons.press(press(turn, channel="C2")) == COMPLETE_TEXT
     assert await buttons.press(replace(press(turn, key="press:2"), value="nothing")) == COMPLETE_TEXT
     assert await stopped_by(world, turn) is None
@@ -259,7 +258,7 @@ async def test_the_button_of_another_channel_stops_nothing(world: World) -> None
 
 async def test_the_button_does_nothing_for_who_may_not_speak_here(world: World) -> None:
     _, turn = await asked(world, await world.lead())
-    told = await Buttons(world.database, ONLY_U1).press(press(turn, by="U2"))
+    told = await world.governed_by(ONLY_U1).buttons.press(press(turn, by="U2"))
     assert (told or "").startswith("You may not do that here")
     assert await stopped_by(world, turn) is None
 
@@ -275,7 +274,7 @@ async def test_slacks_stop_stops_the_turns_of_its_thread_once(world: World) -> N
     lead = await world.lead()
     root, turn = await asked(world, lead)
     _, elsewhere = await asked(world, lead)
-    control = TurnControl(world.database, world.conduct, ME.team)
+    control = world.turn_control
     await control.stop_session(session(root))
     assert (await stopped_by(world, turn), await stopped_by(world, elsewhere)) == ("U1", None)
     await world.database.write(turns.end, turn.id, TurnStep.STOP)
@@ -286,9 +285,9 @@ async def test_slacks_stop_stops_the_turns_of_its_thread_once(world: World) -> N
 
 async def test_slacks_stop_does_nothing_for_who_may_not_speak_here_and_where_we_are_not(world: World) -> None:
     root, turn = await asked(world, await world.lead())
-    await TurnControl(world.database, ONLY_U1, ME.team).stop_session(session(root, by="U2"))
+    await world.governed_by(ONLY_U1).turn_control.stop_session(session(root, by="U2"))
     elsewhere = replace(session(root, key="Ev2"), thread_ts="1.1")
-    await TurnControl(world.database, world.conduct, ME.team).stop_session(elsewhere)
+    await world.turn_control.stop_session(elsewhere)
     assert await stopped_by(world, turn) is None
 
 
@@ -305,7 +304,7 @@ async def test_a_stop_that_meets_the_end_of_the_run_finds_it_over(world: World) 
         turns.closing(tx, turn.id, text="", closing=NOTHING_BELOW, outcome=TurnOutcome.ANSWERED)
 
     async with under_way(world, closes) as go_on:
-        pressed = Buttons(world.database, world.conduct).press(press(turn))
+        pressed = world.buttons.press(press(turn))
         assert await once_it_waits(world, go_on, pressed) == COMPLETE_TEXT
     assert await stopped_by(world, turn) is None
 

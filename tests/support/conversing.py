@@ -9,7 +9,6 @@ from swarm.domain.presses import (
     ButtonPressed,
 )
 from swarm.domain.transcript import SlackMessage
-from swarm.services.buttons import Buttons
 from swarm.store.turns import Turn
 from tests.support.live import Gate, Show
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
@@ -27,7 +26,7 @@ def press(action: str, value: str, *, key: str = "press:1", by: str = "U1") -> B
 
 
 async def pressed(world: World, button: ButtonPressed) -> str | None:
-    return await Buttons(world.database, world.conduct).press(button)
+    return await world.buttons.press(button)
 
 
 async def begun(show: Show, gate: Gate, root: SlackMessage) -> Turn:

@@ -12,6 +12,7 @@ from typing import TypeAlias
 from swarm.domain.client_context import ChannelFacts
 from swarm.domain.deliveries import Accepted, Answer, Delivery, DeliveryKind, InDoubt, NotSent, Refused
 from swarm.domain.errors import NotFound, SwarmError
+from swarm.domain.people import Person
 from swarm.domain.transcript import AuthorKind, SlackMessage
 
 PEOPLE = {"U1": "alice", "U2": "bob", "U3": "carol", "B1": "pager"}
@@ -44,6 +45,8 @@ class FakeSlack:
     turns: list[Delivery] = field(default_factory=list)  # what has waited for its turn
     held_up: set[str] = field(default_factory=set)  # kinds and channels whose turn never comes
     facts: dict[str, ChannelFacts] = field(default_factory=dict)  # of channels that have more than a name
+    persons: dict[str, Person | None] = field(default_factory=dict)  # who are no members; None: Slack does not say
+    persons_asked: list[str] = field(default_factory=list)
     emails: dict[str, str] = field(default_factory=dict)  # by user
     go_on: asyncio.Event | None = None  # calls wait for it before they are answered
 
@@ -105,6 +108,10 @@ class FakeSlack:
 
     async def channel_facts(self, channel_id: str) -> ChannelFacts:
         return self.facts.get(channel_id, ChannelFacts(name=CHANNELS.get(channel_id, "")))
+
+    async def person(self, user_id: str, wait_seconds: float) -> Person | None:
+        self.persons_asked.append(user_id)
+        return self.persons.get(user_id, Person(id=user_id, name=PEOPLE.get(user_id, user_id), teams=("T1",)))
 
     async def user_email(self, user_id: str) -> str | None:
         return self.emails.get(user_id)

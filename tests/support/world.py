@@ -13,13 +13,17 @@ from swarm.domain.routing import Me
 from swarm.domain.transcript import Author, AuthorKind, ChannelType, MessageDeleted, MessageEdited, SlackMessage
 from swarm.domain.triggers import Trigger
 from swarm.services.backfill import Backfill
+from swarm.services.buttons import Buttons
 from swarm.services.deliver import Sender
 from swarm.services.ingest import Ingest
 from swarm.services.presence import note_seen
 from swarm.services.reply import Caller
 from swarm.services.roster import Rosters
+from swarm.services.standings import Standings
 from swarm.services.sweep import Sweeper
+from swarm.services.turn_control import TurnControl
 from swarm.services.use_cases import Services
+from swarm.services.verify import Verifier
 from swarm.store import inbox
 from swarm.store.database import Database
 from swarm.store.inbox import Entry
@@ -90,9 +94,13 @@ class World:
     def __post_init__(self) -> None:
         rosters = Rosters(self.database, self.conduct, kept_seconds=0)
         self.services = Services.over(self.database, self.slack, ME, self.conduct, self.files)
-        self.ingest = Ingest(self.database, rosters, ME, self.conduct)
+        self.standings = Standings(self.database, self.slack, ME, clock=self.clock)
+        self.ingest = Ingest(self.database, rosters, ME, self.conduct, self.standings)
+        self.verifier = Verifier(self.database, self.ingest, self.standings, clock=self.clock)
+        self.buttons = Buttons(self.database, self.conduct, self.standings, ME.team)
+        self.turn_control = TurnControl(self.database, self.conduct, ME.team, self.standings)
         self.sweeper = Sweeper(self.database, self.conduct)
-        self.backfill = Backfill(self.database, self.slack, ME)
+        self.backfill = Backfill(self.database, self.slack, ME, self.conduct, self.standings)
         self.sender = Sender(self.database, self.slack, ME.team, http_timeout_seconds=HTTP_TIMEOUT_SECONDS)
 
     def governed_by(self, conduct: Conduct) -> Self:

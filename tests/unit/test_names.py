@@ -9,6 +9,7 @@ import pytest
 
 from swarm.domain.client_context import NOTHING_KNOWN, ChannelFacts
 from swarm.domain.errors import Unavailable
+from swarm.domain.people import Person
 from swarm.domain.transcript import AuthorKind, ChannelType
 from swarm.slack import lookups
 from swarm.slack.gateway import ChannelInfo
@@ -28,11 +29,8 @@ class FakeSource:
         self.answering = asyncio.Event()
         self.answering.set()
 
-    async def user_name(self, user_id: str) -> str:
-        return await self._tell(user_id)
-
-    async def user_email(self, user_id: str) -> str | None:
-        return await self._tell(f"{user_id}'s e-mail") or None
+    async def user(self, user_id: str) -> Person:
+        return Person(id=user_id, name=await self._tell(user_id), email="alice@example.org", teams=("T1",))
 
     async def bot_name(self, bot_id: str) -> str:
         return await self._tell(bot_id)
@@ -195,11 +193,36 @@ async def test_what_cannot_be_looked_up_is_left_out(setting: Setting) -> None:
 
 
 @pytest.mark.req("CHAN-03")
-async def test_an_e_mail_address_is_asked_for_once_and_apart_from_the_name(setting: Setting) -> None:
-    setting.source.names["U1's e-mail"] = "alice@example.org"
+async def test_one_question_tells_who_somebody_is_and_their_name_and_e_mail_address(setting: Setting) -> None:
     assert [await setting.names.user_email("U1") for _ in range(2)] == ["alice@example.org"] * 2
     assert await setting.alice() == "Alice"
-    assert setting.source.asked == ["U1's e-mail", "U1"]
+    assert await setting.names.person("U1", 1) == Person(
+        id="U1", name="Alice", email="alice@example.org", teams=("T1",)
+    )
+    assert setting.source.asked == ["U1"]
+
+
+@pytest.mark.req("CHAN-11")
+async def test_who_somebody_is_is_never_an_old_answer_and_is_asked_again_at_once_after_a_failure(
+    setting: Setting,
+) -> None:
+    assert await setting.names.person("U1", 1)
+    setting.source.fails = True
+    setting.now += FRESH_SECONDS
+    assert await setting.names.person("U1", 1) is None
+    assert await setting.alice() == "Alice"  # a name may be old
+    setting.source.fails = False
+    assert await setting.names.person("U1", 1)
+
+
+@pytest.mark.req("CHAN-11")
+async def test_nobody_waits_longer_for_who_somebody_is_than_they_said(setting: Setting) -> None:
+    setting.source.answering.clear()
+    assert await setting.names.person("U1", 0.01) is None
+    setting.source.answering.set()
+    await settle()
+    assert await setting.names.person("U1", 0)
+    assert setting.source.asked == ["U1"]
 
 
 async def test_no_more_is_remembered_than_has_room(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:

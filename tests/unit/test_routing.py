@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.domain.access import ChannelPolicy, Listen
+from swarm.domain.access import ChannelPolicy, External, Listen
 from swarm.domain.agents import Role
 from swarm.domain.inbox import MatchedBy
 from swarm.domain.routing import (
@@ -24,7 +24,7 @@ from swarm.domain.routing import (
     decide,
     names_swarm,
 )
-from swarm.domain.transcript import Author, AuthorKind, ChannelType, SlackMessage
+from swarm.domain.transcript import STRANGERS, Author, AuthorKind, ChannelType, SlackMessage, Standing
 
 pytestmark = pytest.mark.req("LOOP-11")
 
@@ -55,6 +55,7 @@ def message(
     by: str = "U1",
     kind: AuthorKind = AuthorKind.USER,
     bot_id: str | None = None,
+    standing: Standing | None = Standing.MEMBER,
     in_thread: bool = False,
     where: ChannelType = ChannelType.CHANNEL,
     subtype: str | None = None,
@@ -63,7 +64,7 @@ def message(
         channel="C1",
         ts="1700000002.000100",
         thread_ts="1700000001.000100" if in_thread else None,
-        author=Author(id=by, kind=kind, bot_id=bot_id),
+        author=Author(id=by, kind=kind, bot_id=bot_id, standing=standing),
         text=text,
         subtype=subtype,
         channel_type=where,
@@ -154,6 +155,40 @@ ROWS = {
     "a person who is not on the list": Row(
         message=message("swarm#lead hi"),
         situation=situation(policy=ChannelPolicy(allowed_users=frozenset({"U2"}))),
+        outcome=Outcome.NOT_ALLOWED,
+        because="not on the list of allowed users",
+    ),
+    "a guest": Row(
+        message=message("swarm#lead hi", standing=Standing.GUEST),
+        outcome=Outcome.STRANGER,
+        because="guest of the workspace; strangers are heard only where the channel says external: allow",
+    ),
+    "somebody of another workspace, in a direct message": Row(
+        message=message(where=ChannelType.DM, standing=Standing.EXTERNAL),
+        outcome=Outcome.STRANGER,
+        because="belongs to another workspace",
+    ),
+    "somebody whom Slack does not know, in an owned thread": Row(
+        message=message(in_thread=True, standing=Standing.UNVERIFIED),
+        situation=situation(owner=SPARE),
+        outcome=Outcome.STRANGER,
+        because="does not say who this person is",
+    ),
+    "somebody of whom Slack has not said anything yet": Row(
+        message=message("swarm#lead hi", standing=None), outcome=Outcome.UNVERIFIED, because="has not said yet"
+    ),
+    "a stranger where they are allowed": Row(
+        message=message("swarm#spare hi", standing=Standing.EXTERNAL),
+        situation=situation(policy=ChannelPolicy(external=External.ALLOW)),
+        outcome=Outcome.ADDRESS,
+        to=(SPARE,),
+        matched_by=MatchedBy.ADDRESS,
+        new_owner=SPARE,
+        because="names swarm#spare",
+    ),
+    "a stranger who is allowed, but not on the list": Row(
+        message=message("swarm#lead hi", standing=Standing.GUEST),
+        situation=situation(policy=ChannelPolicy(external=External.ALLOW, allowed_users=frozenset({"U2"}))),
         outcome=Outcome.NOT_ALLOWED,
         because="not on the list of allowed users",
     ),
@@ -573,7 +608,8 @@ def test_every_row_of_the_table(row: Row) -> None:
 
 
 def test_the_table_has_every_outcome_and_every_way_to_match() -> None:
-    assert {row.outcome for row in ROWS.values()} == set(Outcome)
+    # Who has said too much is told from the database, see `Ingest`.
+    assert {row.outcome for row in ROWS.values()} == set(Outcome) - {Outcome.RATE_LIMITED}
     # An entry is re-addressed after routing, never by it.
     assert {row.matched_by for row in ROWS.values()} == {None, *MatchedBy} - {MatchedBy.READDRESSED}
 
@@ -634,8 +670,9 @@ WORDS = st.sampled_from(
 TEXTS = st.one_of(st.lists(WORDS, max_size=4).map(" ".join), st.text(max_size=30))
 AUTHORS = st.sampled_from(
     [
-        Author(id="U1", kind=AuthorKind.USER),
-        Author(id="U2", kind=AuthorKind.USER),
+        Author(id="U1", kind=AuthorKind.USER, standing=Standing.MEMBER),
+        Author(id="U2", kind=AuthorKind.USER, standing=Standing.MEMBER),
+        Author(id="U3", kind=AuthorKind.USER),
         Author(id="B1", kind=AuthorKind.BOT, bot_id="B1"),
         Author(id="B2", kind=AuthorKind.BOT, bot_id="B2"),
         Author(id="UBOT", kind=AuthorKind.BOT, bot_id="BBOT"),
@@ -684,7 +721,8 @@ def is_heard(post: SlackMessage, known: Situation) -> bool:
         return False
     if post.author.kind is AuthorKind.BOT:
         return post.author.id in known.policy.allowed_bots and known.bot_turns < BOT_TURNS_PER_HOUR
-    return known.policy.allowed_users is None or post.author.id in known.policy.allowed_users
+    is_listed = known.policy.allowed_users is None or post.author.id in known.policy.allowed_users
+    return is_listed and post.author.standing is Standing.MEMBER
 
 
 def concerns_us(post: SlackMessage, known: Situation) -> bool:
@@ -703,6 +741,17 @@ def test_every_message_has_an_outcome_with_a_reason(post: SlackMessage, known: S
     assert decision.outcome in Outcome
     assert decision.reason.strip()
     assert len({target.agent_id for target in decision.targets}) == len(decision.targets)
+
+
+@given(MESSAGES, SITUATIONS, st.sampled_from(Change), st.sampled_from([None, *STRANGERS]))
+@pytest.mark.req("CHAN-11")
+def test_a_stranger_reaches_no_agent_whatever_they_write_and_wherever(
+    post: SlackMessage, known: Situation, change: Change, standing: Standing | None
+) -> None:
+    theirs = replace(post, author=Author(id="U1", kind=AuthorKind.USER, standing=standing))
+    decision = decide(theirs, replace(known, can_stop=True), change)
+    assert not decision.targets
+    assert decision.outcome is not Outcome.STOP
 
 
 @given(MESSAGES, SITUATIONS)

@@ -15,7 +15,7 @@ from swarm.agents.builtin.run import Run
 from swarm.agents.toolbox.arguments import Checked, checked, mended
 from swarm.agents.toolbox.calling import answered
 from swarm.agents.toolbox.caps import CONCLUDE, CallCaps
-from swarm.agents.toolbox.tool import Tool, ToolAnswer
+from swarm.agents.toolbox.tool import Tool, ToolAnswer, not_for_strangers
 from swarm.domain.streaming.events import ToolEnded, ToolStarted
 
 _ANYTHING = SchemaValidator(core_schema.dict_schema())
@@ -59,6 +59,8 @@ class RunTools(AbstractToolset[None]):
         return CONCLUDE if last and self._caps.must_conclude(ctx.run_step - 1, len(last.tool_calls)) else ""
 
     async def _answer(self, tool: Tool, arguments: dict[str, Any], step: int) -> ToolAnswer:
+        if refusal := not_for_strangers(tool, by_strangers=self._run.turn.origin.by_strangers):
+            return refusal
         if refusal := self._caps.refusal(tool, step):
             return refusal
         found = checked(tool.parameters, arguments)

@@ -50,13 +50,13 @@ def asked(turn: TurnInput, *, with_author: bool = False) -> str:
     said = [message for message in turn.messages if message.text.strip()]
     if not said:
         raise Stumbled("There is no text in this message, and text is all that I can read. Write what I should do.")
-    return "\n\n".join(_named(message) if with_author else message.text for message in said)
+    return "\n\n".join(_named(message) if with_author else message.marked for message in said)
 
 
 def questions(turn: TurnInput) -> Iterator[SessionMessage]:
     """What is newly said, to be remembered: each message with whoever says it."""
     for message in turn.messages:
-        yield SessionMessage(role=MessageRole.USER, text=message.text, author=message.author or turn.origin.user_name)
+        yield SessionMessage(role=MessageRole.USER, text=message.marked, author=message.author or turn.origin.user_name)
 
 
 def unheard(turn: TurnInput, told: Iterable[SessionMessage]) -> str:
@@ -70,7 +70,7 @@ def unheard(turn: TurnInput, told: Iterable[SessionMessage]) -> str:
     by_us = "\n".join(text for role, text in remembered if role is MessageRole.ASSISTANT)  # Slack shows it in pieces
 
     def is_new(said: TurnMessage) -> bool:
-        return _letters(said.text) not in (by_people if said.speaker is Speaker.USER else by_us)
+        return _letters(said.marked) not in (by_people if said.speaker is Speaker.USER else by_us)
 
     new = [said for said in turn.history if said.text.strip() and is_new(said)]
     return "\n".join(map(_line, new)) if any(said.speaker is Speaker.USER for said in new) else ""
@@ -82,8 +82,10 @@ def _letters(text: str) -> str:
 
 
 def _line(said: TurnMessage) -> str:
-    return f"{said.author or said.speaker.value}: {said.text}"
+    """Its further lines are indented, so that none passes for what somebody else says."""
+    author = " ".join((said.author or said.speaker.value).split())
+    return f"{author}: {said.marked}".replace("\n", "\n    ")
 
 
 def _named(message: TurnMessage) -> str:
-    return f"{message.author}: {message.text}" if message.author else message.text
+    return f"{message.author}: {message.marked}" if message.author else message.marked

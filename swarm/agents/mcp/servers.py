@@ -95,6 +95,7 @@ class McpServers:
                     parameters={"type": "object", **known.input_schema},
                     call=partial(connection.call, name),
                     server=server.name,
+                    is_read_only=bool(known.annotations and known.annotations.read_only_hint),
                 )
 
 

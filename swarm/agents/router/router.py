@@ -125,7 +125,7 @@ class Router:
     async def _before(self, run: Run) -> list[SessionMessage]:
         """What was said before: in the thread, where we are told, else in the session. A person has begun it."""
         if run.turn.history:
-            said = [SessionMessage(role=ROLES[message.speaker], text=message.text) for message in run.turn.history]
+            said = [SessionMessage(role=ROLES[message.speaker], text=message.marked) for message in run.turn.history]
         else:
             remembered = await self._memory.get_messages(run.session_id, RECENT_MESSAGES, turn_id=run.turn.turn_id)
             said = [one for one in remembered if one.role in ROLES.values()]

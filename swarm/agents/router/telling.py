@@ -19,7 +19,7 @@ from swarm.agents.router.decision import Call
 from swarm.agents.router.meter import Meter
 from swarm.agents.toolbox.calling import answered
 from swarm.agents.toolbox.caps import CallCaps
-from swarm.agents.toolbox.tool import ToolAnswer
+from swarm.agents.toolbox.tool import ToolAnswer, not_for_strangers
 from swarm.domain.streaming.events import ToolEnded, ToolStarted
 
 ANSWER: Final = "answer"
@@ -55,7 +55,8 @@ class Teller:
 
     async def _called(self, run: Run, call: Call, caps: CallCaps) -> ToolAnswer:
         await run.say(ToolStarted(id=call.id, name=call.tool.name))
-        refusal = caps.refusal(call.tool, 1)
+        refusal = not_for_strangers(call.tool, by_strangers=run.turn.origin.by_strangers)
+        refusal = refusal or caps.refusal(call.tool, 1)
         answer = refusal or await answered(call.tool, call.arguments, self._most_characters)
         run.remember_call(call.id, call.tool.name, call.arguments, answer)
         await run.say(ToolEnded(id=call.id, failed=answer.failed))

@@ -32,3 +32,17 @@ class Tool:
     call: CallTool
     server: str = ""  # the MCP server that it belongs to; empty: none
     most_calls: int | None = None  # in one run; None: no limit
+    is_read_only: bool = False  # it changes nothing and sends nothing anywhere
+
+
+def not_for_strangers(tool: Tool, *, by_strangers: bool) -> ToolAnswer | None:
+    """What a call is answered in a run that only strangers' words have started; None if it may be made."""
+    if not by_strangers or tool.is_read_only:
+        return None
+    return ToolAnswer(
+        text=(
+            f"{tool.name} was not called: it may change something, and nobody but people who are no members of this "
+            f"workspace has asked for it. Go on without {tool.name}; tools that only read still work. Tell them that a "
+            "member has to ask for it."
+        )
+    )

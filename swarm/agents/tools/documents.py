@@ -58,6 +58,7 @@ def document_tools(
             ),
             call=_answering(lambda arguments: _search(library, arguments)),
             most_calls=search_max_calls,
+            is_read_only=True,
         ),
         Tool(
             name="fetch_document",
@@ -67,6 +68,7 @@ def document_tools(
             ),
             call=_answering(lambda arguments: _fetch(library, arguments)),
             most_calls=fetch_max_calls,
+            is_read_only=True,
         ),
     )
 

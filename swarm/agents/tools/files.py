@@ -71,6 +71,7 @@ def file_tools(root: Path, *, most_bytes: int = MOST_BYTES) -> tuple[Tool, Tool]
         ),
         parameters=_READ_PARAMETERS,
         call=answering(files.read),
+        is_read_only=True,
     )
     write = Tool(
         name="file-write",

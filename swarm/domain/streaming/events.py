@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from swarm.domain.model_runs import Door
+from swarm.domain.transcript import STANDING_WORDS, Standing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -199,6 +200,13 @@ class TurnMessage:
     speaker: Speaker
     text: str
     author: str = ""  # a display name
+    standing: Standing = Standing.MEMBER
+
+    @property
+    def marked(self) -> str:
+        """The text, behind a mark if its author may not give work: for readers to whom nothing else tells so."""
+        mark = STANDING_WORDS.get(self.standing)
+        return f"[said by somebody who is {mark}] {self.text}" if mark and self.text.strip() else self.text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -222,6 +230,7 @@ class Origin:
     user_email: str = ""  # where the channel shares it
     client: str = ""  # of another door: who calls, an agent's id or "operator"
     client_name: str = ""  # the agent's name, or "operator"
+    by_strangers: bool = False  # nobody else's words have started the run: no tool that writes is called
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -55,6 +55,7 @@ deliveries = Table(
     Column("stops_task_id", Text),  # the task that its button stops
     Column("stops_turn_id", Text),  # the turn that its button stops
     Column("closing", Text),  # JSON: what stands below the text, and of which answer
+    Column("person", Text),  # of a post: the only user who sees it; null: everybody in the channel does
     one_of("kind", DeliveryKind),
     one_of("status", DeliveryStatus),
     CheckConstraint("(due_at IS NULL) = (status IN ('sent', 'failed', 'expired'))", name="due_until_over"),

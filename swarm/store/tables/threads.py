@@ -14,7 +14,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from swarm.domain.transcript import AuthorKind, ChannelType, ContextState
+from swarm.domain.transcript import AuthorKind, ChannelType, ContextState, Standing
 from swarm.store.tables.schema import metadata, one_of
 
 threads = Table(
@@ -61,6 +61,9 @@ thread_messages = Table(
     Column("deleted_at", BigInteger),
     Column("stored_at", BigInteger, nullable=False),
     Column("routed_at", BigInteger),  # null: only read from history so far
+    Column(  # of the author, when it was stored
+        "standing", Text, one_of("standing", Standing), nullable=False, server_default=Standing.UNVERIFIED.value
+    ),
     PrimaryKeyConstraint("team", "channel", "ts"),
     one_of("author_kind", AuthorKind),
 )
@@ -72,7 +75,8 @@ Index(
     thread_messages.c.ts,
 )
 
-# Replies that came before anybody knew of their thread: its first message may have been overtaken. Kept for a while.
+# Messages that cannot be routed yet. Replies that came before anybody knew of their thread, whose first message may
+# have been overtaken, are kept for a while; messages whose author Slack has not named in time, until it has.
 early_messages = Table(
     "early_messages",
     metadata,
@@ -82,6 +86,28 @@ early_messages = Table(
     Column("ts", Text, nullable=False),
     Column("message", Text, nullable=False),  # JSON
     Column("stored_at", BigInteger, nullable=False),
+    Column("verify_at", BigInteger),  # when to ask again who wrote it; null: it waits for its thread
     PrimaryKeyConstraint("team", "channel", "thread_ts", "ts"),
 )
 Index("ix_early_messages_stored", early_messages.c.stored_at)
+_unverified = early_messages.c.verify_at.is_not(None)
+Index(
+    "ix_early_messages_verify",
+    early_messages.c.verify_at,
+    sqlite_where=_unverified,
+    postgresql_where=_unverified,
+)
+
+# People of Slack who have written to us: who they are, and how much they have said lately.
+people = Table(
+    "people",
+    metadata,
+    Column("team", Text, nullable=False),  # ours
+    Column("user_id", Text, nullable=False),
+    Column("standing", Text),  # null: Slack was not asked
+    Column("verified_at", BigInteger),
+    Column("window_started_at", BigInteger),  # of the minute in which their messages are counted
+    Column("window_count", BigInteger, nullable=False, server_default="0"),
+    PrimaryKeyConstraint("team", "user_id"),
+    one_of("standing", Standing),
+)

@@ -13,6 +13,7 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     Table,
     Text,
+    false,
     func,
     text,
 )
@@ -54,6 +55,7 @@ tasks = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("started_at", BigInteger),
     Column("ended_at", BigInteger),
+    Column("by_strangers", Boolean, nullable=False, server_default=false()),  # nobody else has asked for it
     one_of("status", TaskStatus),
     one_of("held_by", TaskHold),
     CheckConstraint("priority BETWEEN 0 AND 100", name="priority"),

@@ -8,11 +8,12 @@ from swarm.twin.errors import ControlError, Json
 from swarm.twin.faults import CALL_KINDS, EVENT_KINDS, SOCKET_KINDS, STREAM_METHODS, Fault, FaultKind
 from swarm.twin.methods import METHODS
 from swarm.twin.people import App, Command
-from swarm.twin.seed import SCOPES, Seed, SeedApp, SeedChannel, SeedUser, SeedUserGroup
+from swarm.twin.seed import SCOPES, Seed, SeedApp, SeedChannel, SeedGuest, SeedTeam, SeedUser, SeedUserGroup
 from swarm.twin.twin import Twin
 
 _MOST_SECONDS = 10 * 365 * 86_400.0
 _MOST_TIMES = 1_000_000
+_USER = "name real_name display_name email"
 
 
 class Admin:
@@ -75,12 +76,14 @@ class Admin:
 
     async def seed(self, request: Request) -> Json:
         """Add people, channels and apps, or change those of the same name. A mere name will do for the first two."""
-        body = await read_body(request, known="users channels apps user_groups")
+        body = await read_body(request, known="users channels apps user_groups guests teams")
         seed = Seed(
             users=body.items("users", _user),
             channels=body.items("channels", _channel),
             apps=body.items("apps", _app),
             user_groups=body.items("user_groups", _user_group),
+            guests=body.items("guests", _guest),
+            teams=body.items("teams", _team),
         )
         try:
             self._twin.plant(seed)
@@ -127,7 +130,26 @@ def _check_target(kind: FaultKind, method: str | None, event: str | None) -> Non
 
 
 def _user(item: object) -> SeedUser:
-    given = as_body(item, known="name real_name display_name email")
+    return _seed_user(as_body(item, known=_USER))
+
+
+def _guest(item: object) -> SeedGuest:
+    given = as_body(item, known=f"{_USER} channels single_channel")
+    return SeedGuest(
+        user=_seed_user(given),
+        channels=given.texts("channels") or ("general",),
+        is_single_channel=given.flag("single_channel"),
+    )
+
+
+def _team(item: object) -> SeedTeam:
+    given = as_body(item, known="name users channels")
+    return SeedTeam(
+        name=given.text("name"), users=given.items("users", _user), channels=given.texts("channels") or ("general",)
+    )
+
+
+def _seed_user(given: Body) -> SeedUser:
     return SeedUser(
         name=given.text("name"),
         real_name=given.optional("real_name") or "",

@@ -99,6 +99,17 @@ class SlackTwin:
         self._server.ask("POST", "seed", {"users": [fields]})
         return self.user(name)
 
+    def add_guest(self, name: str, *, channels: Iterable[str] | None = None) -> Person:
+        """Let a guest into some channels; by default into `general`."""
+        self._server.ask("POST", "seed", {"guests": [given(name=name, channels=_listed(channels))]})
+        return self.user(name)
+
+    def add_team(self, name: str, *, users: Iterable[str], channels: Iterable[str] | None = None) -> tuple[Person, ...]:
+        """Share channels, by default `general`, with another workspace; its people, in order."""
+        people = list(users)
+        self._server.ask("POST", "seed", {"teams": [given(name=name, users=people, channels=_listed(channels))]})
+        return tuple(self.user(person) for person in people)
+
     def add_channel(
         self, name: str, *, members: Iterable[str] | None = None, is_private: bool = False, topic: str = ""
     ) -> str:

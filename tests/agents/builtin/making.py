@@ -50,6 +50,7 @@ class Made:
         description: str = "Does something.",
         server: str = "",
         most_calls: int | None = None,
+        is_read_only: bool = False,
     ) -> None:
         self.calls: list[dict[str, Any]] = []
         self._answer = answer
@@ -60,6 +61,7 @@ class Made:
             call=self._call,
             server=server,
             most_calls=most_calls,
+            is_read_only=is_read_only,
         )
 
     async def _call(self, arguments: Mapping[str, Any]) -> ToolAnswer:

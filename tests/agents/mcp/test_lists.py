@@ -31,6 +31,15 @@ async def test_a_list_of_several_pages_is_read_whole(tmp_path: Path) -> None:
     assert len(paged.seen("tools/list")) == 3
 
 
+@pytest.mark.req("CHAN-11")
+async def test_only_a_tool_whose_server_says_so_counts_as_reading(tmp_path: Path) -> None:
+    hinting = plain_in(tmp_path / "hinting", tools=("look", "touch", "echo"))
+    async with McpServers([hinting.server("look", "touch", "echo")], patience=QUICK) as servers:
+        assert {tool.name: tool.is_read_only for tool in servers.tools()} == {
+            "look": True, "touch": False, "echo": False,
+        }  # fmt: skip
+
+
 async def test_a_list_without_an_end_is_a_server_that_cannot_be_used(tmp_path: Path) -> None:
     endless = plain_in(tmp_path / "endless", "endless")
     async with McpServers([endless.server("echo")], timeouts=QUICK) as servers:

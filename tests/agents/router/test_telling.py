@@ -187,6 +187,17 @@ async def test_a_capped_tool_says_so_among_the_results(memory: Forgetful) -> Non
     assert "search has been called once" in script.told[1].said[0]
 
 
+@pytest.mark.req("CHAN-11")
+async def test_a_router_calls_no_tool_that_writes_where_only_strangers_ask(memory: Forgetful) -> None:
+    drop, read = Made("drop"), Made("list", is_read_only=True)
+    script = Scripted([Calls("drop"), Calls("list")], "Listed.")
+    asked = turn("drop it")
+    asked = replace(asked, origin=replace(asked.origin, by_strangers=True))
+    await hear(router(script.model, memory, drop.tool, read.tool), asked)
+    assert (len(drop.calls), len(read.calls)) == (0, 1)
+    assert "drop was not called" in script.told[1].said[0]
+
+
 async def test_a_decision_that_fails_is_told_in_words(memory: Forgetful) -> None:
     script = Scripted(Raises(ModelHTTPError(503, "scripted", "what people wrote")))
     with capture_logs() as logs:

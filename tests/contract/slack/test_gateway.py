@@ -9,6 +9,7 @@ from aiohttp import web
 
 from swarm.domain.deliveries import Accepted, Answer, DeliveryKind, InDoubt, NotSent, Refused
 from swarm.domain.errors import ConfigurationError, NotFound, Unavailable
+from swarm.domain.people import Person
 from swarm.domain.transcript import AuthorKind, ChannelType
 from swarm.slack.gateway import Gateway
 from swarm.slack.pacing import Pacing
@@ -328,13 +329,15 @@ async def test_a_broken_read_is_unavailable(gateway: Gateway, workspace: Workspa
 
 
 async def test_people_and_channels_have_names(gateway: Gateway, workspace: Workspace) -> None:
-    assert await gateway.user_name("U000ALICE") == "Alice"
+    alice = Person(id="U000ALICE", name="Alice", email="alice@twin.test", teams=("T0TWIN",))
+    assert await gateway.user("U000ALICE") == alice
+    assert await gateway.user("U0NOBODY") == Person(id="U0NOBODY", name="U0NOBODY", is_known=False)
     assert await gateway.bot_name(workspace.app.bot_id) == "swarm"
     channel = await gateway.channel("C0GENERAL")
     assert (channel.name, channel.type, channel.user_id) == ("general", ChannelType.CHANNEL, None)
     assert channel.topic
-    with pytest.raises(NotFound, match="user_not_found"):
-        await gateway.user_name("U0NOBODY")
+    with pytest.raises(NotFound, match="bot_not_found"):
+        await gateway.bot_name("B0NOBODY")
 
 
 async def test_a_closed_gateway_makes_no_more_calls(workspace: Workspace) -> None:

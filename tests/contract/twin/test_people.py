@@ -131,3 +131,47 @@ async def test_an_update_takes_less_text_than_a_post(world: World) -> None:
     await world.client().chat_update(**target, text="y" * 4_000)
     await world.client().chat_update(**target, markdown_text="z" * 12_000)
     assert (await world.seen())[0]["text"] == "z" * 12_000
+
+
+async def test_guests_are_in_their_channels_only_and_known_as_guests(world: World) -> None:
+    guests: list[Any] = ["gina", {"name": "gus", "channels": ["random"], "single_channel": True}]
+    await world.ask("POST", "seed", {"guests": guests})
+    client = world.client()
+    gina = (await client.users_info(user="U0000GINA"))["user"]
+    gus = (await client.users_info(user="U00000GUS"))["user"]
+    assert (gina["is_restricted"], gina["is_ultra_restricted"], gina["team_id"]) == (True, False, "T0TWIN")
+    assert (gus["is_restricted"], gus["is_ultra_restricted"]) == (True, True)
+    assert "U0000GINA" in (await client.conversations_members(channel="C0GENERAL"))["members"]
+    assert "U0000GINA" not in (await client.conversations_members(channel="C00RANDOM"))["members"]
+    alice = (await client.users_info(user="U000ALICE"))["user"]
+    assert not alice["is_restricted"]
+    assert "is_stranger" not in alice
+
+
+async def test_another_workspace_shares_channels_and_its_people_are_strangers(world: World) -> None:
+    await world.ask("POST", "seed", {"teams": [{"name": "umbrella", "users": ["eve"], "channels": ["general"]}]})
+    client, line = world.client(), await world.line()
+    eve = (await client.users_info(user="U00000EVE"))["user"]
+    assert (eve["team_id"], eve["is_stranger"]) == ("TUMBRELLA", True)
+    assert "U00000EVE" in {member["id"] for member in (await client.users_list())["members"]}
+    general = (await client.conversations_info(channel="C0GENERAL"))["channel"]
+    assert (general["is_ext_shared"], general["connected_team_ids"]) == (True, ["TUMBRELLA"])
+    assert not (await client.conversations_info(channel="C00RANDOM"))["channel"]["is_ext_shared"]
+    for user, channel, team, is_shared in (
+        ("eve", "general", "TUMBRELLA", True),
+        ("alice", "general", "T0TWIN", True),
+        ("eve", "@swarm", "TUMBRELLA", True),
+        ("alice", "random", None, False),
+    ):
+        await world.ask("POST", "messages", {"user": user, "channel": channel, "text": "hi"})
+        payload = (await line.next_acknowledged())["payload"]
+        event = payload["event"]
+        assert (event.get("user_team"), event.get("source_team"), payload["is_ext_shared_channel"]) == (
+            team, team, is_shared,
+        )  # fmt: skip
+    (of_eve,) = (
+        message
+        for message in (await client.conversations_history(channel="C0GENERAL"))["messages"]
+        if message["user"] == "U00000EVE"
+    )
+    assert of_eve["user_team"] == "TUMBRELLA"

@@ -86,7 +86,13 @@ def memory_tools(clients: Clients, options: AgentCoreOptions, memory_id: str) ->
     recalling = bounded("memory-recall", options.memory_seconds, recall)
     return (
         Tool(name="memory-store", description=_STORE, parameters=_STORE_PARAMETERS, call=storing),
-        Tool(name="memory-recall", description=_RECALL, parameters=_RECALL_PARAMETERS, call=recalling),
+        Tool(
+            name="memory-recall",
+            description=_RECALL,
+            parameters=_RECALL_PARAMETERS,
+            call=recalling,
+            is_read_only=True,
+        ),
     )
 
 

@@ -51,8 +51,13 @@ def tools(cursor: str | None) -> dict[str, Any]:
     names = json.loads((FOLDER / "tools.json").read_text())
     size = int(OPTIONS.get("pages", "1000"))
     at = int(cursor or "0")
-    page = {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in names[at : at + size]]}
+    page = {"tools": [tool(name) for name in names[at : at + size]]}
     return page | ({"nextCursor": str(at + size)} if at + size < len(names) or "endless" in OPTIONS else {})
+
+
+def tool(name: str) -> dict[str, Any]:
+    hints = {"look": {"readOnlyHint": True}, "touch": {"readOnlyHint": False}}
+    return {"name": name, "inputSchema": {"type": "object"}} | ({"annotations": hints[name]} if name in hints else {})
 
 
 def grow() -> None:
