@@ -80,7 +80,7 @@ async def doors(sqlite_url: str) -> AsyncIterator[Doors]:
         world = World(database, ManualClock())
         identities = Identities(world.services.agents, OPERATOR_TOKEN)
         mcp = McpDoor(world.services, identities)
-        runs = AgentRuns({"router": Scripted(*HELLO)}, Talks(database))
+        runs = AgentRuns({"router": Scripted(*HELLO)}, Talks(database), {})
         routes: list[BaseRoute] = [*mcp.routes(), *AguiDoor(runs, identities).routes()]
         app = create_app(world.services, identities, dict, routes=routes, running=[mcp.running], access=ALLOWING)
         paths = [
