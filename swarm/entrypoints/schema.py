@@ -129,6 +129,7 @@ class AgentRow(AgentShape):
     created_at: str
     last_seen_at: str | None
     reach: str
+    enrolled: bool
 
 
 class EntryRow(TypedDict):
@@ -260,6 +261,7 @@ def agent_row(present: Present) -> AgentRow:
         "created_at": to_iso(agent.created_at),
         "last_seen_at": to_iso(agent.last_seen_at) if agent.last_seen_at is not None else None,
         "reach": agent.reach.value,
+        "enrolled": agent.enrolled,
     }
 
 

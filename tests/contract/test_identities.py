@@ -34,7 +34,7 @@ NOBODY: Final = ("none", "wrong", "rotated", "revoked")
 AGENTS: Final = ("other", "lead", "owner")
 CALLERS: Final = (*NOBODY, *AGENTS, "operator", "key")
 
-Statuses = Mapping[str, int]
+Statuses = dict[str, int]
 
 
 def statuses(*, key: int = 403, operator: int = 403, **agents: int) -> Statuses:
@@ -101,7 +101,7 @@ OPERATORS: Final = statuses(operator=200)
 OWNED: Final = statuses(other=404, lead=404)
 LEADS: Final = statuses(operator=200, lead=200)
 CALLED: Final = statuses(operator=200, owner=200, other=404, lead=404)
-WORDS: Final = {"title": "t", "description": "d"}
+WORDS: Final[dict[str, object]] = {"title": "t", "description": "d"}
 OPERATOR: Final = frozenset({"operator"})
 
 ROUTES: Final[Mapping[str, Entry]] = {

@@ -153,6 +153,9 @@ async def ended_there(at: Whole, elsewhere: Whole, assistant: Scripted, end: End
     for doing in doings.values():
         doing.cancel()
     wrong |= {path: status for path, status in (await later(lea)).items() if status != 401}
+    assert isinstance(at.world.files, SlowFiles)
+    assert at.world.files.left.is_set()
+    assert all(opened.closed for opened in at.world.files.opened)
     assert all(run.over.is_set() for run in assistant.ran)
     assert not at.world.services.agents.credentials._watched
     return wrong

@@ -169,6 +169,8 @@ def test_the_migration_to_live_answers_keeps_what_is_there_and_every_agent_polls
             ("a1", "lead", 7, None, "polling"),
             ("a2", "gone", None, 9, "polling"),
         ]
+        enrolled = connection.exec_driver_sql("SELECT name FROM agents WHERE enrolled")
+        assert enrolled.scalars().all() == ["gone"], "nobody knows who registered a worker"
         kept = connection.exec_driver_sql("SELECT seq, text, stops_task_id, stops_turn_id, closing FROM deliveries")
         assert tuple(kept.one()) == (5, "hello", "k1", None, None)
         for table in ("agent_tokens", "threads", "inbox_messages", "tasks", "leases", "lease_members"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +55,11 @@ class Deaf(Wakeups):
         """Nobody is woken."""
 
 
+@dataclass
 class SlowFiles(FakeFiles):
     """Gives the first bytes of a file, and takes for ever to give the rest or to share one."""
+
+    left: asyncio.Event = field(default_factory=asyncio.Event)  # nobody waits for the sharing any more
 
     async def open(self, file: FileInfo, cap_bytes: int) -> FakeContent:
         opened = _Endless(self.kept[file.id][1], cap_bytes, 1)
@@ -65,7 +68,10 @@ class SlowFiles(FakeFiles):
 
     async def share(self, share: Share) -> Answer:
         self.under_way.set()
-        await asyncio.Event().wait()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.left.set()
         raise AssertionError
 
 

@@ -198,7 +198,7 @@ class BuiltinAgent:
             door=origin.door,
             session_id=run.session_id,
             turn_id=run.turn.turn_id,
-            requester=origin.user_id or origin.client_name,
+            requester=origin.user_id or origin.client_name or origin.client,
             model=run.model,
             outcome=outcome,
             note=note,

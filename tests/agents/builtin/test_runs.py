@@ -389,6 +389,6 @@ async def test_a_whole_answer_that_takes_too_long_ends_the_run(monkeypatch: pyte
 
 async def test_a_caller_of_another_door_is_noted_by_name() -> None:
     runs = RunsKept()
-    asked = replace(turn("hi"), origin=Origin(door=Door.AGUI, client="web"))
+    asked = replace(turn("hi"), origin=Origin(door=Door.AGUI, client="0b1c", client_name="web"))
     await hear(agent(Does(greets), Forgetful(), runs=runs), asked)
-    assert (runs.runs[0].requester, runs.runs[0].session_id) == ("web", f"agui:web:{asked.conversation_id}")
+    assert (runs.runs[0].requester, runs.runs[0].session_id) == ("web", f"agui:0b1c:{asked.conversation_id}")

@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from swarm import decisions
+from swarm.agents.builtin.sessions import session_of
 from swarm.config import BadSettings, load
 from swarm.domain.access import CallerPolicy
 from swarm.domain.agents import Agent, Reach, Role
-from tests.contract.agui_api.scene import CANCEL, HELLO, INVOKE, START, Scripted, run_input, start
+from swarm.domain.sessions import SessionScope
+from swarm.domain.streaming.events import Asked, Interrupted
+from tests.contract.agui_api.scene import CANCEL, HELLO, INVOKE, RESUME, START, Scripted, run_input, start
 from tests.support.doors import ENROLMENT_KEY, Visitor, error_of
 from tests.support.whole import Whole, whole
 from tests.support.world import BOT
@@ -78,6 +81,23 @@ async def test_whoever_has_the_key_cannot_take_a_listed_name_over(here: Whole) -
     assert (await here.operator.ask("DELETE", f"/agents/{wim.id}")).status_code == 204
     thief = await registered(here, "wim", by=ENROLMENT_KEY)
     assert set((await called(thief, "host")).values()) == {404}
+
+
+@pytest.mark.req("AGENT-12")
+async def test_a_new_agent_of_an_old_name_finds_nothing_of_the_old_ones_conversations(here: Whole) -> None:
+    scripted = here.runs._agents["open"]
+    assert isinstance(scripted, Scripted)
+    scripted.script = lambda turn: [Interrupted(asked=(Asked(id="q", prompt="Sure?"),))]
+    wim = await registered(here, "wim")
+    assert (await wim.ask("POST", INVOKE, json=start(agent_id="open"))).json()["code"] == "interrupt"
+    answer = {"conversation_id": "c1", "agent_id": "open", "form_data": "yes"}
+    assert (await here.operator.ask("DELETE", f"/agents/{wim.id}")).status_code == 204
+    new = await registered(here, "wim")
+    assert (await new.ask("POST", RESUME, json=answer)).status_code == 409
+    assert (await new.ask("POST", INVOKE, json=start(agent_id="open"))).status_code == 200
+    of_old, of_new = (session_of(ran.turn, SessionScope.USER) for ran in scripted.ran)
+    assert (of_old, of_new) == (f"agui:{wim.id}:c1", f"agui:{new.id}:c1")
+    assert (await new.ask("POST", RESUME, json=answer)).status_code == 200
 
 
 async def test_the_default_is_the_first_agent_that_the_caller_may_call(here: Whole) -> None:
