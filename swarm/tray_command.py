@@ -12,7 +12,7 @@ from rich.console import Console
 
 from swarm.client import Coordinator, Refused, in_one_line
 from swarm.domain.errors import ConfigurationError
-from swarm.domain.mrkdwn import strip_invisible
+from swarm.domain.text.characters import strip_invisible
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 TIMEOUT_SECONDS: Final = 5.0

@@ -10,36 +10,12 @@ import re
 from collections.abc import Container
 
 from swarm.domain.code_blocks import INLINE_CODE, code_blocks
-
-# --- Characters ---------------------------------------------------------------------------------------------------
-
-_LINE_BREAK = re.compile("\r\n|[\r\v\f\x85\u2028\u2029]")
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-# Categories Cc and Cf and the whole block of tags, but neither the joiners U+200C and U+200D, which scripts and emoji
-# need, nor the Arabic, Syriac and Kaithi signs of category Cf, which are visible.
-_INVISIBLE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e007f]"
-)
-
-
-def strip_invisible(text: str) -> str:
-    """Text from people without characters that carry something no reader sees: tags, bidi controls, zero widths.
-
-    Every kind of line break becomes ``\\n``; tabs, ZWJ, ZWNJ and variation selectors stay; a lone surrogate becomes
-    U+FFFD. What is left can be encoded, and it has no line that only some programs take for one.
-    """
-    return _INVISIBLE.sub("", _LINE_BREAK.sub("\n", _well_formed(text)))
+from swarm.domain.text.characters import strip_invisible
 
 
 def preview(text: str, limit: int = 200) -> str:
     """The first ``limit`` characters of a message, without the invisible ones."""
     return strip_invisible(text)[:limit]
-
-
-def _well_formed(text: str) -> str:
-    """Surrogate pairs become the character they mean, lone surrogates U+FFFD."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 # --- Safe to post -------------------------------------------------------------------------------------------------
@@ -67,21 +43,15 @@ def safe(text: str, mentionable: Container[str] = frozenset()) -> str:
     ``&``, ``<`` and ``>`` are escaped, escapes that are in the text already included: call this once. Live again are
     http, https and mailto links, mentions of the user ids in ``mentionable``, channel links, and the ``>`` that makes
     a line a quote; in code nothing is. ``@channel`` and its like get a word joiner after the ``@``, in code too,
-    since Slack decides where code ends. Control characters other than newline and tab are removed, every kind of
-    line break becomes a newline, a lone surrogate becomes U+FFFD.
+    since Slack decides where code ends. What no reader sees is removed (`strip_invisible`).
     """
-    text = tidied(text)
+    text = strip_invisible(text)
     pieces: list[str] = []
     at = 0
     for block in code_blocks(text):
         pieces += [prose(text[at : block.begin], mentionable), inert(text[block.begin : block.end])]
         at = block.end
     return "".join([*pieces, prose(text[at:], mentionable)])
-
-
-def tidied(text: str) -> str:
-    """The first step of ``safe``: well-formed, one kind of line break, no control characters."""
-    return _CONTROL.sub("", _LINE_BREAK.sub("\n", _well_formed(text)))
 
 
 def escape(text: str) -> str:
@@ -121,12 +91,12 @@ def _live(token: str, mentionable: Container[str]) -> str | None:
         return f"<#{channel['channel']}>"
     # Links are often copied as Slack writes them, with & escaped; both spellings mean the same address.
     link = _LINK.fullmatch(unescape(token))
-    if link is None or _INVISIBLE.search(link["url"]):
+    if link is None or strip_invisible(link["url"]) != link["url"]:
         return None
     label = inert(strip_invisible(link["label"] or "").strip())
     return f"<{escape(link['url'])}|{label}>" if label else f"<{escape(link['url'])}>"
 
 
 def inert(text: str) -> str:
-    """Text in which nothing is live, as in code; it is tidied already."""
+    """Text in which nothing is live, as in code; it is visible already."""
     return _PING.sub("@" + _WORD_JOINER, escape(text))

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.domain.cutting import MIN_LIMIT, cut, join, split
-from swarm.domain.mrkdwn import escape, preview, safe, strip_invisible, unescape
+from swarm.domain.mrkdwn import escape, preview, safe, unescape
+from swarm.domain.text.characters import strip_invisible
 
 PEOPLE = frozenset({"U1ALICE", "W2BOB"})
 LIVE = re.compile(

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from swarm.domain.code_blocks import INLINE_CODE, after_line
-from swarm.domain.mrkdwn import inert, prose, tidied
+from swarm.domain.mrkdwn import inert, prose
 from swarm.domain.streaming.markers import Markers
+from swarm.domain.text.characters import Visible
 
 _LONGEST_CODE: Final = 1_020
 """A backtick that so many characters do not close is none of inline code."""
@@ -47,7 +48,7 @@ class SafeText:
     """What is known of a text so far, of which only the end is still open."""
 
     mentionable: frozenset[str] = frozenset()  # user ids that the text may mention
-    carry: str = ""  # a carriage return or half a character, whose other half may follow
+    visible: Visible = field(default_factory=Visible)
     markers: Markers = field(default_factory=Markers)
     line: str = ""  # what is not settled of the last line
     before: str = ""  # the last settled character of that line
@@ -55,17 +56,17 @@ class SafeText:
 
     def feed(self, text: str) -> tuple[SafeText, str, str]:
         """Take a piece: the state after it, the plain text that it gave, without markers, and what is settled now."""
-        text = self.carry + text
-        keep = len(text) - 1 if text and _may_go_on(text[-1]) else len(text)
-        markers, plain = self.markers.feed(_tidied(text[:keep]))
-        state, settled = self._take(plain, text[keep:], markers)
+        visible, text = self.visible.feed(text)
+        markers, plain = self.markers.feed(text)
+        state, settled = self._take(plain, visible, markers)
         return state, plain, settled
 
     def end_line(self) -> tuple[SafeText, str, str]:
         """Nothing more comes on this line: as ``feed``, and everything is settled."""
-        markers, plain = self.markers.feed(tidied(self.carry))
+        visible, text = self.visible.end()
+        markers, plain = self.markers.feed(text)
         markers, rest = markers.end()
-        state, settled = self._take(plain + rest, "", markers)
+        state, settled = self._take(plain + rest, visible, markers)
         last, opening = state._whole(state.line, state.before, state.opening)
         before = state.line[-1:] or state.before
         return replace(state, line="", before=before, opening=opening), plain + rest, settled + last
@@ -78,7 +79,7 @@ class SafeText:
         piece = self._piece(self.line[:end], self.before, is_code=self.opening is not None)
         return replace(self, line=self.line[end:], before=self.line[end - 1]), piece
 
-    def _take(self, plain: str, carry: str, markers: Markers) -> tuple[SafeText, str]:
+    def _take(self, plain: str, visible: Visible, markers: Markers) -> tuple[SafeText, str]:
         *whole, rest = (self.line + plain).split("\n")
         before, opening = self.before, self.opening
         pieces: list[str] = []
@@ -90,7 +91,7 @@ class SafeText:
         if end:
             pieces.append(self._piece(rest[:end], before, is_code=opening is not None))
             before = rest[end - 1]
-        state = replace(self, carry=carry, markers=markers, line=rest[end:], before=before, opening=opening)
+        state = replace(self, visible=visible, markers=markers, line=rest[end:], before=before, opening=opening)
         return state, "".join(pieces)
 
     def _whole(self, line: str, before: str, opening: str | None) -> tuple[str, str | None]:
@@ -108,10 +109,6 @@ class SafeText:
         if is_code:
             return inert(context + text)[len(inert(context)) :]
         return prose(context + text, self.mentionable)[len(prose(context, self.mentionable)) :]
-
-
-def _tidied(text: str) -> str:
-    return text if text.isprintable() else tidied(text)  # most pieces are
 
 
 def _after_blank(text: str, start: int, end: int) -> int:
@@ -172,7 +169,3 @@ def _end_of_special(rest: str, found: re.Match[str]) -> int | None:
     if found.end() < len(rest):
         return found.end()
     return found.start() + len("http") if open_for > _LONGEST_TOKEN else None
-
-
-def _may_go_on(character: str) -> bool:
-    return character == "\r" or "\ud800" <= character <= "\udbff"

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarm.domain.mrkdwn import safe, tidied
+from swarm.domain.mrkdwn import safe
 from swarm.domain.streaming.markers import without_markers
 from swarm.domain.streaming.text import SafeText
+from swarm.domain.text.characters import strip_invisible
 
 pytestmark = pytest.mark.req("STREAM-04")
 
@@ -66,7 +67,7 @@ def test_pieces_give_what_the_whole_gives(text: str, cuts: list[int], pauses: bo
     """Mentions, links, code and escapes mean the same, wherever a piece ends."""
     ends = sorted({cut for cut in cuts if cut < len(text)})
     plain, shown = fed([text[a:b] for a, b in zip([0, *ends], [*ends, len(text)], strict=True)], pauses=pauses)
-    assert plain == without_markers(tidied(text))
+    assert plain == without_markers(strip_invisible(text))
     assert shown == safe(plain, ALICE)
 
 
@@ -80,7 +81,7 @@ def test_code_that_begins_behind_an_open_bracket_stays_code() -> None:
 def test_single_characters_give_what_the_whole_gives(text: str, pauses: bool) -> None:
     """The smallest pieces there are."""
     _, shown = fed(list(text), pauses=pauses)
-    assert shown == safe(without_markers(tidied(text)), ALICE)
+    assert shown == safe(without_markers(strip_invisible(text)), ALICE)
 
 
 @pytest.mark.parametrize(
