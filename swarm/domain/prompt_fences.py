@@ -44,6 +44,11 @@ def barred(text: str) -> list[str]:
     return [f"| {line}" for line in harmless(text).split("\n")] if text else []
 
 
+def said_by(author: str, text: str) -> str:
+    """What one of several says in a conversation: lines after the first stand behind a bar, so none names another."""
+    return "\n| ".join(f"{' '.join(for_model(author).split())}: {for_model(text)}".split("\n"))
+
+
 def one_line(text: str) -> str:
     """Text on one line, whatever breaks it had."""
     return " ".join(harmless(text).split())

@@ -7,6 +7,7 @@ from typing import Final
 
 from swarm.agents.builtin.run import Stumbled
 from swarm.domain.model_runs import Door
+from swarm.domain.prompt_fences import said_by
 from swarm.domain.sessions import MessageRole, SessionMessage, SessionScope
 from swarm.domain.streaming.events import Speaker, TurnInput, TurnMessage
 
@@ -82,8 +83,8 @@ def _letters(text: str) -> str:
 
 
 def _line(said: TurnMessage) -> str:
-    return f"{said.author or said.speaker.value}: {said.text}"
+    return said_by(said.author or said.speaker.value, said.text)
 
 
 def _named(message: TurnMessage) -> str:
-    return f"{message.author}: {message.text}" if message.author else message.text
+    return said_by(message.author, message.text) if message.author else message.text
