@@ -11,6 +11,7 @@ from collections.abc import Container
 
 from swarm.domain.code_blocks import INLINE_CODE, code_blocks
 from swarm.domain.text.characters import strip_invisible
+from swarm.domain.text.secrets import without_secrets
 
 
 def preview(text: str, limit: int = 200) -> str:
@@ -43,9 +44,10 @@ def safe(text: str, mentionable: Container[str] = frozenset()) -> str:
     ``&``, ``<`` and ``>`` are escaped, escapes that are in the text already included: call this once. Live again are
     http, https and mailto links, mentions of the user ids in ``mentionable``, channel links, and the ``>`` that makes
     a line a quote; in code nothing is. ``@channel`` and its like get a word joiner after the ``@``, in code too,
-    since Slack decides where code ends. What no reader sees is removed (`strip_invisible`).
+    since Slack decides where code ends. What no reader sees is removed (`strip_invisible`), and so are
+    secrets (`without_secrets`).
     """
-    text = strip_invisible(text)
+    text = without_secrets(strip_invisible(text))
     pieces: list[str] = []
     at = 0
     for block in code_blocks(text):

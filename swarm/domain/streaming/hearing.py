@@ -33,6 +33,7 @@ from swarm.domain.streaming.rope import Rope
 from swarm.domain.streaming.state import Live, join
 from swarm.domain.streaming.text import SafeText
 from swarm.domain.text.characters import strip_invisible
+from swarm.domain.text.secrets import without_secrets
 
 MAX_ANSWER_CHARACTERS: Final = 200_000
 """Longer answers are cut off: they would be dozens of messages that nobody reads."""
@@ -229,7 +230,7 @@ def _show(live: Live, card: Card) -> Live:
 def _finished(live: Live, event: Finished, now: float) -> Live:
     """A final result that was streamed already is not shown again; what was not, is."""
     live = _settled(live)
-    result = without_markers(strip_invisible(event.result or "")).strip()
+    result = without_secrets(without_markers(strip_invisible(event.result or ""))).strip()
     missing = missing_of(result, str(live.said), str(live.last))
     if missing.text:
         live = live if missing.goes_on else _begin_message(live, "", now)

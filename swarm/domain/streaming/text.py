@@ -18,6 +18,7 @@ from swarm.domain.code_blocks import INLINE_CODE, after_line
 from swarm.domain.mrkdwn import inert, prose
 from swarm.domain.streaming.markers import Markers
 from swarm.domain.text.characters import Visible
+from swarm.domain.text.secrets import Secrets
 
 _LONGEST_CODE: Final = 1_020
 """A backtick that so many characters do not close is none of inline code."""
@@ -50,6 +51,7 @@ class SafeText:
     mentionable: frozenset[str] = frozenset()  # user ids that the text may mention
     visible: Visible = field(default_factory=Visible)
     markers: Markers = field(default_factory=Markers)
+    secrets: Secrets = field(default_factory=Secrets)
     line: str = ""  # what is not settled of the last line
     before: str = ""  # the last settled character of that line
     opening: str | None = None  # the line that opened the code block in which we are
@@ -57,19 +59,23 @@ class SafeText:
     def feed(self, text: str) -> tuple[SafeText, str, str]:
         """Take a piece: the state after it, the plain text that it gave, without markers, and what is settled now."""
         visible, text = self.visible.feed(text)
-        markers, plain = self.markers.feed(text)
-        state, settled = self._take(plain, visible, markers)
+        markers, text = self.markers.feed(text)
+        secrets, plain = self.secrets.feed(text)
+        state, settled = replace(self, visible=visible, markers=markers, secrets=secrets)._take(plain)
         return state, plain, settled
 
     def end_line(self) -> tuple[SafeText, str, str]:
         """Nothing more comes on this line: as ``feed``, and everything is settled."""
         visible, text = self.visible.end()
-        markers, plain = self.markers.feed(text)
+        markers, begun = self.markers.feed(text)
         markers, rest = markers.end()
-        state, settled = self._take(plain + rest, visible, markers)
+        secrets, plain = self.secrets.feed(begun + rest)
+        secrets, last_plain = secrets.end()
+        plain += last_plain
+        state, settled = replace(self, visible=visible, markers=markers, secrets=secrets)._take(plain)
         last, opening = state._whole(state.line, state.before, state.opening)
         before = state.line[-1:] or state.before
-        return replace(state, line="", before=before, opening=opening), plain + rest, settled + last
+        return replace(state, line="", before=before, opening=opening), plain, settled + last
 
     def release(self) -> tuple[SafeText, str]:
         """The agent pauses: as much as possible of an unfinished word is settled, and the meaning stays the same."""
@@ -79,7 +85,7 @@ class SafeText:
         piece = self._piece(self.line[:end], self.before, is_code=self.opening is not None)
         return replace(self, line=self.line[end:], before=self.line[end - 1]), piece
 
-    def _take(self, plain: str, visible: Visible, markers: Markers) -> tuple[SafeText, str]:
+    def _take(self, plain: str) -> tuple[SafeText, str]:
         *whole, rest = (self.line + plain).split("\n")
         before, opening = self.before, self.opening
         pieces: list[str] = []
@@ -91,8 +97,7 @@ class SafeText:
         if end:
             pieces.append(self._piece(rest[:end], before, is_code=opening is not None))
             before = rest[end - 1]
-        state = replace(self, visible=visible, markers=markers, line=rest[end:], before=before, opening=opening)
-        return state, "".join(pieces)
+        return replace(self, line=rest[end:], before=before, opening=opening), "".join(pieces)
 
     def _whole(self, line: str, before: str, opening: str | None) -> tuple[str, str | None]:
         """The rest of a line that is whole, settled, and the code block that is open after it."""
