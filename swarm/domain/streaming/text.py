@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from swarm.domain.code_blocks import INLINE_CODE, after_line
-from swarm.domain.mrkdwn import inert, prose
+from swarm.domain.mrkdwn import MARKDOWN_LINK, MAY_BE_MARKDOWN_LINK, inert, prose
 from swarm.domain.streaming.markers import Markers
 from swarm.domain.text.characters import Visible
 from swarm.domain.text.secrets import Secrets
@@ -32,12 +32,13 @@ _LONGEST_WORD: Final = 80
 _MAY_BE_FENCE = re.compile(r"[ \t]*(?:`{0,2}|~{0,2}|(?:`{3,}|~{3,})[^\n]*)")
 _MAY_BE_QUOTE = re.compile(r" {0,3}(?:>[ >]*)?")
 _QUOTE = re.compile(r" {0,3}>(?: ?>)*")
-_SPECIAL = re.compile(r"(?P<ticks>`+)|<|\bhttps?://\w[^\s<>`]*", re.IGNORECASE)
+_SPECIAL = re.compile(r"(?P<ticks>`+)|<|(?P<bracket>\[)|\bhttps?://\w[^\s<>`]*", re.IGNORECASE)
 _END_OF_TOKEN = re.compile(r"[<>]")
 _UP_TO_BREAK = re.compile(r"(?s:.*)(?:\s|[^\x00-\x7f])")
 # What may turn out to be a ping, an address, inline code or a mention, depending on what comes next.
 _UNDECIDED = re.compile(r"(?:@[a-z]*\.?|\bh(?:t(?:t(?:p(?:s?(?::/?/?)?)?)?)?)?|[`<]+)\Z", re.IGNORECASE)
 _GOES_ON = re.compile(r"[a-z0-9.:/]", re.IGNORECASE)
+_SCHEMES: Final = ("https://", "http://", "mailto:")
 _ALIVE = re.compile(r"[&<>`@]|http", re.IGNORECASE)
 
 _FindEnd = Callable[[str, int, int], int]
@@ -148,10 +149,12 @@ def _settled(rest: str, before: str, opening: str | None, find: _FindEnd = _afte
 
 def _outside_of_open(rest: str, at: int, find: _FindEnd) -> int:
     """The last good place to end, behind ``at``, before whatever is still open in a line of prose."""
-    settled = 0
-    while found := _SPECIAL.search(rest, at):
+    settled, looked = 0, at
+    while found := _SPECIAL.search(rest, looked):
+        end = looked = _end_of_special(rest, found)
+        if found["bracket"] and end == found.end():
+            continue  # a character like any other
         settled = find(rest, at, found.start()) or settled
-        end = _end_of_special(rest, found)
         if end is None:
             return settled
         at = end
@@ -166,6 +169,11 @@ def _end_of_special(rest: str, found: re.Match[str]) -> int | None:
         if code and code.end() < len(rest):
             return code.end()
         return found.end() if open_for > _LONGEST_CODE else None
+    if found["bracket"]:
+        link = MARKDOWN_LINK.match(rest, found.start())
+        if link:
+            return link.end()
+        return None if _may_be_link(rest, found.start()) else found.end()
     if found.group() == "<":
         end = _END_OF_TOKEN.search(rest, found.end())
         if end:
@@ -174,3 +182,10 @@ def _end_of_special(rest: str, found: re.Match[str]) -> int | None:
     if found.end() < len(rest):
         return found.end()
     return found.start() + len("http") if open_for > _LONGEST_TOKEN else None
+
+
+def _may_be_link(rest: str, at: int) -> bool:
+    """Whether more of the line may make a link of what begins here."""
+    found = MAY_BE_MARKDOWN_LINK.match(rest, at)
+    begun = (found["begun"] or "").lower() if found else ""
+    return found is not None and any(begun.startswith(scheme[: len(begun)]) for scheme in _SCHEMES)

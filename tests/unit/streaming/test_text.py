@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +11,9 @@ from hypothesis import strategies as st
 from swarm.domain.mrkdwn import safe
 from swarm.domain.streaming.markers import without_markers
 from swarm.domain.streaming.text import SafeText
+from swarm.domain.text import secrets
 from swarm.domain.text.characters import strip_invisible
+from swarm.domain.text.secrets import without_secrets
 
 pytestmark = pytest.mark.req("STREAM-04")
 
@@ -42,9 +46,43 @@ FRAGMENTS = st.sampled_from(
         "\t",
         "x@here.org",
         "http",
+        "[bank.example](https://evil.example)",
+        "[bank.example",
+        "](https://evil.example",
+        "](",
+        "(",
+        ")",
+        "<https://evil.example|bank.example>",
+        "https://bank.example@evil.example/",
+        "sk-",
+        "4f9aQ2mX7bL0cV3nZ8kR",
+        "api_key = ",
+        "-----BEGIN PRIVATE KEY-----\n",
+        "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSj\n",
+        "-----END PRIVATE KEY-----",
+        "://u:",
+        "@",
+        "hunter",
+        "my-own-secret-1",
+        "my-own",
+        "\ufe0f",
+        "❤",
+        "\u200d",
+        "\u200b",
+        "\U000e0041",
     ]
 )
 TEXTS = st.lists(FRAGMENTS | st.text(max_size=5), max_size=25).map("".join)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def told() -> Iterator[None]:
+    """A secret that this process knows."""
+    known = secrets._told
+    secrets._told = secrets._Told()
+    secrets.hide(["my-own-secret-1", "my-own-secret-1-longer"])
+    yield
+    secrets._told = known
 
 
 def fed(pieces: list[str], *, pauses: bool = False) -> tuple[str, str]:
@@ -67,7 +105,7 @@ def test_pieces_give_what_the_whole_gives(text: str, cuts: list[int], pauses: bo
     """Mentions, links, code and escapes mean the same, wherever a piece ends."""
     ends = sorted({cut for cut in cuts if cut < len(text)})
     plain, shown = fed([text[a:b] for a, b in zip([0, *ends], [*ends, len(text)], strict=True)], pauses=pauses)
-    assert plain == without_markers(strip_invisible(text))
+    assert plain == without_secrets(without_markers(strip_invisible(text)))
     assert shown == safe(plain, ALICE)
 
 
