@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 import unicodedata
 from dataclasses import dataclass
 
@@ -268,6 +269,51 @@ def test_a_very_long_text_is_cut_without_loss_whatever_it_consists_of(piece: str
     assert join(parts) == text.rstrip()
     assert len(parts) < 40
     assert len(safe(text)) >= len(text.rstrip())
+
+
+# --- Links that deceive ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("SEC-04")
+@pytest.mark.parametrize(
+    ("written", "posted"),
+    [
+        ("<https://evil.example|https://bank.example>", "https://bank.example (<https://evil.example>)"),
+        ("[bank.example](https://evil.example)", "bank.example (https://evil.example)"),
+        ("[log in at www.bank.de](https://evil.example/a)", "log in at www.bank.de (https://evil.example/a)"),
+        ("[x [bank.example] y](https://evil.example)", "x [bank.example] y (https://evil.example)"),
+        ("[bank.example](<https://evil.example> 'title')", "bank.example (https://evil.example)"),
+        ("[bank.example](mailto:a@evil.example)", "bank.example (mailto:a@evil.example)"),
+        ("[bank.example\u202e](https://evil.example)", "bank.example (https://evil.example)"),
+        ("[b\u0430nk.com](https://bank.com)", "b\u0430nk.com (https://bank.com)"),  # a Cyrillic a
+        ("[bank.com](https://b\u0430nk.com/x)", "bank.com (https://xn--bnk-6cd.com/x)"),
+        ("[log in](https://bank.example@evil.example/)", "[log in](https://evil.example/)"),
+        ("<https://bank.example@evil.example|log in>", "<https://evil.example|log in>"),
+        ("https://bank.example@evil.example/x", "https://evil.example/x"),
+        # and what does not
+        ("[www.bank.example](https://bank.example/a)", "[www.bank.example](https://bank.example/a)"),
+        ("[bank.example](https://login.bank.example/)", "[bank.example](https://login.bank.example/)"),
+        ("[here](https://a.org/(x)?b=1&c)", "[here](https://a.org/(x)?b=1&amp;c)"),
+        (
+            "[README.md](https://a.org/b) [os.path](https://a.org)",
+            "[README.md](https://a.org/b) [os.path](https://a.org)",
+        ),
+        ("[v1.2.3](https://a.org) [e.g. this](https://a.org)", "[v1.2.3](https://a.org) [e.g. this](https://a.org)"),
+        ("[`a.b` <@U1ALICE>](https://a.org) @here", "[`a.b` <@U1ALICE>](https://a.org) @\u2060here"),
+        ("https://me@a.org/x", "https://me@a.org/x"),
+        ("`[bank.example](https://evil.example)`", "`[bank.example](https://evil.example)`"),
+    ],
+)
+def test_a_label_that_names_another_place_shows_where_the_link_leads(written: str, posted: str) -> None:
+    assert safe(written, PEOPLE) == posted
+
+
+@pytest.mark.req("SEC-04")
+@pytest.mark.parametrize("piece", ["[", "[a", "[a](", "[a](https://", "[a\\", "<https://a|"])
+def test_links_that_never_end_take_no_time(piece: str) -> None:
+    begun = time.process_time()
+    safe(piece * (50_000 // len(piece)))
+    assert time.process_time() - begun < 5
 
 
 # --- What nobody can see ------------------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ _OTHERS: Final = (
     _look(r"://[A-Za-z0-9._~%+-]{0,100}:", "", r"^\s/?#\"'@<>`\\…", _password, most=200),
 )
 
-_PEM_NEWLINE: Final = r"(?:\r?\n|\\n)"
+_PEM_NEWLINE: Final = r"(?:\r?\n|\\{1,4}n)"  # escaped in JSON, and in a repr of that
 _PEM_HEADER: Final = r"[A-Z][A-Za-z-]{1,30}:[A-Za-z0-9 .,/@<>()_+=-]{0,140}"
 _PEM_LINE: Final = rf"[ \t>|]{{0,8}}(?:[A-Za-z0-9+/=]{{1,100}}|{_PEM_HEADER})?[ \t]{{0,8}}{_PEM_NEWLINE}"
 _PEM: Final = Look(

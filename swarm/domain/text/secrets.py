@@ -199,11 +199,11 @@ class _Scan:
 
     def _held(self, *, look: Look | None = None, drops: Look | None = None) -> tuple[ByLook, str]:
         """The state behind this piece, and what it gave."""
-        cut = max(0, self._given - LONGEST_OPENING)
+        cut = max(0, self._given - LONGEST_OPENING - 1)  # with the character before, which an opening looks back at
         state = replace(
             self._state,
             seen=self._buffer[cut : self._given],
-            floor=max(0, self._floor - cut),
+            floor=max(int(cut > 0), self._floor - cut),
             look=look,
             held=self._buffer[self._given :] if look else "",
             drops=drops,
