@@ -151,13 +151,14 @@ def _outside_of_open(rest: str, at: int, find: _FindEnd) -> int:
     """The last good place to end, behind ``at``, before whatever is still open in a line of prose."""
     settled, looked = 0, at
     while found := _SPECIAL.search(rest, looked):
-        end = looked = _end_of_special(rest, found)
+        end = _end_of_special(rest, found)
         if found["bracket"] and end == found.end():
-            continue  # a character like any other
+            looked = end  # a character like any other
+            continue
         settled = find(rest, at, found.start()) or settled
         if end is None:
             return settled
-        at = end
+        at = looked = end
     return find(rest, at, len(rest)) or settled
 
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 from pydantic_ai import Agent
-from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
 from pydantic_ai.tools import Tool
 
 from swarm.domain.models import Provider
@@ -22,7 +30,7 @@ async def test_instructions_history_tools_and_results_are_cleaned_on_the_way_to_
 
     schema = {"type": "object", "properties": {"word": {"type": "string", "description": NAME, "enum": ["a", NAME]}}}
     tool = Tool.from_schema(look, name="look", description=TEXT, json_schema=schema)
-    history = [
+    history: list[ModelMessage] = [
         ModelRequest(parts=[UserPromptPart(content=TEXT)]),
         ModelResponse(parts=[TextPart(content=TEXT), ToolCallPart("look", {"word": NAME}, tool_call_id="c1")]),
         ModelRequest(parts=[ToolReturnPart(tool_name="look", content=TEXT, tool_call_id="c1")]),
