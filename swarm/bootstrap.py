@@ -25,9 +25,11 @@ from starlette.types import ASGIApp
 from swarm import built_in, decisions, home, preflight, process, staff
 from swarm.built_in import BuiltIn
 from swarm.config import Settings, SlackMode
+from swarm.config import secrets as config_secrets
 from swarm.decisions import secret
 from swarm.domain.errors import Unavailable
 from swarm.domain.routing import Me
+from swarm.domain.text import secrets as text_secrets
 from swarm.ending import Close, Deadline, close_all
 from swarm.entrypoints.http_api import create_app
 from swarm.entrypoints.identity import Identities
@@ -85,6 +87,8 @@ def run(settings: Settings) -> None:
     The settings have passed `preflight.check`.
     """
     os.umask(0o077)  # what is written from now on holds what people said
+    text_secrets.switch(on=settings.remove_secrets)
+    text_secrets.hide(config_secrets(settings))
     with asyncio.Runner(loop_factory=process.fast_loop) as runner:
         runner.run(serve(settings))
 

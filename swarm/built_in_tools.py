@@ -15,6 +15,7 @@ from swarm import log, process
 from swarm.config import LocalTool, Settings, checked_work_tree, read_variables
 from swarm.config.builtin import SERVERS_CONFIG, GitSettings
 from swarm.domain.errors import ConfigurationError
+from swarm.domain.text import secrets as text_secrets
 from swarm.ending import Closings
 from swarm.store.database import Database
 
@@ -73,7 +74,9 @@ async def _servers(settings: Settings, reserved: Sequence[str], closings: Closin
     if path == SERVERS_CONFIG and not path.is_file():
         return McpServers(())
     described = read(path, read_variables())
-    log.hide(secret for server in described for secret in server.secrets)
+    secrets = [secret for server in described for secret in server.secrets]
+    log.hide(secrets)
+    text_secrets.hide(secrets)
     servers = McpServers(described, reserved=reserved)
     closings.add("MCP servers", servers.aclose)
     await servers.start()

@@ -8,7 +8,6 @@ import sys
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
-from rich.console import Console
 from rich.table import Column, Table
 
 from swarm import home, loading, log, preflight
@@ -21,7 +20,9 @@ from swarm.domain.agents import Role
 from swarm.domain.conduct import KEPT
 from swarm.domain.errors import ConfigurationError, SwarmError
 from swarm.domain.tasks import TaskStatus
+from swarm.domain.text.terminal import for_terminal, line_for_terminal
 from swarm.eval_command import evaluation
+from swarm.terminal import Terminal
 
 app = App(
     name="swarm",
@@ -36,7 +37,7 @@ for group in (agents, tasks, db, slack, bench, evaluation):
 app.command(conformance)
 app.command(chat)
 
-_out = Console(highlight=False)
+_out = Terminal()
 
 
 @app.command
@@ -145,7 +146,7 @@ def add_agent(
         json={"name": name, "role": role.value, "description": description, "capabilities": capability or []},
     )
     _out.print(f"{added['name']} ({added['role']}) is registered. Its token, which is not shown again:")
-    print(added["token"])
+    print(for_terminal(added["token"]))
 
 
 @agents.command(name="list")
@@ -153,14 +154,15 @@ def list_agents() -> None:
     """Show all agents and whether they are online."""
     table = Table("name", "role", "reached by", "status", "description", "id")
     for agent in _operate("GET", "/agents")["agents"]:
-        table.add_row(agent["name"], agent["role"], agent["reach"], agent["status"], agent["description"], agent["id"])
+        description = line_for_terminal(agent["description"])
+        table.add_row(agent["name"], agent["role"], agent["reach"], agent["status"], description, agent["id"])
     _out.print(table)
 
 
 @agents.command(name="rotate")
 def rotate_agent(name: str) -> None:
     """Replace an agent's token; the old one ends now."""
-    print(_operate("POST", f"/agents/{name}/rotate")["token"])
+    print(for_terminal(_operate("POST", f"/agents/{name}/rotate")["token"]))
 
 
 @agents.command(name="revoke")
@@ -189,12 +191,13 @@ def explain(message: str) -> None:
         )
         _print_steps(entry["timeline"])
         for delivery in entry["deliveries"]:
-            _out.print(f"  {delivery}")
+            _out.print(f"  {line_for_terminal(delivery)}")
     for task in found["tasks"]:
-        _out.print(f"\ntask {task['task_id']} “{task['title']}” of {task['agent'] or 'nobody'}: {task['status']}")
+        title = line_for_terminal(task["title"])
+        _out.print(f"\ntask {task['task_id']} “{title}” of {task['agent'] or 'nobody'}: {task['status']}")
         _print_steps(task["timeline"])
         for delivery in task["deliveries"]:
-            _out.print(f"  {delivery}")
+            _out.print(f"  {line_for_terminal(delivery)}")
 
 
 @tasks.command(name="list")
@@ -214,11 +217,11 @@ def list_tasks(*, status: TaskStatus | None = None, limit: int = 20) -> None:
         share = f" ({task['percent']} %)" if task["percent"] is not None else ""
         table.add_row(
             task["id"],
-            task["title"],
+            line_for_terminal(task["title"]),
             task["status"],
             task["agent"] or "-",
             task["created_by"] or "operator",
-            (task["progress"] or "") + share,
+            line_for_terminal(task["progress"] or "") + share,
         )
     _out.print(table)
 
@@ -227,14 +230,14 @@ def list_tasks(*, status: TaskStatus | None = None, limit: int = 20) -> None:
 def show_task(task_id: str) -> None:
     """Show one task: what is to be done, and what came of it."""
     task = _operate("GET", f"/tasks/{task_id}")
-    _out.print(f"{task['title']}: {task['status']}", style="bold")
+    _out.print(f"{line_for_terminal(task['title'])}: {task['status']}", style="bold")
     for name in (
         "id", "agent", "created_by", "requester", "priority", "attempts", "parent_id", "created_at", "ended_at",
     ):  # fmt: skip
         if task[name] not in (None, ""):
             _out.print(f"  {name}: {task[name]}")
     for other in task["dependencies"]:
-        _out.print(f"  depends on {other['id']} “{other['title']}”: {other['status']}")
+        _out.print(f"  depends on {other['id']} “{line_for_terminal(other['title'])}”: {other['status']}")
     for name in ("description", "progress", "result", "error"):
         if task[name]:
             _out.print(f"\n{name}:\n{task[name]}", soft_wrap=True)
@@ -334,7 +337,7 @@ def manifest(
 def _print_steps(steps: list[dict[str, Any]]) -> None:
     for step in steps:
         who = f" {step['agent']}" if step["agent"] else ""
-        why = f": {step['reason']}" if step["reason"] else ""
+        why = f": {line_for_terminal(step['reason'])}" if step["reason"] else ""
         _out.print(f"  {step['at']}  {step['change']}{who}{why}", soft_wrap=True)
 
 

@@ -8,6 +8,7 @@ from typing import Any, Self
 import httpx2
 
 from swarm.domain.errors import SwarmError
+from swarm.domain.text.terminal import line_for_terminal
 
 
 class NoServer(Exception):
@@ -60,7 +61,7 @@ class Coordinator:
 
 def in_one_line(error: Exception) -> str:
     """What an error says, and its hint; what a driver or a parser says may have several lines."""
-    return " ".join(f"{error} {getattr(error, 'hint', None) or ''}".split())
+    return line_for_terminal(f"{error} {getattr(error, 'hint', None) or ''}")
 
 
 def _content(answer: httpx2.Response) -> Any:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import orjson
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
+from rich.text import Text
 
 from swarm import log
 from swarm.domain.errors import ConfigurationError
+from swarm.terminal import Terminal
 
 if TYPE_CHECKING:
     from swarm.agents.router.evaluation.cases import Suite
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
 evaluation = App(name="eval", help="Measure how well the configured model does what the built-in agents need.")
 
-_out = Console(highlight=False)
+_out = Terminal()
 
 
 @evaluation.command
@@ -66,7 +68,7 @@ def router(
     suite = _chosen(load(sentences or SENTENCES), category or [])
     judged = asyncio.run(_judged(settings(), suite, parallel))
     if as_json:
-        sys.stdout.buffer.write(orjson.dumps([_plain(one) for one in judged], option=orjson.OPT_INDENT_2) + b"\n")
+        sys.stdout.write(json.dumps([_plain(one) for one in judged], indent=2) + "\n")
     else:
         _show(judged)
     right = 100 * sum(one.is_right for one in judged) / len(judged)
@@ -125,14 +127,12 @@ def _show(judged: Sequence[Judged]) -> None:
     _out.print(table)
     for one in judged:
         if not one.is_right:
-            _out.print(f"{one.case.id}: “{one.case.say}” → {one.got.value} {one.detail}", soft_wrap=True, markup=False)
+            _out.print(f"{one.case.id}: “{one.case.say}” → {one.got.value} {one.detail}", soft_wrap=True)
     _out.print(_sum(judged), style="bold")
 
 
-def _cell(count: int, *, is_right: bool) -> str:
-    if not count:
-        return ""
-    return f"[green]{count}[/]" if is_right else f"[red]{count}[/]"
+def _cell(count: int, *, is_right: bool) -> Text:
+    return Text(str(count or ""), "green" if is_right else "red")
 
 
 def _sum(judged: Sequence[Judged]) -> str:

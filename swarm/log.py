@@ -15,6 +15,7 @@ from typing import Any, Final, TextIO
 
 import structlog
 
+from swarm.domain.text.characters import strip_invisible
 from swarm.redaction import Redactor
 
 _QUIET: Final = (
@@ -106,6 +107,7 @@ def _formatter(shared: list[Any], redactor: Redactor, as_json: bool) -> logging.
             structlog.processors.StackInfoRenderer(),
             _name_action,
             _hide(redactor),
+            *([] if as_json else [_on_one_line]),
             structlog.processors.JSONRenderer(ensure_ascii=False) if as_json else plainly,
             _hide_in_line(redactor),
         ],
@@ -120,12 +122,26 @@ def _hide(redactor: Redactor) -> Callable[[object, str, Event], Event]:
 
 
 def _hide_in_line(redactor: Redactor) -> Callable[[object, str, Any], str]:
-    """Once more as a whole: names of fields, and what was split over fields before."""
+    """Once more as a whole: names of fields, and what was split over fields before. Nothing invisible is left, and
+    none of the line breaks that only some programs know.
+    """
 
     def hide(_logger: object, _method: str, line: Any) -> str:
-        return redactor.line(str(line))
+        return redactor.line(strip_invisible(str(line).translate(_BREAKS)))
 
     return hide
+
+
+_BREAKS: Final = {ord(character): "\\n" for character in "\r\v\f\x85\u2028\u2029"}
+
+
+def _on_one_line(_logger: object, _method: str, event: Event) -> Event:
+    """For people at a terminal: only a traceback has several lines, so that no text can pass for another event."""
+    several = ("exception", "stack")
+    return {
+        name: value.replace("\n", "\\n") if isinstance(value, str) and name not in several else value
+        for name, value in event.items()
+    }
 
 
 def _name_action(_logger: object, _method: str, event: Event) -> Event:

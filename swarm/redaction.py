@@ -1,8 +1,9 @@
 """Secrets out of text: what must never stand in a log, in whatever form it got there.
 
-Known by their look are Slack's tokens, our agents' and other services' keys, bearer tokens, passwords in addresses and
-tickets in queries. Known by name are values that stand behind words such as ``token`` or ``password``. What has
-neither, a token that an operator made up, is told to a `Redactor` when it starts.
+Known by their look are keys and tokens of Slack, of our agents and of many services (`swarm.domain.text.looks`, the
+same as in what agents post), bearer tokens, passwords in addresses and tickets in queries. Known by name are values
+that stand behind words such as ``token`` or ``password``. What has neither, a token that an operator made up, is told
+to a `Redactor` when it starts.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 from urllib.parse import quote
 
+from swarm.domain.text.secrets import MIN_SECRET_CHARACTERS, without_looks
+
 HIDDEN: Final = "…"
 
-MIN_SECRET_CHARACTERS: Final = 6
-"""A shorter secret is not hidden: it would blot out words that happen to contain it."""
-
 _WORDS: Final = (
-    r"(?:token|secret|password|passwd|pwd|api[_-]?key|authorization|cookie|ticket|enrolment[_-]?key|x-swarm-lease)"
+    r"(?:token|secret|password|passwd|pwd|(?:api|access|account|private)[_-]?key|authorization|cookie|ticket|"
+    r"enrolment[_-]?key|x-swarm-lease)"
 )
 _VALUE: Final = r"[^\s\"'\\,;&}\])…]{4,}"
 
@@ -75,7 +76,7 @@ class Redactor:
             line = self._told.sub(HIDDEN, line)
         for pattern in _BY_LOOK:
             line = pattern.sub(_keep_beginning, line)
-        return line
+        return without_looks(line, HIDDEN)
 
     def value(self, value: object, name: str = "") -> object:
         """A value of a log line's field, to whatever depth: what stands under a secret's name is hidden as a whole."""

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from swarm.client import Coordinator, Refused, in_one_line
 from swarm.domain.errors import ConfigurationError
-from swarm.domain.mrkdwn import strip_invisible
+from swarm.domain.text.terminal import line_for_terminal
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 TIMEOUT_SECONDS: Final = 5.0
@@ -66,7 +66,7 @@ def is_empty(tray: Mapping[str, Any]) -> bool:
 
 def _print(tray: Mapping[str, Any], out: Console, *, as_json: bool) -> None:
     if as_json:
-        sys.stdout.write(json.dumps(tray, indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(json.dumps(tray, indent=2) + "\n")
         return
     for line, style in lines(tray):
         out.print(line, style=style, soft_wrap=True)
@@ -90,4 +90,4 @@ def _counted(count: int, what: str, of_whom: str = "") -> str:
 def _preview(shown: Mapping[str, Any]) -> str:
     """One line, also where a name or a text has several: nobody writes into somebody's terminal from outside."""
     place = f" in {shown['channel']}" if shown["channel"] else ""
-    return "  " + " ".join(strip_invisible(f"{shown['from']}{place}: {shown['preview']}").split())
+    return "  " + line_for_terminal(f"{shown['from']}{place}: {shown['preview']}")

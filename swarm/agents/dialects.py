@@ -25,6 +25,7 @@ from swarm.agents.translation.questions import TOOL_CALL
 from swarm.agents.translation.values import id_of, is_object
 from swarm.domain.streaming.events import Decided, Speaker, TurnInput, TurnMessage
 from swarm.domain.streaming.remote import Dialect, Health, RemoteAgent
+from swarm.domain.text.model import data_for_model
 
 DISMISSED: Final = "User dismissed the input form without providing values."
 """CAIPE's ``form_data`` where a person did not want to answer."""
@@ -82,7 +83,7 @@ class AguiRequests:
             forwarded_props=self._props(turn),
             resume=[_resume(decided) for decided in turn.decided] or None,
         )
-        body = asked.model_dump_json(by_alias=True).encode()
+        body = _json(asked.model_dump(mode="json", by_alias=True))
         return Call(method="POST", url=self._agent.url, body=body, headers=_EVENTS)
 
     def invoke(self, turn: TurnInput) -> Call | None:
@@ -213,7 +214,8 @@ def _words(value: object) -> str:
 
 
 def _json(value: object | Mapping[str, Any]) -> bytes:
-    return orjson.dumps(value, default=_plain)
+    """What an agent reads is read by its model."""
+    return orjson.dumps(data_for_model(value), default=_plain)
 
 
 def _plain(value: object) -> object:

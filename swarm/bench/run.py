@@ -9,11 +9,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from rich.console import Console
-
 from swarm.bench import report
 from swarm.bench.figures import BenchError, Figure, combined
 from swarm.bench.plan import Plan, Say
+from swarm.terminal import Terminal
 
 Measure = Callable[[Plan, Say], Awaitable[list[Figure]]]
 
@@ -33,12 +32,12 @@ def judged(make: Callable[[Say], Awaitable[list[Figure]]], json_file: Path | Non
 
 def _found(make: Callable[[Say], Awaitable[list[Figure]]], json_file: Path | None) -> list[Figure] | None:
     """What was found and shown; None if that was not possible, and then it was said why."""
-    progress = Console(stderr=True, highlight=False, markup=False)
+    progress = Terminal(stderr=True)
     try:
         _raise_open_files()
         with asyncio.Runner(loop_factory=_fast_loop) as runner:
             found = runner.run(_awaited(make, progress.print))
-        report.show(found, Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 140))
+        report.show(found, Terminal(width=None if sys.stdout.isatty() else 140))
         if json_file:
             report.write_json(found, json_file)
     except BenchError as error:

@@ -12,13 +12,14 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from swarm.chat.growing import Written, harmless
+from swarm.chat.growing import Written
 from swarm.chat.opening import Chat
 from swarm.chat.wish import full_id, new_session_id
 from swarm.chat.words import COMMANDS, KEYS, MARK
 from swarm.clock import SECOND
 from swarm.domain.model_runs import ModelUsage
 from swarm.domain.sessions import MessageRole, SessionMessage
+from swarm.domain.text.terminal import for_terminal
 from swarm.store.session_list import ListedSession
 
 _COMMAND: Final = re.compile(r"/[a-z]+")
@@ -107,7 +108,7 @@ class Commands:
         self._say(in_figures(runs, used))
 
     def _say(self, words: str) -> None:
-        self.console.print(Text(words, "dim"))
+        self.console.print(Text(for_terminal(words), "dim"))
 
 
 async def show_last(chat: Chat, console: Console) -> None:
@@ -125,12 +126,12 @@ def show_message(message: SessionMessage, console: Console) -> None:
     """One message of the past."""
     match message.role:
         case MessageRole.USER:
-            console.print(Text.assemble("\n", (MARK, "bold cyan"), harmless(message.text), "\n"))
+            console.print(Text.assemble("\n", (MARK, "bold cyan"), for_terminal(message.text), "\n"))
         case MessageRole.ASSISTANT:
-            console.print(Written(harmless(message.text)))
+            console.print(Written(for_terminal(message.text)))
         case MessageRole.TOOL_RESULT:
             mark, style = ("✗ ", "red") if message.failed else ("✓ ", "green")
-            console.print(Text.assemble((mark, style), (harmless(message.tool), "dim")))
+            console.print(Text.assemble((mark, style), (for_terminal(message.tool), "dim")))
         case _:
             pass  # a tool's use shows in its result
 
@@ -154,5 +155,5 @@ def when(moment_us: int) -> str:
 
 def in_short(question: str) -> str:
     """The beginning of a question, in one line."""
-    line = " ".join(harmless(question.replace("\n", " ")).split())
+    line = " ".join(for_terminal(question.replace("\n", " ")).split())
     return line if len(line) <= _QUESTION_CHARACTERS else line[: _QUESTION_CHARACTERS - 1] + "…"

@@ -20,6 +20,7 @@ from swarm.chat.words import QUIT
 from swarm.client import in_one_line
 from swarm.domain.errors import SwarmError
 from swarm.domain.streaming.remote import RunEnd
+from swarm.domain.text.terminal import for_terminal
 
 
 @dataclass(kw_only=True, slots=True)
@@ -101,7 +102,7 @@ class Conversation:
             return await answered(self.chat.client, turn, display)
 
     def _note(self, words: str) -> None:
-        self.console.print(Text(words, "dim"))
+        self.console.print(Text(for_terminal(words), "dim"))
 
     def _complain(self, words: str) -> None:
-        self.console.print(Text(words, "red"))
+        self.console.print(Text(for_terminal(words), "red"))

@@ -1,22 +1,11 @@
-"""Markdown that is still being written, and text that must not command a terminal."""
+"""Markdown that is still being written."""
 
 from __future__ import annotations
-
-import re
-from typing import Final
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import Markdown
 from rich.segment import Segment
 from rich.text import Text
-
-_COMMANDS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Control characters but tab and line feed, and those that change the direction of writing."""
-
-
-def harmless(text: str) -> str:
-    """Text as a terminal may be given it: what moves its cursor, colours it or reorders its letters is left out."""
-    return _COMMANDS.sub("", text)
 
 
 def split(text: str) -> tuple[str, str]:

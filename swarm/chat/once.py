@@ -13,6 +13,7 @@ from swarm.chat.opening import Chat
 from swarm.chat.plain import PlainText
 from swarm.chat.screen import Screen
 from swarm.domain.streaming.remote import RunEnd
+from swarm.domain.text.terminal import for_terminal
 
 STOPPED: Final = 130
 """The exit code of what Ctrl-C has ended."""
@@ -32,7 +33,7 @@ async def once(chat: Chat, question: str, console: Console, interrupts: Interrup
 
 
 def _note(words: str) -> None:
-    sys.stderr.write(f"{words}\n")
+    sys.stderr.write(f"{for_terminal(words)}\n")
 
 
 async def _shown(chat: Chat, question: str, console: Console) -> RunEnd:

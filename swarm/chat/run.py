@@ -21,6 +21,7 @@ from swarm.chat.typing_ahead import interruptible, kept_back
 from swarm.chat.wish import Wish
 from swarm.config import Settings
 from swarm.domain.errors import Invalid, SwarmError
+from swarm.terminal import Terminal
 
 _log = structlog.get_logger(__name__)
 
@@ -52,7 +53,7 @@ def main(settings: Settings, wish: Wish, *, verbose: bool) -> int:
 
 
 async def _talk(settings: Settings, wish: Wish, question: str) -> int:
-    console = Console(highlight=False)
+    console = Terminal()
     interrupts = Interrupts()
     is_talk = not question
     with interrupts.heard():

@@ -12,8 +12,10 @@ from rich.segment import Segment
 from rich.spinner import Spinner
 from rich.text import Text
 
-from swarm.chat.growing import Written, harmless, split
+from swarm.chat.growing import Written, split
 from swarm.domain.streaming.events import PlanShown, StepStatus
+from swarm.domain.text.characters import Visible
+from swarm.domain.text.terminal import for_terminal
 
 PAINTS_PER_SECOND: Final = 10
 THINKING: Final = "thinking"
@@ -33,6 +35,7 @@ class Screen:
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        self._visible = Visible()
         self._rest = ""
         self._tools: dict[str, str] = {}
         self._steps: tuple[Text, ...] = ()
@@ -60,19 +63,21 @@ class Screen:
 
     def write(self, text: str) -> None:
         """More of a text."""
-        rest = self._rest + harmless(text)
+        self._visible, text = self._visible.feed(text)
+        rest = self._rest + text
         whole, rest = split(rest) if "\n" in text else ("", rest)
         self._rest = rest
         self._print_text(whole)
 
     def end_text(self) -> None:
         """The text is whole."""
-        rest, self._rest = self._rest, ""
+        self._visible, text = self._visible.end()
+        rest, self._rest = self._rest + text, ""
         self._print_text(rest)
 
     def tool_began(self, id: str, name: str) -> None:
         """A tool is called."""
-        self._tools[id] = harmless(name)
+        self._tools[id] = for_terminal(name)
 
     def tool_ended(self, id: str, *, failed: bool) -> None:
         """A tool has answered."""
@@ -87,11 +92,11 @@ class Screen:
 
     def plan(self, plan: PlanShown) -> None:
         """The plan as it is now."""
-        self._steps = tuple(Text(f"{_MARKS[step.status]} {harmless(step.title)}", "dim") for step in plan.steps)
+        self._steps = tuple(Text(f"{_MARKS[step.status]} {for_terminal(step.title)}", "dim") for step in plan.steps)
 
     def step(self, name: str) -> None:
         """What the agent does at the moment."""
-        self._waits.update(text=_waiting(harmless(name) or THINKING))
+        self._waits.update(text=_waiting(for_terminal(name) or THINKING))
 
     def _print_text(self, text: str) -> None:
         if not text.strip():

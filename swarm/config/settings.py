@@ -169,6 +169,7 @@ class Settings(Section):
     channels: Mapping[str, ChannelSettings] = Field(default_factory=dict, description="by channel id, C0123456789")
     files: FileSettings = FileSettings()
     log: LogSettings = LogSettings()
+    remove_secrets: bool = Field(True, description="take what looks like a secret out of what agents post")
     metrics: MetricsSettings = MetricsSettings()
     traces: TracesSettings = TracesSettings()
 

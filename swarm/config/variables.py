@@ -50,6 +50,7 @@ VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "SWARM_FILE_CAP_BYTES": ("files", "cap_bytes"),
     "SWARM_LOG_LEVEL": ("log", "level"),
     "SWARM_LOG_FORMAT": ("log", "format"),
+    "SWARM_REMOVE_SECRETS": ("remove_secrets",),
     "SWARM_METRICS_TOKEN": ("metrics", "token"),
     "SWARM_METRICS_OPEN": ("metrics", "open"),
     "SWARM_TRACES_ENDPOINT": ("traces", "endpoint"),

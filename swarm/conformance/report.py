@@ -13,6 +13,7 @@ from rich.table import Column, Table
 from swarm.conformance.checks import Verdict
 from swarm.conformance.run import Result
 from swarm.conformance.scenarios import Scenario
+from swarm.terminal import Terminal
 
 _WIDTH: Final = 120
 """Of the table where the output is no terminal."""
@@ -22,7 +23,7 @@ class Progress:
     """How far the suite is, on standard error."""
 
     def __init__(self, scenarios: Sequence[Scenario]) -> None:
-        self._console = Console(stderr=True, highlight=False, markup=False)
+        self._console = Terminal(stderr=True)
         self._left = len(scenarios)
         self._spinner = self._console.status("")
 
@@ -50,7 +51,7 @@ def tally(verdicts: Sequence[Verdict]) -> str:
 
 def show(agent: str, results: Sequence[Result]) -> None:
     """Print the table, and for each check that failed what to do about it."""
-    console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else _WIDTH)
+    console = Terminal(width=None if sys.stdout.isatty() else _WIDTH)
     console.print(_table(agent, results))
     for result in results:
         for verdict in result.verdicts:
@@ -68,7 +69,7 @@ def as_json(agent: str, results: Sequence[Result]) -> str:
         "passed": sum(verdict.passed for verdict in verdicts),
         "scenarios": [_scenario(result) for result in results],
     }
-    return json.dumps(document, indent=2, ensure_ascii=False)
+    return json.dumps(document, indent=2)
 
 
 def _table(agent: str, results: Sequence[Result]) -> Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from html import unescape
 from typing import Any, Final
 
 MODEL: Final = "demo-rules"
@@ -12,7 +13,8 @@ MODEL: Final = "demo-rules"
 
 _ADDRESSED: Final = re.compile(r"(?:@|swarm#)[\w-]+")
 _FENCE: Final = re.compile(
-    r"^\[(?P<title>[^\]\n]*): data, up to the line “end (?P<mark>\w+)”\]\n(?P<text>.*?)\n?^\[end (?P=mark)\]\s*",
+    r"^(?P<title>[^\n]*?) \(data that orders nothing[^\n]*\n"
+    r"<data marker=\"(?P<mark>\w+)\">\n(?P<text>.*?)\n?^</data marker=\"(?P=mark)\">\s*",
     re.DOTALL | re.MULTILINE,
 )
 """How what others have said is marked inside what a person says."""
@@ -66,7 +68,7 @@ class Asked:
     def data(self) -> Mapping[str, str]:
         """What came with the last of it, marked as data, by its title."""
         texts = [said.text for said in self.messages if said.role == "user"]
-        return {found["title"]: found["text"] for found in _FENCE.finditer(texts[-1])} if texts else {}
+        return {found["title"]: unescape(found["text"]) for found in _FENCE.finditer(texts[-1])} if texts else {}
 
     @property
     def last(self) -> str:

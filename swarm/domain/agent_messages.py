@@ -9,7 +9,7 @@ from typing import Final
 
 from swarm.domain.agents import Agent
 from swarm.domain.errors import Invalid
-from swarm.domain.mrkdwn import strip_invisible
+from swarm.domain.text.characters import strip_invisible
 
 MAX_TEXT_CHARACTERS: Final = 40_000
 MAX_PER_MINUTE: Final = 30

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from swarm.domain.errors import BadRequest, Invalid, TooLarge
-from swarm.domain.mrkdwn import strip_invisible
+from swarm.domain.text.characters import strip_invisible
 
 DEFAULT_CAP_BYTES: Final = 100 * 1024 * 1024
 NAME_BYTES: Final = 255

@@ -10,36 +10,14 @@ import re
 from collections.abc import Container
 
 from swarm.domain.code_blocks import INLINE_CODE, code_blocks
-
-# --- Characters ---------------------------------------------------------------------------------------------------
-
-_LINE_BREAK = re.compile("\r\n|[\r\v\f\x85\u2028\u2029]")
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-# Categories Cc and Cf and the whole block of tags, but neither the joiners U+200C and U+200D, which scripts and emoji
-# need, nor the Arabic, Syriac and Kaithi signs of category Cf, which are visible.
-_INVISIBLE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e007f]"
-)
-
-
-def strip_invisible(text: str) -> str:
-    """Text from people without characters that carry something no reader sees: tags, bidi controls, zero widths.
-
-    Every kind of line break becomes ``\\n``; tabs, ZWJ, ZWNJ and variation selectors stay; a lone surrogate becomes
-    U+FFFD. What is left can be encoded, and it has no line that only some programs take for one.
-    """
-    return _INVISIBLE.sub("", _LINE_BREAK.sub("\n", _well_formed(text)))
+from swarm.domain.text.characters import strip_invisible
+from swarm.domain.text.links import plain_address, real_target
+from swarm.domain.text.secrets import without_secrets
 
 
 def preview(text: str, limit: int = 200) -> str:
     """The first ``limit`` characters of a message, without the invisible ones."""
     return strip_invisible(text)[:limit]
-
-
-def _well_formed(text: str) -> str:
-    """Surrogate pairs become the character they mean, lone surrogates U+FFFD."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 # --- Safe to post -------------------------------------------------------------------------------------------------
@@ -49,16 +27,30 @@ _WORD_JOINER = "\u2060"
 _PING = re.compile(
     r"(?:(?<![a-z0-9])|(?!@[a-z]+\.[a-z0-9]))@(?=(?:channel|here|everyone|group)(?![a-z0-9]))", re.IGNORECASE
 )
+# A link of Markdown; one pair of brackets or parentheses may stand within another. Every repetition is bounded.
+_LABEL = r"(?:[^\[\]\\\n]|\\[^\n]|\[[^\[\]\n]{0,200}\])"
+_TARGET = r"(?:https?://|mailto:)[^\s<>()\[\]]{1,1000}(?:\([^\s<>()\[\]]{0,100}\)[^\s<>()\[\]]{0,100}){0,3}"
+MARKDOWN_LINK = re.compile(
+    rf"\[(?P<shown>{_LABEL}{{1,200}})\]\([ \t]{{0,8}}<?(?P<target>{_TARGET})>?(?P<title>[ \t][^\n)]{{0,200}})?\)",
+    re.IGNORECASE,
+)
+MAY_BE_MARKDOWN_LINK = re.compile(
+    rf"\[{_LABEL}{{0,200}}(?:\\|\[[^\[\]\n]{{0,200}}|\]|"
+    r"\]\([ \t]{0,8}<?(?P<begun>[^\s\[\]<]{0,1700})(?P<title>[ \t][^\n)]{0,200})?)?\Z"
+)
+"""The beginning of one, up to the end of what has come."""
+
 _PROSE = re.compile(
     rf"(?P<code>{INLINE_CODE.pattern})"
     r"|(?P<quote>^ {0,3}>(?: ?>)*)"
+    rf"|(?P<link>{MARKDOWN_LINK.pattern})"
     r"|<(?P<token>[^<>\n]*)>"
     r"|(?P<address>\bhttps?://\w[^\s<>`]*)",
     re.MULTILINE | re.IGNORECASE,
 )
 _MENTION = re.compile(r"@(?P<user>[UW][A-Z0-9]+)(?:\|.*)?")
 _CHANNEL = re.compile(r"#(?P<channel>[CG][A-Z0-9]+)(?:\|.*)?")
-_LINK = re.compile(r"(?P<url>(?:https?://\w|mailto:[^\s<>|`@]+@)[^\s<>|`]+)(?:\|(?P<label>[^|`]+))?", re.IGNORECASE)
+_LINK = re.compile(r"(?P<url>(?:https?://\w|mailto:[^\s<>|`@]+@)[^\s<>|`]+)(?:\|(?P<label>[^|`]*))?", re.IGNORECASE)
 
 
 def safe(text: str, mentionable: Container[str] = frozenset()) -> str:
@@ -67,21 +59,17 @@ def safe(text: str, mentionable: Container[str] = frozenset()) -> str:
     ``&``, ``<`` and ``>`` are escaped, escapes that are in the text already included: call this once. Live again are
     http, https and mailto links, mentions of the user ids in ``mentionable``, channel links, and the ``>`` that makes
     a line a quote; in code nothing is. ``@channel`` and its like get a word joiner after the ``@``, in code too,
-    since Slack decides where code ends. Control characters other than newline and tab are removed, every kind of
-    line break becomes a newline, a lone surrogate becomes U+FFFD.
+    since Slack decides where code ends. A link whose label names another host than its address has is no link any
+    more, and its address stands behind it. What no reader sees is removed (`strip_invisible`), and secrets are
+    (`without_secrets`).
     """
-    text = tidied(text)
+    text = without_secrets(strip_invisible(text))
     pieces: list[str] = []
     at = 0
     for block in code_blocks(text):
         pieces += [prose(text[at : block.begin], mentionable), inert(text[block.begin : block.end])]
         at = block.end
     return "".join([*pieces, prose(text[at:], mentionable)])
-
-
-def tidied(text: str) -> str:
-    """The first step of ``safe``: well-formed, one kind of line break, no control characters."""
-    return _CONTROL.sub("", _LINE_BREAK.sub("\n", _well_formed(text)))
 
 
 def escape(text: str) -> str:
@@ -108,7 +96,9 @@ def _checked(found: re.Match[str], mentionable: Container[str]) -> str:
     if found["quote"]:
         return found.group()
     if found["address"]:
-        return escape(found.group())
+        return escape(plain_address(found.group()))
+    if found["link"]:
+        return _linked(found, mentionable)
     live = _live(found["token"], mentionable) if found["token"] else None
     return inert(found.group()) if live is None else live
 
@@ -121,12 +111,24 @@ def _live(token: str, mentionable: Container[str]) -> str | None:
         return f"<#{channel['channel']}>"
     # Links are often copied as Slack writes them, with & escaped; both spellings mean the same address.
     link = _LINK.fullmatch(unescape(token))
-    if link is None or _INVISIBLE.search(link["url"]):
+    if link is None:
         return None
-    label = inert(strip_invisible(link["label"] or "").strip())
-    return f"<{escape(link['url'])}|{label}>" if label else f"<{escape(link['url'])}>"
+    shown, url = (link["label"] or "").strip(), escape(plain_address(link["url"]))
+    if real := real_target(shown, link["url"]):
+        return f"{inert(shown)} (<{escape(real)}>)"
+    return f"<{url}|{inert(shown)}>" if shown else f"<{url}>"
+
+
+def _linked(found: re.Match[str], mentionable: Container[str]) -> str:
+    """A link of Markdown. One whose label deceives is no link any more: its address stands behind it."""
+    url = unescape(found["target"])
+    before = "x("  # a label begins no line
+    label = prose(before + found["shown"], mentionable)[len(before) :]
+    if real := real_target(unescape(found["shown"]), url):
+        return f"{label} ({escape(real)})"
+    return f"[{label}]({escape(plain_address(url))}{inert(found['title'] or '')})"
 
 
 def inert(text: str) -> str:
-    """Text in which nothing is live, as in code; it is tidied already."""
+    """Text in which nothing is live, as in code; it is visible already."""
     return _PING.sub("@" + _WORD_JOINER, escape(text))

@@ -13,7 +13,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
 
-from swarm.domain.mrkdwn import escape, strip_invisible
+from swarm.domain.mrkdwn import escape
+from swarm.domain.text.model import for_model
 
 _MARKER: Final = re.compile(r"[A-Za-z0-9]{8,64}")
 _TS: Final = re.compile(r"(?P<seconds>[0-9]{1,11})(?:\.[0-9]+)?", re.ASCII)
@@ -35,12 +36,17 @@ def fenced(name: str, body: str, marker: str) -> str:
 
 def harmless(text: str) -> str:
     """Text of any length, with its line breaks, as it may stand in a fence."""
-    return escape(strip_invisible(text))
+    return escape(for_model(text))
 
 
 def barred(text: str) -> list[str]:
     """The lines of a text, each behind a bar, so that none can be taken for a line of ours; of no text, none."""
     return [f"| {line}" for line in harmless(text).split("\n")] if text else []
+
+
+def said_by(author: str, text: str) -> str:
+    """What one of several says in a conversation: lines after the first stand behind a bar, so none names another."""
+    return "\n| ".join(f"{' '.join(for_model(author).split())}: {for_model(text)}".split("\n"))
 
 
 def one_line(text: str) -> str:
@@ -60,7 +66,7 @@ def plain_id(value: str) -> str:
 
 def plain_link(url: str) -> str:
     """An address that ends where it seems to end."""
-    return _NOT_IN_LINKS.sub("", strip_invisible(url))
+    return _NOT_IN_LINKS.sub("", for_model(url))
 
 
 @lru_cache(maxsize=8192)  # each claim in a long thread shows all its moments again

@@ -8,11 +8,13 @@ from http import HTTPStatus
 import orjson
 from starlette.responses import Response
 
+from swarm.domain.text.model import data_for_model
+
 
 class Answer(Response):
-    """A JSON answer."""
+    """A JSON answer. Agents hand it to their models, so every text in it is one for models."""
 
     media_type = "application/json"
 
     def __init__(self, content: object, status: int = HTTPStatus.OK, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(orjson.dumps(content), status_code=status, headers=headers)
+        super().__init__(orjson.dumps(data_for_model(content)), status_code=status, headers=headers)

@@ -22,6 +22,7 @@ from starlette.requests import Request
 
 from swarm.domain.agents import Agent
 from swarm.domain.errors import Invalid, SwarmError
+from swarm.domain.text.model import data_for_model
 from swarm.domain.watchers import NOBODY, ToolCall, Watcher
 from swarm.entrypoints.body import MAX_BODY_BYTES, refuse_unstorable
 from swarm.entrypoints.errors import describe, invalid, log_crash
@@ -145,12 +146,13 @@ def _parse(tool: Tool[Any, Any], arguments: Mapping[str, Any]) -> Any:
 
 
 def _result(content: Any) -> types.CallToolResult:
+    content = data_for_model(content)
     return types.CallToolResult(content=[_text(orjson.dumps(content).decode())], structured_content=content)
 
 
 def _failure(error: SwarmError) -> types.CallToolResult:
     """An error, as data and as sentences: what was wrong, what was expected, what is possible now."""
-    shown = describe(error)
+    shown = data_for_model(describe(error))
     fields = [f"- {name}: {expected}" for name, expected in shown.get("fields", {}).items()]
     sentences = [f"{shown['code']}: {shown['message']}", *fields, shown["hint"] or ""]
     return types.CallToolResult(

@@ -10,9 +10,9 @@ from swarm.domain.agents import Agent
 from swarm.domain.conduct import Reactions
 from swarm.domain.errors import Conflict, Invalid, TooLarge, Withdrawn
 from swarm.domain.inbox import EntryStatus, EntryStep
-from swarm.domain.mrkdwn import strip_invisible
 from swarm.domain.readable import mentioned_ids
 from swarm.domain.tasks import TaskStatus, TaskStep
+from swarm.domain.text.characters import strip_invisible
 from swarm.domain.threads import Thread
 from swarm.services.fencing import Grip, grip, grip_task, may_speak_of
 from swarm.services.follow_ups import answered_before

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+import structlog
+
 from swarm.domain.conduct import Reactions
 from swarm.domain.cutting import split
 from swarm.domain.deliveries import DeliveryKind
 from swarm.domain.mrkdwn import safe
 from swarm.domain.streaming.calls import Closing, Place
+from swarm.domain.text.secrets import REMOVED
 from swarm.domain.threads import Thread
 from swarm.domain.transcript import Author, ChannelType, SlackMessage, Standing
 from swarm.store import deliveries, threads
@@ -39,6 +42,8 @@ _REFUSED: Final = {
 _NOT_LISTED: Final = "You are not on the list of people whom I work for here."
 _WHAT_TO_DO: Final = "Ask a member of this channel to write to me, or whoever runs me to allow you."
 
+_log = structlog.get_logger(__name__)
+
 _SIGNS: Final = {"done": "✅", "failed": "❌", "cancelled": "🛑"}
 
 
@@ -54,7 +59,7 @@ def say(
     mentionable: frozenset[str] = frozenset(),
 ) -> list[str]:
     """Queue a text of any length for a thread, made safe and split; the deliveries' ids, in order."""
-    parts = split(safe(text, mentionable), PART_CHARACTERS)
+    parts = split(_safe(thread, text, agent_id, mentionable), PART_CHARACTERS)
     wanted = [
         deliveries.add(
             tx,
@@ -89,7 +94,7 @@ def say_closing(
     Without a text the note of ``closing`` stands in its place; without either, nothing is said. ``is_safe`` is for a
     text that was made safe before. Returns the deliveries' ids, in order.
     """
-    parts = split(text if is_safe else safe(text, mentionable), PART_CHARACTERS)
+    parts = split(text if is_safe else _safe(thread, text, agent_id, mentionable), PART_CHARACTERS)
     if not parts and closing.note:
         parts, closing = [closing.note], replace(closing, note="")
     wanted = [
@@ -159,7 +164,7 @@ def show_failed(tx: Transaction, thread: Thread, ts: str, reason: str, reactions
 def show_progress(tx: Transaction, thread: Thread, task: Task, text: str, percent: int | None) -> None:
     """How far a task is: one message with a button to stop it, posted once and changed from then on."""
     share = f" ({percent} %)" if percent is not None else ""
-    words = _first_part(f"⏳ **{task.title}**{share}: {text}")
+    words = _first_part(thread, task, f"⏳ **{task.title}**{share}: {text}")
     key = _progress_key(task)
     if not deliveries.change(tx, thread, key, words, stops_task_id=task.id, agent_id=task.agent_id):
         deliveries.add(
@@ -176,7 +181,7 @@ def show_progress(tx: Transaction, thread: Thread, task: Task, text: str, percen
 
 def close_progress(tx: Transaction, thread: Thread, task: Task, how: str) -> None:
     """A task is over: the message that showed its progress says so and loses its button, if there is one."""
-    words = _first_part(f"{_SIGNS[how]} **{task.title}**: {how}")
+    words = _first_part(thread, task, f"{_SIGNS[how]} **{task.title}**: {how}")
     deliveries.change(tx, thread, _progress_key(task), words, stops_task_id=None, agent_id=task.agent_id)
 
 
@@ -184,5 +189,19 @@ def _progress_key(task: Task) -> str:
     return f"progress:{task.id}"
 
 
-def _first_part(text: str) -> str:
-    return split(safe(text, frozenset()), PART_CHARACTERS)[0]
+def _first_part(thread: Thread, task: Task, text: str) -> str:
+    return split(_safe(thread, text, task.agent_id), PART_CHARACTERS)[0]
+
+
+def _safe(thread: Thread, text: str, agent_id: str | None, mentionable: frozenset[str] = frozenset()) -> str:
+    """Text for Slack; that a secret was taken out of it is logged."""
+    shown = safe(text, mentionable)
+    if shown.count(REMOVED) > text.count(REMOVED):
+        _log.warning(
+            "A secret was removed from what an agent says.",
+            action="secret_removed",
+            agent_id=agent_id,
+            channel=thread.channel,
+            thread_ts=thread.thread_ts,
+        )
+    return shown

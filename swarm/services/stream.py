@@ -19,11 +19,11 @@ import orjson
 
 from swarm.domain.conduct import Conduct
 from swarm.domain.errors import Invalid, TooLarge
-from swarm.domain.mrkdwn import strip_invisible, tidied
 from swarm.domain.streaming.events import StepStatus
 from swarm.domain.streaming.hearing import MAX_ANSWER_CHARACTERS
 from swarm.domain.streaming.markers import without_markers
 from swarm.domain.streaming.pieces import MAX_PIECE_CHARACTERS, MAX_PIECES, Closed, Doing, Piece, SaidMore, TaskTold
+from swarm.domain.text.characters import strip_invisible
 from swarm.services.once import ToolCall, once
 from swarm.services.reply import Caller
 from swarm.services.stream_ends import Said, settle
@@ -223,7 +223,7 @@ def _check_something_said(tx: Transaction, turn: Turn) -> None:
     """Cards alone answer nobody."""
     pieces = [event.piece for event in turn_events.after(tx, turn.id, 0, MAX_PIECES)]
     text = "".join(piece.text for piece in pieces if isinstance(piece, SaidMore))
-    if not strip_invisible(without_markers(tidied(text))).strip():
+    if not without_markers(strip_invisible(text)).strip():
         raise Invalid(
             "Nothing has been said, so people would have no answer.",
             hint="Pass the answer as text; or say with failed why there is none.",

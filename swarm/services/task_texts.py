@@ -8,8 +8,8 @@ from typing import Final
 
 from swarm.domain.errors import Invalid, TooLarge
 from swarm.domain.inbox import MESSAGE_PRIORITY
-from swarm.domain.mrkdwn import strip_invisible
 from swarm.domain.tasks import MAX_TEXT_CHARACTERS, MAX_TITLE_CHARACTERS
+from swarm.domain.text.characters import strip_invisible
 
 _TITLE_FROM_DESCRIPTION: Final = 80
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from swarm.domain.conduct import Conduct
 from swarm.domain.errors import Conflict, Invalid, TooLarge
-from swarm.domain.mrkdwn import strip_invisible
 from swarm.domain.tasks import MAX_TEXT_CHARACTERS, TaskStatus
+from swarm.domain.text.characters import strip_invisible
 from swarm.services import task_ends
 from swarm.services.fencing import TaskGrip, grip_task
 from swarm.services.leases import end_if_resolved

@@ -14,6 +14,7 @@ from swarm.clock import SECOND
 from swarm.domain.errors import Conflict, Invalid
 from swarm.domain.files import SHARE_DOUBT_SECONDS, NewFile, Shared, Sharing, Stage
 from swarm.domain.mrkdwn import safe
+from swarm.domain.text.secrets import without_secrets
 from swarm.domain.threads import Thread
 from swarm.domain.transcript import Author, AuthorKind, File, SlackMessage
 from swarm.services.fencing import grip, grip_task
@@ -104,7 +105,7 @@ def _begin(tx: Transaction, upload: Upload, key: str, thread: Thread, file_id: s
         file_id=file_id,
         name=file.name,
         size_bytes=file.size_bytes,
-        title=file.title or file.name,
+        title=without_secrets(file.title or file.name),
         comment=safe(file.comment) if file.comment else None,
         until=_doubt_ends(tx),
     )

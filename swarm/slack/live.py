@@ -50,6 +50,7 @@ from swarm.domain.streaming.reducer import (
     wake_at,
 )
 from swarm.domain.streaming.showing import Last, LiveSlack, LostRight, Record, Shown
+from swarm.domain.text.secrets import REMOVED
 
 EVENTS_AHEAD: Final = 256
 """So many events of an agent may wait to be looked at; then it is read no further, and has to wait itself."""
@@ -144,9 +145,16 @@ class LiveAnswer:
             await self._let_go(events)
         outcome = self._live.outcome
         assert outcome is not None  # an answer ends with its run
-        return Shown(
-            outcome=outcome, text=str(self._live.said), leftover=self._over.leftover, closing=self._over.closing
-        )
+        said = str(self._live.said)
+        if REMOVED in said:
+            _log.warning(
+                "A secret was removed from what an agent says.",
+                action="secret_removed",
+                turn=self._place.turn_id,
+                agent=self._place.agent_name,
+                channel=self._place.channel,
+            )
+        return Shown(outcome=outcome, text=said, leftover=self._over.leftover, closing=self._over.closing)
 
     async def _next(self) -> Input:
         wake = wake_at(self._live, self._looked_at)

@@ -10,6 +10,7 @@ from ag_ui.core import PROTOCOL_VERSION, RunAgentInput
 
 from swarm.domain.streaming.events import Decided, Finished, Speaker, TurnInput, TurnMessage
 from tests.agents.asking import CAIPE, run, turn
+from tests.support import naughty
 from tests.support.agui_server import AguiServer, Request, answering
 
 pytestmark = pytest.mark.req("STREAM-01")
@@ -100,6 +101,18 @@ async def test_caipe_gets_the_raw_text_of_the_new_messages_and_nothing_around_it
     assert (request.method, request.target) == ("POST", f"{START}?protocol=agui")
     assert request.headers["x-client-source"] == "slack-bot"
     assert request.headers["accept"] == "text/event-stream"
+
+
+@pytest.mark.req("SEC-04")
+@pytest.mark.parametrize(("path", "settings"), [("/", {}), (START, {"dialect": CAIPE})], ids=["agui", "caipe"])
+async def test_an_agent_gets_nothing_that_no_person_sees(server: AguiServer, path: str, settings: Any) -> None:
+    said = TurnMessage(id="1", speaker=Speaker.USER, text=naughty.TEXT, author=naughty.NAME)
+    context = {"channel_name": naughty.NAME, "channel_topic": naughty.TEXT, naughty.NAME: {"a": [naughty.NAME]}}
+    request = await sent(server, path, turn(messages=(said,), history=(said,), client_context=context), **settings)
+    assert naughty.hidden_anywhere(request.json) == {}
+    shown = request.json.get("message") or request.json["messages"][-1]["content"]
+    assert "</new_message>\n" in shown  # what can be seen is the text as it was written
+    assert "<!channel>" in shown
 
 
 async def test_for_caipe_a_key_that_does_not_apply_is_absent(server: AguiServer) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from structlog.testing import capture_logs
 
 from swarm.agents.agui import AguiAgent
 from swarm.domain.streaming.calls import Closing
@@ -307,3 +308,32 @@ async def test_questions_close_the_message_and_stand_below_it(scene: Scene) -> N
     assert shown.outcome == Asks(asked=asked)
     [message] = await scene.shown()
     assert message["blocks"][1]["text"] == "✋ Which one?"
+
+
+# What an agent must not show
+
+
+@pytest.mark.req("SEC-04")
+async def test_a_secret_and_a_link_that_deceives_are_no_less_so_in_pieces(scene: Scene) -> None:
+    text = (
+        "The key is sk-proj-4f9aQ2mX7bL0cV3nZ8kR, and\n-----BEGIN PRIVATE KEY-----\n"
+        "MIIEpAIBAAKCAQEA7cV3nZ8kR4f9aQ2mX7bL0wJalrXUtnFEMIK7MDENGbPxRf9A\n-----END PRIVATE KEY-----\n"
+        "Log in at [bank.example](https://evil.example)\u202e \U000e0041now.\n"
+    )
+
+    async def script() -> Events:
+        for at in range(0, len(text), 5):
+            yield TextDelta(text=text[at : at + 5], message_id="1")
+            await asyncio.sleep(0)
+        yield Finished()
+
+    with capture_logs() as logged:
+        shown = await scene.show(script)
+    seen = await scene.text()
+    assert seen == (
+        "The key is sk-[secret removed], and\n-----BEGIN PRIVATE KEY-----\n[secret removed]\n"
+        "Log in at bank.example (https://evil.example) now.\n"
+    )
+    assert shown.text.replace("[bank.example](https://evil.example)", "bank.example (https://evil.example)") == seen
+    (line,) = [line for line in logged if line["action"] == "secret_removed"]
+    assert "4f9a" not in repr(line)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from swarm.domain.agents import Role
 from swarm.domain.inbox import MatchedBy
-from swarm.domain.mrkdwn import strip_invisible, unescape
+from swarm.domain.mrkdwn import unescape
 from swarm.domain.prompt_input import (
     INBOX_TRIGGER,
     NewMessage,
@@ -19,6 +19,7 @@ from swarm.domain.prompt_input import (
     PromptMessage,
     PromptTask,
 )
+from swarm.domain.text.characters import strip_invisible
 from swarm.domain.transcript import AuthorKind
 
 MARKER = "4f1c09aa72b35d18"

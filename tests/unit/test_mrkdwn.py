@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 import unicodedata
 from dataclasses import dataclass
 
@@ -12,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.domain.cutting import MIN_LIMIT, cut, join, split
-from swarm.domain.mrkdwn import escape, preview, safe, strip_invisible, unescape
+from swarm.domain.mrkdwn import escape, preview, safe, unescape
+from swarm.domain.text.characters import Visible, strip_invisible
 
 PEOPLE = frozenset({"U1ALICE", "W2BOB"})
 LIVE = re.compile(
@@ -85,7 +87,7 @@ def open_fence(text: str) -> str:
         ("<mailto:bob@a.org|Bob>", "<mailto:bob@a.org|Bob>"),
         ("<javascript:alert(1)|x>", "&lt;javascript:alert(1)|x&gt;"),
         ("<https://a.org/a b|x>", "&lt;https://a.org/a b|x&gt;"),
-        ("<https://a.org/\u202egpj.exe|x>", "&lt;https://a.org/\u202egpj.exe|x&gt;"),
+        ("<https://a.org/\u202egpj.exe|x>", "<https://a.org/gpj.exe|x>"),
         ("<https://a.org|a|b>", "&lt;https://a.org|a|b&gt;"),
         ("<https://a.org|<!here>>", "&lt;https://a.org|&lt;!here&gt;&gt;"),
         ("<https://a.org|&lt;!here&gt;>", "<https://a.org|&lt;!here&gt;>"),
@@ -269,27 +271,108 @@ def test_a_very_long_text_is_cut_without_loss_whatever_it_consists_of(piece: str
     assert len(safe(text)) >= len(text.rstrip())
 
 
+# --- Links that deceive ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("SEC-04")
+@pytest.mark.parametrize(
+    ("written", "posted"),
+    [
+        ("<https://evil.example|https://bank.example>", "https://bank.example (<https://evil.example>)"),
+        ("[bank.example](https://evil.example)", "bank.example (https://evil.example)"),
+        ("[log in at www.bank.de](https://evil.example/a)", "log in at www.bank.de (https://evil.example/a)"),
+        ("[x [bank.example] y](https://evil.example)", "x [bank.example] y (https://evil.example)"),
+        ("[bank.example](<https://evil.example> 'title')", "bank.example (https://evil.example)"),
+        ("[bank.example](mailto:a@evil.example)", "bank.example (mailto:a@evil.example)"),
+        ("[bank.example\u202e](https://evil.example)", "bank.example (https://evil.example)"),
+        ("[b\u0430nk.com](https://bank.com)", "b\u0430nk.com (https://bank.com)"),  # a Cyrillic a
+        ("[bank.com](https://b\u0430nk.com/x)", "bank.com (https://xn--bnk-6cd.com/x)"),
+        ("[log in](https://bank.example@evil.example/)", "[log in](https://evil.example/)"),
+        ("<https://bank.example@evil.example|log in>", "<https://evil.example|log in>"),
+        ("https://bank.example@evil.example/x", "https://evil.example/x"),
+        # and what does not
+        ("[www.bank.example](https://bank.example/a)", "[www.bank.example](https://bank.example/a)"),
+        ("[bank.example](https://login.bank.example/)", "[bank.example](https://login.bank.example/)"),
+        ("[here](https://a.org/(x)?b=1&c)", "[here](https://a.org/(x)?b=1&amp;c)"),
+        (
+            "[README.md](https://a.org/b) [os.path](https://a.org)",
+            "[README.md](https://a.org/b) [os.path](https://a.org)",
+        ),
+        ("[v1.2.3](https://a.org) [e.g. this](https://a.org)", "[v1.2.3](https://a.org) [e.g. this](https://a.org)"),
+        ("[`a.b` <@U1ALICE>](https://a.org) @here", "[`a.b` <@U1ALICE>](https://a.org) @\u2060here"),
+        ("https://me@a.org/x", "https://me@a.org/x"),
+        ("`[bank.example](https://evil.example)`", "`[bank.example](https://evil.example)`"),
+    ],
+)
+def test_a_label_that_names_another_place_shows_where_the_link_leads(written: str, posted: str) -> None:
+    assert safe(written, PEOPLE) == posted
+
+
+@pytest.mark.req("SEC-04")
+@pytest.mark.parametrize("piece", ["[", "[a", "[a](", "[a](https://", "[a\\", "<https://a|"])
+def test_links_that_never_end_take_no_time(piece: str) -> None:
+    begun = time.process_time()
+    safe(piece * (50_000 // len(piece)))
+    assert time.process_time() - begun < 5
+
+
 # --- What nobody can see ------------------------------------------------------------------------------------------
 
-KEPT = "\n\t\u200c\u200d"
 VISIBLE_FORMATS = "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd"
 LINE_BREAKS = "\r\v\f\x85\u2028\u2029"
+IGNORABLE = (  # what Unicode's Default_Ignorable_Code_Point has beside the categories Cc and Cf
+    *"\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0",
+    *map(chr, range(0xFE00, 0xFE10)),
+    *map(chr, range(0xE0000, 0xE1000)),
+)
 
 
 def is_hidden(character: str) -> bool:
-    return "\U000e0000" <= character <= "\U000e007f" or unicodedata.category(character) in ("Cc", "Cf")
+    return character in IGNORABLE or unicodedata.category(character) in ("Cc", "Cf")
 
 
 @pytest.mark.req("LOOP-05")
+@pytest.mark.req("SEC-04")
 def test_every_invisible_character_of_unicode_goes_and_every_other_one_stays() -> None:
     everything = {char: unicodedata.category(char) for char in map(chr, range(sys.maxunicode + 1))}
-    tags = set(map(chr, range(0xE0000, 0xE0080)))  # not all of them are assigned
-    assigned = {char for char, category in everything.items() if category not in ("Cn", "Cs")} | tags
-    gone = {char for char in assigned if is_hidden(char)} - {*KEPT, *VISIBLE_FORMATS, *LINE_BREAKS}
+    assigned = {char for char, category in everything.items() if category not in ("Cn", "Cs")} | {*IGNORABLE}
+    gone = {char for char in assigned if is_hidden(char)} - {*"\n\t", *VISIBLE_FORMATS, *LINE_BREAKS}
     hidden, others = "".join(sorted(gone)), "".join(sorted(assigned - gone - set(LINE_BREAKS)))
     assert strip_invisible(hidden) == ""
+    assert strip_invisible("".join(f"a{char}b" for char in sorted(gone))) == "ab" * len(gone)
     assert strip_invisible(others) == others
     assert strip_invisible(LINE_BREAKS) == "\n" * len(LINE_BREAKS)
+
+
+@pytest.mark.req("SEC-04")
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("❤\ufe0f 1\ufe0f\u20e3 ☎\ufe0e ‼\ufe0f", "❤\ufe0f 1\ufe0f\u20e3 ☎\ufe0e ‼\ufe0f"),
+        ("👩\u200d💻 ❤\ufe0f\u200d🔥 🏳\ufe0f\u200d🌈 👍🏽", "👩\u200d💻 ❤\ufe0f\u200d🔥 🏳\ufe0f\u200d🌈 👍🏽"),
+        ("می\u200cخواهم क्\u200dष ᠠ\u180b", "می\u200cخواهم क्\u200dष ᠠ\u180b"),
+        ("❤\ufe0f\ufe0e\ufe0f\ufe00x", "❤\ufe0fx"),  # one, not a row of them
+        ("👩\u200d\u200c\u200d💻", "👩\u200d💻"),
+        ("a\ufe0fb 1\ufe0f a\u200db 字\u200d字", "ab 1 ab 字字"),
+        ("葛\U000e0100城 字\ufe00", "葛城 字"),  # a byte for each ideograph otherwise
+        ("😀" + "".join(map(chr, range(0xE0100, 0xE01F0))), "😀"),
+        ("end\u200d", "end"),
+        ("\u3164 \u115f", " "),
+    ],
+)
+def test_what_is_invisible_stays_only_where_a_script_or_an_emoji_needs_it(written: str, read: str) -> None:
+    assert strip_invisible(written) == read
+    assert strip_invisible(read) == read
+
+
+@pytest.mark.req("SEC-04")
+@given(st.lists(st.sampled_from([*"ab1❤👩字یक\ufe0f\ufe0e\u200d\u200c\u20e3\u200b\r\n\ud83d\udc00"]), max_size=12))
+def test_characters_one_by_one_give_what_the_whole_gives(characters: list[str]) -> None:
+    state, shown = Visible(), ""
+    for character in characters:
+        state, more = state.feed(character)
+        shown += more
+    assert shown + state.end()[1] == strip_invisible("".join(characters))
 
 
 @pytest.mark.req("LOOP-05")

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from swarm.domain.agents import Role
 from swarm.domain.inbox import MatchedBy
-from swarm.domain.mrkdwn import strip_invisible, unescape
+from swarm.domain.mrkdwn import unescape
 from swarm.domain.notices import NoticeKind
 from swarm.domain.prompt_input import NewMessage, PromptMessage
 from swarm.domain.prompts import render
+from swarm.domain.text.characters import strip_invisible
 from swarm.domain.transcript import AuthorKind
 from swarm.domain.triggers import TriggerKind
 from tests.support.prompts import (

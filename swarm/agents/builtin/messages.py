@@ -19,6 +19,7 @@ from pydantic_ai.messages import (
 )
 
 from swarm.agents.toolbox.output import shortened
+from swarm.domain.prompt_fences import said_by
 from swarm.domain.sessions import MessageRole, SessionMessage
 
 GOES_ON: Final = "[The conversation goes on.]"
@@ -145,7 +146,7 @@ def _heard(message: SessionMessage, *, with_authors: bool) -> SystemPromptPart |
             )
         case _:
             named = with_authors and message.author
-            return UserPromptPart(content=f"{message.author}: {message.text}" if named else message.text)
+            return UserPromptPart(content=said_by(message.author, message.text) if named else message.text)
 
 
 def _paragraphs(messages: Sequence[SessionMessage]) -> Iterator[str]:
@@ -156,4 +157,4 @@ def _paragraphs(messages: Sequence[SessionMessage]) -> Iterator[str]:
             case MessageRole.TOOL_RESULT:
                 yield f"[{message.tool} {'failed' if message.failed else 'answered'}: {message.text}]"
             case _:
-                yield f"{message.author or message.role.value}: {message.text}"
+                yield said_by(message.author or message.role.value, message.text)

@@ -7,6 +7,7 @@ from typing import Final
 
 from swarm.agents.builtin.run import Stumbled
 from swarm.domain.model_runs import Door
+from swarm.domain.prompt_fences import said_by
 from swarm.domain.sessions import MessageRole, SessionMessage, SessionScope
 from swarm.domain.streaming.events import Speaker, TurnInput, TurnMessage
 
@@ -82,10 +83,8 @@ def _letters(text: str) -> str:
 
 
 def _line(said: TurnMessage) -> str:
-    """Its further lines are indented, so that none passes for what somebody else says."""
-    author = " ".join((said.author or said.speaker.value).split())
-    return f"{author}: {said.marked}".replace("\n", "\n    ")
+    return said_by(said.author or said.speaker.value, said.marked)
 
 
 def _named(message: TurnMessage) -> str:
-    return f"{message.author}: {message.marked}" if message.author else message.marked
+    return said_by(message.author, message.marked) if message.author else message.marked

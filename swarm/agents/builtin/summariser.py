@@ -14,6 +14,7 @@ from pydantic_ai.models import Model
 from pydantic_ai.usage import RunUsage
 
 from swarm.agents.builtin.agent import Trouble
+from swarm.agents.builtin.fence import fenced
 from swarm.agents.builtin.messages import in_words
 from swarm.agents.builtin.recorder import recorded
 from swarm.agents.builtin.sessions import door_of
@@ -88,7 +89,7 @@ class Summariser:
         with capture_run_messages() as said:
             try:
                 result = await writer.run(
-                    in_words(messages),
+                    fenced("The conversation", in_words(messages)),
                     usage_limits=limits_of(self._limits),
                     usage=spent.usage,
                     timeout=self._limits.seconds,

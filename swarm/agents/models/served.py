@@ -26,6 +26,7 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import RunContext
 
 from swarm.agents.models.pricing import mark, mark_if_free
+from swarm.agents.models.reading import messages_for_model, parameters_for_model
 from swarm.domain.models import ModelSpec
 
 REST_SECONDS: Final = 60.0
@@ -45,7 +46,7 @@ class Passed(ModelAPIError):
 
 
 class Served(WrapperModel):
-    """A model under its name."""
+    """A model under its name. What it reads is cleaned here, for all agents and all providers (SEC-04)."""
 
     def __init__(self, wrapped: Model, spec: ModelSpec) -> None:
         super().__init__(wrapped)
@@ -61,10 +62,11 @@ class Served(WrapperModel):
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
         """As that of the model; a provider that asked us to wait is not asked before."""
+        messages, parameters = messages_for_model(messages), parameters_for_model(model_request_parameters)
         with self._signing():
             await self._be_ready()
             with _understanding():
-                response = await self.wrapped.request(messages, model_settings, model_request_parameters)
+                response = await self.wrapped.request(messages, model_settings, parameters)
         response.metadata = self._signed(response.metadata)
         mark(response, self.spec)
         return response
@@ -78,9 +80,10 @@ class Served(WrapperModel):
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
         """As `request`, piece by piece."""
+        messages, parameters = messages_for_model(messages), parameters_for_model(model_request_parameters)
         with self._signing():
             await self._be_ready()
-            stream = self.wrapped.request_stream(messages, model_settings, model_request_parameters, run_context)
+            stream = self.wrapped.request_stream(messages, model_settings, parameters, run_context)
             async with AsyncExitStack() as stack:
                 with _understanding():
                     response = await stack.enter_async_context(stream)

@@ -25,8 +25,9 @@ from swarm.agents.tools.coding_programs import (
     kiro_cli,
 )
 from swarm.agents.tools.work_tree import WorkTree
+from swarm.domain.text.secrets import MIN_SECRET_CHARACTERS
 from swarm.processes.captured import Ran, run_program
-from swarm.redaction import HIDDEN, MIN_SECRET_CHARACTERS
+from swarm.redaction import HIDDEN
 
 TIMEOUT_SECONDS: Final = 300.0
 KIRO_PATH: Final = Path("~/.local/bin/kiro-cli")

@@ -7,7 +7,6 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Final, assert_never
 
-from swarm.domain.mrkdwn import tidied
 from swarm.domain.streaming import words
 from swarm.domain.streaming.calls import Card, Closing, Command, Hang, PlanTitle, Text
 from swarm.domain.streaming.events import (
@@ -33,6 +32,8 @@ from swarm.domain.streaming.results import missing_of
 from swarm.domain.streaming.rope import Rope
 from swarm.domain.streaming.state import Live, join
 from swarm.domain.streaming.text import SafeText
+from swarm.domain.text.characters import strip_invisible
+from swarm.domain.text.secrets import without_secrets
 
 MAX_ANSWER_CHARACTERS: Final = 200_000
 """Longer answers are cut off: they would be dozens of messages that nobody reads."""
@@ -195,7 +196,7 @@ def _plan(live: Live, event: PlanShown) -> Live:
 
 def _card_id(id_: str) -> str:
     """An id that Slack takes, and that stays apart from others that begin the same."""
-    id_ = tidied(id_).strip() or "tool"
+    id_ = strip_invisible(id_).strip() or "tool"
     if len(id_) <= _MAX_ID:
         return id_
     digest = sha256(id_.encode()).hexdigest()[:16]
@@ -229,7 +230,7 @@ def _show(live: Live, card: Card) -> Live:
 def _finished(live: Live, event: Finished, now: float) -> Live:
     """A final result that was streamed already is not shown again; what was not, is."""
     live = _settled(live)
-    result = without_markers(tidied(event.result or "")).strip()
+    result = without_secrets(without_markers(strip_invisible(event.result or ""))).strip()
     missing = missing_of(result, str(live.said), str(live.last))
     if missing.text:
         live = live if missing.goes_on else _begin_message(live, "", now)

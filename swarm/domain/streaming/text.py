@@ -15,8 +15,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from swarm.domain.code_blocks import INLINE_CODE, after_line
-from swarm.domain.mrkdwn import inert, prose, tidied
+from swarm.domain.mrkdwn import MARKDOWN_LINK, MAY_BE_MARKDOWN_LINK, inert, prose
 from swarm.domain.streaming.markers import Markers
+from swarm.domain.text.characters import Visible
+from swarm.domain.text.secrets import Secrets
 
 _LONGEST_CODE: Final = 1_020
 """A backtick that so many characters do not close is none of inline code."""
@@ -30,12 +32,13 @@ _LONGEST_WORD: Final = 80
 _MAY_BE_FENCE = re.compile(r"[ \t]*(?:`{0,2}|~{0,2}|(?:`{3,}|~{3,})[^\n]*)")
 _MAY_BE_QUOTE = re.compile(r" {0,3}(?:>[ >]*)?")
 _QUOTE = re.compile(r" {0,3}>(?: ?>)*")
-_SPECIAL = re.compile(r"(?P<ticks>`+)|<|\bhttps?://\w[^\s<>`]*", re.IGNORECASE)
+_SPECIAL = re.compile(r"(?P<ticks>`+)|<|(?P<bracket>\[)|\bhttps?://\w[^\s<>`]*", re.IGNORECASE)
 _END_OF_TOKEN = re.compile(r"[<>]")
 _UP_TO_BREAK = re.compile(r"(?s:.*)(?:\s|[^\x00-\x7f])")
 # What may turn out to be a ping, an address, inline code or a mention, depending on what comes next.
 _UNDECIDED = re.compile(r"(?:@[a-z]*\.?|\bh(?:t(?:t(?:p(?:s?(?::/?/?)?)?)?)?)?|[`<]+)\Z", re.IGNORECASE)
 _GOES_ON = re.compile(r"[a-z0-9.:/]", re.IGNORECASE)
+_SCHEMES: Final = ("https://", "http://", "mailto:")
 _ALIVE = re.compile(r"[&<>`@]|http", re.IGNORECASE)
 
 _FindEnd = Callable[[str, int, int], int]
@@ -47,28 +50,33 @@ class SafeText:
     """What is known of a text so far, of which only the end is still open."""
 
     mentionable: frozenset[str] = frozenset()  # user ids that the text may mention
-    carry: str = ""  # a carriage return or half a character, whose other half may follow
+    visible: Visible = field(default_factory=Visible)
     markers: Markers = field(default_factory=Markers)
+    secrets: Secrets = field(default_factory=Secrets)
     line: str = ""  # what is not settled of the last line
     before: str = ""  # the last settled character of that line
     opening: str | None = None  # the line that opened the code block in which we are
 
     def feed(self, text: str) -> tuple[SafeText, str, str]:
         """Take a piece: the state after it, the plain text that it gave, without markers, and what is settled now."""
-        text = self.carry + text
-        keep = len(text) - 1 if text and _may_go_on(text[-1]) else len(text)
-        markers, plain = self.markers.feed(_tidied(text[:keep]))
-        state, settled = self._take(plain, text[keep:], markers)
+        visible, text = self.visible.feed(text)
+        markers, text = self.markers.feed(text)
+        secrets, plain = self.secrets.feed(text)
+        state, settled = replace(self, visible=visible, markers=markers, secrets=secrets)._take(plain)
         return state, plain, settled
 
     def end_line(self) -> tuple[SafeText, str, str]:
         """Nothing more comes on this line: as ``feed``, and everything is settled."""
-        markers, plain = self.markers.feed(tidied(self.carry))
+        visible, text = self.visible.end()
+        markers, begun = self.markers.feed(text)
         markers, rest = markers.end()
-        state, settled = self._take(plain + rest, "", markers)
+        secrets, plain = self.secrets.feed(begun + rest)
+        secrets, last_plain = secrets.end()
+        plain += last_plain
+        state, settled = replace(self, visible=visible, markers=markers, secrets=secrets)._take(plain)
         last, opening = state._whole(state.line, state.before, state.opening)
         before = state.line[-1:] or state.before
-        return replace(state, line="", before=before, opening=opening), plain + rest, settled + last
+        return replace(state, line="", before=before, opening=opening), plain, settled + last
 
     def release(self) -> tuple[SafeText, str]:
         """The agent pauses: as much as possible of an unfinished word is settled, and the meaning stays the same."""
@@ -78,7 +86,7 @@ class SafeText:
         piece = self._piece(self.line[:end], self.before, is_code=self.opening is not None)
         return replace(self, line=self.line[end:], before=self.line[end - 1]), piece
 
-    def _take(self, plain: str, carry: str, markers: Markers) -> tuple[SafeText, str]:
+    def _take(self, plain: str) -> tuple[SafeText, str]:
         *whole, rest = (self.line + plain).split("\n")
         before, opening = self.before, self.opening
         pieces: list[str] = []
@@ -90,8 +98,7 @@ class SafeText:
         if end:
             pieces.append(self._piece(rest[:end], before, is_code=opening is not None))
             before = rest[end - 1]
-        state = replace(self, carry=carry, markers=markers, line=rest[end:], before=before, opening=opening)
-        return state, "".join(pieces)
+        return replace(self, line=rest[end:], before=before, opening=opening), "".join(pieces)
 
     def _whole(self, line: str, before: str, opening: str | None) -> tuple[str, str | None]:
         """The rest of a line that is whole, settled, and the code block that is open after it."""
@@ -108,10 +115,6 @@ class SafeText:
         if is_code:
             return inert(context + text)[len(inert(context)) :]
         return prose(context + text, self.mentionable)[len(prose(context, self.mentionable)) :]
-
-
-def _tidied(text: str) -> str:
-    return text if text.isprintable() else tidied(text)  # most pieces are
 
 
 def _after_blank(text: str, start: int, end: int) -> int:
@@ -146,13 +149,16 @@ def _settled(rest: str, before: str, opening: str | None, find: _FindEnd = _afte
 
 def _outside_of_open(rest: str, at: int, find: _FindEnd) -> int:
     """The last good place to end, behind ``at``, before whatever is still open in a line of prose."""
-    settled = 0
-    while found := _SPECIAL.search(rest, at):
-        settled = find(rest, at, found.start()) or settled
+    settled, looked = 0, at
+    while found := _SPECIAL.search(rest, looked):
         end = _end_of_special(rest, found)
+        if found["bracket"] and end == found.end():
+            looked = end  # a character like any other
+            continue
+        settled = find(rest, at, found.start()) or settled
         if end is None:
             return settled
-        at = end
+        at = looked = end
     return find(rest, at, len(rest)) or settled
 
 
@@ -164,6 +170,11 @@ def _end_of_special(rest: str, found: re.Match[str]) -> int | None:
         if code and code.end() < len(rest):
             return code.end()
         return found.end() if open_for > _LONGEST_CODE else None
+    if found["bracket"]:
+        link = MARKDOWN_LINK.match(rest, found.start())
+        if link:
+            return link.end()
+        return None if _may_be_link(rest, found.start()) else found.end()
     if found.group() == "<":
         end = _END_OF_TOKEN.search(rest, found.end())
         if end:
@@ -174,5 +185,8 @@ def _end_of_special(rest: str, found: re.Match[str]) -> int | None:
     return found.start() + len("http") if open_for > _LONGEST_TOKEN else None
 
 
-def _may_go_on(character: str) -> bool:
-    return character == "\r" or "\ud800" <= character <= "\udbff"
+def _may_be_link(rest: str, at: int) -> bool:
+    """Whether more of the line may make a link of what begins here."""
+    found = MAY_BE_MARKDOWN_LINK.match(rest, at)
+    begun = (found["begun"] or "").lower() if found else ""
+    return found is not None and any(begun.startswith(scheme[: len(begun)]) for scheme in _SCHEMES)

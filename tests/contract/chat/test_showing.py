@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from swarm.chat.answering import _Teller, complaint
-from swarm.chat.growing import Written, harmless, split
+from swarm.chat.growing import Written, split
 from swarm.chat.plain import PlainText
 from swarm.chat.screen import Screen
 from swarm.domain.streaming.events import (
@@ -31,6 +31,7 @@ from swarm.domain.streaming.events import (
     ToolStarted,
 )
 from swarm.domain.streaming.remote import RunEnd
+from swarm.domain.text.terminal import for_terminal
 
 pytestmark = pytest.mark.req("AGENT-10")
 
@@ -61,7 +62,7 @@ def test_a_block_is_whole_when_the_next_one_has_begun(text: str, whole: str) -> 
 
 
 def test_what_would_command_the_terminal_is_left_out() -> None:
-    assert harmless("a\x1b[31mb\x1b]8;;http://x\x07c\r\x9b2J\u202ed\te\nf") == "a[31mb]8;;http://xc2Jd\te\nf"
+    assert for_terminal("a\x1b[31mb\x1b]8;;http://x\x07c\r\x9b2J\u202ed\te\nf") == "a[31mb]8;;http://xc\n2Jd\te\nf"
 
 
 @pytest.fixture(autouse=True)

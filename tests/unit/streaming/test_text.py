@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarm.domain.mrkdwn import safe, tidied
+from swarm.domain.mrkdwn import safe
 from swarm.domain.streaming.markers import without_markers
 from swarm.domain.streaming.text import SafeText
+from swarm.domain.text import secrets
+from swarm.domain.text.characters import strip_invisible
+from swarm.domain.text.secrets import without_secrets
 
 pytestmark = pytest.mark.req("STREAM-04")
 
@@ -41,9 +46,43 @@ FRAGMENTS = st.sampled_from(
         "\t",
         "x@here.org",
         "http",
+        "[bank.example](https://evil.example)",
+        "[bank.example",
+        "](https://evil.example",
+        "](",
+        "(",
+        ")",
+        "<https://evil.example|bank.example>",
+        "https://bank.example@evil.example/",
+        "sk-",
+        "4f9aQ2mX7bL0cV3nZ8kR",
+        "api_key = ",
+        "-----BEGIN PRIVATE KEY-----\n",
+        "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSj\n",
+        "-----END PRIVATE KEY-----",
+        "://u:",
+        "@",
+        "hunter",
+        "my-own-secret-1",
+        "my-own",
+        "\ufe0f",
+        "❤",
+        "\u200d",
+        "\u200b",
+        "\U000e0041",
     ]
 )
 TEXTS = st.lists(FRAGMENTS | st.text(max_size=5), max_size=25).map("".join)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def told() -> Iterator[None]:
+    """A secret that this process knows."""
+    known = secrets._told
+    secrets._told = secrets._Told()
+    secrets.hide(["my-own-secret-1", "my-own-secret-1-longer"])
+    yield
+    secrets._told = known
 
 
 def fed(pieces: list[str], *, pauses: bool = False) -> tuple[str, str]:
@@ -66,7 +105,7 @@ def test_pieces_give_what_the_whole_gives(text: str, cuts: list[int], pauses: bo
     """Mentions, links, code and escapes mean the same, wherever a piece ends."""
     ends = sorted({cut for cut in cuts if cut < len(text)})
     plain, shown = fed([text[a:b] for a, b in zip([0, *ends], [*ends, len(text)], strict=True)], pauses=pauses)
-    assert plain == without_markers(tidied(text))
+    assert plain == without_secrets(without_markers(strip_invisible(text)))
     assert shown == safe(plain, ALICE)
 
 
@@ -80,7 +119,7 @@ def test_code_that_begins_behind_an_open_bracket_stays_code() -> None:
 def test_single_characters_give_what_the_whole_gives(text: str, pauses: bool) -> None:
     """The smallest pieces there are."""
     _, shown = fed(list(text), pauses=pauses)
-    assert shown == safe(without_markers(tidied(text)), ALICE)
+    assert shown == safe(without_markers(strip_invisible(text)), ALICE)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,211 @@
+"""Secrets out of text on its way to people, whole or in pieces.
+
+Two kinds are removed: what looks like a secret (`looks`), and the secrets that this process has told (`hide`). Of a
+look's opening everything has been given already when its secret comes, so only the secret itself is held back, until
+it is known to be one: nothing else waits. The pieces of a text give what the whole text gives.
+
+What the process has told is kept here for all texts, as the log keeps it: a process has one set of secrets, and no
+place that writes to people can forget to ask for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from swarm.domain.text.looks import LONGEST_END, LONGEST_OPENING, LOOKS, MAY_END_OPENING, Look
+
+REMOVED: Final = "[secret removed]"
+
+MIN_SECRET_CHARACTERS: Final = 6
+"""A shorter secret is not removed: it would blot out words that happen to contain it."""
+
+
+class _Told:
+    """The secrets of this process, and whether anything is removed at all."""
+
+    def __init__(self) -> None:
+        self.is_on = True
+        self.values: set[str] = set()
+        self.pattern: re.Pattern[str] | None = None
+        self.beginnings: frozenset[str] = frozenset()
+        self.longest = 0
+
+    def learn(self, secrets: Iterable[str]) -> None:
+        self.values |= {secret for secret in secrets if len(secret) >= MIN_SECRET_CHARACTERS}
+        longest_first = sorted(self.values, key=len, reverse=True)
+        self.pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+        self.beginnings = frozenset(value[:end] for value in self.values for end in range(1, len(value)))
+        self.longest = len(longest_first[0]) if longest_first else 0
+
+
+_told = _Told()
+
+
+def hide(secrets: Iterable[str]) -> None:
+    """Remove these values as well, wherever in this process text is written to people from now on."""
+    _told.learn(secrets)
+
+
+def switch(*, on: bool) -> None:
+    """Whether secrets are removed from what agents say; they are unless somebody has switched it off."""
+    _told.is_on = on
+
+
+def without_secrets(text: str) -> str:
+    """A whole text with `REMOVED` in the place of each secret. Removing twice changes nothing."""
+    if not _told.is_on:
+        return text
+    told = _told.pattern.sub(REMOVED, text) if _told.pattern else text
+    return without_looks(told)
+
+
+def without_looks(text: str, mark: str = REMOVED) -> str:
+    """A whole text with ``mark`` in the place of what looks like a secret."""
+    state, shown = ByLook(mark=mark).feed(text)
+    return shown + state.end()[1]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ByLook:
+    """Removes what looks like a secret from a text that comes in pieces."""
+
+    mark: str = REMOVED
+    seen: str = ""  # the end of what was given, in which an opening may have begun
+    floor: int = 0  # no opening begins before this place of it
+    look: Look | None = None  # its opening was given, and what follows is undecided
+    held: str = ""  # what follows
+    drops: Look | None = None  # the rest of a secret of this kind may still come
+
+    def feed(self, text: str) -> tuple[ByLook, str]:
+        """What of the text is certainly no secret."""
+        return _Scan(self, text, is_end=False).run()
+
+    def end(self) -> tuple[ByLook, str]:
+        """Nothing follows: what was held back is decided."""
+        return _Scan(self, "", is_end=True).run() if self.held or self.look or self.drops else (self, "")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Secrets:
+    """`without_secrets` for a text that comes in pieces: together they give what the whole gives."""
+
+    told: str = ""  # may be the beginning of a secret that was told
+    by_look: ByLook = field(default_factory=ByLook)
+
+    def feed(self, text: str) -> tuple[Secrets, str]:
+        """What of the text is certainly no secret."""
+        if not _told.is_on:
+            return self, text
+        told = self.told + text
+        hold = _may_begin(told)
+        state, shown = self.by_look.feed(_without_told(told[:hold]))
+        return Secrets(told=told[hold:], by_look=state), shown
+
+    def end(self) -> tuple[Secrets, str]:
+        """Nothing follows."""
+        state, shown = self.by_look.feed(_without_told(self.told))
+        state, rest = state.end()
+        return Secrets(by_look=state), shown + rest
+
+
+def _without_told(text: str) -> str:
+    return _told.pattern.sub(REMOVED, text) if _told.pattern else text
+
+
+def _may_begin(text: str) -> int:
+    """Where a secret that was told may begin that is not whole yet, outside of those that are; else the text's end."""
+    if _told.pattern is None:
+        return len(text)
+    window = range(max(0, len(text) - _told.longest + 1), len(text))
+    begins = [at for at in window if text[at:] in _told.beginnings]
+    whole = [found.span() for found in _told.pattern.finditer(text)] if begins else []
+    free = (at for at in begins if not any(start < at < end for start, end in whole))
+    return next(free, len(text))
+
+
+class _Scan:
+    """One piece of text, looked through from left to right."""
+
+    def __init__(self, state: ByLook, text: str, *, is_end: bool) -> None:
+        self._state = state
+        self._is_end = is_end
+        self._buffer = state.seen + state.held + text
+        self._given = len(state.seen)  # up to here everything was given
+        self._floor = state.floor
+        self._out: list[str] = []
+        self._next: list[re.Match[str] | None] | None = None  # the next opening of each look
+
+    def run(self) -> tuple[ByLook, str]:
+        look, drops = self._state.look, self._state.drops
+        while True:
+            if drops and not self._dropped(drops):
+                return self._held(drops=drops)
+            drops = None
+            look = look or self._opened()
+            if look is None:
+                self._give(len(self._buffer))
+                return self._held()
+            body = look.body.match(self._buffer, self._given)
+            assert body is not None  # it matches the empty text
+            is_long = len(body["value"]) >= look.most
+            if not is_long and not self._is_end and look.undecided.match(self._buffer, body.end()):
+                return self._held(look=look)
+            drops = self._decided(look, body)
+            look = None
+
+    def _decided(self, look: Look, body: re.Match[str]) -> Look | None:
+        """Give the mark for a secret, and nothing of what is none; the look of a secret that may still go on."""
+        value = body["value"].rstrip(".")
+        end = body.start("value") + len(value)
+        is_long = len(body["value"]) >= look.most  # what stands behind it is not known in every case
+        after = "" if is_long else self._buffer[body.end() : body.end() + 1]
+        self._floor = self._given
+        if not look.accepts(value, after):
+            return None
+        self._give(body.start("value"))
+        self._out.append(self._state.mark)
+        self._given = self._floor = end
+        return look if len(value) >= look.most else None
+
+    def _dropped(self, look: Look) -> bool:
+        """Leave out the rest of a long secret; whether its end was reached."""
+        rest = look.goes_on.match(self._buffer, self._given)
+        self._given = self._floor = rest.end() if rest else self._given
+        return self._is_end or self._given < len(self._buffer)
+
+    def _opened(self) -> Look | None:
+        """Give everything up to the end of the opening that ends first; None if there is none."""
+        if self._next is None:
+            if not MAY_END_OPENING.search(self._buffer, max(self._floor, self._given - LONGEST_END)):
+                return None
+            self._next = [look.opening.search(self._buffer, self._floor) for look in LOOKS]
+        for place, found in enumerate(self._next):
+            if found and found.start() < self._floor:
+                self._next[place] = LOOKS[place].opening.search(self._buffer, self._floor)
+        opened = [(found.end(), place) for place, found in enumerate(self._next) if found]
+        if not opened:
+            return None
+        end, place = min(opened)
+        self._give(end)
+        self._floor = end
+        return LOOKS[place]
+
+    def _give(self, end: int) -> None:
+        self._out.append(self._buffer[self._given : end])
+        self._given = end
+
+    def _held(self, *, look: Look | None = None, drops: Look | None = None) -> tuple[ByLook, str]:
+        """The state behind this piece, and what it gave."""
+        cut = max(0, self._given - LONGEST_OPENING - 1)  # with the character before, which an opening looks back at
+        state = replace(
+            self._state,
+            seen=self._buffer[cut : self._given],
+            floor=max(int(cut > 0), self._floor - cut),
+            look=look,
+            held=self._buffer[self._given :] if look else "",
+            drops=drops,
+        )
+        return state, "".join(self._out)
