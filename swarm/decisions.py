@@ -10,7 +10,7 @@ from swarm.clock import SystemClock
 from swarm.config import BuiltinAgentSettings, ChannelSettings, OAuthSettings, RemoteAgentSettings, Settings
 from swarm.domain.access import ChannelPolicy
 from swarm.domain.agents import Reach
-from swarm.domain.conduct import Conduct, Policies, PolicyBook, Reactions
+from swarm.domain.conduct import Conduct, Policies, PolicyBook, Reactions, Retention
 from swarm.domain.models import ModelSpec, Provider, RunLimits, provider_of
 from swarm.domain.streaming.agent import History, StreamingAgent
 from swarm.domain.streaming.remote import ClientCredentials, RemoteAgent
@@ -22,6 +22,7 @@ def conduct(settings: Settings) -> Conduct:
         offline_after_seconds=settings.agents.offline_after_seconds,
         lease_seconds=settings.leases.seconds,
         started_at=SystemClock().now_us(),
+        retention=Retention(**settings.retention.model_dump()),
         book=PolicyBook(policies(settings)),
     )
 

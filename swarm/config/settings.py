@@ -19,6 +19,9 @@ from swarm.domain.files import DEFAULT_CAP_BYTES
 from swarm.domain.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STORED
 from swarm.domain.leases import LEASE_SECONDS
 
+MOST_KEPT_DAYS = 36_500
+"""No period of retention is longer: a hundred years."""
+
 _CHANNEL_ID = re.compile(r"[CDG][A-Z0-9]{2,}")
 
 
@@ -107,6 +110,16 @@ class FileSettings(Section):
     cap_bytes: int = Field(DEFAULT_CAP_BYTES, gt=0, description="no larger file is moved")
 
 
+class RetentionSettings(Section):
+    """For how many days the words of what is over are kept; see docs/operations.md, "What is kept"."""
+
+    threads_days: int = Field(90, ge=1, le=MOST_KEPT_DAYS, description="after the last activity in a thread")
+    sessions_days: int = Field(90, ge=1, le=MOST_KEPT_DAYS, description="after a built-in agent's session was last used")
+    runs_days: int = Field(90, ge=1, le=MOST_KEPT_DAYS, description="after the end of a run")
+    agent_messages_days: int = Field(90, ge=1, le=MOST_KEPT_DAYS, description="messages between agents")
+    routing_days: int = Field(7, ge=1, le=MOST_KEPT_DAYS, description="why a message concerned nobody")
+
+
 class LogSettings(Section):
     """What the log says."""
 
@@ -155,6 +168,7 @@ class Settings(Section):
     channel_defaults: ChannelSettings = ChannelSettings()
     channels: Mapping[str, ChannelSettings] = Field(default_factory=dict, description="by channel id, C0123456789")
     files: FileSettings = FileSettings()
+    retention: RetentionSettings = RetentionSettings()
     log: LogSettings = LogSettings()
     metrics: MetricsSettings = MetricsSettings()
     traces: TracesSettings = TracesSettings()

@@ -91,6 +91,7 @@ async def run(demo: Plan) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    os.umask(0o077)  # the home folder, its logs and tokens are for nobody else's eyes
     parts = Parts(demo.home / "logs")
     try:
         return await _run(demo, parts, stop)

@@ -28,6 +28,17 @@ class Reactions:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Retention:
+    """For how many days the words of what is over are kept."""
+
+    threads_days: int = 90  # after the last activity in a thread
+    sessions_days: int = 90  # after the last use of a built-in agent's session
+    runs_days: int = 90  # after the end of a run: the answer as it was shown, and what it has used and cost
+    agent_messages_days: int = 90
+    routing_days: int = 7  # why a message concerned nobody
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Policies:
     """What the operator may change while coordinators run. ``channels`` is keyed by channel id."""
 
@@ -81,6 +92,7 @@ class Conduct:
     offline_after_seconds: float
     lease_seconds: float
     started_at: int  # microseconds; when this coordinator began to listen
+    retention: Retention
     book: PolicyBook
 
     def __init__(
@@ -89,6 +101,7 @@ class Conduct:
         offline_after_seconds: float = OFFLINE_AFTER_SECONDS,
         lease_seconds: float = LEASE_SECONDS,
         started_at: int = 0,
+        retention: Retention | None = None,
         book: PolicyBook | None = None,
         default_agent: str | None = None,
         dm_agent: str | None = None,
@@ -108,6 +121,7 @@ class Conduct:
             ("offline_after_seconds", offline_after_seconds),
             ("lease_seconds", lease_seconds),
             ("started_at", started_at),
+            ("retention", retention or Retention()),
             ("book", book or PolicyBook(policies)),
         ):
             object.__setattr__(self, name, value)
