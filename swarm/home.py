@@ -45,7 +45,9 @@ def tighten(folder: Path) -> None:
     if folder.stat().st_mode & stat.S_ISVTX or folder.resolve() == Path("/"):
         raise PermissionError("a folder that everybody shares")
     if _tightened(folder):
-        _log.warning("The home folder was open to others, and is not any more.", action="home_tightened", path=str(folder))
+        _log.warning(
+            "The home folder was open to others, and is not any more.", action="home_tightened", path=str(folder)
+        )
     ours = [path for pattern in FILES for path in folder.glob(pattern) if not path.is_symlink()]
     closed = [path.name for path in sorted(ours) if _tightened(path)]
     if closed:

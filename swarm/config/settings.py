@@ -114,7 +114,9 @@ class RetentionSettings(Section):
     """For how many days the words of what is over are kept; see docs/operations.md, "What is kept"."""
 
     threads_days: int = Field(90, ge=1, le=MOST_KEPT_DAYS, description="after the last activity in a thread")
-    sessions_days: int = Field(90, ge=1, le=MOST_KEPT_DAYS, description="after a built-in agent's session was last used")
+    sessions_days: int = Field(
+        90, ge=1, le=MOST_KEPT_DAYS, description="after a built-in agent's session was last used"
+    )
     runs_days: int = Field(90, ge=1, le=MOST_KEPT_DAYS, description="after the end of a run")
     agent_messages_days: int = Field(90, ge=1, le=MOST_KEPT_DAYS, description="messages between agents")
     routing_days: int = Field(7, ge=1, le=MOST_KEPT_DAYS, description="why a message concerned nobody")

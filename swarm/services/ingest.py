@@ -35,6 +35,7 @@ from swarm.domain.transcript import (
     SlackEvent,
     SlackMessage,
 )
+from swarm.services.erase import erase_deleted, erase_edited
 from swarm.services.follow_ups import answer, concerned, stored
 from swarm.services.handover import hand_over
 from swarm.services.roster import Rosters
@@ -133,6 +134,8 @@ class Ingest:
             transcript.keep(tx, team, [message])
         situation = self._situation(tx, message, thread, roster, routed=bool(entries))
         decision = decide(message, situation, Change.EDITED)
+        if stored and stored["text"] != message.text:
+            erase_edited(tx, thread, stored, message.text, entries)
         if decision.outcome is Outcome.EDITED:
             if stored is None or stored["text"] != message.text:
                 self._tell_of_edit(tx, message, entries)
@@ -166,12 +169,19 @@ class Ingest:
             self._act(tx, message, thread, decision, roster)
 
     def _deleted(self, tx: Transaction, event: MessageDeleted) -> None:
-        """A delete withdraws what is not answered, and is told to whoever reads already."""
-        team = self._me.team
-        threads.at(tx, team, event.channel, event.thread_ts or event.ts)
+        """A delete withdraws what is not answered, is told to whoever reads already, and reaches all that was kept."""
+        team, root_ts = self._me.team, event.thread_ts or event.ts
+        thread = threads.at(tx, team, event.channel, root_ts)
+        if thread is None and event.thread_ts:
+            early.lock(tx, team, event.channel, root_ts)
+            early.drop(tx, team, event.channel, root_ts, event.ts)
+        was = transcript.find(tx, team, event.channel, event.ts)
         if not transcript.bury(tx, team, event.channel, event.ts, event.thread_ts):
             return
-        for entry in inbox.of_message_locked(tx, team, event.channel, event.ts):
+        entries = inbox.of_message_locked(tx, team, event.channel, event.ts)
+        if was:
+            erase_deleted(tx, thread, was, entries)
+        for entry in entries:
             agent_id, task_id = concerned(tx, entry)
             withdrawn = inbox.move(tx, EntryStep.WITHDRAW, entry, reason="deleted in Slack")
             if agent_id and (withdrawn or entry.status is EntryStatus.DELEGATED):

@@ -12,9 +12,11 @@ from swarm.clock import SECOND
 from swarm.domain.conduct import Retention
 from swarm.domain.threads import OWNED_FOR_IDLE_DAYS
 from swarm.services.attempt import attempt
+from swarm.services.erase import erase_late
 from swarm.store import (
     agent_messages,
     early,
+    erasure,
     heads,
     history,
     leases,
@@ -39,6 +41,8 @@ _DISOWN_AT_ONCE: Final = 200  # two statements each
 _SESSIONS_AT_ONCE: Final = 50  # each with all that was said in it
 _DAY = 24 * 3600 * SECOND
 _KEEP_EARLY = 900 * SECOND
+_REWRITE_EVERY = 3600 * SECOND
+_LATE = _DAY  # an answer is over by then, for a turn's lease has ended
 
 Forget = Callable[[Transaction, int, int], int]
 """Drops at most so many rows from before a moment; how many there were."""
@@ -56,6 +60,7 @@ class Tidier:
         self._database = database
         self._retention = retention
         self._keep_threads = retention.threads_days * _DAY
+        self._rewritten_at = 0  # when the database's files were last written anew, as far as this process knows
         self._walked = ""  # the last thread that was looked at; the walk begins anew when it has seen all
 
     async def tidy(self) -> None:
@@ -64,6 +69,14 @@ class Tidier:
             await attempt(self._in_steps(part), "tidy", part=name)
         await attempt(self._forget_threads(), "tidy", part="forget_threads")
         await attempt(self._database.write(repair_heads), "tidy", part="repair_heads")
+        await attempt(self._scrub(), "tidy", part="scrub")
+
+    async def _scrub(self) -> None:
+        """Have the database's files forget what was deleted; write them anew at most once an hour."""
+        deleted_at, now = await self._database.write(erase_late_answers)
+        is_due = deleted_at > self._rewritten_at and now - self._rewritten_at >= _REWRITE_EVERY
+        if await self._database.scrub(rewrite=is_due) and is_due:
+            self._rewritten_at = now
 
     async def _in_steps(self, part: Callable[[Transaction], bool]) -> None:
         for _ in range(TRANSACTIONS):
@@ -103,6 +116,12 @@ def forget_thread(tx: Transaction, thread_id: str, keep_us: int) -> bool:
     answers = threads_kept.forget_answers(tx, thread_id, AT_ONCE)
     changes = threads_kept.forget_history(tx, thread_id, AT_ONCE)
     return max(messages, answers, changes) >= AT_ONCE
+
+
+def erase_late_answers(tx: Transaction) -> tuple[int, int]:
+    """Erase answers that were deleted in Slack before they were over; when a message was last deleted, and the time."""
+    erase_late(tx, tx.now - _LATE)
+    return erasure.last_deleted(tx), tx.now
 
 
 def repair_heads(tx: Transaction) -> None:

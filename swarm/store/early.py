@@ -42,6 +42,7 @@ _CHANGE = Statement(
 _FIND = Statement(select(_e.message).where(_place, _e.ts == bindparam("ts")))
 _OF_PLACE = Statement(select(_e.message).where(_place).order_by(_e.ts))
 _DROP = Statement(delete(early_messages).where(_place))
+_DROP_ONE = Statement(delete(early_messages).where(_place, _e.ts == bindparam("of_ts")))
 _FORGET = Statement(
     delete(early_messages).where(
         _e.stored_at.in_(
@@ -79,6 +80,11 @@ def take(tx: Transaction, team: str, channel: str, thread_ts: str) -> list[Slack
     if rows:
         _DROP.run(tx, team=team, channel=channel, thread_ts=thread_ts)
     return [_message(orjson.loads(row["message"])) for row in rows]
+
+
+def drop(tx: Transaction, team: str, channel: str, thread_ts: str, ts: str) -> None:
+    """A reply was deleted; it is not kept any longer."""
+    _DROP_ONE.run(tx, team=team, channel=channel, thread_ts=thread_ts, of_ts=ts)
 
 
 def forget(tx: Transaction, before: int, limit: int) -> int:

@@ -24,6 +24,9 @@ from swarm.store.transaction import Dialect
 
 READERS = 2
 
+MOST_REWRITTEN_BYTES = 128 * 1024 * 1024
+"""A larger file would take longer than writers wait (``busy_timeout_seconds``)."""
+
 SCRUB_WAIT_MS = 200
 """So long the emptying of the write-ahead log waits for readers, and writers for it."""
 
@@ -83,7 +86,7 @@ class SqliteEngine:
     def scrub(self, *, rewrite: bool) -> bool:
         try:
             with contextlib.closing(self._connect()) as connection:
-                if rewrite:
+                if rewrite and self._path.stat().st_size <= MOST_REWRITTEN_BYTES:
                     connection.execute("VACUUM")
                 # Whoever reads from the log at this moment is not waited for: writers would have to wait as well.
                 connection.execute(f"PRAGMA busy_timeout = {SCRUB_WAIT_MS}")
