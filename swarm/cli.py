@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from swarm import home, loading, log, preflight
+from swarm.backup_command import backup, restore
 from swarm.bench_command import bench
 from swarm.chat_command import chat
 from swarm.client import Coordinator, NoServer, in_one_line
@@ -35,6 +36,8 @@ for group in (agents, tasks, db, slack, bench, evaluation):
     app.command(group)
 app.command(conformance)
 app.command(chat)
+app.command(backup)
+app.command(restore)
 
 _out = Console(highlight=False)
 
@@ -282,7 +285,7 @@ def prompt(role: Role) -> None:
     """
     from swarm.services.base_prompts import BasePrompts
 
-    print(BasePrompts(load().home.expanduser() / "prompts").text(role))
+    print(BasePrompts(home.prompts(load())).text(role))
 
 
 @db.command

@@ -84,5 +84,10 @@ def make_operator_token(settings: Settings) -> str:
     return operator_token(settings)
 
 
+def prompts(settings: Settings) -> Path:
+    """Where an operator's own base prompts are."""
+    return settings.home.expanduser() / "prompts"
+
+
 def _token_file(settings: Settings) -> Path:
     return settings.home.expanduser() / "operator.token"
