@@ -16,7 +16,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from swarm.clock import SystemClock
 from swarm.domain.deliveries import DeliveryStatus
 from swarm.domain.errors import ConfigurationError, Conflict, SwarmError, Unavailable
 from swarm.domain.transcript import ContextState
@@ -89,10 +88,9 @@ def put_back(url: str, copy: Path, revision: str, *, force: bool, progress: Prog
 
 def afterwards(revision: str) -> list[str]:
     """The statements that make a copy, at this migration, one that coordinators can go on from."""
-    now = SystemClock().now_us()
     waiting = f"'{DeliveryStatus.QUEUED}', '{DeliveryStatus.SENDING}'"
     statements = [
-        f"UPDATE deliveries SET status = '{DeliveryStatus.UNKNOWN}', due_at = {now}, "  # noqa: S608 - values of ours
+        f"UPDATE deliveries SET status = '{DeliveryStatus.UNKNOWN}', due_at = created_at, "  # noqa: S608 - values of ours
         f"error = 'restored from a backup' WHERE status IN ({waiting})",
         f"UPDATE threads SET context = '{ContextState.STALE}' "  # noqa: S608
         f"WHERE context = '{ContextState.COMPLETE}'",
