@@ -278,6 +278,32 @@ def tray(
 
 
 @app.command
+def forget(
+    person: str,
+    *,
+    dry_run: Annotated[bool, Parameter(negative=(), show_default=False)] = False,
+    yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative=(), show_default=False)] = False,
+) -> int:
+    """Remove what a person wrote and what names them, for good; their open work is withdrawn.
+
+    What they wrote in Slack stays in Slack, and is not stored again when it is read there. Without a coordinator that
+    runs, the database is changed directly. Backups keep what they have.
+
+    Parameters
+    ----------
+    person
+        A Slack user's id, U0123456789, or @name.
+    dry_run
+        Only count what there is.
+    yes
+        Do not ask.
+    """
+    from swarm import forget_command
+
+    return forget_command.run(load(), _out, person, dry_run=dry_run, yes=yes)
+
+
+@app.command
 def prompt(role: Role) -> None:
     """Print the base prompt for a role: what to give to a model before any trigger.
 
@@ -338,8 +364,7 @@ def _print_steps(steps: list[dict[str, Any]]) -> None:
 def _operate(method: str, path: str, **options: Any) -> Any:
     """Ask the coordinator that runs here; commands never change a database behind its back."""
     settings = load()
-    host = "127.0.0.1" if settings.http.host in ("0.0.0.0", "::") else settings.http.host  # noqa: S104
-    with Coordinator(f"http://{host}:{settings.http.port}", home.operator_token(settings)) as coordinator:
+    with Coordinator(settings.http.address, home.operator_token(settings)) as coordinator:
         return coordinator.call(method, path, **options)
 
 

@@ -83,6 +83,12 @@ class HttpSettings(Section):
     host: str = "127.0.0.1"
     port: int = Field(8080, ge=0, le=65_535, description="0 takes a free port")
 
+    @property
+    def address(self) -> str:
+        """Where a program on this machine reaches it."""
+        host = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host  # noqa: S104
+        return f"http://{host}:{self.port}"
+
 
 class DatabaseSettings(Section):
     """Where the state is kept."""

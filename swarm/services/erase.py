@@ -14,16 +14,35 @@ from typing import Final
 
 from swarm.clock import SECOND
 from swarm.domain.copies import parts_of
+from swarm.domain.inbox import EntryStatus, EntryStep
+from swarm.domain.notices import NoticeKind
 from swarm.domain.readable import as_asked
 from swarm.domain.threads import Thread
 from swarm.domain.transcript import AuthorKind
-from swarm.store import erasure, threads
+from swarm.services.follow_ups import concerned
+from swarm.store import erasure, inbox, notices, threads
 from swarm.store.inbox import Entry
 from swarm.store.statements import Row
 from swarm.store.transaction import Transaction
 
 CLOCKS_APART: Final = 60 * SECOND
 """What was written at most so long before a message was stored may be a copy of it."""
+
+
+def withdraw(tx: Transaction, entries: Iterable[Entry], reason: str) -> None:
+    """Withdraw what is not answered of a message that is gone, and tell whoever works on it. The entries are locked."""
+    for entry in entries:
+        agent_id, task_id = concerned(tx, entry)
+        withdrawn = inbox.move(tx, EntryStep.WITHDRAW, entry, reason=reason)
+        if agent_id and (withdrawn or entry.status is EntryStatus.DELEGATED):
+            notices.add(
+                tx,
+                NoticeKind.MESSAGE_DELETED,
+                agent_id,
+                thread_id=entry.thread_id,
+                inbox_message_id=entry.id,
+                task_id=task_id,
+            )
 
 
 def erase_deleted(tx: Transaction, thread: Thread | None, was: Row, entries: Iterable[Entry]) -> int:

@@ -11,7 +11,6 @@ from typing import Final
 
 from swarm.clock import SECOND
 from swarm.domain.conduct import Conduct
-from swarm.domain.inbox import EntryStatus, EntryStep
 from swarm.domain.notices import NoticeKind
 from swarm.domain.routing import (
     Change,
@@ -35,13 +34,13 @@ from swarm.domain.transcript import (
     SlackEvent,
     SlackMessage,
 )
-from swarm.services.erase import erase_deleted, erase_edited
+from swarm.services.erase import erase_deleted, erase_edited, withdraw
 from swarm.services.follow_ups import answer, concerned, stored
 from swarm.services.handover import hand_over
 from swarm.services.roster import Rosters
 from swarm.services.speak import show_stored, tell_queued
 from swarm.services.turn_control import can_stop, stop_latest, stop_thread
-from swarm.store import early, history, inbox, notices, task_queries, threads, transcript
+from swarm.store import early, history, inbox, notices, people, task_queries, threads, transcript
 from swarm.store.database import Database
 from swarm.store.transaction import Transaction
 
@@ -123,6 +122,8 @@ class Ingest:
         message, team = event.message, self._me.team
         if message.edited_ts is None or self._me.wrote(message.author):
             return  # Slack unfurled a link, or the post is ours
+        if people.is_forgotten(tx, message.author.id, message.ts):
+            return
         thread = threads.at(tx, team, message.channel, message.root_ts)
         if thread is None and not message.is_root:
             thread = self._if_unopened(tx, message, early.change)
@@ -181,18 +182,7 @@ class Ingest:
         entries = inbox.of_message_locked(tx, team, event.channel, event.ts)
         if was:
             erase_deleted(tx, thread, was, entries)
-        for entry in entries:
-            agent_id, task_id = concerned(tx, entry)
-            withdrawn = inbox.move(tx, EntryStep.WITHDRAW, entry, reason="deleted in Slack")
-            if agent_id and (withdrawn or entry.status is EntryStatus.DELEGATED):
-                notices.add(
-                    tx,
-                    NoticeKind.MESSAGE_DELETED,
-                    agent_id,
-                    thread_id=entry.thread_id,
-                    inbox_message_id=entry.id,
-                    task_id=task_id,
-                )
+        withdraw(tx, entries, "deleted in Slack")
 
     def _situation(
         self,

@@ -26,6 +26,7 @@ from swarm.domain.sessions import Session, SessionMessage
 from swarm.store import attempts
 from swarm.store.attempts import Attempts
 from swarm.store.conditions import AT_MOST_N
+from swarm.store.people import NOBODY
 from swarm.store.session_rows import content_of, message_of, summary_of
 from swarm.store.statements import InsertFactory, Row, Statement
 from swarm.store.tables import inbox_messages, session_messages, sessions, tasks, thread_messages
@@ -117,7 +118,7 @@ _ADD = Statement(
 # Locked, so that a delete at the same moment waits until what the session keeps of the message can be found.
 _of_message = (_t.team == _i.team) & (_t.channel == _i.channel) & (_t.ts == _i.ts)
 _SAID_NOW = Statement(
-    select(_t.text, _t.edited_ts, _t.deleted_at)
+    select(_t.text, _t.edited_ts, _t.deleted_at, _t.author_id)
     .join(inbox_messages, _of_message)
     .where(_i.id == func.coalesce(_delegated, bindparam("of_source")))
     .with_for_update(read=True, of=thread_messages)
@@ -198,7 +199,7 @@ def add_run(
 def _still_said(tx: Transaction, messages: Sequence[SessionMessage]) -> Sequence[SessionMessage]:
     """The messages of a run as they may be kept: what was deleted since is left out, what was edited reads as now."""
     now = {message.source: _SAID_NOW.first(tx, of_source=message.source) for message in messages if message.source}
-    gone = {source for source, row in now.items() if row and row["deleted_at"]}
+    gone = {source for source, row in now.items() if row and (row["deleted_at"] or row["author_id"] == NOBODY)}
     if gone:
         messages = [message for message in messages if message.source and message.source not in gone]
     for source, row in now.items():
