@@ -17,6 +17,8 @@ import structlog
 
 from swarm.domain.conduct import Conduct
 from swarm.domain.errors import Conflict, Invalid, NotFound
+from swarm.domain.ports import Directory
+from swarm.domain.transcript import AuthorKind
 from swarm.services import task_ends
 from swarm.services.erase import erase_deleted, withdraw
 from swarm.services.fencing import lock_task
@@ -26,6 +28,9 @@ from swarm.store.statements import Row
 from swarm.store.transaction import Transaction
 
 AT_ONCE: Final = 50
+
+MOST_AUTHORS: Final = 1_000
+"""So many people are asked about for the one of a name."""
 
 _USER_ID: Final = re.compile(r"[UW][A-Z0-9]{1,30}")
 
@@ -42,17 +47,26 @@ class Forgotten:
 
 
 class People:
-    """What is kept of people. ``forget_name`` drops what is known of a user beside the database."""
+    """What is kept of people.
+
+    ``directory`` knows the names of users; without one they go by id. ``forget_name`` drops what is known of a user
+    beside the database.
+    """
 
     def __init__(
-        self, database: Database, conduct: Conduct, forget_name: Callable[[str], None] = lambda person: None
+        self,
+        database: Database,
+        conduct: Conduct,
+        directory: Directory | None = None,
+        forget_name: Callable[[str], None] = lambda person: None,
     ) -> None:
         self._database = database
         self._conduct = conduct
+        self._directory = directory
         self._forget_name = forget_name
 
     async def forget(self, who: str, *, dry_run: bool = False) -> Forgotten:
-        """Forget a Slack user, by id, or by ``@name`` as they go by in what is kept.
+        """Forget a Slack user, by id, or by ``@name`` as Slack shows them, of those who have written something.
 
         With ``dry_run`` nothing changes; copies of what they wrote, in what agents wrote, are counted only when they
         are cut. Raises Invalid, NotFound for a name that nobody has, and Conflict for one that several have.
@@ -83,12 +97,21 @@ class People:
             return who
         if not who.startswith("@") or len(who) < 2:
             raise Invalid("Name a Slack user.", fields={"person": "a user id such as U0123456789, or @name"})
-        found = await self._database.read(people.named, who[1:])
+        if self._directory is None:
+            raise Invalid(
+                f"Without a coordinator that runs, nobody knows who {who} is.", hint="Use the Slack user's id."
+            )
+        found = await self._named(self._directory, who[1:])
         if not found:
             raise NotFound(f"Nobody called {who} has written anything that is kept.", hint="Use the Slack user's id.")
         if len(found) > 1:
             raise Conflict(f"{who} is the name of several people: {', '.join(found)}.", hint="Use one of these ids.")
         return found[0]
+
+    async def _named(self, directory: Directory, name: str) -> list[str]:
+        authors = await self._database.read(people.authors, MOST_AUTHORS)
+        names = await asyncio.gather(*(directory.author_name(author, AuthorKind.USER) for author in authors))
+        return [author for author, known in zip(authors, names, strict=True) if known.casefold() == name.casefold()]
 
 
 def _forget_message(tx: Transaction, message: Row) -> int:

@@ -93,5 +93,5 @@ class Services:
             explanations=Explanations(database, me.team),
             overview=Overview(database),
             model_runs=ModelRuns(database),
-            people=People(database, conduct, forget_name),
+            people=People(database, conduct, directory, forget_name),
         )

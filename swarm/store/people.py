@@ -45,11 +45,12 @@ _RECORD: Final = Statement(
     )
 )
 _FORGOTTEN_AT: Final = Statement(select(forgotten.c.forgotten_at).where(forgotten.c.person == bindparam("digest")))
-_NAMED: Final = Statement(
+_AUTHORS: Final = Statement(
     select(_t.author_id)
-    .where(_t.author_name == bindparam("name"), _t.author_kind == literally(AuthorKind.USER))
+    .where(_t.author_kind == literally(AuthorKind.USER), _t.author_id != NOBODY, _t.author_id != "")
     .distinct()
     .order_by(_t.author_id)
+    .limit(AT_MOST_N)
 )
 _MESSAGES: Final = Statement(
     select(thread_messages).where(_t.author_id == _person).order_by(_t.team, _t.channel, _t.ts).limit(AT_MOST_N)
@@ -171,9 +172,9 @@ def was_forgotten_since(tx: Transaction, person: str, moment: int) -> bool:
     return row is not None and moment <= row["forgotten_at"]
 
 
-def named(tx: Transaction, name: str) -> list[str]:
-    """The ids of the people who go by a display name, as far as they have written something that is kept."""
-    return [row["author_id"] for row in _NAMED.all(tx, name=name)]
+def authors(tx: Transaction, limit: int) -> list[str]:
+    """The ids of so many people who have written something that is kept."""
+    return [row["author_id"] for row in _AUTHORS.all(tx, n=limit)]
 
 
 def messages_of(tx: Transaction, person: str, limit: int) -> list[Row]:

@@ -13,6 +13,7 @@ from swarm.domain.turns import Opinion
 from swarm.store import feedback, model_runs, people
 from tests.services.test_erasure import block, memory
 from tests.support.scan import files_with, places_of
+from tests.support.slack import PEOPLE
 from tests.support.tasks import hand, status_of, work_of
 from tests.support.turns import begun
 from tests.support.world import BOT, World, edit, said
@@ -108,11 +109,11 @@ async def test_a_run_that_ends_after_its_person_is_forgotten_leaves_no_trace(wor
     assert await places_of(world.database, WORD, ANN) == {}
 
 
-async def test_people_are_found_by_the_name_they_go_by(world: World) -> None:
+async def test_people_are_found_by_the_name_they_go_by(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await world.lead()
-    for person, name in ((ANN, "ann"), ("UBOB0001", "bob"), ("UBOB0002", "bob")):
+    for person, name in ((ANN, "Ann"), ("UBOB0001", "bob"), ("UBOB0002", "bob")):
+        monkeypatch.setitem(PEOPLE, person, name)
         await world.says(f"{BOT} hello", by=person)
-        await world.change(f"UPDATE thread_messages SET author_name = '{name}' WHERE author_id = '{person}'")
     assert (await world.services.people.forget("@ann", dry_run=True)).person == ANN
     with pytest.raises(Conflict, match="UBOB0001, UBOB0002"):
         await world.services.people.forget("@bob")
