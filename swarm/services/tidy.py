@@ -74,6 +74,7 @@ class Tidier:
     async def _scrub(self) -> None:
         """Have the database's files forget what was deleted; write them anew at most once an hour."""
         deleted_at, now = await self._database.write(erase_late_answers)
+        self._rewritten_at = self._rewritten_at or now - _DAY  # what was deleted earlier, another process has seen to
         is_due = deleted_at > self._rewritten_at and now - self._rewritten_at >= _REWRITE_EVERY
         if await self._database.scrub(rewrite=is_due) and is_due:
             self._rewritten_at = now

@@ -13,7 +13,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from pydantic_core import from_json, to_json
-from sqlalchemy import Column, ColumnElement, bindparam, case, delete, func, or_, select, update
+from sqlalchemy import BindParameter, Column, ColumnElement, bindparam, case, delete, func, or_, select, update
 
 from swarm.domain.copies import SHORTEST_ANYWHERE, SHORTEST_IN_THREAD, TOMBSTONE
 from swarm.domain.notices import NoticeKind
@@ -45,7 +45,7 @@ _d, _s, _m, _t, _tm = deliveries.c, sessions.c, session_messages.c, turns.c, thr
 
 # --- Copies, word for word
 
-_thread = bindparam("of_thread")
+_thread: Final[BindParameter[str]] = bindparam("of_thread")
 _ended = (_t.thread_id == _thread) & _t.ended_at.is_not(None)  # what is being written at this moment is left alone
 _ended_turns = select(_t.id).where(_ended)
 _posted_there = or_(
@@ -68,7 +68,7 @@ _IN_THREAD: Final[Sequence[tuple[Column[Any], ColumnElement[bool]]]] = (
     (interrupts.c.payload, interrupts.c.turn_id.in_(_ended_turns)),
 )
 _JSON: Final = frozenset({turn_events.c.payload, interrupts.c.payload})
-_part = bindparam("part")
+_part: Final[BindParameter[str]] = bindparam("part")
 
 
 def _without(column: Column[Any]) -> ColumnElement[Any]:

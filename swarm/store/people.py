@@ -11,7 +11,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Column, ColumnElement, Delete, Text, Update, bindparam, case, delete, func, select, update
+from sqlalchemy import (
+    BindParameter,
+    Column,
+    ColumnElement,
+    Delete,
+    Text,
+    Update,
+    bindparam,
+    case,
+    delete,
+    func,
+    select,
+    update,
+)
 
 from swarm.clock import slack_ts_to_us
 from swarm.domain.copies import TOMBSTONE
@@ -36,7 +49,9 @@ NOBODY: Final = "forgotten"
 """The author of what people wrote who are forgotten."""
 
 _t = thread_messages.c
-_person, _mention, _in_json = bindparam("person"), bindparam("mention"), bindparam("in_json")
+_person: Final[BindParameter[str]] = bindparam("person")
+_mention: Final[BindParameter[str]] = bindparam("mention")
+_in_json: Final[BindParameter[str]] = bindparam("in_json")
 _RECORD: Final = Statement(
     lambda insert: (
         insert(forgotten)
@@ -91,7 +106,8 @@ def _column(column: Column[Any], value: object = None) -> _Trace:
     return _Trace(where=column == _person, by="person", change=update(column.table).values({column: value}))
 
 
-_early, _session = early_messages.c.message, bindparam("of_sessions")
+_early = early_messages.c.message
+_session: Final[BindParameter[str]] = bindparam("of_sessions")
 _TRACES: Final[Mapping[str, Sequence[_Trace]]] = {
     "sessions": [_Trace(where=sessions.c.id.like(_session), by="of_sessions", change=delete(sessions))],
     "opinions": [_Trace(where=feedback.c.user_id == _person, by="person", change=delete(feedback))],

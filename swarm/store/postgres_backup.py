@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -108,10 +108,11 @@ def _program(name: str, at_least: int) -> str:
 
 def _run(where: PostgresUrl | None, command: Sequence[str]) -> None:
     """Run one of the programs. Raises ConfigurationError with what it said; an interrupt ends it."""
-    settings = conninfo_to_dict(where.conninfo) if where else {}
-    password = settings.pop("password", None)
-    environment: Mapping[str, str] = {**os.environ, **({"PGPASSWORD": str(password)} if password else {})}
-    reach = [f"--dbname={make_conninfo(**settings)}", "--no-password"] if where else []
+    known = conninfo_to_dict(where.conninfo) if where else {}
+    settings = {key: str(value) for key, value in known.items() if value is not None}
+    password = settings.pop("password", "")
+    environment = {**os.environ, "PGPASSWORD": password} if password else dict(os.environ)
+    reach = [f"--dbname={make_conninfo('', **settings)}", "--no-password"] if where else []
     with (
         subprocess.Popen(  # noqa: S603 - programs of PostgreSQL
             [*command[:1], *reach, *command[1:]],

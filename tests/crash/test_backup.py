@@ -26,8 +26,8 @@ async def command(scene: Scene, *words: str) -> Ended:
 
 def sql(scene: Scene, statement: str) -> None:
     if url := scene.stage.settings.get("SWARM_DATABASE_URL"):
-        with psycopg.connect(url) as connection:
-            connection.execute(statement.encode())
+        with psycopg.connect(url) as postgres:
+            postgres.execute(statement.encode())
     else:
         with contextlib.closing(sqlite3.connect(scene.stage.home / "swarm.db")) as connection, connection:
             connection.execute(statement)

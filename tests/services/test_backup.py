@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from alembic import command
 
 from swarm import backup
 from swarm.clock import ManualClock
@@ -183,14 +184,14 @@ def test_a_backup_of_an_older_version_is_migrated(
     empty_database_url: str, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(migrations.command, "upgrade", lambda config, to: UPGRADE(config, "0001"))
+        patched.setattr(command, "upgrade", lambda config, to: UPGRADE(config, "0001"))
         migrations.upgrade(empty_database_url)
     assert save(empty_database_url, file).revision == "0001"
     put_back(empty_database_url, file)
     assert preparation.is_current(empty_database_url)
 
 
-UPGRADE = migrations.command.upgrade
+UPGRADE = command.upgrade
 
 
 def test_edited_prompts_come_along_and_tokens_do_not(sqlite_url: str, file: Path) -> None:

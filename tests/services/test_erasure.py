@@ -121,14 +121,17 @@ async def test_what_else_a_run_read_and_what_other_runs_said_is_still_remembered
     assert await remembered(world) == ["hello hi"]
 
 
-async def test_a_run_that_read_a_message_while_it_was_deleted_remembers_nothing_of_it(world: World) -> None:
+@pytest.mark.parametrize("is_late", [True, False], ids=["after the delete", "at the same moment"])
+async def test_a_run_that_read_a_message_while_it_was_deleted_remembers_nothing_of_it(
+    world: World, is_late: bool
+) -> None:
     lead = await world.lead()
     root, turn = await asked(world, lead, f"{BOT} {SECRET}")
-    await asyncio.gather(
-        world.ingest.handle(delete(root)),
-        memory(world).add_run("slack:C1:U1", turn.run_id, block(turn, SECRET), turn_id=turn.id),
-    )
+    deleting = asyncio.ensure_future(world.ingest.handle(delete(root)))
+    if is_late:
+        await deleting
     await memory(world).add_run("slack:C1:U1", turn.run_id, block(turn, SECRET), turn_id=turn.id)
+    await deleting
     assert await places_of(world.database, WORD) == {}
 
 
