@@ -13,8 +13,11 @@ import structlog
 from swarm.config import Settings
 from swarm.domain.errors import ConfigurationError
 
-FILES: Final = ("*.db", "*.db-wal", "*.db-shm", "*.token", "*.log", "chat_history", "logs", "logs/*.log", "prompts")
-"""What the system, its demo and its terminal write into the home folder."""
+FILES: Final = (
+    *("*.db", "*.db-wal", "*.db-shm", "*.db-journal", "*.token", "*.log", "chat_history", "logs", "logs/*.log"),
+    *("prompts", ".env", "swarm.yaml", "servers_config.json"),
+)
+"""What the system, its demo and its terminal write into the home folder, or read from it as settings."""
 
 _log = structlog.get_logger(__name__)
 
