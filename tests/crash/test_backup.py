@@ -63,14 +63,14 @@ async def test_a_post_that_was_queued_at_the_backup_and_went_out_since_is_not_po
 
 
 async def test_a_person_is_forgotten_while_the_coordinator_runs_and_a_deleted_message_is_gone_too(scene: Scene) -> None:
+    deleted = await scene.twin.say(f"@swarm {WORD} as well")
+    await scene.reply(await scene.trigger(deleted), "noted, too")
+    await scene.twin.ask("DELETE", "messages", json={"user": "alice", "channel": "general", "ts": deleted})
     ts = await scene.twin.say(f"@swarm my number is {WORD}", user="bob")
     await scene.reply(await scene.trigger(ts), "noted")
     await scene.twin.until(ts, lambda seen: seen.answers)
     await scene.twin.say(f"@swarm {WORD} again", user="bob")
     await scene.twin.until(ts, lambda seen: STORED in seen.emoji)
-    deleted = await scene.twin.say(f"@swarm {WORD} as well")
-    await scene.reply(await scene.trigger(deleted), "noted, too")
-    await scene.twin.ask("DELETE", "messages", json={"user": "alice", "channel": "general", "ts": deleted})
     asked = await command(scene, "forget", "@bob")
     assert (asked.code, "Say --yes" in asked.err) == (1, True), asked.err
     done = await command(scene, "forget", "@bob", "--yes")
