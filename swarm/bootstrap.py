@@ -151,7 +151,13 @@ def build(
     """Wire doors, use cases, database, Slack and the built-in agents."""
     conduct = decisions.conduct(settings)
     services = Services.over(
-        database, slack.names, me, conduct, slack.gateway.files, file_cap_bytes=settings.files.cap_bytes
+        database,
+        slack.names,
+        me,
+        conduct,
+        slack.gateway.files,
+        file_cap_bytes=settings.files.cap_bytes,
+        forget_name=slack.names.forget,
     )
     rosters = Rosters(database, conduct)
     standings = Standings(database, slack.names, me)

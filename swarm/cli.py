@@ -11,6 +11,7 @@ from cyclopts import App, Parameter
 from rich.table import Column, Table
 
 from swarm import home, loading, log, preflight
+from swarm.backup_command import backup, restore
 from swarm.bench_command import bench
 from swarm.chat_command import chat
 from swarm.client import Coordinator, NoServer, in_one_line
@@ -36,6 +37,8 @@ for group in (agents, tasks, db, slack, bench, evaluation):
     app.command(group)
 app.command(conformance)
 app.command(chat)
+app.command(backup)
+app.command(restore)
 
 _out = Terminal()
 
@@ -284,6 +287,32 @@ def tray(
 
 
 @app.command
+def forget(
+    person: str,
+    *,
+    dry_run: Annotated[bool, Parameter(negative=(), show_default=False)] = False,
+    yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative=(), show_default=False)] = False,
+) -> int:
+    """Remove what a person wrote and what names them, for good; their open work is withdrawn.
+
+    What they wrote in Slack stays in Slack, and is not stored again when it is read there. Without a coordinator that
+    runs, the database is changed directly. Backups keep what they have.
+
+    Parameters
+    ----------
+    person
+        A Slack user's id, U0123456789, or @name.
+    dry_run
+        Only count what there is.
+    yes
+        Do not ask.
+    """
+    from swarm import forget_command
+
+    return forget_command.run(load(), _out, person, dry_run=dry_run, yes=yes)
+
+
+@app.command
 def prompt(role: Role) -> None:
     """Print the base prompt for a role: what to give to a model before any trigger.
 
@@ -291,7 +320,7 @@ def prompt(role: Role) -> None:
     """
     from swarm.services.base_prompts import BasePrompts
 
-    print(BasePrompts(load().home.expanduser() / "prompts").text(role))
+    print(BasePrompts(home.prompts(load())).text(role))
 
 
 @db.command
@@ -344,8 +373,7 @@ def _print_steps(steps: list[dict[str, Any]]) -> None:
 def _operate(method: str, path: str, **options: Any) -> Any:
     """Ask the coordinator that runs here; commands never change a database behind its back."""
     settings = load()
-    host = "127.0.0.1" if settings.http.host in ("0.0.0.0", "::") else settings.http.host  # noqa: S104
-    with Coordinator(f"http://{host}:{settings.http.port}", home.operator_token(settings)) as coordinator:
+    with Coordinator(settings.http.address, home.operator_token(settings)) as coordinator:
         return coordinator.call(method, path, **options)
 
 

@@ -11,7 +11,7 @@ from swarm.config import BuiltinAgentSettings, ChannelSettings, Kind, OAuthSetti
 from swarm.config.builtin import SERVERS_CONFIG
 from swarm.domain.access import CallerPolicy, ChannelPolicy
 from swarm.domain.agents import Reach
-from swarm.domain.conduct import Conduct, Policies, PolicyBook, Reactions
+from swarm.domain.conduct import Conduct, Policies, PolicyBook, Reactions, Retention
 from swarm.domain.models import ModelSpec, Provider, RunLimits, provider_of
 from swarm.domain.streaming.agent import History, StreamingAgent
 from swarm.domain.streaming.remote import ClientCredentials, RemoteAgent
@@ -25,6 +25,7 @@ def conduct(settings: Settings) -> Conduct:
         most_agents=settings.agents.most,
         most_enrolled=settings.agents.most_enrolled,
         started_at=SystemClock().now_us(),
+        retention=Retention(**settings.retention.model_dump()),
         book=PolicyBook(policies(settings)),
         guarded_agents=frozenset(name for name, policy in caller_policies(settings).items() if policy.reaches_host),
     )

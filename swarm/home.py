@@ -4,18 +4,65 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 from pathlib import Path
+from typing import Final
+
+import structlog
 
 from swarm.config import Settings, secret_problem
 from swarm.domain.errors import ConfigurationError
 
+FILES: Final = (
+    *("*.db", "*.db-wal", "*.db-shm", "*.db-journal", "*.token", "*.log", "chat_history", "logs", "logs/*.log"),
+    *("prompts", ".env", "swarm.yaml", "servers_config.json"),
+)
+"""What the system, its demo and its terminal write into the home folder, or read from it as settings."""
+
+_log = structlog.get_logger(__name__)
+
 
 def prepare(settings: Settings) -> None:
-    """Make the home folder, for nobody else's eyes. Raises ConfigurationError if that is not possible."""
+    """Make the home folder, for nobody else's eyes, and tighten one that is there. Raises ConfigurationError if that is
+    not possible, or if the folder is somebody else's and open to others.
+    """
+    folder = settings.home.expanduser()
     try:
-        settings.home.expanduser().mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        tighten(folder)
+    except PermissionError as error:
+        raise ConfigurationError(
+            f"home (SWARM_HOME) is {settings.home}: {error.strerror or error}.",
+            hint="It keeps what people said, so it has to be a folder of your own that only you may read.",
+        ) from error
     except OSError as error:
         raise ConfigurationError(f"home (SWARM_HOME) is {settings.home}: {error.strerror}") from error
+
+
+def tighten(folder: Path) -> None:
+    """Take group's and others' rights from a folder and from the files in it that the system writes.
+
+    Other files, and what links lead to, stay as they are: somebody may have chosen a folder with more in it. Raises
+    PermissionError where that is not ours to do.
+    """
+    if folder.stat().st_mode & stat.S_ISVTX or folder.resolve() == Path("/"):
+        raise PermissionError("a folder that everybody shares")
+    if _tightened(folder):
+        _log.warning(
+            "The home folder was open to others, and is not any more.", action="home_tightened", path=str(folder)
+        )
+    ours = [path for pattern in FILES for path in folder.glob(pattern) if not path.is_symlink()]
+    closed = [path.name for path in sorted(ours) if _tightened(path)]
+    if closed:
+        _log.warning("Files in the home folder were open to others.", action="home_tightened", files=closed)
+
+
+def _tightened(path: Path) -> bool:
+    """Whether it was open. Raises PermissionError."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        path.chmod(mode & 0o700)
+    return bool(mode & 0o077)
 
 
 def operator_token(settings: Settings) -> str:
@@ -53,6 +100,11 @@ def make_operator_token(settings: Settings) -> str:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             file.write("swarm_operator_" + secrets.token_urlsafe(32) + "\n")
     return operator_token(settings)
+
+
+def prompts(settings: Settings) -> Path:
+    """Where an operator's own base prompts are."""
+    return settings.home.expanduser() / "prompts"
 
 
 def _token_file(settings: Settings) -> Path:

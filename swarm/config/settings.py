@@ -20,6 +20,9 @@ from swarm.domain.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STOR
 from swarm.domain.leases import LEASE_SECONDS
 from swarm.web.access import checked_host, checked_origin
 
+MOST_KEPT_DAYS = 36_500
+"""No period of retention is longer: a hundred years."""
+
 _CHANNEL_ID = re.compile(r"[CDG][A-Z0-9]{2,}")
 
 
@@ -93,6 +96,12 @@ class HttpSettings(Section):
     )
     most_connections: int = Field(10_000, ge=10, description="open at once; one more is answered 503")
 
+    @property
+    def address(self) -> str:
+        """Where a program on this machine reaches it."""
+        host = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host  # noqa: S104
+        return f"http://{host}:{self.port}"
+
 
 class DatabaseSettings(Section):
     """Where the state is kept."""
@@ -118,6 +127,18 @@ class FileSettings(Section):
     """Attachments on their way from and to Slack."""
 
     cap_bytes: int = Field(DEFAULT_CAP_BYTES, gt=0, description="no larger file is moved")
+
+
+class RetentionSettings(Section):
+    """For how many days the words of what is over are kept; see docs/operations.md, "What is kept"."""
+
+    threads_days: int = Field(90, ge=1, le=MOST_KEPT_DAYS, description="after the last activity in a thread")
+    sessions_days: int = Field(
+        90, ge=1, le=MOST_KEPT_DAYS, description="after a built-in agent's session was last used"
+    )
+    runs_days: int = Field(90, ge=1, le=MOST_KEPT_DAYS, description="after the end of a run")
+    agent_messages_days: int = Field(90, ge=1, le=MOST_KEPT_DAYS, description="messages between agents")
+    routing_days: int = Field(7, ge=1, le=MOST_KEPT_DAYS, description="why a message concerned nobody")
 
 
 class LogSettings(Section):
@@ -168,6 +189,7 @@ class Settings(Section):
     channel_defaults: ChannelSettings = ChannelSettings()
     channels: Mapping[str, ChannelSettings] = Field(default_factory=dict, description="by channel id, C0123456789")
     files: FileSettings = FileSettings()
+    retention: RetentionSettings = RetentionSettings()
     log: LogSettings = LogSettings()
     remove_secrets: bool = Field(True, description="take what looks like a secret out of what agents post")
     metrics: MetricsSettings = MetricsSettings()

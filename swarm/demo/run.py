@@ -92,6 +92,7 @@ async def run(demo: Plan) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    os.umask(0o077)  # the home folder, its logs and tokens are for nobody else's eyes
     with work_tree.made(Path.cwd(), demo.home) as tree:
         return await _run_parts(replace(demo, work_tree=tree), stop)
 

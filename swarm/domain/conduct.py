@@ -30,6 +30,17 @@ class Reactions:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Retention:
+    """For how many days the words of what is over are kept."""
+
+    threads_days: int = 90  # after the last activity in a thread
+    sessions_days: int = 90  # after the last use of a built-in agent's session
+    runs_days: int = 90  # after the end of a run: the answer as it was shown, and what it has used and cost
+    agent_messages_days: int = 90
+    routing_days: int = 7  # why a message concerned nobody
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Policies:
     """What the operator may change while coordinators run. ``channels`` is keyed by channel id."""
 
@@ -86,6 +97,7 @@ class Conduct:
     most_agents: int
     most_enrolled: int
     started_at: int  # microseconds; when this coordinator began to listen
+    retention: Retention
     book: PolicyBook
     guarded_agents: frozenset[str]  # names of built-in agents whose tools reach the host: see `CallerPolicy`
 
@@ -97,6 +109,7 @@ class Conduct:
         most_agents: int = MOST_AGENTS,
         most_enrolled: int = MOST_ENROLLED,
         started_at: int = 0,
+        retention: Retention | None = None,
         book: PolicyBook | None = None,
         guarded_agents: frozenset[str] = frozenset(),
         default_agent: str | None = None,
@@ -121,6 +134,7 @@ class Conduct:
             ("most_agents", most_agents),
             ("most_enrolled", most_enrolled),
             ("started_at", started_at),
+            ("retention", retention or Retention()),
             ("book", book or PolicyBook(policies)),
             ("guarded_agents", guarded_agents),
         ):

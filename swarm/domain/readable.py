@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from swarm.domain.mrkdwn import unescape
 
 _TOKEN = re.compile(r"<([^<>\n]+)>")
+_ADDRESSED = re.compile(r"^\s*<@[UW][A-Z0-9]*(?:\|[^>]*)?>[\s,:]*")
 _USER = re.compile(r"<@([UW][A-Z0-9]*)(?:\|[^>]*)?>")
 
 
@@ -19,6 +20,11 @@ def mentioned_ids(text: str) -> set[str]:
 def readable(text: str, names: Mapping[str, str]) -> str:
     """``<@U1> see <https://a.b|this> &amp; <#C1|random>`` as ``@alice see this (https://a.b) & #random``."""
     return unescape(_TOKEN.sub(lambda found: _word(found.group(1), names), text))
+
+
+def as_asked(text: str) -> str:
+    """The same without whom it is said to, where that stands in front; people whose names are not at hand go by id."""
+    return readable(_ADDRESSED.sub("", text), {})
 
 
 def _word(token: str, names: Mapping[str, str]) -> str:

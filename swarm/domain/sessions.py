@@ -39,6 +39,7 @@ class SessionMessage:
     tool: str = ""  # of a tool's use and its result: the tool's name
     arguments: Mapping[str, object] = field(default_factory=dict)  # of a tool's use
     failed: bool = False  # of a tool's result
+    source: str = ""  # of a user's: the inbox message or task that it says, where it came through Slack
     position: int = 0  # 1 is the session's first; 0: not stored
     created_at: int = 0  # microseconds since 1970 UTC; 0: not stored
 

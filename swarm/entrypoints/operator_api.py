@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter, Query
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
@@ -23,6 +24,7 @@ from swarm.entrypoints.schema import (
     ExplainQuery,
     InboxMessages,
     InboxQuery,
+    Input,
     ThreadTimeline,
     delivery_row,
     entry_row,
@@ -35,6 +37,20 @@ Reload = Callable[[], Awaitable[Reloaded]]
 """Reads the settings again; raises Invalid if they cannot be used."""
 
 
+class ForgetPerson(Input):
+    """A person to be forgotten."""
+
+    dry_run: Annotated[bool, Field(description="Only count what there is.")] = False
+
+
+class ForgottenShape(TypedDict):
+    """What was removed, or would be: how many rows, by kind; only kinds that there are."""
+
+    person: str
+    dry_run: bool
+    removed: dict[str, int]
+
+
 class ReloadedShape(TypedDict):
     """Dotted keys: what has changed, and what waits for a restart; and sentences about what may not be meant."""
 
@@ -44,7 +60,7 @@ class ReloadedShape(TypedDict):
 
 
 def operator_router(services: Services, identities: Identities, reload: Reload | None = None) -> APIRouter:
-    """``/inbox``, ``/threads``, ``/deliveries``, ``/explain`` and, where there is something to reload, ``/reload``."""
+    """``/inbox``, ``/threads``, ``/deliveries``, ``/explain``, ``/people`` and, with ``reload``, ``/reload``."""
     routes = OperatorRoutes(services, identities)
     router = APIRouter(tags=["operator"])
     add = router.add_api_route
@@ -56,6 +72,10 @@ def operator_router(services: Services, identities: Identities, reload: Reload |
     add("/threads/{thread_id}", routes.thread, response_model=ThreadTimeline, responses=problems(401, 403, 404))
     add("/deliveries", routes.deliveries, response_model=Deliveries, responses=problems(401, 403, 422))
     add("/explain", routes.explain, response_model=Explained, responses=problems(401, 403, 404, 422))
+    add(
+        "/people/{person}/forget", routes.forget, methods=["POST"], response_model=ForgottenShape,
+        responses=problems(401, 403, 404, 409, 422),
+    )  # fmt: skip
     if reload:
         reloading = ReloadRoute(reload, identities)
         add(
@@ -85,7 +105,13 @@ class OperatorRoutes:
         self._inbox = services.inbox
         self._overview = services.overview
         self._explanations = services.explanations
+        self._people = services.people
         self._identities = identities
+
+    async def forget(self, request: Request, person: str, wanted: ForgetPerson) -> Response:
+        """Remove what a person wrote and what names them: a Slack user's id, or ``@name``. It cannot be undone."""
+        await self._identities.operator(request.scope)
+        return Answer(asdict(await self._people.forget(person, dry_run=wanted.dry_run)))
 
     async def inbox(self, request: Request, query: Annotated[InboxQuery, Query()]) -> Response:
         """The newest inbox messages, of one status or of all."""

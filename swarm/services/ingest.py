@@ -17,7 +17,6 @@ from typing import Final
 from swarm.clock import SECOND
 from swarm.domain.access import standing_in
 from swarm.domain.conduct import Conduct
-from swarm.domain.inbox import EntryStatus, EntryStep
 from swarm.domain.notices import NoticeKind
 from swarm.domain.routing import (
     Change,
@@ -42,13 +41,14 @@ from swarm.domain.transcript import (
     SlackEvent,
     SlackMessage,
 )
+from swarm.services.erase import erase_deleted, erase_edited, withdraw
 from swarm.services.follow_ups import answer, concerned, stored
 from swarm.services.handover import hand_over
 from swarm.services.roster import Rosters
 from swarm.services.speak import LIMITED_TEXT, refused_text, show_stored, tell_queued, whisper
 from swarm.services.standings import Standings
 from swarm.services.turn_control import can_stop, stop_latest, stop_thread
-from swarm.store import deliveries, early, history, inbox, notices, people, task_queries, threads, transcript
+from swarm.store import deliveries, early, forgotten, history, inbox, notices, people, task_queries, threads, transcript
 from swarm.store.database import Database
 from swarm.store.transaction import Transaction
 
@@ -209,6 +209,8 @@ class Ingest:
         message, team = event.message, self._me.team
         if message.edited_ts is None or self._me.wrote(message.author):
             return True  # Slack unfurled a link, or the post is ours
+        if forgotten.is_forgotten(tx, message.author.id, message.ts):
+            return True
         adds_mention = names_swarm(message.text, self._me) and not names_swarm(event.previous_text or "", self._me)
         is_unsure = adds_mention and message.author.standing is None
         if is_unsure and not is_final:
@@ -225,6 +227,8 @@ class Ingest:
         if thread or stored or names_swarm(message.text, self._me):
             transcript.keep(tx, team, [self._marked(message)])
         decision = self._decide(tx, message, thread, roster, Change.EDITED, routed=bool(entries))
+        if stored and stored["text"] != message.text:
+            erase_edited(tx, thread, stored, message.text, entries)
         if decision.outcome is Outcome.EDITED:
             if stored is None or stored["text"] != message.text:
                 self._tell_of_edit(tx, message, entries)
@@ -261,23 +265,19 @@ class Ingest:
             self._act(tx, message, thread, decision, roster)
 
     def _deleted(self, tx: Transaction, event: MessageDeleted) -> None:
-        """A delete withdraws what is not answered, and is told to whoever reads already."""
-        team = self._me.team
-        threads.at(tx, team, event.channel, event.thread_ts or event.ts)
+        """A delete withdraws what is not answered, is told to whoever reads already, and reaches all that was kept."""
+        team, root_ts = self._me.team, event.thread_ts or event.ts
+        thread = threads.at(tx, team, event.channel, root_ts)
+        if thread is None and event.thread_ts:
+            early.lock(tx, team, event.channel, root_ts)
+        early.drop(tx, team, event.channel, root_ts, event.ts)  # it may wait for its thread, or for its author
+        was = transcript.find(tx, team, event.channel, event.ts)
         if not transcript.bury(tx, team, event.channel, event.ts, event.thread_ts):
             return
-        for entry in inbox.of_message_locked(tx, team, event.channel, event.ts):
-            agent_id, task_id = concerned(tx, entry)
-            withdrawn = inbox.move(tx, EntryStep.WITHDRAW, entry, reason="deleted in Slack")
-            if agent_id and (withdrawn or entry.status is EntryStatus.DELEGATED):
-                notices.add(
-                    tx,
-                    NoticeKind.MESSAGE_DELETED,
-                    agent_id,
-                    thread_id=entry.thread_id,
-                    inbox_message_id=entry.id,
-                    task_id=task_id,
-                )
+        entries = inbox.of_message_locked(tx, team, event.channel, event.ts)
+        if was:
+            erase_deleted(tx, thread, was, entries)
+        withdraw(tx, entries, "deleted in Slack")
 
     def _situation(
         self,

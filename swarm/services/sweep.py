@@ -32,7 +32,7 @@ class Sweeper:
     def __init__(self, database: Database, conduct: Conduct) -> None:
         self._database = database
         self._conduct = conduct
-        self._tidier = Tidier(database)
+        self._tidier = Tidier(database, conduct.retention)
 
     async def run(self) -> None:
         """Sweep until cancelled, whatever goes wrong meanwhile. A database that is away is waited for."""

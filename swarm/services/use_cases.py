@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
@@ -20,6 +21,7 @@ from swarm.services.inbox import Inbox
 from swarm.services.messages import Messages
 from swarm.services.model_runs import ModelRuns
 from swarm.services.overview import Overview
+from swarm.services.people import People
 from swarm.services.presence import Presence
 from swarm.services.reply import Replies
 from swarm.services.stream import Streams
@@ -55,6 +57,7 @@ class Services:
     explanations: Explanations
     overview: Overview
     model_runs: ModelRuns
+    people: People
 
     @classmethod
     def over(
@@ -66,6 +69,7 @@ class Services:
         slack_files: SlackFiles,
         *,
         file_cap_bytes: int = DEFAULT_CAP_BYTES,
+        forget_name: Callable[[str], None] = lambda person: None,
     ) -> Self:
         """Everything over one database, for the bot that we are in Slack."""
         triggers = Triggers(directory, me)
@@ -91,4 +95,5 @@ class Services:
             explanations=Explanations(database, me.team),
             overview=Overview(database),
             model_runs=ModelRuns(database),
+            people=People(database, conduct, directory, forget_name),
         )

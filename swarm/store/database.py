@@ -93,6 +93,15 @@ class Database:
         """
         return await self._through(self._engine.read, lambda tx: fn(tx, *args, **kwargs), False)
 
+    async def scrub(self, *, rewrite: bool) -> bool:
+        """Have the database's files forget what was deleted; whether that was done, else it is to be tried again.
+
+        SQLite empties its write-ahead log, where the old pages are; with ``rewrite`` it writes the whole file anew,
+        since a page may keep a stale copy of a row that was moved (`PRAGMA secure_delete` clears the row itself only).
+        That holds up writers for about a second for each 50 MB. PostgreSQL's own vacuum does such things by itself.
+        """
+        return await asyncio.to_thread(self._engine.scrub, rewrite=rewrite)
+
     async def _through(
         self, enter: Callable[[Call[T]], None], work: Callable[[Transaction], T], writes: bool = True
     ) -> T:

@@ -79,6 +79,7 @@ _FIND = Statement(select(_e.message).where(_place, _e.ts == bindparam("ts")))
 _waits_for_thread = _e.verify_at.is_(None)
 _OF_PLACE = Statement(select(_e.message).where(_place, _waits_for_thread).order_by(_e.ts))
 _DROP = Statement(delete(early_messages).where(_place, _waits_for_thread))
+_DROP_ONE = Statement(delete(early_messages).where(_place, _e.ts == bindparam("of_ts")))
 _FORGET = Statement(
     delete(early_messages).where(
         _waits_for_thread,
@@ -153,6 +154,11 @@ def unpark(tx: Transaction, team: str, message: SlackMessage) -> bool:
     """The author is verified: it is not kept any longer; False if it was not."""
     place = {"team": team, "channel": message.channel, "thread_ts": message.root_ts}
     return bool(_UNPARK.run(tx, **place, ts=message.ts))
+
+
+def drop(tx: Transaction, team: str, channel: str, thread_ts: str, ts: str) -> None:
+    """A message was deleted; it is not kept any longer."""
+    _DROP_ONE.run(tx, team=team, channel=channel, thread_ts=thread_ts, of_ts=ts)
 
 
 def forget(tx: Transaction, before: int, limit: int) -> int:

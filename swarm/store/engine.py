@@ -98,6 +98,9 @@ class Engine(Protocol):
     def read(self, call: Call[Any]) -> None:
         """Run it on one unchanging view of the database."""
 
+    def scrub(self, *, rewrite: bool) -> bool:
+        """Blocks; see `swarm.store.database.Database.scrub`."""
+
     def close(self) -> None:
         """Finish what is queued, then disconnect. Nothing may be queued any more."""
 

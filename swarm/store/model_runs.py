@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import compress, product
 from typing import Any, Final
@@ -21,6 +22,7 @@ from sqlalchemy import (
 
 from swarm.clock import SECOND
 from swarm.domain.model_runs import Door, ModelRun, ModelUsage, RunOutcome, RunPurpose, UsageTotal
+from swarm.store import forgotten
 from swarm.store.conditions import AT_MOST_N
 from swarm.store.statements import InsertFactory, Row, Statement
 from swarm.store.tables import model_runs
@@ -101,6 +103,8 @@ _FORGET = Statement(
 def note(tx: Transaction, run: ModelRun) -> bool:
     """Note a run that is over; False if it is noted already, and then stays as it is."""
     usage = run.usage
+    if run.requester and forgotten.was_forgotten_since(tx, run.requester, run.started_at):
+        run = replace(run, requester="", session_id=f"slack:{forgotten.NOBODY}")
     values: dict[str, object] = {
         "id": run.id,
         "agent": run.agent,

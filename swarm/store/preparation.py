@@ -41,8 +41,14 @@ def prepare(url: str) -> None:
 
 def is_current(url: str) -> bool:
     """Whether the newest migration was the database's last; False as well where that cannot be asked."""
+    return revision(url) == newest()
+
+
+def revision(url: str) -> str | None:
+    """The migration that was the database's last; None where that cannot be asked."""
     where = parse_url(url)
-    return (_on_postgres(where) if isinstance(where, PostgresUrl) else _on_sqlite(where.path)) == [(newest(),)]
+    rows = _on_postgres(where) if isinstance(where, PostgresUrl) else _on_sqlite(where.path)
+    return rows[0][0] if rows else None
 
 
 def newest() -> str:

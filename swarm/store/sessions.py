@@ -13,20 +13,23 @@ What happens on failure: nothing was changed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from pydantic_core import from_json, to_json
 from sqlalchemy import Executable, bindparam, delete, func, insert, select, update
 from sqlalchemy import tuple_ as columns
 
+from swarm.domain.copies import SHORTEST_IN_THREAD, parts_of, says, without
+from swarm.domain.readable import as_asked
 from swarm.domain.sessions import Session, SessionMessage
 from swarm.store import attempts
 from swarm.store.attempts import Attempts
 from swarm.store.conditions import AT_MOST_N
+from swarm.store.forgotten import NOBODY
 from swarm.store.session_rows import content_of, message_of, summary_of
 from swarm.store.statements import InsertFactory, Row, Statement
-from swarm.store.tables import session_messages, sessions
+from swarm.store.tables import inbox_messages, session_messages, sessions, tasks, thread_messages
 from swarm.store.transaction import Transaction
 
 
@@ -42,7 +45,8 @@ class Told:
 MOST_ORIGINALS: Final = 500
 """So many messages are told where the summary cannot be."""
 
-_s, _m = sessions.c, session_messages.c
+_s, _m, _t, _i = sessions.c, session_messages.c, thread_messages.c, inbox_messages.c
+_delegated = select(tasks.c.inbox_message_id).where(tasks.c.id == bindparam("of_source")).scalar_subquery()
 _the_session = (_s.agent == bindparam("of_agent")) & (_s.id == bindparam("of_session"))
 _of_session = (_m.agent == bindparam("of_agent")) & (_m.session_id == bindparam("of_session"))
 
@@ -108,7 +112,16 @@ _ADD = Statement(
         run=bindparam("of_run"),
         created_at=bindparam("now"),
         replaced_at=bindparam("since"),
+        source=bindparam("from_source"),
     )
+)
+# Locked, so that a delete at the same moment waits until what the session keeps of the message can be found.
+_of_message = (_t.team == _i.team) & (_t.channel == _i.channel) & (_t.ts == _i.ts)
+_SAID_NOW = Statement(
+    select(_t.text, _t.edited_ts, _t.deleted_at, _t.author_id)
+    .join(inbox_messages, _of_message)
+    .where(_i.id == func.coalesce(_delegated, bindparam("of_source")))
+    .with_for_update(read=True, of=thread_messages)
 )
 
 
@@ -166,8 +179,12 @@ def add_run(
     """Add the messages of a run behind all others. One that is there already stays as it is.
 
     Of several attempts at the same, one that has answered takes the place of all earlier ones. One that comes when a
-    newer attempt is there is kept and never told: False.
+    newer attempt is there is kept and never told: False. Nothing is added of messages that were deleted meanwhile, nor
+    of what was done for them.
     """
+    messages = _still_said(tx, messages)
+    if not messages:
+        return True
     _lock(tx, agent, session_id)
     if _first(tx, agent, session_id, run):
         return True
@@ -177,6 +194,28 @@ def add_run(
     if found and has_answered and not is_late:
         _replace(tx, agent, session_id, [earlier["run_id"] for earlier in found.before])
     return not is_late
+
+
+def _still_said(tx: Transaction, messages: Sequence[SessionMessage]) -> Sequence[SessionMessage]:
+    """The messages of a run as they may be kept: what was deleted since is left out, what was edited reads as now."""
+    now = {message.source: _SAID_NOW.first(tx, of_source=message.source) for message in messages if message.source}
+    gone = {source for source, row in now.items() if row and (row["deleted_at"] or row["author_id"] == NOBODY)}
+    if gone:
+        messages = [message for message in messages if message.source and message.source not in gone]
+    for source, row in now.items():
+        if row and row["edited_ts"] and source not in gone:
+            messages = _as_edited(messages, source, row["text"])
+    return messages
+
+
+def _as_edited(messages: Sequence[SessionMessage], source: str, text: str) -> Sequence[SessionMessage]:
+    """With the text that a message has since it was edited, and no copy of what it said before."""
+    old = [message.text for message in messages if message.source == source and not says(message.text, text)]
+    parts = [part for each in old for part in parts_of(each, text) if len(part) >= SHORTEST_IN_THREAD]
+    return [
+        replace(message, text=as_asked(text) if message.source == source and old else without(message.text, parts))
+        for message in messages
+    ]
 
 
 def summarise(tx: Transaction, agent: str, session_id: str, seen: Told, to: int, summary: str) -> bool:
@@ -250,6 +289,7 @@ def _write(
                 "of_run": run,
                 "now": tx.now,
                 "since": None if is_told else tx.now,
+                "from_source": message.source or None,
             }
             for position, message in enumerate(messages, first)
         ],

@@ -24,6 +24,12 @@ from swarm.store.transaction import Dialect
 
 READERS = 2
 
+MOST_REWRITTEN_BYTES = 128 * 1024 * 1024
+"""A larger file would take longer than writers wait (``busy_timeout_seconds``)."""
+
+SCRUB_WAIT_MS = 200
+"""So long the emptying of the write-ahead log waits for readers, and writers for it."""
+
 _log = structlog.get_logger(__name__)
 
 
@@ -76,6 +82,19 @@ class SqliteEngine:
 
     def read(self, call: Call[Any]) -> None:
         self._reads.put(call)
+
+    def scrub(self, *, rewrite: bool) -> bool:
+        try:
+            with contextlib.closing(self._connect()) as connection:
+                if rewrite and self._path.stat().st_size <= MOST_REWRITTEN_BYTES:
+                    connection.execute("VACUUM")
+                # Whoever reads from the log at this moment is not waited for: writers would have to wait as well.
+                connection.execute(f"PRAGMA busy_timeout = {SCRUB_WAIT_MS}")
+                (is_busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except sqlite3.Error as error:
+            _log.warning("The database's files still have what was deleted.", action="scrub", error=str(error))
+            return False
+        return not is_busy
 
     def close(self) -> None:
         # Readers first: the writer can then empty the write-ahead log.

@@ -67,6 +67,7 @@ def connect(path: Path, *, busy_timeout_seconds: float) -> sqlite3.Connection:
         _keep_log(connection, path, busy_timeout_seconds)
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten with zeros
     except BaseException:
         connection.close()
         raise

@@ -13,7 +13,9 @@ import orjson
 from sqlalchemy import BindParameter, bindparam, exists, func, or_, select, update
 from sqlalchemy.dialects import postgresql
 
+from swarm.domain.copies import TOMBSTONE
 from swarm.domain.transcript import STRANGERS, Author, AuthorKind, File, Said, SlackMessage, Standing
+from swarm.store import forgotten
 from swarm.store.statements import Row, Statement
 from swarm.store.tables import inbox_messages, thread_messages
 from swarm.store.transaction import Transaction
@@ -123,9 +125,16 @@ def route(tx: Transaction, team: str, message: SlackMessage) -> bool:
 
 
 def keep(tx: Transaction, team: str, messages: Iterable[SlackMessage]) -> None:
-    """Store messages that were read from history; whether they are routed is not decided here."""
+    """Store messages that were read from history; whether they are routed is not decided here.
+
+    Those of people who are forgotten are stored without their words and author.
+    """
     for message in messages:
-        _KEEP.run(tx, **_values(tx, team, message), routed_at=None)
+        values = _values(tx, team, message)
+        if forgotten.is_forgotten(tx, message.author.id, message.ts):
+            values |= {"author_id": forgotten.NOBODY, "author_name": None, "files": "[]", "edited_ts": None}
+            values |= {"text": TOMBSTONE} if message.is_root else {"text": "", "deleted_at": tx.now}
+        _KEEP.run(tx, **values, routed_at=None)
 
 
 def own_post(tx: Transaction, team: str, message: SlackMessage) -> None:

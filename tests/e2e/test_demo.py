@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import stat
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,14 @@ async def test_a_mention_is_answered_in_its_thread_and_a_follow_up_needs_no_ment
     seen = await twin.until(ts, lambda seen: len(seen.answers) == 2)
     assert seen.answers[1].startswith("You said: and what else?. The thread has 3 messages now")
     await twin.until(follow_up, lambda seen: set(seen.emoji) == {STORED, ANSWERED})
+
+
+@pytest.mark.req("SEC-06")
+async def test_the_demos_home_is_for_nobody_elses_eyes(demo: Demo) -> None:
+    home = demo.processes.folder / ".demo"
+    kept = [home, *home.rglob("*")]
+    assert home / "swarm.db" in kept
+    assert [str(path) for path in kept if stat.S_IMODE(path.stat().st_mode) & 0o077] == []
 
 
 @both_engines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.conduct import Conduct
+from swarm.domain.conduct import Conduct, Retention
 from swarm.domain.inbox import EntryStep
 from swarm.domain.leases import Outcome
 from swarm.domain.streaming.calls import Closing
@@ -184,3 +184,20 @@ def _say_below(tx: Transaction, turn: Turn, root: SlackMessage) -> list[str]:
     closing = Closing(note="it broke", retry=True)
     thread = threads.locked(tx, turn.thread_id or "")
     return say_closing(tx, thread, "half of it", closing, place_of(turn, root), inbox_message_id=turn.entry_ids[0])
+
+
+@pytest.mark.req("SEC-06")
+async def test_periods_of_retention_are_the_operators(world: World) -> None:
+    lead = await world.lead()
+    _, turn = await asked(world, lead, f"{BOT} first")
+    await failed(world, turn, step=EntryStep.DISMISS)
+    await world.hears(said("just talking"))
+    ruled = world.governed_by(Conduct(retention=Retention(threads_days=3, runs_days=9, routing_days=2)))
+    kept = []
+    for _ in range(4):
+        kept.append([await count(world, table) for table in ("thread_messages", "turns")])
+        kept[-1].append(await count(world, "history", "thread_id IS NULL AND substr(change, 1, 6) = 'route.'"))
+        world.clock.advance(DAY + 1)
+        for _ in range(3):
+            await ruled.sweeper.tidy()
+    assert kept == [[1, 1, 1], [1, 1, 1], [1, 1, 0], [0, 0, 0]], "no run is kept longer than its thread"

@@ -27,6 +27,7 @@ from swarm.store.transaction import Transaction
 from swarm.store.urls import SqliteUrl, parse_url
 from tests.store import items
 from tests.store.items import PATIENCE_SECONDS, Gate, with_items
+from tests.support.scan import files_with
 
 pytestmark = [pytest.mark.req("OPS-03"), pytest.mark.req("LOOP-01")]
 
@@ -327,3 +328,24 @@ def test_an_old_sqlite_is_warned_about_once(monkeypatch: pytest.MonkeyPatch) -> 
         sqlite_driver.warn_if_old()
         sqlite_driver.warn_if_old()
     assert [entry["action"] for entry in logs] == ["sqlite_old"]
+
+
+def forget_all(tx: Transaction) -> None:
+    tx.execute("DELETE FROM items", {})
+
+
+@pytest.mark.req("SEC-06")
+@pytest.mark.parametrize("rewrite", [False, True])
+async def test_what_is_deleted_is_in_no_file_after_a_scrub(path: Path, rewrite: bool) -> None:
+    """Also while others read, who are not waited for."""
+    async with Database(f"sqlite:///{path}") as database:
+        await with_items(database)
+        await database.write(items.add, 1, "zebra-4711" * 1_000)
+        await database.write(forget_all)
+        assert files_with(f"sqlite:///{path}", "zebra-4711") == [f"{path.name}-wal"]
+        with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM items").fetchone()
+            assert not await database.scrub(rewrite=False), "it says that it is to be tried again"
+        assert await database.scrub(rewrite=rewrite)
+        assert files_with(f"sqlite:///{path}", "zebra-4711") == []

@@ -268,6 +268,10 @@ MISTAKES = {
         ("agents", "'helper'", "name of a lead"),
     ),
     "a key that does not exist": (remote("tokn: hush-hush"), ("agents.remote.helper.tokn", "no such setting")),
+    "nothing kept for a day": (
+        "retention: {threads_days: 0}",
+        ("retention.threads_days", "0", "greater than or equal to 1"),
+    ),
     "a Stop button before the run": (
         "slack: {stop_button_after_seconds: -1}",
         ("slack.stop_button_after_seconds", "-1", "greater than or equal to 0"),

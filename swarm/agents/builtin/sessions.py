@@ -55,9 +55,15 @@ def asked(turn: TurnInput, *, with_author: bool = False) -> str:
 
 
 def questions(turn: TurnInput) -> Iterator[SessionMessage]:
-    """What is newly said, to be remembered: each message with whoever says it."""
+    """What is newly said, to be remembered: each message with whoever says it, and where it is from."""
+    in_slack = turn.origin.door is Door.SLACK
     for message in turn.messages:
-        yield SessionMessage(role=MessageRole.USER, text=message.marked, author=message.author or turn.origin.user_name)
+        yield SessionMessage(
+            role=MessageRole.USER,
+            text=message.marked,
+            author=message.author or turn.origin.user_name,
+            source=message.id if in_slack else "",
+        )
 
 
 def unheard(turn: TurnInput, told: Iterable[SessionMessage]) -> str:

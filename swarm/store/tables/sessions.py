@@ -50,10 +50,20 @@ session_messages = Table(
     Column(
         "replaced_at", BigInteger
     ),  # when it ceased to be told, as another attempt answers the same; null: it is told
+    Column(
+        "source", Text
+    ),  # the inbox message, or the task, that it says; null: nothing of Slack, or said by the agent
     PrimaryKeyConstraint("agent", "session_id", "position"),
     ForeignKeyConstraint(["agent", "session_id"], ["sessions.agent", "sessions.id"], ondelete="CASCADE"),
     one_of("role", MessageRole),
     CheckConstraint("position >= 1", name="position"),
+)
+_has_source = session_messages.c.source.is_not(None)
+Index(
+    "ix_session_messages_source",
+    session_messages.c.source,
+    sqlite_where=_has_source,
+    postgresql_where=_has_source,
 )
 
 model_runs = Table(

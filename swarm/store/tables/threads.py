@@ -74,6 +74,16 @@ Index(
     thread_messages.c.thread_ts,
     thread_messages.c.ts,
 )
+_deleted = thread_messages.c.deleted_at.is_not(None)
+Index("ix_thread_messages_deleted", thread_messages.c.deleted_at, sqlite_where=_deleted, postgresql_where=_deleted)
+
+# People who are forgotten: what they wrote until then is not stored again when Slack's history is read.
+forgotten = Table(
+    "forgotten",
+    metadata,
+    Column("person", Text, primary_key=True),  # a digest of the team and the user's id
+    Column("forgotten_at", BigInteger, nullable=False),
+)
 
 # Messages that cannot be routed yet. Replies that came before anybody knew of their thread, whose first message may
 # have been overtaken, are kept for a while; messages whose author Slack has not named in time, until it has.

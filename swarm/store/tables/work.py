@@ -227,6 +227,8 @@ Index(
     postgresql_where=_waiting,
 )
 
+_worded = notices.c.text.is_not(None)
+Index("ix_notices_worded", notices.c.thread_id, sqlite_where=_worded, postgresql_where=_worded)
 _of_agent_message = notices.c.agent_message_id.is_not(None)
 Index(
     "ix_notices_agent_message",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.doors import Doors, Visitor
+from tests.support.scan import places_of
 from tests.support.world import BOT
 
 
@@ -86,3 +87,24 @@ async def test_deliveries_are_shown_by_status(doors: Doors, lea: Visitor) -> Non
     await doors.world.send()
     assert (await doors.operator.get("/deliveries?status=queued"))["deliveries"] == []
     assert len((await doors.operator.get("/deliveries?status=sent"))["deliveries"]) == 1
+
+
+@pytest.mark.req("SEC-06")
+async def test_a_person_is_forgotten_by_the_operator_alone(doors: Doors, lea: Visitor) -> None:
+    doors.world.clock.advance(10**9)
+    await doors.world.says(f"{BOT} call me at zebra-4711", by="UANN0042")
+    before = await doors.everything()
+    assert (await lea.ask("POST", "/people/UANN0042/forget", json={})).status_code == 403
+    counted = await doors.operator.post("/people/UANN0042/forget", {"dry_run": True})
+    assert counted == {"person": "UANN0042", "dry_run": True, "removed": {"messages": 1}}
+    assert await doors.everything() == before
+    assert (await doors.operator.post("/people/UANN0042/forget", {}))["removed"]["messages"] == 1
+    assert await places_of(doors.world.database, "zebra-4711", "UANN0042") == {}
+    assert (await doors.operator.post("/people/UANN0042/forget", {}))["removed"] == {}
+
+
+@pytest.mark.req("SEC-06")
+async def test_whom_nobody_knows_cannot_be_forgotten(doors: Doors) -> None:
+    for person, status, code in (("@zoe", 404, "not_found"), ("zoe", 422, "invalid")):
+        answer = await doors.operator.ask("POST", f"/people/{person}/forget", json={})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
