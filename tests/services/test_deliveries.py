@@ -424,13 +424,13 @@ async def test_reactions_that_become_late_while_they_wait_for_slacks_limits_take
     world: World,
 ) -> None:
     await world.lead()
-    world.slack.wait_seconds, world.slack.turn_comes = 61, asyncio.Event()
+    world.slack.wait_seconds, world.slack.reactions_leave = 61, asyncio.Event()
     await world.says(f"{BOT} hello")
     async with sending(world):
         await all_wait(world, 1)
         world.clock.advance(61)
         fresh = await world.says(f"{BOT} and this")
-        world.slack.turn_comes.set()
+        world.slack.reactions_leave.set()
         while world.slack.reactions == []:
             await asyncio.sleep(0)
     assert world.slack.reactions == [(fresh.ts, "eyes")]
