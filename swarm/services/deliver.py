@@ -144,15 +144,16 @@ class Sender:
         else:
             await self._database.wakeups.wait(DELIVERIES, seen, _LONGEST_SLEEP_SECONDS)
 
-    async def _open_lanes(self) -> int:
-        """Serve the threads in which a post is due, and the reactions; how much is at work."""
+    async def _open_lanes(self) -> bool:
+        """Serve the threads in which a post is due, and the reactions; whether something may still become due."""
+        ending = bool(self._lanes or self._choosing or self._reactions)  # perhaps only after the look
         threads_due, marks = await self._database.read(lanes_due, POST_LANES)
         for thread_id in threads_due:
             if thread_id not in self._lanes and len(self._lanes) < POST_LANES:
                 self._start(self._lanes, thread_id, self._serve(thread_id))
         if marks and not self._choosing and len(self._reactions) < REACTIONS:
             self._start(self._choosing, "reactions", self._serve_reactions())
-        return len(self._lanes) + len(self._choosing) + len(self._reactions)
+        return ending or bool(self._lanes or self._choosing)
 
     async def _expire_late(self) -> None:
         """Give up together, once a second, what is late: under a load far above Slack's limits, most reactions."""
