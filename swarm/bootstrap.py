@@ -220,6 +220,7 @@ def _application(
         figures,
         identities,
         readiness,
+        services.overview,
         offices=lambda: {UPKEEP: UPKEEP in terms and terms[UPKEEP].holds()},
         token=secret(settings.metrics.token),
         open_to_all=settings.metrics.open,

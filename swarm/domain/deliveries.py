@@ -18,7 +18,10 @@ METADATA_EVENT_TYPE: Final = "swarm_delivery"
 """``event_type`` of the message metadata that carries our key (``event_payload.delivery_id``)."""
 
 EPHEMERAL_SECONDS: Final = 60
-"""Reactions that could not leave within this time expire: late, they only confuse."""
+"""What shows a passing state expires if it could not leave within this time: late, it only confuses."""
+
+END_MARK_SECONDS: Final = 15 * 60
+"""Reactions that show how a message ended expire if they could not leave within this time."""
 
 
 class DeliveryKind(StrEnum):
@@ -28,6 +31,13 @@ class DeliveryKind(StrEnum):
     UPDATE = "update"
     DELETE = "delete"
     REACTION = "reaction"
+
+
+class Mark(StrEnum):
+    """What a reaction says of its message. When Slack's calls are scarce, end marks are sent first."""
+
+    STORED = "stored"  # 👀
+    END = "end"  # ✅ or ❌
 
 
 class DeliveryStatus(StrEnum):

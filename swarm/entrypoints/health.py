@@ -27,6 +27,7 @@ _DATABASE_SECONDS: Final = 5.0
 
 _PROBLEMS: Final = {
     "database": f"The database cannot be read, or does not answer within {_DATABASE_SECONDS:g} seconds.",
+    "writes": "Nothing can be stored: {reason}. Slack sends an event that could not be stored three times more.",
     "slack": "There is no connection to Slack, so no events come in; it is tried again and again.",
 }
 _ELSE: Final = "It is not there."
@@ -69,15 +70,15 @@ class HealthRoutes:
         return Answer({"status": "ok"})
 
     async def readyz(self, request: Request) -> Response:
-        """Everything it needs is there; else 503, with what is missing."""
-        backlog = await self._backlog()
-        checks = {"database": backlog is not None, **self._readiness()}
+        """Everything it needs is there and something can be stored; else 503, with what is missing."""
+        backlog, not_stored = await asyncio.gather(self._backlog(), self._overview.why_not_stored())
+        checks = {"database": backlog is not None, "writes": not_stored is None, **self._readiness()}
         missing = sorted(name for name, there in checks.items() if not there)
-        self._log_change(missing)
+        self._log_change(missing, not_stored)
         shown: dict[str, object] = {
             "ready": not missing,
             "checks": checks,
-            "problems": {name: _PROBLEMS.get(name, _ELSE) for name in missing},
+            "problems": {name: _PROBLEMS.get(name, _ELSE).format(reason=not_stored) for name in missing},
             "backlog": asdict(backlog) if backlog else None,
         }
         if not missing:
@@ -93,10 +94,10 @@ class HealthRoutes:
             _log.debug("The backlog cannot be read.", action="readyz", error=str(error))
             return None  # which is what the answer then says
 
-    def _log_change(self, missing: list[str]) -> None:
+    def _log_change(self, missing: list[str], not_stored: str | None) -> None:
         """Somebody asks every few seconds, so only a change is worth a line."""
         if missing and missing != self._missing_before:
-            _log.warning("Not ready.", action="not_ready", missing=missing)
+            _log.warning("Not ready.", action="not_ready", missing=missing, not_stored=not_stored)
         if self._missing_before and not missing:
             _log.info("Ready again.", action="ready")
         self._missing_before = missing

@@ -26,6 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from swarm.domain.errors import Unavailable
 from swarm.entrypoints.identity import Identities, bearer_token
 from swarm.services.figures import FigureReader, Figures
+from swarm.services.overview import Overview
 from swarm.telemetry.metrics import Metrics
 
 METRICS_PATH: Final = "/metrics"
@@ -56,6 +57,7 @@ class MetricsDoor:
         figures: FigureReader,
         identities: Identities,
         readiness: Callable[[], Mapping[str, bool]],
+        overview: Overview,
         *,
         offices: Offices = dict,
         token: str | None = None,
@@ -65,6 +67,7 @@ class MetricsDoor:
         self._figures = figures
         self._identities = identities
         self._readiness = readiness
+        self._overview = overview
         self._offices = offices
         self._token = token.encode() if token else None
         self._open_to_all = open_to_all
@@ -77,7 +80,9 @@ class MetricsDoor:
         """Everything, in the format that the scraper prefers."""
         await self._check(request.scope)
         encode, content_type = _encoder(request.headers.get("accept", ""))
-        page = Page(self._registry, await self._read(), self._readiness(), self._offices())
+        figures, not_stored = await asyncio.gather(self._read(), self._overview.why_not_stored())
+        ready = {"database": figures is not None, "writes": not_stored is None, **self._readiness()}
+        page = Page(self._registry, figures, ready, self._offices())
         return Response(encode(page), headers={"Content-Type": content_type})
 
     async def _check(self, scope: Scope) -> None:
@@ -156,7 +161,7 @@ class Page(Collector):
     ) -> None:
         self._counted = counted
         self._figures = figures
-        self._ready = {"database": figures is not None, **ready}
+        self._ready = ready
         self._offices = offices
 
     def collect(self) -> Iterator[Metric]:

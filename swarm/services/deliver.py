@@ -10,15 +10,18 @@ one of them, and one that comes to itself too late after taking it puts it back 
 look at the clock and the socket lie a few instructions that nothing can guard.
 
 A post that fails for good leaves ❌ on the message that it was meant to answer.
+
+Reactions share fifty calls a minute in a workspace. When they are scarce, ✅ and ❌ are sent before 👀, and no 👀 on a
+message whose end mark waits.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 import structlog
 
@@ -31,6 +34,7 @@ from swarm.domain.deliveries import (
     DeliveryStatus,
     DeliveryStep,
     InDoubt,
+    Mark,
     NotSent,
     Refused,
 )
@@ -38,17 +42,17 @@ from swarm.domain.errors import NotFound, SwarmError, Unavailable
 from swarm.domain.ports import SlackSender
 from swarm.domain.transcript import Author, AuthorKind, SlackMessage
 from swarm.services.elections import awake_or_not
-from swarm.store import deliveries, inbox, tasks, threads, transcript
+from swarm.store import deliveries, inbox, reactions, tasks, threads, transcript
 from swarm.store.database import Database
-from swarm.store.deliveries import DELIVERIES, Lane
+from swarm.store.deliveries import DELIVERIES
 from swarm.store.statements import Row
 from swarm.store.transaction import Transaction
 
 POST_LANES: Final = 500
 """The posts of so many threads are served side by side; most of their time they wait for Slack's limits."""
 
-REACTION_LANES: Final = 100
-"""The same for reactions, apart from posts: no answer waits behind a 👀."""
+REACTIONS: Final = 100
+"""So many reactions are on their way side by side, apart from posts: no answer waits behind a 👀."""
 
 ATTEMPTS: Final = 60
 """A delivery has failed after so many calls, and looks for it, that left it in doubt. It takes about an hour."""
@@ -64,7 +68,6 @@ _GONE: Final = frozenset(
 _STALE_SECONDS: Final = 1.0  # a call that begins so long after its delivery was taken may meet the doubt about it
 _LONGEST_SLEEP_SECONDS: Final = 1.0
 _SHORTEST_SLEEP_SECONDS: Final = 0.005  # what comes at once is looked at together
-_OVERLOADED_SECONDS: Final = 1.0
 _BACKOFF_SECONDS: Final = (1, 2, 5, 10, 30, 60)
 _AS_SHOWN_BY_DEFAULT: Final = Reactions()
 
@@ -106,9 +109,10 @@ class Sender:
         self._terms = Terms(team=team, in_flight_seconds=2 * http_timeout_seconds + _STALE_SECONDS, reactions=reactions)
         self._clock = clock
         self._may_send: Callable[[], bool] = _always
-        self._lanes: dict[Lane, asyncio.Task[None]] = {}
+        self._lanes: dict[str, asyncio.Task[None]] = {}  # of posts, by thread
+        self._reactions: dict[str, asyncio.Task[None]] = {}  # that are on their way, by delivery
+        self._choosing: dict[str, asyncio.Task[None]] = {}  # who starts them, if somebody does
         self._expire_at = 0.0
-        self._no_reactions_before = 0.0  # on the loop's clock; while Slack's limit for them is used up
 
     async def run(self, may_send: Callable[[], bool] = _always) -> None:
         """Send until cancelled; a call that is under way then is allowed to end. None begins unless ``may_send()``."""
@@ -129,8 +133,9 @@ class Sender:
 
     async def send_due(self) -> None:
         """Send what is due now; returns when that is done."""
+        await self._database.write(reactions.expire_late)
         while await self._open_lanes():
-            await asyncio.gather(*self._lanes.values())
+            await asyncio.gather(*self._lanes.values(), *self._choosing.values(), *self._reactions.values())
 
     async def _sleep(self, seen: int) -> None:
         """Until something has come, or a while. During a shutdown nobody is woken, and what comes is still sent."""
@@ -139,43 +144,69 @@ class Sender:
         else:
             await self._database.wakeups.wait(DELIVERIES, seen, _LONGEST_SLEEP_SECONDS)
 
-    async def _open_lanes(self) -> int:
-        """Serve the lanes in which something is due; how many are open."""
-        overloaded = asyncio.get_running_loop().time() < self._no_reactions_before
-        room = {False: POST_LANES, True: 0 if overloaded else REACTION_LANES}
-        due = await self._database.read(lanes_due, room[False], room[True])
-        for lane in self._lanes:
-            room[lane.reactions] -= 1
-        for lane in due:
-            if lane not in self._lanes and room[lane.reactions] > 0:
-                room[lane.reactions] -= 1
-                self._lanes[lane] = asyncio.create_task(self._serve(lane))
-                self._lanes[lane].add_done_callback(partial(self._close_lane, lane))
-        return len(self._lanes)
+    async def _open_lanes(self) -> bool:
+        """Serve the threads in which a post is due, and the reactions; whether something may still become due."""
+        ending = bool(self._lanes or self._choosing or self._reactions)  # perhaps only after the look
+        threads_due, marks = await self._database.read(lanes_due, POST_LANES)
+        for thread_id in threads_due:
+            if thread_id not in self._lanes and len(self._lanes) < POST_LANES:
+                self._start(self._lanes, thread_id, self._serve(thread_id))
+        if marks and not self._choosing and len(self._reactions) < REACTIONS:
+            self._start(self._choosing, "reactions", self._serve_reactions())
+        return ending or bool(self._lanes or self._choosing)
 
     async def _expire_late(self) -> None:
         """Give up together, once a second, what is late: under a load far above Slack's limits, most reactions."""
         now = asyncio.get_running_loop().time()
         if now >= self._expire_at:
             self._expire_at = now + _LONGEST_SLEEP_SECONDS
-            await self._database.write(deliveries.expire_late)
+            await self._database.write(reactions.expire_late)
 
-    def _close_lane(self, lane: Lane, task: asyncio.Task[None]) -> None:
-        del self._lanes[lane]
+    def _start(self, tasks: dict[str, asyncio.Task[None]], key: str, work: Coroutine[Any, Any, None]) -> None:
+        tasks[key] = asyncio.create_task(work)
+        tasks[key].add_done_callback(partial(self._ended, tasks, key))
+
+    def _ended(self, tasks: dict[str, asyncio.Task[None]], key: str, task: asyncio.Task[None]) -> None:
+        del tasks[key]
         if task.cancelled() or task.exception() is None:
             self._database.wakeups.bump([DELIVERIES])  # something may have come while the lane was closing
         else:  # the next look comes in its time: what failed once would only fail again at once
-            _log.error("a delivery lane failed", action="deliver", thread=lane.thread_id, exc_info=task.exception())
+            _log.error("a delivery lane failed", action="deliver", lane=key, exc_info=task.exception())
 
     async def _close_lanes(self) -> None:
-        for task in list(self._lanes.values()):
+        waiting = [*self._lanes.values(), *self._choosing.values()]
+        for task in waiting:
             task.cancel()
-        await asyncio.gather(*self._lanes.values(), return_exceptions=True)
+        await asyncio.gather(*waiting, return_exceptions=True)
+        await asyncio.gather(*self._reactions.values(), return_exceptions=True)  # their calls have begun
 
-    async def _serve(self, lane: Lane) -> None:
-        """Send what is due in one lane, one after another."""
-        while self._may_send() and (row := await self._database.read(due_in_lane, lane)):
+    async def _serve(self, thread_id: str) -> None:
+        """Send what is due in one thread, one after another."""
+        while self._may_send() and (row := await self._database.read(due_in_lane, thread_id)):
             await self._step(row)
+
+    async def _serve_reactions(self) -> None:
+        """Start the reactions that are due, in order as long as Slack's limits leave calls for them.
+
+        When calls are scarce, the wait for the next one comes before the choice: an end mark may come meanwhile.
+        """
+        while self._may_send() and (rows := await self._reactions_due(reactions.due)):
+            for row in rows:
+                if row["status"] != DeliveryStatus.QUEUED:
+                    self._start(self._reactions, row["id"], self._step(row))
+                elif self._slack.expected_wait_seconds(delivery := deliveries.delivery(row)) <= 0:
+                    await self._slack.ready(delivery)
+                    self._start(self._reactions, row["id"], self._call(row["id"]))
+                else:
+                    await self._slack.ready(delivery)
+                    for urgent in (await self._reactions_due(reactions.most_urgent))[:1]:
+                        self._start(self._reactions, urgent["id"], self._call(urgent["id"]))
+                    break
+
+    async def _reactions_due(self, look: Callable[[Transaction, int], list[Row]]) -> list[Row]:
+        """As many as there is room for; without those that are on their way."""
+        rows = await self._database.read(look, REACTIONS)
+        return [row for row in rows if row["id"] not in self._reactions][: REACTIONS - len(self._reactions)]
 
     async def _step(self, row: Row) -> None:
         match DeliveryStatus(row["status"]):
@@ -189,15 +220,8 @@ class Sender:
                 raise AssertionError(f"delivery {row['id']} is over but was found due")
 
     async def _send(self, row: Row) -> None:
-        delivery = deliveries.delivery(row)
-        wait_seconds = self._slack.expected_wait_seconds(delivery)
-        if row["expires_at"] is not None and await self._database.write(expire_if_late, row, wait_seconds):
-            # Before it has taken a place among the few calls that Slack allows.
-            if wait_seconds > _OVERLOADED_SECONDS:  # then the next ones would fare no better
-                self._no_reactions_before = asyncio.get_running_loop().time() + _OVERLOADED_SECONDS
-            return
-        await self._slack.ready(delivery)
-        call = asyncio.ensure_future(self._call(delivery.id))
+        await self._slack.ready(deliveries.delivery(row))
+        call = asyncio.ensure_future(self._call(row["id"]))
         try:
             await asyncio.shield(call)
         except asyncio.CancelledError:
@@ -217,17 +241,16 @@ class Sender:
             await self._database.write(put_back, row)
 
     async def _look_up(self, row: Row) -> None:
-        delivery = deliveries.delivery(row)
-        if delivery.kind is not DeliveryKind.POST or delivery.person:  # Slack does not show what one person alone saw
+        if row["kind"] != DeliveryKind.POST or row["person"]:  # Slack does not show what one person alone saw
             await self._database.write(resend, row)
             return
         try:
-            found = await self._slack.find(delivery)
+            found = await self._slack.find(deliveries.delivery(row))
         except NotFound as refused:  # Slack will say no next time too
             await self._settle(row, Refused(error=f"in doubt, and may not be looked up: {refused.message}"))
             return
         except SwarmError as error:
-            _log.warning("a post could not be looked up", action="deliver_find", delivery=delivery.id, error=str(error))
+            _log.warning("a post could not be looked up", action="deliver_find", delivery=row["id"], error=str(error))
             await self._database.write(look_failed, row, error.message, self._terms)
             return
         if found:
@@ -241,15 +264,14 @@ class Sender:
             _log.warning("Slack did not take a delivery", action="deliver", delivery=row["id"], answer=repr(answer))
 
 
-def lanes_due(tx: Transaction, posts: int, reactions: int) -> list[Lane]:
-    """So many lanes of each kind in which something is due."""
-    found = deliveries.lanes_due(tx, posts, reactions=False)
-    return found + deliveries.lanes_due(tx, reactions, reactions=True) if reactions else found
+def lanes_due(tx: Transaction, posts: int) -> tuple[list[str], bool]:
+    """So many threads in which a post is due, and whether any reaction is."""
+    return deliveries.lanes_due(tx, posts), bool(reactions.due(tx, 1))
 
 
-def due_in_lane(tx: Transaction, lane: Lane) -> Row | None:
-    """The delivery whose turn it is in a lane, if its time has come."""
-    row = deliveries.first_of_lane(tx, lane)
+def due_in_lane(tx: Transaction, thread_id: str) -> Row | None:
+    """The post of a thread whose turn it is, if its time has come."""
+    row = deliveries.first_of_lane(tx, thread_id)
     return row if row and row["due_at"] <= tx.now else None
 
 
@@ -258,7 +280,8 @@ def take(tx: Transaction, delivery_id: str, terms: Terms) -> Row | None:
     row = deliveries.get(tx, delivery_id)
     if row is None or row["status"] != DeliveryStatus.QUEUED:
         return None
-    if expire_if_late(tx, row, 0):
+    if row["expires_at"] is not None and tx.now >= row["expires_at"]:
+        deliveries.move(tx, DeliveryStep.EXPIRE, row, error="it could not leave in time")
         return None
     if _root_is_gone(tx, row):
         deliveries.move(tx, DeliveryStep.FAIL, row, error="the thread's first message was deleted")
@@ -271,14 +294,8 @@ def take(tx: Transaction, delivery_id: str, terms: Terms) -> Row | None:
         return None
     if not deliveries.move(tx, DeliveryStep.TAKE, row, due_in_seconds=terms.in_flight_seconds):
         return None
+    reactions.overtaken(tx, row)
     return deliveries.get(tx, delivery_id)
-
-
-def expire_if_late(tx: Transaction, row: Row, wait_seconds: float) -> bool:
-    """Give a delivery up that would be sent too late, after ``wait_seconds`` more; whether it was given up."""
-    if row["expires_at"] is None or tx.now + wait_seconds * SECOND < row["expires_at"]:
-        return False
-    return deliveries.move(tx, DeliveryStep.EXPIRE, row, error="it could not leave in time")
 
 
 def settle(tx: Transaction, row: Row, answer: Answer, terms: Terms) -> None:
@@ -308,7 +325,7 @@ def give_up(tx: Transaction, row: Row, reason: str, terms: Terms) -> None:
         return
     entry, thread = inbox.get(tx, answers), threads.get(tx, row["thread_id"])
     if entry and thread:
-        deliveries.react(tx, thread, entry.ts, terms.reactions.failed, lasting=True)
+        reactions.react(tx, thread, entry.ts, terms.reactions.failed, Mark.END, lasting=True)
 
 
 def _delegated(tx: Transaction, row: Row) -> str | None:

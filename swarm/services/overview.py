@@ -10,6 +10,7 @@ from swarm.domain.deliveries import DeliveryStatus
 from swarm.domain.errors import NotFound
 from swarm.domain.threads import Thread
 from swarm.services.explain import Step, steps
+from swarm.services.storing import Storing
 from swarm.store import agents, deliveries, figures, history, threads
 from swarm.store.database import Database
 from swarm.store.statements import Row
@@ -40,6 +41,7 @@ class Overview:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._storing = Storing(database)
 
     async def timeline(self, thread_id: str) -> Timeline:
         """What happened in a thread. Raises NotFound."""
@@ -52,6 +54,10 @@ class Overview:
     async def backlog(self) -> Backlog:
         """Counts of what is open; their cost does not depend on what is done. Raises Unavailable."""
         return await self._database.read(_backlog)
+
+    async def why_not_stored(self) -> str | None:
+        """Why nothing can be stored at the moment; None if something can. Costs a write now and then."""
+        return await self._storing.problem()
 
     async def agent_names(self) -> Mapping[str, str]:
         """The names of the agents that are not revoked, by id."""

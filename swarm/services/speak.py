@@ -9,13 +9,14 @@ import structlog
 
 from swarm.domain.conduct import Reactions
 from swarm.domain.cutting import split
-from swarm.domain.deliveries import DeliveryKind
+from swarm.domain.deliveries import DeliveryKind, Mark
 from swarm.domain.mrkdwn import safe
 from swarm.domain.streaming.calls import Closing, Place
 from swarm.domain.text.secrets import REMOVED
 from swarm.domain.threads import Thread
 from swarm.domain.transcript import Author, ChannelType, SlackMessage, Standing
 from swarm.store import deliveries, threads
+from swarm.store.reactions import react
 from swarm.store.tasks import Task
 from swarm.store.transaction import Transaction
 
@@ -142,17 +143,17 @@ def tell_queued(tx: Transaction, thread: Thread) -> None:
 
 def show_stored(tx: Transaction, thread: Thread, ts: str, reactions: Reactions) -> None:
     """👀"""
-    deliveries.react(tx, thread, ts, reactions.stored)
+    react(tx, thread, ts, reactions.stored, Mark.STORED)
 
 
 def show_answered(tx: Transaction, thread: Thread, ts: str, reactions: Reactions) -> None:
     """✅"""
-    deliveries.react(tx, thread, ts, reactions.answered)
+    react(tx, thread, ts, reactions.answered, Mark.END)
 
 
 def react_failed(tx: Transaction, thread: Thread, ts: str, reactions: Reactions) -> None:
     """❌"""
-    deliveries.react(tx, thread, ts, reactions.failed)
+    react(tx, thread, ts, reactions.failed, Mark.END)
 
 
 def show_failed(tx: Transaction, thread: Thread, ts: str, reason: str, reactions: Reactions) -> None:

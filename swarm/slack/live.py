@@ -122,6 +122,7 @@ class LiveAnswer:
         self._call_began_us = 0
         self._over: Over | None = None
         self._failure: BaseException | None = None
+        self._logged: tuple[str, str] | None = None  # the failure that was logged last, until a call succeeds
         self._showing: asyncio.Task[None] | None = None
         self._status: tuple[SetStatus, ...] = ()
         self._looked_at = clock()  # what has become due since then is still to be done
@@ -231,16 +232,21 @@ class LiveAnswer:
             raise LostRight
         self._call_began_us = SystemClock().now_us()
         answer = await self._slack.call(self._place, call)
-        if not isinstance(answer, Accepted):
+        self._log_failure(type(call).__name__, None if isinstance(answer, Accepted) else repr(answer))
+        await self._landed(call, answer)
+        self._inputs.put_nowait(SlackSaid(answer=answer))
+
+    def _log_failure(self, call: str, answer: str | None) -> None:
+        """What fails the same way again and again is worth one line."""
+        if answer and (call, answer) != self._logged:
             _log.info(
                 "Slack did not take a piece of an answer",
                 action="stream_call",
                 turn=self._place.turn_id,
-                call=type(call).__name__,
-                answer=repr(answer),
+                call=call,
+                answer=answer,
             )
-        await self._landed(call, answer)
-        self._inputs.put_nowait(SlackSaid(answer=answer))
+        self._logged = (call, answer) if answer else None
 
     async def _landed(self, call: StreamCall, answer: Answer) -> None:
         if not isinstance(answer, Accepted):

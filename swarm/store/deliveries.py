@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Final
 
-from sqlalchemy import BindParameter, ColumnElement, bindparam, exists, func, or_, select, update
+from sqlalchemy import BindParameter, bindparam, exists, func, or_, select, update
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.deliveries import (
     DELIVERY_TRANSITIONS,
+    END_MARK_SECONDS,
     EPHEMERAL_SECONDS,
     Delivery,
     DeliveryKind,
     DeliveryStatus,
     DeliveryStep,
+    Mark,
 )
-from swarm.domain.facts import DeliveryStepped, ReactionsExpired
+from swarm.domain.facts import DeliveryStepped
 from swarm.domain.streaming.calls import Closing, Place
 from swarm.domain.threads import Thread
 from swarm.store import history
@@ -29,13 +31,15 @@ from swarm.store.transaction import Transaction
 DELIVERIES = "deliveries"
 """The topic that wakes the sender."""
 
+_EXPIRY_SECONDS: Final = {Mark.STORED: EPHEMERAL_SECONDS, Mark.END: END_MARK_SECONDS}
+
 _d = deliveries.c
 _VALUES: dict[str, BindParameter[object]] = {
     name: bindparam(name)
     for name in (
         "id", "kind", "thread_id", "agent_id", "inbox_message_id", "channel", "thread_ts", "target_ts", "text",
         "broadcast", "once_key", "expires_at", "task_id", "updates_id", "stops_task_id",
-        "stops_turn_id", "closing", "person",
+        "stops_turn_id", "closing", "person", "mark",
     )
 }  # fmt: skip
 _ADD = Statement(
@@ -54,38 +58,26 @@ _ADD = Statement(
         .on_conflict_do_nothing()
     )
 )
-_with_author = select(deliveries, agents.c.name.label("agent_name")).outerjoin(agents, agents.c.id == _d.agent_id)
-_earlier = deliveries.alias("earlier")
+with_author = select(deliveries, agents.c.name.label("agent_name")).outerjoin(agents, agents.c.id == _d.agent_id)
+earlier = deliveries.alias("earlier")
 _REACTION = DeliveryKind.REACTION.value
-# Posts keep their order among themselves and wait for no reaction, since Slack's limits for those are narrow.
-# A reaction waits for everything before it: ✅ comes after the answer.
-_its_turn = ~exists().where(
-    _earlier.c.thread_id == _d.thread_id,
-    _earlier.c.due_at.is_not(None),
-    _earlier.c.seq < _d.seq,
-    or_(_d.kind == _REACTION, _earlier.c.kind != _REACTION),
+waits_before = exists().where(
+    earlier.c.thread_id == _d.thread_id, earlier.c.due_at.is_not(None), earlier.c.seq < _d.seq
 )
-
-
-def _lanes(*kinds: ColumnElement[bool]) -> Statement:
-    due = select(_d.thread_id).where(*kinds, _d.due_at <= bindparam("now"), _its_turn)
-    return Statement(due.order_by(_d.due_at, _d.seq).limit(AT_MOST_N))
-
-
-_POST_LANES = _lanes(_d.kind != _REACTION)
-_REACTION_LANES = _lanes(_d.kind == _REACTION)
-_FIRST_REACTION = Statement(
-    _with_author.where(_d.thread_id == bindparam("thread_id"), _d.due_at.is_not(None), _d.kind == _REACTION, _its_turn)
-    .order_by(_d.seq)
-    .limit(1)
+# Posts keep their order among themselves and wait for no reaction, since Slack's limits for those are narrow.
+_POST_LANES = Statement(
+    select(_d.thread_id)
+    .where(_d.kind != _REACTION, _d.due_at <= bindparam("now"), ~waits_before.where(earlier.c.kind != _REACTION))
+    .order_by(_d.due_at, _d.seq)
+    .limit(AT_MOST_N)
 )
 _FIRST_POST = Statement(
-    _with_author.where(_d.thread_id == bindparam("thread_id"), _d.due_at.is_not(None), _d.kind != _REACTION)
+    with_author.where(_d.thread_id == bindparam("thread_id"), _d.due_at.is_not(None), _d.kind != _REACTION)
     .order_by(_d.seq)
     .limit(1)
 )
 _COUNT_OPEN = Statement(select(func.count().label("n")).select_from(deliveries).where(_d.due_at.is_not(None)))
-_GET = Statement(_with_author.where(_d.id == bindparam("id")))
+_GET = Statement(with_author.where(_d.id == bindparam("id")))
 _OF_MESSAGE = Statement(select(deliveries).where(_d.inbox_message_id == bindparam("entry_id")).order_by(_d.seq))
 _OF_TASK = Statement(select(deliveries).where(_d.task_id == bindparam("task_id")).order_by(_d.seq))
 _BY_STATUS = Statement(
@@ -93,17 +85,6 @@ _BY_STATUS = Statement(
 )
 _RECENT = Statement(select(deliveries).order_by(_d.seq.desc()).limit(AT_MOST_N))
 
-_EXPIRE_LATE = Statement(
-    update(deliveries)
-    .where(
-        _d.due_at <= bindparam("now"),
-        _d.expires_at <= bindparam("now"),
-        may(_d.status, DELIVERY_TRANSITIONS[DeliveryStep.EXPIRE]),
-    )
-    .values(
-        **arrive(DELIVERY_TRANSITIONS[DeliveryStep.EXPIRE]), due_at=None, ended_at=bindparam("now"), error="it is late"
-    )
-)
 _BY_ONCE_KEY = Statement(select(deliveries).where(_d.once_key == bindparam("once_key")))
 # What has not left yet is reworded instead of being followed by another change.
 _REWORD = Statement(
@@ -181,6 +162,7 @@ def add(
     target_ts: str | None = None,
     broadcast: bool = False,
     once_key: str | None = None,
+    mark: Mark | None = None,
     lasting: bool = False,
     task_id: str | None = None,
     updates_id: str | None = None,
@@ -192,8 +174,9 @@ def add(
 ) -> str | None:
     """Want an effect in Slack; its id, or None if ``once_key`` says that it was wanted before.
 
-    A reaction expires after EPHEMERAL_SECONDS unless it is ``lasting``; nothing else ever does. ``closing`` is what
-    stands below a text; it needs the ``place`` of the answer. ``person`` is the only one who sees a post.
+    A reaction expires after EPHEMERAL_SECONDS, or after END_MARK_SECONDS if its ``mark`` is an end mark, unless it is
+    ``lasting``; nothing else ever does. ``closing`` is what stands below a text; it needs the ``place`` of the answer.
+    ``person`` is the only one who sees a post.
     """
     delivery_id = new_id()
     added = _ADD.run(
@@ -209,13 +192,14 @@ def add(
         text=text,
         broadcast=broadcast,
         once_key=once_key,
-        expires_at=tx.now + EPHEMERAL_SECONDS * SECOND if kind is DeliveryKind.REACTION and not lasting else None,
+        expires_at=tx.now + _EXPIRY_SECONDS[mark] * SECOND if mark and not lasting else None,
         task_id=task_id,
         updates_id=updates_id,
         stops_task_id=stops_task_id,
         stops_turn_id=stops_turn_id,
         closing=below_text(closing, place),
         person=person,
+        mark=mark,
         now=tx.now,
     )
     tx.wake(DELIVERIES)
@@ -268,45 +252,14 @@ def posted_for_task(tx: Transaction, task_id: str, since: int) -> bool:
     return _POSTED_FOR_TASK.first(tx, task_id=task_id, since=since) is not None
 
 
-def react(tx: Transaction, thread: Thread, ts: str, emoji: str | None, *, lasting: bool = False) -> None:
-    """Want a reaction on a message, at most once; none where the operator has switched it off."""
-    if emoji:
-        add(
-            tx,
-            DeliveryKind.REACTION,
-            thread,
-            text=emoji,
-            target_ts=ts,
-            once_key=f"reaction:{thread.team}:{thread.channel}:{ts}:{emoji}",
-            lasting=lasting,
-        )
+def lanes_due(tx: Transaction, limit: int) -> list[str]:
+    """Threads in which the post whose turn it is is due, those that have waited longest first."""
+    return [row["thread_id"] for row in _POST_LANES.all(tx, now=tx.now, n=limit)]
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """What is sent one after another: a thread's posts, or its reactions."""
-
-    thread_id: str
-    reactions: bool
-
-
-def lanes_due(tx: Transaction, limit: int, *, reactions: bool) -> list[Lane]:
-    """Lanes of one kind in which the delivery whose turn it is is due, those that have waited longest first."""
-    statement = _REACTION_LANES if reactions else _POST_LANES
-    return [Lane(row["thread_id"], reactions) for row in statement.all(tx, now=tx.now, n=limit)]
-
-
-def expire_late(tx: Transaction) -> int:
-    """Give up everything that waits and is late; how many. The timelines are spared this."""
-    count = _EXPIRE_LATE.run(tx, now=tx.now)
-    if count:
-        tx.note(ReactionsExpired(count=count))
-    return count
-
-
-def first_of_lane(tx: Transaction, lane: Lane) -> Row | None:
-    """The delivery whose turn it is in a lane: the oldest that is not over and has nothing to wait for."""
-    return (_FIRST_REACTION if lane.reactions else _FIRST_POST).first(tx, thread_id=lane.thread_id)
+def first_of_lane(tx: Transaction, thread_id: str) -> Row | None:
+    """The post of a thread whose turn it is: the oldest that is not over."""
+    return _FIRST_POST.first(tx, thread_id=thread_id)
 
 
 def move(

@@ -172,6 +172,9 @@ class Worker:
     def _answer(self, call: Call[Any], read_only: bool) -> None:
         try:
             self._run(call, read_only)
+        except errors.ReadOnlySqlTransaction as error:
+            # A server that takes no writes (a standby, an operator's switch); a read that writes is our own mistake.
+            call.fail(error if read_only else unavailable(error))
         except BaseException as error:  # noqa: BLE001 - an interrupt too belongs to the caller
             call.fail(explain(error))
         finally:
@@ -241,8 +244,13 @@ def explain(error: BaseException) -> BaseException:
     if isinstance(error, psycopg.IntegrityError):
         return caused_by(ConstraintViolated(_first_line(error)), error)
     if isinstance(error, psycopg.OperationalError | errors.IdleInTransactionSessionTimeout):
-        return caused_by(Unavailable(f"The database cannot do this at the moment: {_first_line(error)}"), error)
+        return unavailable(error)
     return error
+
+
+def unavailable(error: BaseException) -> Unavailable:
+    """The write is not durable because of ``error``."""
+    return caused_by(Unavailable(f"The database cannot do this at the moment: {_first_line(error)}"), error)
 
 
 def _is_broken(session: Session, error: BaseException) -> bool:

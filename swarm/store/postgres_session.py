@@ -17,7 +17,7 @@ from swarm.store.postgres_listener import CHANNEL, PostgresConnection
 PostgresCursor = psycopg.Cursor[tuple[Any, ...]]
 
 _NOW = b"SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-BEGIN_WRITE = b"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; " + _NOW
+BEGIN_WRITE = b"BEGIN ISOLATION LEVEL READ COMMITTED; " + _NOW
 BEGIN_READ = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; " + _NOW
 COMMIT = b"COMMIT"
 ROLLBACK = b"ROLLBACK"

@@ -74,11 +74,14 @@ def connect(path: Path, *, busy_timeout_seconds: float) -> sqlite3.Connection:
     return connection
 
 
-def explain(error: BaseException) -> BaseException:
-    """What a caller gets for ``error``: its own exceptions as they are, the driver's in this system's words."""
+def explain(error: BaseException, *, writes: bool = False) -> BaseException:
+    """What a caller gets for ``error``: its own exceptions as they are, the driver's in this system's words.
+
+    A file that takes no writes is the machine's fault only for a call that ``writes``.
+    """
     if isinstance(error, sqlite3.IntegrityError):
         return caused_by(ConstraintViolated(str(error)), error)
-    if isinstance(error, sqlite3.Error) and _is_environment(error):
+    if isinstance(error, sqlite3.Error) and (_is(error, _ENVIRONMENT) or (writes and _is(error, {"SQLITE_READONLY"}))):
         return unavailable(error)
     return error
 
@@ -114,6 +117,6 @@ def _keep_log(connection: sqlite3.Connection, path: Path, patience_seconds: floa
         raise ConfigurationError(f"{path} lies where SQLite cannot keep a write-ahead log; it offers {mode!r}.")
 
 
-def _is_environment(error: sqlite3.Error) -> bool:
+def _is(error: sqlite3.Error, names: set[str]) -> bool:
     code: int = getattr(error, "sqlite_errorcode", 0)
-    return any(code & 0xFF == getattr(sqlite3, name) for name in _ENVIRONMENT)
+    return any(code & 0xFF == getattr(sqlite3, name) for name in names)

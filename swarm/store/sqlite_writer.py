@@ -122,7 +122,7 @@ class Writer:
             call.run(SqliteTransaction(self._connection, self._clock))
             self._connection.execute("RELEASE call")
         except BaseException as error:  # noqa: BLE001 - an interrupt too belongs to the caller
-            call.fail(explain(error))
+            call.fail(explain(error, writes=True))
             self._undo_call()
             return error
         return None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from swarm.domain.streaming.calls import Closing
 from swarm.domain.streaming.events import (
@@ -103,6 +105,21 @@ async def test_a_pause_that_ends_between_two_looks_is_not_slept_through(scene: S
     await scene.workspace.fault("http_429", method="chat.appendStream", seconds=1)
     assert (await scene.show(typing(scene, *LINES))).outcome == Answered()
     await gateway.close()
+
+
+@pytest.mark.req("STREAM-05")
+async def test_a_closing_stream_whose_connection_is_cut_is_not_repeated_without_a_pause(scene: Scene) -> None:
+    await scene.workspace.fault("cut_after_accept", method="chat.stopStream", times=100_000)
+    with capture_logs() as lines:
+        task = scene.begin(saying(*LINES))
+        await scene.until_called("chat.stopStream")
+        began = time.monotonic()
+        await scene.until_called("chat.stopStream", 4)
+        took = time.monotonic() - began
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert took > 0.6, "after 0.1, 0.2 and 0.4 seconds"
+    assert [line["call"] for line in lines if line["action"] == "stream_call"] == ["CloseStream"], "told once"
 
 
 @pytest.mark.req("STREAM-05")

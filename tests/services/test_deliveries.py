@@ -205,7 +205,7 @@ async def test_a_post_that_waits_costs_no_work(world: World) -> None:
     await conversation(world, "one", "two", "three")
     world.slack.script.append(is_busy(30))
     await world.send()
-    assert await world.database.read(deliver.lanes_due, 10, 10) == []
+    assert await world.database.read(deliver.lanes_due, 10) == ([], False)
 
 
 async def test_other_threads_do_not_wait_for_a_busy_one(world: World) -> None:
@@ -370,17 +370,16 @@ async def all_wait(world: World, count: int) -> None:
 
 async def test_reactions_that_wait_hold_up_no_post(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deliver, "POST_LANES", 2)
-    monkeypatch.setattr(deliver, "REACTION_LANES", 2)
     world.slack.held_up.add(DeliveryKind.REACTION)
     lead = await world.lead()
     for number in range(5):
         await world.says(f"{BOT} {number}")
     async with sending(world):
-        await all_wait(world, 2)
+        await all_wait(world, 1)
         await world.answers(lead, (await world.poll(lead))[-1], "answer")
         while world.slack.posts != ["answer"]:
             await asyncio.sleep(0)
-    assert len(world.slack.turns) == 3, "no more reactions wait than may"
+    assert len(world.slack.turns) == 2, "one reaction waits at a time"
 
 
 async def test_a_slow_channel_holds_up_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -394,7 +393,7 @@ async def test_a_slow_channel_holds_up_no_other(world: World, monkeypatch: pytes
     for trigger in slow:
         await world.answers(lead, trigger, "slow")
     async with sending(world):
-        await all_wait(world, 4 + 3)
+        await all_wait(world, 1 + 3)
         await world.answers(lead, fast, "fast")
         while world.slack.posts != ["fast"]:
             await asyncio.sleep(0)
@@ -421,13 +420,20 @@ async def test_at_a_shutdown_the_sender_does_not_run_flat_out(world: World, monk
 
 
 @pytest.mark.req("LOOP-14", "OPS-10")
-async def test_a_reaction_that_would_come_too_late_takes_no_place_among_the_calls(world: World) -> None:
+async def test_reactions_that_become_late_while_they_wait_for_slacks_limits_take_none_of_its_calls(
+    world: World,
+) -> None:
     await world.lead()
-    world.slack.wait_seconds = 61
+    world.slack.wait_seconds, world.slack.reactions_leave = 61, asyncio.Event()
     await world.says(f"{BOT} hello")
-    await world.send()
-    assert world.slack.turns == []
-    assert await world.rows("SELECT status FROM deliveries") == [{"status": "expired"}]
+    async with sending(world):
+        await all_wait(world, 1)
+        world.clock.advance(61)
+        fresh = await world.says(f"{BOT} and this")
+        world.slack.reactions_leave.set()
+        while world.slack.reactions == []:
+            await asyncio.sleep(0)
+    assert world.slack.reactions == [(fresh.ts, "eyes")]
 
 
 @pytest.mark.req("LOOP-14")

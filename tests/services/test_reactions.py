@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import pytest
 
 from swarm.domain.conduct import Conduct, Reactions
+from swarm.domain.deliveries import END_MARK_SECONDS
 from swarm.domain.leases import LEASE_SECONDS
+from swarm.store import reactions
 from tests.support.slack import refuses
+from tests.support.waiting import PATIENCE_SECONDS
 from tests.support.world import BOT, World
 
 pytestmark = pytest.mark.req("LOOP-14")
@@ -76,3 +83,56 @@ async def test_a_reaction_that_slack_refuses_hinders_nothing(world: World) -> No
     await world.answers(lead, await world.only(lead), "hello")
     await world.send()
     assert world.slack.posts == ["hello"]
+
+
+@asynccontextmanager
+async def scarce_calls(world: World) -> AsyncIterator[asyncio.Event]:
+    """The sender runs, and each reaction waits for Slack's limits until the event is set; then all leave."""
+    world.slack.wait_seconds, world.slack.reactions_leave = 1, asyncio.Event()
+    running = asyncio.create_task(world.sender.run())
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        yield world.slack.reactions_leave
+        while (await world.services.overview.backlog()).deliveries_open:
+            await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_when_calls_are_scarce_end_marks_go_first_and_no_eyes_where_one_is_due(world: World) -> None:
+    lead = await world.lead()
+    async with scarce_calls(world) as leave:
+        answered = await world.says(f"{BOT} answered")
+        trigger = await world.only(lead)
+        waiting = await world.says(f"{BOT} waiting")
+        while not world.slack.turns:
+            await asyncio.sleep(0)
+        await world.answers(lead, trigger, "hello")
+        while (await world.rows("SELECT status FROM deliveries WHERE kind = 'post'")) != [{"status": "sent"}]:
+            await asyncio.sleep(0)
+        leave.set()
+    assert world.slack.reactions == [(answered.ts, "white_check_mark"), (waiting.ts, "eyes")]
+    assert await world.rows("SELECT text, error FROM deliveries WHERE status = 'expired'") == [
+        {"text": "eyes", "error": "its message has its end mark"}
+    ]
+
+
+async def test_no_scarce_call_is_spent_on_eyes_where_the_end_mark_still_waits_for_its_answer(world: World) -> None:
+    lead = await world.lead()
+    message = await world.says(f"{BOT} hello")
+    (eyes,) = await world.database.read(reactions.most_urgent, 10)
+    await world.answers(lead, await world.only(lead), "hello")
+    assert (eyes["target_ts"], eyes["text"]) == (message.ts, "eyes")
+    assert await world.database.read(reactions.most_urgent, 10) == []
+
+
+@pytest.mark.parametrize(("late_seconds", "status"), [(END_MARK_SECONDS - 1, "sent"), (END_MARK_SECONDS, "expired")])
+async def test_an_end_mark_may_wait_for_a_quarter_of_an_hour(world: World, late_seconds: int, status: str) -> None:
+    lead = await world.lead()
+    await world.says(f"{BOT} hello")
+    await world.answers(lead, await world.only(lead), "hello")
+    world.clock.advance(late_seconds)
+    await world.send()
+    assert await world.rows("SELECT text, status FROM deliveries WHERE kind = 'reaction' ORDER BY seq") == [
+        {"text": "eyes", "status": "expired"},
+        {"text": "white_check_mark", "status": status},
+    ]

@@ -43,6 +43,7 @@ class FakeSlack:
     under_way: asyncio.Event = field(default_factory=asyncio.Event)  # a call has begun
     wait_seconds: float = 0  # so long a call would wait for Slack's limits
     turns: list[Delivery] = field(default_factory=list)  # what has waited for its turn
+    reactions_leave: asyncio.Event | None = None  # the turn of reactions comes with it
     held_up: set[str] = field(default_factory=set)  # kinds and channels whose turn never comes
     facts: dict[str, ChannelFacts] = field(default_factory=dict)  # of channels that have more than a name
     persons: dict[str, Person | None] = field(default_factory=dict)  # who are no members; None: Slack does not say
@@ -65,6 +66,8 @@ class FakeSlack:
         self.turns.append(delivery)
         if self.held_up & {delivery.kind, delivery.channel}:
             await asyncio.Event().wait()
+        if self.reactions_leave and delivery.kind is DeliveryKind.REACTION:
+            await self.reactions_leave.wait()
         await asyncio.sleep(0)
 
     async def deliver(self, delivery: Delivery) -> Answer:

@@ -96,6 +96,7 @@ async def watched_doors(
             FigureReader(database, world.conduct, kept_seconds=0, dead_kept_seconds=0),
             identities,
             lambda: ready,
+            world.services.overview,
             offices=lambda: access.offices,
             token=access.token,
             open_to_all=access.open_to_all,

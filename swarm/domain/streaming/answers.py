@@ -26,6 +26,11 @@ from swarm.domain.streaming.state import Flight, Live, is_visible, join
 
 _PAUSE_SECONDS: Final = 0.5
 _REPEAT_SECONDS: Final = 1.0
+_DOUBT_SECONDS: Final = 0.1
+
+MOST_DOUBTS: Final = 10
+"""After so many calls in a row in doubt, over 51 seconds and more, the rest of an answer is left to posts that wait."""
+
 _STILL_LIVE: Final = "streaming_state_conflict"  # of chat.update
 
 Step = tuple[Live, tuple[Command, ...]]
@@ -37,13 +42,13 @@ def answered(live: Live, answer: Answer, now: float) -> Step:
     assert flight is not None  # only a call that is under way is answered
     match answer:
         case Accepted(ts=ts):
-            return _accepted(live, flight, ts, now)
+            return _accepted(replace(live, doubts=0), flight, ts, now)
         case NotSent(retry_after_seconds=seconds):
             return replace(_undone(live, flight), not_before=now + max(seconds, _PAUSE_SECONDS)), ()
         case InDoubt():
             return _doubted(live, flight, now)
         case Refused(error=error):
-            return _refused(live, flight, error, now)
+            return _refused(replace(live, doubts=0), flight, error, now)
         case _:
             assert_never(answer)
 
@@ -120,11 +125,19 @@ def _doubted(live: Live, flight: Flight, now: float) -> Step:
         case OpenStream(page=page) | PostPage(page=page):
             return replace(live, finds=True), (Find(page=page),)
         case AppendStream() | CloseStream():
-            return _done(live, flight, _in_doubt(flight, now)), ()
+            return _doubted_stream(_done(live, flight, _in_doubt(flight, now)), now), ()
         case UpdatePage():
             return replace(_undone(live, flight), not_before=now + _REPEAT_SECONDS), ()
         case _:
             assert_never(flight.call)
+
+
+def _doubted_stream(live: Live, now: float) -> Live:
+    """It is closed again, ever later, since a connection that is reset is reset at once; at last it stays as it is."""
+    live = replace(live, doubts=live.doubts + 1)
+    if live.doubts >= MOST_DOUBTS:
+        return replace(without_page(live), gives_up=True)
+    return replace(live, not_before=now + _DOUBT_SECONDS * 2 ** (live.doubts - 1))
 
 
 def _in_doubt(flight: Flight, now: float) -> Page:

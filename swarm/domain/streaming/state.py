@@ -75,6 +75,7 @@ class Live:
     asked: frozenset[Slot] = frozenset()
     granted: frozenset[Slot] = frozenset()
     not_before: float = 0.0  # no call sooner
+    doubts: int = 0  # calls about a stream in a row whose outcome nobody knows
     gives_up: bool = False  # Slack takes nothing more of it live
     below_apart: bool = False  # the closing blocks do not fit below the last message
     is_over: bool = False

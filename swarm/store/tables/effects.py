@@ -14,7 +14,7 @@ from sqlalchemy import (
     Text,
 )
 
-from swarm.domain.deliveries import DeliveryKind, DeliveryStatus
+from swarm.domain.deliveries import DeliveryKind, DeliveryStatus, Mark
 from swarm.store.tables.schema import Serial, metadata, one_of
 
 # What was done once and must not be done again: events without a timestamp of their own, and tool calls with results.
@@ -56,6 +56,7 @@ deliveries = Table(
     Column("stops_turn_id", Text),  # the turn that its button stops
     Column("closing", Text),  # JSON: what stands below the text, and of which answer
     Column("person", Text),  # of a post: the only user who sees it; null: everybody in the channel does
+    Column("mark", Text, one_of("mark", Mark)),  # of a reaction: what it says of its message
     one_of("kind", DeliveryKind),
     one_of("status", DeliveryStatus),
     CheckConstraint("(due_at IS NULL) = (status IN ('sent', 'failed', 'expired'))", name="due_until_over"),

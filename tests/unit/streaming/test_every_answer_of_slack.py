@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import pytest
 
 from swarm.domain.deliveries import Answer, InDoubt, NotSent, Refused
+from swarm.domain.streaming.answers import MOST_DOUBTS
 from swarm.domain.streaming.calls import (
     AppendStream,
     CloseStream,
@@ -225,6 +227,29 @@ def test_with_slack_away_the_answer_is_given_up_and_left_to_posts() -> None:
     assert run.over is not None
     assert run.over.closing.feedback
     assert run.now == pytest.approx(1000 + 18 + 90, abs=1)
+
+
+@pytest.mark.parametrize("end", [18.0, 3600.0], ids=["a run that ends", "a run that goes on for an hour"])
+def test_a_stream_whose_calls_are_always_in_doubt_is_closed_ever_later_and_then_left_to_posts(end: float) -> None:
+    """A connection that is reset is reset at once: without a pause that was 400 calls a second."""
+    doubt = InDoubt(reason="the connection was reset")
+    run = Run(fault=lambda call, number: doubt if number > 3 else None, call_seconds=0.001)
+    run.play([*told(FINISHED)[:-1], (end, FINISHED)])
+    assert_told(run)
+    moments = [moment for moment, call in run.calls[3:] if isinstance(call, AppendStream | CloseStream)]
+    pauses = [after - before for before, after in itertools.pairwise(moments)]
+    assert len(moments) <= MOST_DOUBTS
+    assert all(longer > 1.9 * pause for pause, longer in itertools.pairwise(pauses))
+    assert moments[-1] - moments[0] > 50
+
+
+def test_doubts_are_forgotten_once_a_call_succeeds() -> None:
+    """A short trouble now and then ends no live answer."""
+    fault = at_nth(KINDS[1], 1, "applied", times=1)
+    run = Run(fault=lambda call, number: fault(call, number) or ("applied" if number % 4 == 2 else None))
+    run.play([(n * 2.0, TextDelta(text=f"Line {n}.\n")) for n in range(100)] + [(201, FINISHED)])
+    assert run.over is not None
+    assert not run.over.leftover
 
 
 def test_an_answer_given_up_in_a_code_block_opens_it_again() -> None:
