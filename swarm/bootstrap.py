@@ -172,7 +172,7 @@ def build(
             reactions=conduct.reactions,
         ),
         sweeper=Sweeper(database, conduct),
-        backfill=Backfill(database, slack.gateway, me),
+        backfill=Backfill(database, slack.gateway, me, ingest.handle),
         converse=staff.converse(settings, database, services, slack.names, stage, me, conduct, agents.hired),
         reloader=reloader,
         telemetry=telemetry,

@@ -7,7 +7,7 @@ from typing import Final
 
 import structlog
 
-from swarm.clock import SECOND
+from swarm.clock import SECOND, us_to_slack_ts
 from swarm.domain.threads import OWNED_FOR_IDLE_DAYS
 from swarm.services.attempt import attempt
 from swarm.services.model_runs import MOST_DAYS
@@ -149,6 +149,7 @@ def forget_thread(tx: Transaction, thread_id: str) -> bool:
     if not retention.is_idle(tx, thread_id, tx.now - _KEEP_IDLE_THREADS):
         return False
     threads.doubt(tx, thread_id)
+    threads.forget_up_to(tx, thread_id, us_to_slack_ts(tx.now - _KEEP_IDLE_THREADS))
     messages = retention.forget_said(tx, thread, AT_ONCE)
     answers = retention.forget_answers(tx, thread_id, AT_ONCE)
     changes = retention.forget_history(tx, thread_id, AT_ONCE)

@@ -13,6 +13,7 @@ from swarm.domain.routing import Me
 from swarm.domain.transcript import Author, AuthorKind, ChannelType, MessageDeleted, MessageEdited, SlackMessage
 from swarm.domain.triggers import Trigger
 from swarm.services.backfill import Backfill
+from swarm.services.catch_up import CatchUp
 from swarm.services.deliver import Sender
 from swarm.services.ingest import Ingest
 from swarm.services.presence import note_seen
@@ -92,7 +93,8 @@ class World:
         self.services = Services.over(self.database, self.slack, ME, self.conduct, self.files)
         self.ingest = Ingest(self.database, rosters, ME, self.conduct)
         self.sweeper = Sweeper(self.database, self.conduct)
-        self.backfill = Backfill(self.database, self.slack, ME)
+        self.backfill = Backfill(self.database, self.slack, ME, self.ingest.handle)
+        self.catch_up = CatchUp(self.database, self.slack, ME, self.ingest.handle)
         self.sender = Sender(self.database, self.slack, ME.team, http_timeout_seconds=HTTP_TIMEOUT_SECONDS)
 
     def governed_by(self, conduct: Conduct) -> Self:
