@@ -27,6 +27,7 @@ from swarm.domain.errors import NotFound, SwarmError
 from swarm.domain.ports import SlackReader
 from swarm.domain.routing import Me
 from swarm.domain.transcript import ChannelMessage, MessageEdited, SlackEvent, SlackMessage
+from swarm.domain.watchers import NOBODY, Watcher
 from swarm.services.attempt import attempt
 from swarm.store import history, threads, transcript, watermarks
 from swarm.store.database import Database
@@ -50,8 +51,11 @@ _log = structlog.get_logger(__name__)
 class CatchUp:
     """The background task that reads gaps. ``handle`` takes what was missed."""
 
-    def __init__(self, database: Database, slack: SlackReader, me: Me, handle: Handle) -> None:
+    def __init__(
+        self, database: Database, slack: SlackReader, me: Me, handle: Handle, watcher: Watcher = NOBODY
+    ) -> None:
         self._database = database
+        self._watcher = watcher
         self._slack = slack
         self._me = me
         self._handle = handle
@@ -95,11 +99,21 @@ class CatchUp:
         ]
         missed = await self._database.read(unheard, self._me, messages, since)
         for event in missed:
-            await self._handle(event)
+            await self._take(event)
+        self._watcher.caught_up(len(missed))
         if messages:  # by Slack's clock, which ours need not agree with
             newest = max(one.ts for one in messages)
             await self._database.write(watermarks.read_up_to, self._me.team, channel, newest)
         return len(missed)
+
+    async def _take(self, event: SlackEvent) -> None:
+        """Have an event handled. One that cannot be, whatever the reason, must not keep the others back."""
+        try:
+            await self._handle(event)
+        except SwarmError:
+            raise  # the database is away: everything waits
+        except Exception:  # noqa: BLE001 - whatever it is, it concerns this event only
+            _log.exception("A missed event cannot be taken in.", action="catch_up")
 
     async def _replies(self, root: ChannelMessage) -> list[SlackMessage]:
         """The replies in a thread that we do not track; the others are read as a whole."""
