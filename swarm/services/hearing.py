@@ -21,7 +21,6 @@ from typing import Final, Protocol
 
 import structlog
 
-from swarm.clock import SystemClock, us_to_slack_ts
 from swarm.domain.deliveries import Accepted, Answer, Delivery, DeliveryKind
 from swarm.domain.errors import NotFound
 from swarm.domain.ports import SlackReader
@@ -95,7 +94,6 @@ class Hearing(Watcher):
         self._noted_ts = ""
         self._noted_at = -NOTE_SECONDS
         self._doubts: list[str | None] = []  # gaps to be opened, by their beginnings; None: the last event known to all
-        self._connected_ts = us_to_slack_ts(SystemClock().now_us())
         self._quiet_since = monotonic()  # the last event, or the last look that found nothing
         self._channels: OrderedDict[str, None] = OrderedDict()  # the one to look at next comes last
         self.is_deaf = False
@@ -133,7 +131,6 @@ class Hearing(Watcher):
         self.is_deaf = False
         self._awaited_since = None
         self._quiet_since = self._monotonic()
-        self._connected_ts = us_to_slack_ts(SystemClock().now_us())
         self._doubts.append(self._newest_ts or None)
         await attempt(self._open_gaps(), "hearing")
 
@@ -187,26 +184,30 @@ class Hearing(Watcher):
         channel, _ = self._channels.popitem()
         self._channels[channel] = None
         self._channels.move_to_end(channel, last=False)  # the next look is at another one
+        known_ts = self._newest_ts or await self._database.read(watermarks.of_channel, self._me.team, watermarks.ALL)
         try:
-            said = await self._slack.read_channel(channel, self._connected_ts, _LOOKED_AT)
+            said = await self._slack.read_channel(channel, "0", _LOOKED_AT)
         except NotFound:
             return False
-        if not self._unheard(channel, said):
+        if not self._unheard(channel, said, known_ts):
             return False
         await self._sleep(LATE_SECONDS)
-        suspects = self._unheard(channel, said)
-        return bool(suspects) and await self._database.read(_is_any_unknown, self._me, channel, suspects)
+        suspects = self._unheard(channel, said, known_ts)
+        return bool(suspects) and await self._database.read(_is_any_missed, self._me, channel, suspects)
 
-    def _unheard(self, channel: str, said: list[ChannelMessage]) -> list[str]:
-        """What this process was not told of. Our own posts tell nothing: some kinds may never come back."""
+    def _unheard(self, channel: str, said: list[ChannelMessage], known_ts: str) -> list[str]:
+        """What is newer than all that came, by Slack's clock, and was not told to this process.
+
+        Our own posts tell nothing: some kinds may never come back.
+        """
         people = [one for one in said if not self._me.wrote(one.message.author)]
         found = [ts for one in people for ts in (one.message.ts, one.latest_reply_ts) if ts]
-        return [ts for ts in found if ts > self._connected_ts and (channel, ts) not in self._heard]
+        return [ts for ts in found if ts > known_ts and (channel, ts) not in self._heard]
 
 
-def _is_any_unknown(tx: Transaction, me: Me, channel: str, suspects: list[str]) -> bool:
-    """Whether one of these messages came to no process at all."""
-    return any(not _is_known(tx, me, channel, ts) for ts in suspects)
+def _is_any_missed(tx: Transaction, me: Me, channel: str, suspects: list[str]) -> bool:
+    """Whether one of these messages came to no process at all, and is not about to be read with an open gap."""
+    return watermarks.gap(tx, me.team) is None and any(not _is_known(tx, me, channel, ts) for ts in suspects)
 
 
 def _is_known(tx: Transaction, me: Me, channel: str, ts: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import bindparam, case, exists, or_, select, update
+from sqlalchemy import bindparam, case, exists, func, or_, select, update
 from sqlalchemy.dialects import postgresql
 
 from swarm.clock import us_to_slack_ts
@@ -58,6 +58,7 @@ _RAISE = Statement(
 _GET = Statement(select(_w.ts, _w.gap_since, _w.gaps).where(_row))
 _LOCK = Statement(select(_w.ts, _w.gap_since).where(_row).with_for_update())
 _OPEN_GAP = Statement(update(watermarks).where(_row).values(gap_since=bindparam("since"), gaps=_w.gaps + 1))
+_FIRST_GAP = Statement(select(func.min(_w.gap_since).label("since")).where(_w.channel == bindparam("of_channel")))
 _CLOSE_GAP = Statement(update(watermarks).where(_row, _w.gaps == bindparam("number")).values(gap_since=None))
 # Follow-ups without a mention concern us where somebody owns the thread or something is open in it.
 _DOUBT_TRACKED = Statement(
@@ -117,6 +118,12 @@ def gap(tx: Transaction, team: str) -> Gap | None:
     """The open gap; None if there is none."""
     row = _GET.first(tx, of_team=team, of_channel=ALL)
     return Gap(since=row["gap_since"], number=row["gaps"]) if row and row["gap_since"] else None
+
+
+def first_gap(tx: Transaction) -> str | None:
+    """The beginning of the earliest open gap of any workspace."""
+    row = _FIRST_GAP.first(tx, of_channel=ALL)
+    return row["since"] if row else None
 
 
 def close_gap(tx: Transaction, team: str, gap: Gap) -> bool:
