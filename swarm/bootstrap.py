@@ -30,6 +30,7 @@ from swarm.decisions import secret
 from swarm.domain.errors import Unavailable
 from swarm.domain.routing import Me
 from swarm.domain.text import secrets as text_secrets
+from swarm.domain.watchers import Watchers
 from swarm.ending import Close, Deadline, close_all
 from swarm.entrypoints.http_api import create_app
 from swarm.entrypoints.identity import Identities
@@ -41,10 +42,12 @@ from swarm.reload import Reloader
 from swarm.services.agent_runs import AgentRuns
 from swarm.services.backfill import Backfill
 from swarm.services.buttons import Buttons
+from swarm.services.catch_up import CatchUp
 from swarm.services.converse import Converse
 from swarm.services.deliver import Sender
 from swarm.services.elections import Election, Term
 from swarm.services.figures import FigureReader
+from swarm.services.hearing import Hearing
 from swarm.services.ingest import Ingest
 from swarm.services.roster import Rosters
 from swarm.services.standings import Standings
@@ -139,6 +142,8 @@ class Coordinator:
     sweeper: Sweeper
     backfill: Backfill
     verifier: Verifier
+    catch_up: CatchUp
+    hearing: Hearing
     converse: Converse
     agent_runs: AgentRuns
     reloader: Reloader
@@ -163,10 +168,13 @@ def build(
     standings = Standings(database, slack.names, me)
     ingest = Ingest(database, rosters, me, conduct, standings)
     reloader = Reloader(settings, conduct.book, rosters)
+    hearing = Hearing(database, slack.gateway, me, watcher=telemetry.watcher)
+    handle = watched_events(ingest.handle, telemetry.watcher)
     slack_door = _slack_door(
         settings,
         slack.gateway,
-        watched_events(ingest.handle, telemetry.watcher),
+        hearing,
+        handle,
         Buttons(database, conduct, standings, me.team).press,
         TurnControl(database, conduct, me.team, standings).stop_session,
     )
@@ -175,7 +183,7 @@ def build(
     figures = FigureReader(database, conduct)
     runs = AgentRuns(agents.agents, Talks(database), decisions.caller_policies(settings))
     return Coordinator(
-        app=_application(settings, services, slack_door, figures, telemetry, terms, reloader.reload, runs),
+        app=_application(settings, services, slack_door, hearing, figures, telemetry, terms, reloader.reload, runs),
         limits=Limits(connections=process.possible_connections(settings.http.most_connections)),
         agent_runs=runs,
         terms=terms,
@@ -184,14 +192,16 @@ def build(
         pacing=slack.pacing,
         sender=Sender(
             database,
-            WatchedSender(slack.gateway, telemetry.watcher),
+            WatchedSender(slack.gateway, Watchers([telemetry.watcher, hearing])),
             me.team,
             http_timeout_seconds=settings.slack.timeout_seconds,
             reactions=conduct.reactions,
         ),
         sweeper=Sweeper(database, conduct),
-        backfill=Backfill(database, slack.gateway, me, conduct, standings),
+        backfill=Backfill(database, slack.gateway, me, conduct, standings, handle),
         verifier=Verifier(database, ingest, standings),
+        catch_up=CatchUp(database, slack.gateway, me, handle, telemetry.watcher),
+        hearing=hearing,
         converse=staff.converse(settings, database, services, slack.names, stage, me, conduct, agents.hired),
         reloader=reloader,
         telemetry=telemetry,
@@ -202,6 +212,7 @@ def _application(
     settings: Settings,
     services: Services,
     slack_door: SlackDoor,
+    hearing: Hearing,
     figures: FigureReader,
     telemetry: Telemetry,
     terms: Mapping[str, Term],
@@ -213,7 +224,7 @@ def _application(
     mcp_door = McpDoor(services, identities, watcher=telemetry.watcher)
 
     def readiness() -> dict[str, bool]:
-        return {"slack": _slack_is_connected(settings, slack_door)}
+        return {"slack": _slack_is_connected(settings, slack_door) and not hearing.is_deaf}
 
     metrics_door = MetricsDoor(
         telemetry.metrics,
@@ -253,6 +264,7 @@ async def _introduced(coordinator: Coordinator) -> None:
     """What is done before the doors open."""
     await coordinator.converse.introduce()
     await coordinator.reloader.doubts()
+    await coordinator.hearing.connected()  # what was said while nobody was here
 
 
 async def _live(
@@ -271,6 +283,7 @@ async def _live(
     upkeep = partial(_keep_up, coordinator)
     background = [asyncio.create_task(coordinator.election.run(upkeep), name=UPKEEP)]
     background.append(asyncio.create_task(coordinator.reloader.obey(hangup), name="reload"))
+    background.append(asyncio.create_task(coordinator.hearing.run(coordinator.slack_door), name="hearing"))
     lag = coordinator.telemetry.metrics.count.event_loop_lag_seconds
     background.append(asyncio.create_task(loop_lag.watch(lag.observe), name="loop lag"))
     if database.dialect == "postgresql":
@@ -322,6 +335,7 @@ async def _keep_up(coordinator: Coordinator, term: Term) -> None:
         works.create_task(coordinator.sweeper.run(), name="sweeper")
         works.create_task(coordinator.backfill.run(), name="backfill")
         works.create_task(coordinator.verifier.run(), name="verifier")
+        works.create_task(coordinator.catch_up.run(), name="catch up")
         works.create_task(coordinator.converse.run(term), name="converse")
 
 
@@ -390,12 +404,15 @@ async def _slack(settings: Settings, telemetry: Telemetry) -> AsyncIterator[Slac
         await gateway.close()
 
 
-def _slack_door(settings: Settings, gateway: Gateway, handle: Handle, press: Press, stopped: Stopped) -> SlackDoor:
+def _slack_door(
+    settings: Settings, gateway: Gateway, hearing: Hearing, handle: Handle, press: Press, stopped: Stopped
+) -> SlackDoor:
     return SlackDoor(
         gateway,
         handle,
         press,
         stopped=stopped,
+        hearing=hearing,
         app_token=secret(settings.slack.app_token) if settings.slack.mode is SlackMode.SOCKET else None,
         signing_secret=secret(settings.slack.signing_secret),
     )

@@ -56,6 +56,11 @@ def to_iso(moment_us: int) -> str:
     return (_EPOCH + timedelta(microseconds=moment_us)).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
+def us_to_slack_ts(moment_us: int) -> str:
+    """A moment in microseconds as Slack writes timestamps, for example ``1700000000.000100``."""
+    return f"{moment_us // SECOND}.{moment_us % SECOND:06d}"
+
+
 def slack_ts_to_us(ts: str) -> int:
     """A Slack timestamp such as ``1700000000.000100`` in microseconds."""
     seconds, _, fraction = ts.partition(".")

@@ -9,7 +9,7 @@ from swarm.domain.client_context import ChannelFacts
 from swarm.domain.deliveries import Accepted, Answer, Delivery
 from swarm.domain.files import FileInfo, Share
 from swarm.domain.people import Person
-from swarm.domain.transcript import AuthorKind, SlackMessage
+from swarm.domain.transcript import AuthorKind, ChannelMessage, SlackMessage
 
 
 class Directory(Protocol):
@@ -61,10 +61,18 @@ class SlackSender(Protocol):
 
 
 class SlackReader(Protocol):
-    """Reads threads."""
+    """Reads what was said. Everything raises Unavailable when Slack cannot be asked, NotFound when it refuses."""
+
+    async def conversations(self) -> list[str]:
+        """The ids of all conversations that we are in."""
+        ...
+
+    async def read_channel(self, channel: str, oldest: str, limit: int | None = None) -> list[ChannelMessage]:
+        """What was said in a conversation after ``oldest``, without replies, oldest first; the newest ``limit``."""
+        ...
 
     async def read_thread(self, channel: str, thread_ts: str) -> list[SlackMessage]:
-        """All messages of a thread, all pages, oldest first; raises Unavailable or NotFound."""
+        """All messages of a thread, all pages, oldest first; empty if there is none."""
         ...
 
 

@@ -24,3 +24,4 @@ class Thread:
     epoch: int  # counts the changes of owner
     context: ContextState
     told_queued_at: int | None  # when the thread was told that nobody is there; None once it was answered
+    watermark_ts: str  # what was said later than this and was not routed was missed

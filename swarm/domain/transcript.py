@@ -136,6 +136,14 @@ class SlackMessage:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ChannelMessage:
+    """A message as the history of its conversation shows it: outside of threads, or the root of one."""
+
+    message: SlackMessage
+    latest_reply_ts: str | None = None  # of the newest message in its thread
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class MessageEdited:
     """Slack says that a message reads differently now."""
 

@@ -74,6 +74,12 @@ class Watcher:
     def tool_called(self, call: ToolCall) -> None:
         """An agent used a tool."""
 
+    def slack_was_deaf(self) -> None:
+        """A connection to Slack brought no events and was replaced."""
+
+    def caught_up(self, messages: int) -> None:
+        """So many events that had been missed were taken in."""
+
 
 class Watchers(Watcher):
     """Several watchers, each told everything."""
@@ -104,6 +110,14 @@ class Watchers(Watcher):
     def tool_called(self, call: ToolCall) -> None:
         for watcher in self._watchers:
             watcher.tool_called(call)
+
+    def slack_was_deaf(self) -> None:
+        for watcher in self._watchers:
+            watcher.slack_was_deaf()
+
+    def caught_up(self, messages: int) -> None:
+        for watcher in self._watchers:
+            watcher.caught_up(messages)
 
 
 NOBODY: Final = Watcher()

@@ -15,7 +15,8 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from http import HTTPStatus
+from typing import Final, Protocol, TypeVar
 
 import orjson
 import structlog
@@ -38,7 +39,7 @@ from starlette.routing import Route
 
 from swarm.domain.errors import BadRequest, ConfigurationError, SwarmError, TooLarge
 from swarm.domain.presses import ButtonPressed, SessionStopped
-from swarm.domain.transcript import AuthorKind, SlackEvent, SlackMessage
+from swarm.domain.transcript import AuthorKind, MessageDeleted, MessageEdited, SlackEvent, SlackMessage
 from swarm.entrypoints.errors import describe
 from swarm.slack.fields import JsonObject
 from swarm.slack.gateway import Gateway
@@ -69,6 +70,22 @@ Stopped = Callable[[SessionStopped], Awaitable[None]]
 """Takes a press of Slack's own Stop; the same one may come again."""
 
 
+class Hears(Protocol):
+    """Somebody who is told what comes from Slack (`swarm.services.hearing`)."""
+
+    def came(self, channel: str = "", ts: str = "", *, is_own: bool = False) -> None:
+        """An event has come."""
+        ...
+
+    def missed(self, ts: str) -> None:
+        """An event about a message of then could not be stored."""
+        ...
+
+    async def connected(self) -> None:
+        """There is a new Socket Mode connection."""
+        ...
+
+
 async def ignore_press(press: ButtonPressed) -> str | None:
     """For a door without buttons."""
     return None
@@ -89,6 +106,7 @@ class SlackDoor:
         press: Press = ignore_press,
         *,
         stopped: Stopped | None = None,
+        hearing: Hears | None = None,
         app_token: str | None = None,
         signing_secret: str | None = None,
         backoff_seconds: float = BACKOFF_SECONDS,
@@ -102,12 +120,23 @@ class SlackDoor:
         self._socket: SocketMode | None = None
         self._closing = False
         self._running: set[asyncio.Task[object]] = set()
-        self.bolt = _bolt_app(gateway, handle, press, stopped)
+        self._hearing = hearing
+        self.bolt = _bolt_app(gateway, handle, press, stopped, hearing)
 
     @property
     def connected(self) -> bool:
         """Whether the Socket Mode connection stands."""
         return self._socket is not None and self._socket.connected
+
+    @property
+    def is_only_one(self) -> bool:
+        """Whether the app had no other Socket Mode connection when this one was made."""
+        return self._socket is not None and self._socket.is_only_one
+
+    async def replace(self) -> None:
+        """Connect Socket Mode anew, whatever the connection looks like."""
+        if self._socket is not None:
+            await self._socket.replace()
 
     async def start(self) -> None:
         """Connect Socket Mode; returns when connected, at once if this door is for HTTP only.
@@ -116,7 +145,10 @@ class SlackDoor:
         """
         await until_reachable(self._gateway.identify, backoff_seconds=self._backoff_seconds)
         if self._app_token:
-            self._socket = SocketMode(self._gateway, self._app_token, self._on_socket_request)
+            on_connected = self._hearing.connected if self._hearing else None
+            self._socket = SocketMode(
+                self._gateway, self._app_token, self._on_socket_request, on_connected=on_connected
+            )
             await self._socket.open(backoff_seconds=self._backoff_seconds)
 
     async def close(self) -> None:
@@ -163,7 +195,9 @@ class SlackDoor:
         return to_starlette_response(await self.bolt.async_dispatch(bolt_request))
 
 
-def _bolt_app(gateway: Gateway, handle: Handle, press: Press, stopped: Stopped | None) -> AsyncApp:
+def _bolt_app(
+    gateway: Gateway, handle: Handle, press: Press, stopped: Stopped | None, hearing: Hears | None
+) -> AsyncApp:
     app = AsyncApp(
         client=gateway.client,
         authorize=_OneWorkspace(gateway),
@@ -174,7 +208,7 @@ def _bolt_app(gateway: Gateway, handle: Handle, press: Press, stopped: Stopped |
         attaching_function_token_enabled=False,
         attaching_conversation_kwargs_enabled=False,
     )
-    app.use(_Events(gateway, handle, press, stopped))
+    app.use(_Events(gateway, handle, press, stopped, hearing))
     return app
 
 
@@ -210,11 +244,14 @@ class _Events(AsyncMiddleware):
     without a listener Bolt would answer with 404, and Slack would send it again.
     """
 
-    def __init__(self, gateway: Gateway, handle: Handle, press: Press, stopped: Stopped | None) -> None:
+    def __init__(
+        self, gateway: Gateway, handle: Handle, press: Press, stopped: Stopped | None, hearing: Hears | None
+    ) -> None:
         self._gateway = gateway
         self._handle = handle
         self._press = press
         self._stopped = stopped
+        self._hearing = hearing
 
     async def async_process(
         self, *, req: AsyncBoltRequest, resp: BoltResponse, next: Callable[[], Awaitable[BoltResponse]]
@@ -231,9 +268,22 @@ class _Events(AsyncMiddleware):
             _log.warning("A payload from Slack is ignored.", action="slack_payload_ignored", reason=error.message)
             # Over a socket it would only come again, no better.
             return BoltResponse(status=200) if req.mode == "socket_mode" else _refusal(error)
+        self._note(event)
         if event is None or _is_known(event):
             return BoltResponse(status=200)
-        return await self._take(self._handle, event, req.body)
+        response = await self._take(self._handle, event, req.body)
+        if response.status != HTTPStatus.OK and self._hearing:  # Slack sends it again, but not for ever
+            self._hearing.missed(_message_of(event).ts)
+        return response
+
+    def _note(self, event: SlackEvent | None) -> None:
+        if self._hearing is None:
+            return
+        if event is None:
+            self._hearing.came()
+        else:
+            about = _message_of(event)
+            self._hearing.came(about.channel, about.ts, is_own=isinstance(event, SlackMessage) and _is_known(event))
 
     async def _take(self, handle: Callable[[T], Awaitable[None]], event: T, body: JsonObject) -> BoltResponse:
         try:
@@ -260,6 +310,10 @@ class _Events(AsyncMiddleware):
 def _refusal(error: SwarmError) -> BoltResponse:
     body = orjson.dumps({"error": describe(error)}).decode()
     return BoltResponse(status=error.status, body=body, headers={"content-type": "application/json"})
+
+
+def _message_of(event: SlackEvent) -> SlackMessage | MessageDeleted:
+    return event.message if isinstance(event, MessageEdited) else event
 
 
 def _is_known(event: SlackEvent) -> bool:

@@ -1,13 +1,17 @@
-"""Reads threads from Slack that the swarm meets in the middle: once each, all pages, outside of ingest.
+"""Reads threads from Slack that the swarm meets in the middle or may have missed a part of: all pages, outside ingest.
 
 Messages of such a thread wait until it has been read, at most ten seconds; then they go out with
 ``context_incomplete``. A thread that Slack does not let us read lets them out at once, in the same way.
+
+Slack's history is the truth: what was said after the thread's watermark and was never routed, what was edited and what
+was deleted without an event reaches us is handed to ingest as if its event had come, in order, before the thread counts
+as known. Ingest takes each once, so an event that does come late changes nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -15,14 +19,15 @@ import structlog
 
 from swarm.domain.access import ChannelPolicy, standing_in
 from swarm.domain.conduct import Conduct
+from swarm.clock import SECOND
 from swarm.domain.errors import NotFound
 from swarm.domain.ports import SlackReader
 from swarm.domain.routing import Me
 from swarm.domain.threads import Thread
-from swarm.domain.transcript import Author, AuthorKind, SlackMessage
+from swarm.domain.transcript import Author, AuthorKind, MessageDeleted, MessageEdited, SlackEvent, SlackMessage
 from swarm.services.attempt import attempt
 from swarm.services.standings import Standings, people_among
-from swarm.store import agents, deliveries, history, holds, threads, transcript
+from swarm.store import agents, deliveries, forgotten, history, holds, threads, transcript
 from swarm.store.database import Database
 from swarm.store.threads import CONTEXTS
 from swarm.store.transaction import Transaction
@@ -30,19 +35,32 @@ from swarm.store.transaction import Transaction
 READERS: Final = 4
 RETRY_SECONDS: Final = 5.0
 _LOOK_EVERY_SECONDS: Final = 5.0
+_JUST_STORED: Final = 10 * SECOND
+"""A message stored so shortly before a read may be missing in it: the read may be older than the message."""
+
+Handle = Callable[[SlackEvent], Awaitable[None]]
 
 _log = structlog.get_logger(__name__)
 
 
 class Backfill:
-    """The background task that reads unknown threads."""
+    """The background task that reads threads which are not known as a whole. ``handle`` takes what was missed."""
 
-    def __init__(self, database: Database, slack: SlackReader, me: Me, conduct: Conduct, standings: Standings) -> None:
+    def __init__(
+        self,
+        database: Database,
+        slack: SlackReader,
+        me: Me,
+        conduct: Conduct,
+        standings: Standings,
+        handle: Handle,
+    ) -> None:
         self._database = database
         self._slack = slack
         self._me = me
         self._conduct = conduct
         self._standings = standings
+        self._handle = handle
 
     async def run(self) -> None:
         """Read what is to be read until cancelled, or until the shutdown, whatever goes wrong meanwhile."""
@@ -65,7 +83,11 @@ class Backfill:
 
     async def _read(self, thread: Thread) -> None:
         try:
-            messages = await self._marked(await self._slack.read_thread(thread.channel, thread.thread_ts))
+            began_at = await self._database.read(now)
+            read = await self._slack.read_thread(thread.channel, thread.thread_ts)
+            for event in await self._database.read(missed, thread, read, self._me, began_at):
+                await self._handle(event)
+            messages = await self._marked(read)
             await self._database.write(keep_thread, thread, messages, self._me)
         except NotFound as refused:
             _log.warning("a thread may not be read", action="backfill", thread=thread.id, error=refused.message)
@@ -84,6 +106,41 @@ class Backfill:
 def _marked(message: SlackMessage, known: Mapping[str, Author], policy: ChannelPolicy) -> SlackMessage:
     author = known.get(message.author.id, message.author)
     return replace(message, author=replace(message.author, standing=standing_in(author, policy)))
+
+
+def now(tx: Transaction) -> int:
+    """The database's present moment."""
+    return tx.now
+
+
+def missed(
+    tx: Transaction, thread: Thread, messages: Sequence[SlackMessage], me: Me, began_at: int
+) -> list[SlackEvent]:
+    """The events that should have come, in the order in which their messages stand in the thread; deletes last.
+
+    ``messages`` are all that Slack has, read from ``began_at`` on.
+    """
+    stored = transcript.rows_of_thread(tx, thread.team, thread.channel, thread.thread_ts)
+    events: list[SlackEvent] = []
+    for message in messages:
+        row = stored.pop(message.ts, None)
+        if me.wrote(message.author) or (row and row["deleted_at"]):
+            continue
+        if forgotten.is_forgotten(tx, message.author.id, message.ts):
+            continue
+        if row is None or row["routed_at"] is None:
+            if message.ts > thread.watermark_ts:
+                events.append(message)
+        elif (message.edited_ts or "") > (row["edited_ts"] or ""):
+            events.append(MessageEdited(message=message, previous_text=row["text"]))
+    for ts, row in sorted(stored.items()):
+        if row["deleted_at"] is None and row["stored_at"] < began_at - _JUST_STORED:
+            events.append(MessageDeleted(channel=thread.channel, ts=ts, thread_ts=_within(thread, ts)))
+    return events
+
+
+def _within(thread: Thread, ts: str) -> str | None:
+    return thread.thread_ts if ts != thread.thread_ts else None
 
 
 def keep_thread(tx: Transaction, thread: Thread, messages: list[SlackMessage], me: Me) -> None:

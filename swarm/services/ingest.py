@@ -117,7 +117,7 @@ class Ingest:
         is_new = False
         if thread is None and (decision.targets or self._is_to_be_told(tx, message, decision)):
             early.lock(tx, team, message.channel, message.root_ts)
-            thread, is_new = self._open(tx, message, known_whole=message.is_root)
+            thread, is_new = self._open(tx, message, message.ts, known_whole=message.is_root)
             if not is_new:  # somebody else has opened it meanwhile
                 decision = self._decide(tx, message, thread, roster)
         if thread is None and decision.outcome is Outcome.STOP:
@@ -260,7 +260,7 @@ class Ingest:
         """An edit that adds a mention to a message that nobody got routes it."""
         if decision.targets or self._is_to_be_told(tx, message, decision):
             if thread is None:
-                thread, _ = self._open(tx, message, known_whole=False)
+                thread, _ = self._open(tx, message, message.edited_ts or message.ts, known_whole=False)
             transcript.route(tx, self._me.team, self._marked(message))
             self._act(tx, message, thread, decision, roster)
 
@@ -303,9 +303,17 @@ class Ingest:
             can_stop=asks_to_stop(message.text) and can_stop(tx, self._me.team, message, thread),
         )
 
-    def _open(self, tx: Transaction, message: SlackMessage, *, known_whole: bool) -> tuple[Thread, bool]:
+    def _open(
+        self, tx: Transaction, message: SlackMessage, watermark_ts: str, *, known_whole: bool
+    ) -> tuple[Thread, bool]:
         return threads.opened(
-            tx, self._me.team, message.channel, message.root_ts, message.channel_type, known_whole=known_whole
+            tx,
+            self._me.team,
+            message.channel,
+            message.root_ts,
+            message.channel_type,
+            watermark_ts=watermark_ts,
+            known_whole=known_whole,
         )
 
     def _act(

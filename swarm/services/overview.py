@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from swarm.clock import SECOND
+from swarm.clock import SECOND, slack_ts_to_us
 from swarm.domain.deliveries import DeliveryStatus
 from swarm.domain.errors import NotFound
 from swarm.domain.threads import Thread
 from swarm.services.explain import Step, steps
 from swarm.services.storing import Storing
-from swarm.store import agents, deliveries, figures, history, threads
+from swarm.store import agents, deliveries, figures, history, threads, watermarks
 from swarm.store.database import Database
 from swarm.store.statements import Row
 from swarm.store.transaction import Transaction
@@ -34,6 +34,7 @@ class Backlog:
     oldest_unread_seconds: int  # 0 while there is none
     tasks_open: int
     deliveries_open: int  # not sent yet, or sent with an outcome that is not known
+    gap_seconds: int  # so long ago events began to be missed that are being read from Slack; 0: none are
 
 
 class Overview:
@@ -75,11 +76,13 @@ def _timeline(tx: Transaction, thread_id: str) -> Timeline:
 
 def _backlog(tx: Transaction) -> Backlog:
     unread, oldest = figures.unread(tx)
+    since = watermarks.first_gap(tx)
     return Backlog(
         inbox_unread=unread,
         oldest_unread_seconds=max(tx.now - oldest, 0) // SECOND if oldest is not None else 0,
         tasks_open=figures.tasks_open(tx),
         deliveries_open=deliveries.count_open(tx),
+        gap_seconds=max(tx.now - slack_ts_to_us(since), SECOND) // SECOND if since else 0,
     )
 
 

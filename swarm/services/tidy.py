@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from swarm.clock import SECOND
+from swarm.clock import SECOND, us_to_slack_ts
 from swarm.domain.conduct import Retention
 from swarm.domain.threads import OWNED_FOR_IDLE_DAYS
 from swarm.services.attempt import attempt
@@ -113,6 +113,7 @@ def forget_thread(tx: Transaction, thread_id: str, keep_us: int) -> bool:
     if not threads_kept.is_idle(tx, thread_id, tx.now - keep_us):
         return False
     threads.doubt(tx, thread_id)
+    threads.forget_up_to(tx, thread_id, us_to_slack_ts(tx.now - keep_us))
     messages = threads_kept.forget_said(tx, thread, AT_ONCE)
     answers = threads_kept.forget_answers(tx, thread_id, AT_ONCE)
     changes = threads_kept.forget_history(tx, thread_id, AT_ONCE)

@@ -19,10 +19,10 @@ from swarm.domain.deliveries import Accepted, Answer, Delivery, DeliveryKind, In
 from swarm.domain.errors import ConfigurationError, Unavailable
 from swarm.domain.people import Person
 from swarm.domain.routing import Me
-from swarm.domain.transcript import ChannelType, SlackMessage
+from swarm.domain.transcript import ChannelMessage, ChannelType, SlackMessage
 from swarm.domain.watchers import NOBODY, Watcher
 from swarm.slack.answer_blocks import MAX_UPDATE_CHARACTERS, closing_blocks, cut_text, stop_task_block, stop_turn_block
-from swarm.slack.fields import JsonObject, object_at, objects_at, text_at, ts_at
+from swarm.slack.fields import JsonObject, id_at, object_at, objects_at, text_at, ts_at
 from swarm.slack.files import Files
 from swarm.slack.outcomes import Failure
 from swarm.slack.pacing import Pacing
@@ -45,6 +45,7 @@ _NO_SUCH_USER: Final = frozenset({"user_not_found", "user_not_visible", "users_n
 
 _NO_SUCH_THREAD: Final = frozenset({"thread_not_found", "message_not_found"})
 
+_ALL_TYPES: Final = "public_channel,private_channel,mpim,im"
 _PAGE_SIZE: Final = 200  # what Slack recommends
 _CLOCKS_APART_SECONDS: Final = 600  # ours and Slack's: a lookup begins so long before the delivery was made
 
@@ -196,6 +197,28 @@ class Gateway:
             raise
         return sorted(messages.values(), key=lambda message: slack_ts_to_us(message.ts))
 
+    async def conversations(self) -> list[str]:
+        """The ids of all conversations that we are in, direct messages included (``users.conversations``)."""
+        arguments = {"types": _ALL_TYPES, "exclude_archived": True}
+        pages = self._pages("users.conversations", arguments, "channels")
+        return [channel_id async for raw in pages if (channel_id := id_at(raw, "id"))]
+
+    async def read_channel(self, channel: str, oldest: str, limit: int | None = None) -> list[ChannelMessage]:
+        """What was said in a conversation after ``oldest``, oldest first, without replies (``conversations.history``).
+
+        With ``limit`` the newest ones only.
+        """
+        me = await self.identify()
+        found: list[ChannelMessage] = []
+        async for raw in self._pages(
+            "conversations.history", {"channel": channel, "oldest": oldest}, "messages", limit
+        ):
+            if message := history_message(channel, raw, me):
+                found.append(ChannelMessage(message=message, latest_reply_ts=ts_at(raw, "latest_reply")))
+            if limit and len(found) >= limit:
+                break
+        return found[::-1]
+
     async def user(self, user_id: str) -> Person:
         """Who somebody is (``users.info``); a user whom Slack does not know, or not show, is a Person as well."""
         try:
@@ -284,13 +307,22 @@ class Gateway:
     async def _messages(self, method: str, channel: str, where: JsonObject) -> AsyncIterator[SlackMessage]:
         """The messages of all pages, in Slack's order."""
         me = await self.identify()
-        arguments = {**where, "channel": channel, "include_all_metadata": True, "limit": _PAGE_SIZE}
+        async for raw in self._pages(method, {**where, "channel": channel}, "messages"):
+            if message := history_message(channel, raw, me):
+                yield message
+
+    async def _pages(
+        self, method: str, where: JsonObject, key: str, limit: int | None = None
+    ) -> AsyncIterator[JsonObject]:
+        """What all pages have under ``key``, in Slack's order."""
+        arguments = {**where, "limit": limit or _PAGE_SIZE}
+        if key == "messages":
+            arguments["include_all_metadata"] = True
         cursor = ""
         while True:
             page = await self._api.read(method, {**arguments, "cursor": cursor} if cursor else arguments)
-            for raw in objects_at(page, "messages"):
-                if message := history_message(channel, raw, me):
-                    yield message
+            for raw in objects_at(page, key):
+                yield raw
             previous, cursor = cursor, text_at(object_at(page, "response_metadata"), "next_cursor")
             if not cursor:
                 return

@@ -18,6 +18,7 @@ from slack_sdk.socket_mode.async_client import AsyncBaseSocketModeClient
 from slack_sdk.socket_mode.request import SocketModeRequest
 
 from swarm.domain.errors import Unavailable
+from swarm.slack.fields import JsonObject, count_at, text_at
 from swarm.slack.gateway import Gateway
 
 PING_SECONDS: Final = 5.0
@@ -32,6 +33,7 @@ _log = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 
+OnConnected = Callable[[], Awaitable[None]]
 OnRequest = Callable[[AsyncBaseSocketModeClient, SocketModeRequest], Awaitable[None]]
 
 
@@ -53,12 +55,21 @@ class SocketMode(SocketModeClient):
     """
 
     def __init__(
-        self, gateway: Gateway, app_token: str, on_request: OnRequest, *, ping_seconds: float = PING_SECONDS
+        self,
+        gateway: Gateway,
+        app_token: str,
+        on_request: OnRequest,
+        *,
+        on_connected: OnConnected | None = None,
+        ping_seconds: float = PING_SECONDS,
     ) -> None:
         web_client = gateway.client
         super().__init__(app_token, web_client.logger, web_client, ping_interval=ping_seconds)
         self.proxy = web_client.proxy
         self._gateway = gateway
+        self._on_connected = on_connected
+        self._connections = 0  # of the app, as Slack said when this one was made
+        self.message_listeners.append(self._note_hello)
         self.socket_mode_request_listeners.append(on_request)
 
     @property
@@ -66,6 +77,22 @@ class SocketMode(SocketModeClient):
         """Whether there is a connection that, as far as we know, works."""
         session = self.current_session
         return not (self.closed or self.stale or session is None or session.closed)
+
+    @property
+    def is_only_one(self) -> bool:
+        """Whether the app had no other connection when this one was made."""
+        return self._connections == 1
+
+    async def replace(self) -> None:
+        """Connect anew, whatever the connection looks like."""
+        await self.connect_to_new_endpoint(force=True)
+
+    async def _note_hello(self, client: AsyncBaseSocketModeClient, message: JsonObject, raw: str | None = None) -> None:
+        """Slack's first message on a connection: from now on it brings events."""
+        if text_at(message, "type") == "hello":
+            self._connections = count_at(message, "num_connections") or 0
+            if self._on_connected:
+                await self._on_connected()
 
     async def open(self, *, backoff_seconds: float = BACKOFF_SECONDS) -> None:
         """Connect, and try until it works. Raises ConfigurationError if Slack does not accept the app-level token."""

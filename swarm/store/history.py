@@ -64,6 +64,11 @@ def of_subject(tx: Transaction, subject: str) -> list[Row]:
     return _OF_SUBJECT.all(tx, subject=subject)
 
 
+def was_routed(tx: Transaction, channel: str, ts: str) -> bool:
+    """Whether somebody has decided who gets a message."""
+    return any(str(row["change"]).startswith("route.") for row in of_subject(tx, f"{channel}:{ts}"))
+
+
 def forget_unconcerned(tx: Transaction, before: int, limit: int) -> int:
     """Drop so many lines from before then about what has no thread: messages that concerned nobody, and news."""
     return _FORGET_UNCONCERNED.run(tx, before=before, n=limit)

@@ -41,6 +41,7 @@ _OPEN = Statement(
             context_failures=0,
             told_queued_at=None,
             active_at=bindparam("now"),
+            watermark_ts=bindparam("watermark_ts"),
             created_at=bindparam("now"),
         )
         .on_conflict_do_nothing()
@@ -115,6 +116,9 @@ _CONTEXT_MOVES = {
     ContextStep.DOUBT: _to(ContextStep.DOUBT),
 }
 _LEAVE_ALONE = _to(ContextStep.GIVE_UP, context_failures=_failures, context_due_at=None)
+_FORGET_UP_TO = Statement(
+    update(threads).where(threads.c.id == bindparam("thread_id")).values(watermark_ts=bindparam("new_watermark_ts"))
+)
 _READ_AGAIN = Statement(
     update(threads)
     .where(
@@ -127,9 +131,19 @@ _READ_AGAIN = Statement(
 
 
 def opened(
-    tx: Transaction, team: str, channel: str, thread_ts: str, channel_type: ChannelType, *, known_whole: bool
+    tx: Transaction,
+    team: str,
+    channel: str,
+    thread_ts: str,
+    channel_type: ChannelType,
+    *,
+    watermark_ts: str,
+    known_whole: bool,
 ) -> tuple[Thread, bool]:
-    """The thread at this place, locked, and whether it is new. A new one that is not ``known_whole`` is to be read."""
+    """The thread at this place, locked, and whether it is new. A new one that is not ``known_whole`` is to be read.
+
+    What was said in a new thread up to ``watermark_ts`` is context; what comes later concerns us.
+    """
     is_new = _OPEN.run(
         tx,
         id=new_id(),
@@ -139,6 +153,7 @@ def opened(
         channel_type=channel_type,
         context=ContextState.COMPLETE if known_whole else ContextState.UNKNOWN,
         context_due_at=None if known_whole else tx.now,
+        watermark_ts=watermark_ts,
         now=tx.now,
     )
     thread = at(tx, team, channel, thread_ts)
@@ -248,6 +263,11 @@ def doubt(tx: Transaction, thread_id: str) -> None:
     _CONTEXT_MOVES[ContextStep.DOUBT].run(tx, thread_id=thread_id)
 
 
+def forget_up_to(tx: Transaction, thread_id: str, ts: str) -> None:
+    """What was said up to then is context at most, also where it is read from Slack once more."""
+    _FORGET_UP_TO.run(tx, thread_id=thread_id, new_watermark_ts=ts)
+
+
 def _thread(row: Row) -> Thread:
     return Thread(
         id=row["id"],
@@ -259,4 +279,5 @@ def _thread(row: Row) -> Thread:
         epoch=row["epoch"],
         context=ContextState(row["context"]),
         told_queued_at=row["told_queued_at"],
+        watermark_ts=row["watermark_ts"],
     )

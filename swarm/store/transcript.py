@@ -103,6 +103,11 @@ _OF_THREAD = Statement(
     )
     .order_by(_t.ts)
 )
+_ROWS_OF_THREAD = Statement(
+    select(_t.ts, _t.text, _t.author_kind, _t.edited_ts, _t.deleted_at, _t.stored_at, _t.routed_at).where(
+        _t.team == bindparam("team"), _t.channel == bindparam("channel"), _t.thread_ts == bindparam("thread_ts")
+    )
+)
 _BOT_TURNS = Statement(
     select(func.count())
     .select_from(thread_messages)
@@ -176,6 +181,12 @@ def is_deleted(tx: Transaction, team: str, channel: str, ts: str) -> bool:
 def of_thread(tx: Transaction, team: str, channel: str, thread_ts: str, up_to: str) -> list[Said]:
     """All messages of a thread up to and including the one at ``up_to``, oldest first."""
     return [said(row) for row in _OF_THREAD.all(tx, team=team, channel=channel, thread_ts=thread_ts, up_to=up_to)]
+
+
+def rows_of_thread(tx: Transaction, team: str, channel: str, thread_ts: str) -> dict[str, Row]:
+    """The stored messages of a thread by ``ts``, tombstones included, without authors and files."""
+    rows = _ROWS_OF_THREAD.all(tx, team=team, channel=channel, thread_ts=thread_ts)
+    return {row["ts"]: row for row in rows}
 
 
 def bot_turns(tx: Transaction, team: str, channel: str, thread_ts: str, since: int) -> int:

@@ -46,6 +46,12 @@ class Instruments:
         self.messages_routed = self._counter(
             "swarm_messages_routed_total", "Messages by what routing decided, each once.", "outcome"
         )
+        self.slack_deaf = self._counter(
+            "swarm_slack_deaf_total", "Connections to Slack that brought no events and were replaced."
+        )
+        self.slack_missed = self._counter(
+            "swarm_slack_missed_total", "Messages, edits and deletes that no event told of, read from Slack later."
+        )
         self.slack_calls = self._counter(
             "swarm_slack_calls_total", "Calls of Slack's Web API by result.", "method", "result"
         )

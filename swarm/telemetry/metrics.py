@@ -76,6 +76,12 @@ class Metrics(Watcher):
         self._of(self.count.tool_calls, call.tool, call.result).inc()
         self._of(self.count.tool_call_seconds, call.tool).observe(call.seconds)
 
+    def slack_was_deaf(self) -> None:
+        self.count.slack_deaf.inc()
+
+    def caught_up(self, messages: int) -> None:
+        self.count.slack_missed.inc(messages)
+
     def request_answered(self, method: str, route: str, status: str, seconds: float) -> None:
         """An HTTP request was answered, or its client had gone."""
         self._of(self.count.http_requests, method, route, status).inc()

@@ -13,7 +13,7 @@ from swarm.domain.client_context import ChannelFacts
 from swarm.domain.deliveries import Accepted, Answer, Delivery, DeliveryKind, InDoubt, NotSent, Refused
 from swarm.domain.errors import NotFound, SwarmError
 from swarm.domain.people import Person
-from swarm.domain.transcript import AuthorKind, SlackMessage
+from swarm.domain.transcript import AuthorKind, ChannelMessage, SlackMessage
 
 PEOPLE = {"U1": "alice", "U2": "bob", "U3": "carol", "B1": "pager"}
 CHANNELS = {"C1": "general", "C2": "random", "D1": "alice"}
@@ -35,6 +35,7 @@ class FakeSlack:
     lookups_fail: deque[SwarmError] = field(default_factory=deque)
     reads_fail: deque[SwarmError] = field(default_factory=deque)
     threads: dict[tuple[str, str], list[SlackMessage]] = field(default_factory=dict)
+    channels: dict[str, list[ChannelMessage]] = field(default_factory=dict)  # what was said outside of threads
     calls: list[Delivery] = field(default_factory=list)
     landed: list[Delivery] = field(default_factory=list)
     timestamps: dict[str, str] = field(default_factory=dict)  # of what has landed, by delivery
@@ -102,6 +103,16 @@ class FakeSlack:
         if (channel, thread_ts) not in self.threads:
             raise NotFound("thread_not_found")
         return self.threads[channel, thread_ts]
+
+    async def conversations(self) -> list[str]:
+        if self.reads_fail:
+            raise self.reads_fail.popleft()
+        return list(self.channels)
+
+    async def read_channel(self, channel: str, oldest: str, limit: int | None = None) -> list[ChannelMessage]:
+        self.reads.append((channel, oldest))
+        said = [one for one in self.channels[channel] if one.message.ts > oldest]
+        return said[-limit:] if limit else said
 
     async def author_name(self, author_id: str, kind: AuthorKind) -> str:
         return PEOPLE.get(author_id, author_id)

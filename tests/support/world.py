@@ -14,6 +14,7 @@ from swarm.domain.transcript import Author, AuthorKind, ChannelType, MessageDele
 from swarm.domain.triggers import Trigger
 from swarm.services.backfill import Backfill
 from swarm.services.buttons import Buttons
+from swarm.services.catch_up import CatchUp
 from swarm.services.deliver import Sender
 from swarm.services.ingest import Ingest
 from swarm.services.presence import note_seen
@@ -100,7 +101,8 @@ class World:
         self.buttons = Buttons(self.database, self.conduct, self.standings, ME.team)
         self.turn_control = TurnControl(self.database, self.conduct, ME.team, self.standings)
         self.sweeper = Sweeper(self.database, self.conduct)
-        self.backfill = Backfill(self.database, self.slack, ME, self.conduct, self.standings)
+        self.backfill = Backfill(self.database, self.slack, ME, self.conduct, self.standings, self.ingest.handle)
+        self.catch_up = CatchUp(self.database, self.slack, ME, self.ingest.handle)
         self.sender = Sender(self.database, self.slack, ME.team, http_timeout_seconds=HTTP_TIMEOUT_SECONDS)
 
     def governed_by(self, conduct: Conduct) -> Self:

@@ -10,7 +10,7 @@ from swarm.store.tables.effects import deliveries, elections, history, receipts
 from swarm.store.tables.schema import metadata
 from swarm.store.tables.sessions import model_runs, session_messages, sessions
 from swarm.store.tables.talks import talks
-from swarm.store.tables.threads import early_messages, forgotten, people, thread_messages, threads
+from swarm.store.tables.threads import early_messages, forgotten, people, thread_messages, threads, watermarks
 from swarm.store.tables.turns import feedback, interrupts, turn_events, turn_messages, turns
 from swarm.store.tables.work import (
     inbox_heads,
@@ -56,4 +56,5 @@ __all__ = [
     "turn_events",
     "turn_messages",
     "turns",
+    "watermarks",
 ]

@@ -32,6 +32,8 @@ threads = Table(
     Column("context_failures", Integer, nullable=False),
     Column("told_queued_at", BigInteger),  # when the thread was told that nobody is there; null once answered
     Column("active_at", BigInteger, nullable=False),  # the last message or answer
+    # What was said later than this and was not routed was missed.
+    Column("watermark_ts", Text, nullable=False, server_default=""),
     Column("created_at", BigInteger, nullable=False),
     UniqueConstraint("team", "channel", "thread_ts", name="uq_threads_place"),
     one_of("context", ContextState),
@@ -83,6 +85,20 @@ forgotten = Table(
     metadata,
     Column("person", Text, primary_key=True),  # a digest of the team and the user's id
     Column("forgotten_at", BigInteger, nullable=False),
+)
+
+# How far the events of a workspace are known to have come. One row stands for all conversations (`ALL`); the others are
+# those that were read after a gap.
+watermarks = Table(
+    "watermarks",
+    metadata,
+    Column("team", Text, nullable=False),
+    Column("channel", Text, nullable=False),
+    Column("ts", Text, nullable=False),  # everything up to here was taken in
+    # Of the row for all: from here on something may have been missed, and is to be read; how often that was found.
+    Column("gap_since", Text),
+    Column("gaps", Integer, nullable=False, server_default="0"),
+    PrimaryKeyConstraint("team", "channel"),
 )
 
 # Messages that cannot be routed yet. Replies that came before anybody knew of their thread, whose first message may

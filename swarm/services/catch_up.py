@@ -1,0 +1,150 @@
+"""Catching up: what was said while no event could reach us is read from Slack and taken in, once and in order.
+
+Who may act: anybody opens a gap (`swarm.store.watermarks`), at the start, when a connection to Slack is a new one, when
+events may have been lost; the elected process reads it.
+
+What is guaranteed: every message in the conversations that we are in, direct messages included, and in the threads that
+we track, said since the gap began and not more than `MOST_SECONDS` ago, reaches ingest before the gap is closed; edits
+and deletes too, those of older messages where we track their thread. Ingest takes each message once, so it does not
+matter that some were heard after all, or that a catch-up is cut short and begins anew. Tracked threads are stale from
+the moment in which the gap is opened and are read whole by `swarm.services.backfill`: a new message in one waits for
+what was said before it. Replies in a thread that we do not track are found where its root is at most
+`LOOK_BACK_SECONDS` older than the gap.
+
+What happens on failure: the gap stays open and is tried again. A conversation that Slack does not let us read is left
+out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+import structlog
+
+from swarm.clock import SECOND, slack_ts_to_us, us_to_slack_ts
+from swarm.domain.errors import NotFound, SwarmError
+from swarm.domain.ports import SlackReader
+from swarm.domain.routing import Me
+from swarm.domain.transcript import ChannelMessage, MessageEdited, SlackEvent, SlackMessage
+from swarm.domain.watchers import NOBODY, Watcher
+from swarm.services.attempt import attempt
+from swarm.store import forgotten, history, threads, transcript, watermarks
+from swarm.store.database import Database
+from swarm.store.transaction import Transaction
+from swarm.store.watermarks import GAPS
+
+MOST_SECONDS: Final = 72 * 3600
+"""What was said longer ago is not answered any more."""
+
+LOOK_BACK_SECONDS: Final = 6 * 3600
+MARGIN_SECONDS: Final = 120
+"""A gap is taken to begin so much earlier, since events are not told in the order in which things happen."""
+
+RETRY_SECONDS: Final = 10.0
+
+Handle = Callable[[SlackEvent], Awaitable[None]]
+
+_log = structlog.get_logger(__name__)
+
+
+class CatchUp:
+    """The background task that reads gaps. ``handle`` takes what was missed."""
+
+    def __init__(
+        self, database: Database, slack: SlackReader, me: Me, handle: Handle, watcher: Watcher = NOBODY
+    ) -> None:
+        self._database = database
+        self._watcher = watcher
+        self._slack = slack
+        self._me = me
+        self._handle = handle
+
+    async def run(self) -> None:
+        """Read gaps until cancelled, or until the shutdown, whatever goes wrong meanwhile."""
+        wakeups = self._database.wakeups
+        while not wakeups.closed:
+            seen = wakeups.generation(GAPS)
+            await attempt(self.read_gap(), "catch_up")
+            await wakeups.wait(GAPS, seen, RETRY_SECONDS)
+
+    async def read_gap(self) -> int:
+        """Read the open gap, if there is one; how many messages were missed in conversations."""
+        gap = await self._database.read(watermarks.gap, self._me.team)
+        if gap is None:
+            return 0
+        _log.info("Reading what was said while no events came.", action="catch_up", since=gap.since)
+        missed, is_whole = 0, True
+        for channel in await self._slack.conversations():
+            try:
+                missed += await self._read_channel(channel, gap.since)
+            except NotFound as refused:
+                _log.warning(
+                    "A conversation cannot be read.", action="catch_up", channel=channel, error=refused.message
+                )
+            except SwarmError as error:
+                is_whole = False
+                _log.warning("A conversation has to wait.", action="catch_up", channel=channel, error=error.message)
+        if is_whole and await self._database.write(watermarks.close_gap, self._me.team, gap):
+            _log.info("Everything that was missed is taken in.", action="caught_up", since=gap.since, messages=missed)
+        return missed
+
+    async def _read_channel(self, channel: str, gap_since: str) -> int:
+        """Take in what was missed in one conversation; how much that was."""
+        read_up_to, longest_ago = await self._database.read(_bounds, self._me.team, channel)
+        since = _earlier(max(gap_since, read_up_to, longest_ago), MARGIN_SECONDS)
+        said = await self._slack.read_channel(channel, _earlier(since, LOOK_BACK_SECONDS))
+        messages = [one.message for one in said] + [
+            reply for one in said if (one.latest_reply_ts or "") > since for reply in await self._replies(one)
+        ]
+        missed = await self._database.read(unheard, self._me, messages, since)
+        for event in missed:
+            await self._take(event)
+        self._watcher.caught_up(len(missed))
+        if messages:  # by Slack's clock, which ours need not agree with
+            newest = max(one.ts for one in messages)
+            await self._database.write(watermarks.read_up_to, self._me.team, channel, newest)
+        return len(missed)
+
+    async def _take(self, event: SlackEvent) -> None:
+        """Have an event handled. One that cannot be, whatever the reason, must not keep the others back."""
+        try:
+            await self._handle(event)
+        except SwarmError:
+            raise  # the database is away: everything waits
+        except Exception:  # noqa: BLE001 - whatever it is, it concerns this event only
+            _log.exception("A missed event cannot be taken in.", action="catch_up")
+
+    async def _replies(self, root: ChannelMessage) -> list[SlackMessage]:
+        """The replies in a thread that we do not track; the others are read as a whole."""
+        place = (self._me.team, root.message.channel, root.message.ts)
+        if await self._database.read(threads.find, *place):
+            return []
+        replies = await self._slack.read_thread(root.message.channel, root.message.ts)
+        return [reply for reply in replies if reply.ts != root.message.ts]
+
+
+def unheard(tx: Transaction, me: Me, messages: Iterable[SlackMessage], since: str) -> list[SlackEvent]:
+    """What was said or edited since then and was not told by an event, in the order in which it was said."""
+    events: list[SlackEvent] = []
+    for message in sorted(messages, key=lambda one: slack_ts_to_us(one.ts)):
+        if me.wrote(message.author) or forgotten.is_forgotten(tx, message.author.id, message.ts):
+            continue
+        stored = transcript.find(tx, me.team, message.channel, message.ts)
+        if message.ts > since:
+            is_heard = stored["routed_at"] if stored else history.was_routed(tx, message.channel, message.ts)
+            if not is_heard:
+                events.append(message)
+                continue
+        if (message.edited_ts or "") > max(since, stored["edited_ts"] or "" if stored else ""):
+            events.append(MessageEdited(message=message, previous_text=stored["text"] if stored else None))
+    return events
+
+
+def _bounds(tx: Transaction, team: str, channel: str) -> tuple[str, str]:
+    """Up to where a conversation was read, and from where on it is worth reading."""
+    return watermarks.of_channel(tx, team, channel), us_to_slack_ts(tx.now - MOST_SECONDS * SECOND)
+
+
+def _earlier(ts: str, seconds: int) -> str:
+    return us_to_slack_ts(max(0, slack_ts_to_us(ts) - seconds * SECOND))
