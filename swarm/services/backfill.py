@@ -17,9 +17,9 @@ from typing import Final
 
 import structlog
 
+from swarm.clock import SECOND
 from swarm.domain.access import ChannelPolicy, standing_in
 from swarm.domain.conduct import Conduct
-from swarm.clock import SECOND
 from swarm.domain.errors import NotFound
 from swarm.domain.ports import SlackReader
 from swarm.domain.routing import Me

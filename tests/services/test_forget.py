@@ -52,10 +52,10 @@ async def test_nothing_of_a_person_is_left_and_the_second_time_there_is_nothing(
     unread = await world.says(f"{BOT} also {WORD}", by=ANN)
     early = said(f"too early {WORD}", by=ANN, thread_ts=said("?").ts)
     await world.hears(early)
-    counted = await world.services.forgotten.forget(ANN, dry_run=True)
+    counted = await world.services.people.forget(ANN, dry_run=True)
     assert counted.removed["messages"] == 2
     assert await places_of(world.database, WORD, ANN), "a dry run changes nothing"
-    done = await world.services.forgotten.forget(ANN)
+    done = await world.services.people.forget(ANN)
     assert done.removed.keys() >= {
         "messages", "copies", "cancelled tasks", "sessions", "opinions", "runs", "mentions", "early messages",
     }, done  # fmt: skip
@@ -63,7 +63,7 @@ async def test_nothing_of_a_person_is_left_and_the_second_time_there_is_nothing(
     assert files_with(database_url, WORD, ANN) == []
     assert await status_of(world, task_id) is TaskStatus.CANCELLED
     assert (await world.entry(unread)).status is EntryStatus.WITHDRAWN
-    assert (await world.services.forgotten.forget(ANN)).removed == {}
+    assert (await world.services.people.forget(ANN)).removed == {}
     assert await world.poll(lead) is not None, "the others go on"
 
 
@@ -73,7 +73,7 @@ async def test_what_they_wrote_does_not_come_back_from_slacks_history_nor_by_a_l
     root, reply = said(f"{BOT} {SECRET}", by=ANN), said("hi", by="U2")
     await world.hears(root)
     await world.answers(lead, await world.only(lead), "noted")
-    await world.services.forgotten.forget(ANN)
+    await world.services.people.forget(ANN)
     await world.ingest.handle(edit(root, f"{BOT} {SECRET}!"))
     other = said(SECRET, by=ANN, thread_ts=root.ts)
     again = said(f"{BOT} go on", by="U2", thread_ts=root.ts)
@@ -92,7 +92,7 @@ async def test_what_they_wrote_does_not_come_back_from_slacks_history_nor_by_a_l
 async def test_what_they_write_later_is_heard_as_ever(world: World) -> None:
     lead = await world.lead()
     await world.says(f"{BOT} {SECRET}", by=ANN)
-    await world.services.forgotten.forget(ANN)
+    await world.services.people.forget(ANN)
     await world.says(f"{BOT} hello again", by=ANN)
     assert [each.text for trigger in await world.poll(lead) for each in trigger.inbox_messages] == ["@UBOT hello again"]
 
@@ -103,7 +103,7 @@ async def test_a_run_that_ends_after_its_person_is_forgotten_leaves_no_trace(wor
     await world.says(f"{BOT} {SECRET}", by=ANN)
     turn = await begun(world, lead, await world.only(lead, hold=True))
     late = used("late", world)
-    await world.services.forgotten.forget(ANN)
+    await world.services.people.forget(ANN)
     await memory(world).add_run(f"slack:C1:{ANN}", turn.run_id, block(turn, SECRET), turn_id=turn.id)
     await world.database.write(model_runs.note, late)
     assert await places_of(world.database, WORD, ANN) == {}
@@ -114,13 +114,13 @@ async def test_people_are_found_by_the_name_they_go_by(world: World, monkeypatch
     for person, name in ((ANN, "Ann"), ("UBOB0001", "bob"), ("UBOB0002", "bob")):
         monkeypatch.setitem(PEOPLE, person, name)
         await world.says(f"{BOT} hello", by=person)
-    assert (await world.services.forgotten.forget("@ann", dry_run=True)).person == ANN
+    assert (await world.services.people.forget("@ann", dry_run=True)).person == ANN
     with pytest.raises(Conflict, match="UBOB0001, UBOB0002"):
-        await world.services.forgotten.forget("@bob")
+        await world.services.people.forget("@bob")
     with pytest.raises(NotFound, match="@zoe"):
-        await world.services.forgotten.forget("@zoe")
+        await world.services.people.forget("@zoe")
     with pytest.raises(Invalid):
-        await world.services.forgotten.forget("ann")
+        await world.services.people.forget("ann")
 
 
 def test_only_a_digest_tells_who_is_forgotten() -> None:
@@ -134,6 +134,6 @@ async def test_other_people_and_their_sessions_stay(world: World) -> None:
     for person in (ANN, f"{ANN}7"):
         await memory(world).add_run(f"slack:C1:{person}", "run" + person, hers)
         await world.says(f"{BOT} from {person}", by=person)
-    await world.services.forgotten.forget(ANN)
+    await world.services.people.forget(ANN)
     assert len(await memory(world).get_messages(f"slack:C1:{ANN}7")) == 2
     assert (await places_of(world.database, f"{ANN}7"))["thread_messages.author_id"] == 1

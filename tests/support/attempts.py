@@ -33,7 +33,7 @@ def _begin(
 ) -> Turn:
     if over:
         assert turns.end(tx, over.id, how)
-    thread, _ = threads.opened(tx, "T1", "C1", "100.1", ChannelType.CHANNEL, known_whole=True)
+    thread, _ = threads.opened(tx, "T1", "C1", "100.1", ChannelType.CHANNEL, watermark_ts="100.1", known_whole=True)
     name = next(_names)
     turn = turns.start(
         tx,

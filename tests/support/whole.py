@@ -24,6 +24,7 @@ from swarm.entrypoints.http_api import Api
 from swarm.entrypoints.slack_events import SlackDoor
 from swarm.services.agent_runs import AgentRuns
 from swarm.services.figures import FigureReader
+from swarm.services.hearing import Hearing
 from swarm.services.talks import Talks
 from swarm.slack.gateway import Gateway
 from swarm.slack.pacing import Pacing
@@ -34,7 +35,7 @@ from swarm.telemetry.metrics import Metrics
 from tests.support.doors import ENROLMENT_KEY, OPERATOR_TOKEN, PATIENCE_SECONDS, Visitor, serving
 from tests.support.files import FakeContent, FakeFiles
 from tests.support.http import client as http_client
-from tests.support.world import World
+from tests.support.world import ME, World
 
 SETTINGS = {
     "SWARM_OPERATOR_TOKEN": OPERATOR_TOKEN,
@@ -135,6 +136,7 @@ async def whole(
             settings,
             world.services,
             SlackDoor(gateway, _ignored, signing_secret=SETTINGS["SLACK_SIGNING_SECRET"]),
+            Hearing(database, gateway, ME),
             FigureReader(database, conduct),
             Telemetry(watcher=NOBODY, metrics=metrics),
             {},

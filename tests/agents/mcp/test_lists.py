@@ -34,7 +34,7 @@ async def test_a_list_of_several_pages_is_read_whole(tmp_path: Path) -> None:
 @pytest.mark.req("CHAN-11")
 async def test_only_a_tool_whose_server_says_so_counts_as_reading(tmp_path: Path) -> None:
     hinting = plain_in(tmp_path / "hinting", tools=("look", "touch", "echo"))
-    async with McpServers([hinting.server("look", "touch", "echo")], patience=QUICK) as servers:
+    async with McpServers([hinting.server("look", "touch", "echo")], timeouts=QUICK) as servers:
         assert {tool.name: tool.is_read_only for tool in servers.tools()} == {
             "look": True, "touch": False, "echo": False,
         }  # fmt: skip

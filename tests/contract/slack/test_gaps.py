@@ -1,4 +1,4 @@
-"""A socket that falls silent, with slack_sdk and Bolt against the twin: it is replaced, and what it missed is served."""
+"""A socket that falls silent, with slack_sdk and Bolt against the twin: it is replaced, what it missed is served."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from swarm.services.catch_up import CatchUp
 from swarm.services.hearing import Hearing
 from swarm.services.ingest import Ingest
 from swarm.services.roster import Rosters
+from swarm.services.standings import Standings
 from swarm.services.use_cases import Services
 from swarm.slack.gateway import Gateway
 from swarm.slack.names import Names
@@ -32,13 +33,14 @@ pytestmark = pytest.mark.req("OPS-08")
 async def coordinator(gateway: Gateway, workspace: Workspace, database: Database) -> AsyncIterator[Services]:
     """What takes Slack's events in, and what reads those that were missed, with a minute's silence in a moment."""
     me, conduct, names = await gateway.identify(), Conduct(), Names(gateway)
-    ingest = Ingest(database, Rosters(database, conduct, kept_seconds=0), me, conduct)
+    standings = Standings(database, names, me)
+    ingest = Ingest(database, Rosters(database, conduct, kept_seconds=0), me, conduct, standings)
     hearing = Hearing(database, gateway, me, silence_seconds=0.3)
     await hearing.connected()
     door = SlackDoor(gateway, ingest.handle, hearing=hearing, app_token=workspace.app.app_token, backoff_seconds=0.01)
     await door.start()
     works = [hearing.run(door), CatchUp(database, gateway, me, ingest.handle).run()]
-    works.append(Backfill(database, gateway, me, ingest.handle).run())
+    works.append(Backfill(database, gateway, me, conduct, standings, ingest.handle).run())
     tasks = [asyncio.create_task(work) for work in works]
     try:
         yield Services.over(database, names, me, conduct, gateway.files)
