@@ -198,6 +198,9 @@ class HttpProtocol(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         self._refuse(Refusal(status=400, code="bad_request", message="This is no valid HTTP request.", hint=msg))
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """A client that offers another protocol gets an answer in this one; that is worth no line in the log."""
+
     def pause_writing(self) -> None:
         super().pause_writing()
         self._drain.begin()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 
 import pytest
 
@@ -46,3 +47,25 @@ async def test_an_error_of_the_work_is_raised_as_it_is() -> None:
 
     with pytest.raises(ValueError, match="no"):
         await process.unless_stopped(work(), asyncio.Event())
+
+
+@pytest.mark.req("SEC-05")
+@pytest.mark.parametrize(
+    ("soft", "hard", "possible", "raised_to"),
+    [
+        (1024, 100_000, 10_000, 10_000 + process.SPARE_FILES),
+        (1024, resource.RLIM_INFINITY, 10_000, 10_000 + process.SPARE_FILES),
+        (1024, 4096, 4096 - process.SPARE_FILES, 4096),
+        (256, 256, 128, 256),
+        (50_000, 100_000, 10_000, 50_000),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, 10_000, resource.RLIM_INFINITY),
+    ],
+)
+def test_the_limit_of_open_files_is_raised_and_kept_to(
+    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, possible: int, raised_to: int
+) -> None:
+    limits = [(soft, hard)]
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: limits[0])
+    monkeypatch.setattr(resource, "setrlimit", lambda kind, wanted: limits.__setitem__(0, wanted))
+    assert process.possible_connections(10_000) == possible
+    assert limits[0] == (raised_to, hard)

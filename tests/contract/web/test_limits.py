@@ -252,6 +252,15 @@ async def test_who_reads_nothing_of_an_endless_answer_is_cut(server: Server) -> 
     line.writer.close()
 
 
+@pytest.mark.parametrize("protocol", [b"websocket", b"h2c"])
+async def test_an_offer_of_another_protocol_is_answered_in_this_one(server: Server, protocol: bytes) -> None:
+    offer = b"Connection: Upgrade\r\nUpgrade: " + protocol + b"\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    line = await server.connect((GET % b"early")[:-2] + offer)
+    assert await line.answer() == (200, b"early")
+    await line.say(b"and then anything")
+    assert await line.end() == b"" or server.app.served == 1
+
+
 async def test_pipelined_requests_are_answered_in_order(server: Server) -> None:
     line = await server.connect(GET % b"early" + POST % b"echo" + b"x" * 100_000 + GET % b"early")
     assert [await line.answer() for _ in range(3)] == [(200, b"early"), (200, b"100000"), (200, b"early")]
