@@ -264,6 +264,7 @@ class Ingest:
         """A delete withdraws what is not answered, and is told to whoever reads already."""
         team = self._me.team
         threads.at(tx, team, event.channel, event.thread_ts or event.ts)
+        early.withdraw(tx, team, event.channel, event.thread_ts or event.ts, event.ts)
         if not transcript.bury(tx, team, event.channel, event.ts, event.thread_ts):
             return
         for entry in inbox.of_message_locked(tx, team, event.channel, event.ts):

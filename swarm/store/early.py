@@ -76,6 +76,7 @@ _CHANGE = Statement(
     update(early_messages).where(_place, _e.ts == bindparam("of_ts")).values(message=bindparam("new_message"))
 )
 _FIND = Statement(select(_e.message).where(_place, _e.ts == bindparam("ts")))
+_WITHDRAW = Statement(delete(early_messages).where(_place, _e.ts == bindparam("ts")))
 _waits_for_thread = _e.verify_at.is_(None)
 _OF_PLACE = Statement(select(_e.message).where(_place, _waits_for_thread).order_by(_e.ts))
 _DROP = Statement(delete(early_messages).where(_place, _waits_for_thread))
@@ -112,6 +113,11 @@ def change(tx: Transaction, team: str, message: SlackMessage) -> None:
     if kept is None or (orjson.loads(kept["message"])["edited_ts"] or "") > (message.edited_ts or ""):
         return
     _CHANGE.run(tx, **place, of_ts=message.ts, new_message=_body(message))
+
+
+def withdraw(tx: Transaction, team: str, channel: str, thread_ts: str, ts: str) -> None:
+    """A message was deleted in Slack: it is not kept any longer."""
+    _WITHDRAW.run(tx, team=team, channel=channel, thread_ts=thread_ts, ts=ts)
 
 
 def take(tx: Transaction, team: str, channel: str, thread_ts: str) -> list[SlackMessage]:
