@@ -200,6 +200,7 @@ async def test_what_waits_for_its_author_is_read_as_it_was_edited_and_not_at_all
     await world.ingest.handle(edit(plain, f"{BOT} hm"))
     await world.ingest.handle(edit(mention, f"{BOT} one, please"))
     await world.ingest.handle(delete(gone))
+    assert len(await world.rows("SELECT * FROM early_messages")) == 2
     del world.slack.persons["U1"]
     world.clock.advance(RETRY_SECONDS)
     await world.verifier.verify_due()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from starlette.types import Message
 
+from swarm.domain.people import Person
 from swarm.entrypoints.identity import Identities
 from swarm.entrypoints.polling_api import PollRoute
 from swarm.services.claim import MOST_WAITING
@@ -169,7 +170,7 @@ async def test_a_trigger_has_exactly_the_fields_of_the_contract(doors: Doors, le
     trigger = await lea.only()
     assert set(trigger) == {
         "id", "kind", "created_at", "attempt", "due_at", "lease", "prompt", "thread", "thread_context",
-        "context_incomplete", "inbox_messages", "task", "notice",
+        "context_incomplete", "started_by", "inbox_messages", "task", "notice",
     }  # fmt: skip
     assert trigger["kind"] == "slack_inbox_message"
     assert set(trigger["lease"]) == {"token", "expires_at"}
@@ -177,16 +178,34 @@ async def test_a_trigger_has_exactly_the_fields_of_the_contract(doors: Doors, le
     assert trigger["thread"] == trigger["thread"] | {"team": "T1", "channel": "C1", "thread_ts": root.ts}
     assert trigger["thread"]["channel_name"] == "#general"
     assert [message["author"] for message in trigger["thread_context"]] == ["alice", "alice"]
-    assert set(trigger["thread_context"][0]) == {"ts", "author", "kind", "text", "edited", "files"}
+    assert set(trigger["thread_context"][0]) == {"ts", "author", "kind", "standing", "text", "edited", "files"}
     first, second = trigger["inbox_messages"]
     assert set(first) == {
-        "id", "text", "preview", "user", "ts", "received_at", "matched_by", "files", "task_id",
+        "id", "text", "preview", "user", "standing", "ts", "received_at", "matched_by", "files", "task_id",
     }  # fmt: skip
     assert first["user"] == {"id": "U1", "name": "alice"}
     assert (first["matched_by"], second["matched_by"]) == ("mention", "thread_owner")
     assert trigger["id"] == first["id"]
     assert trigger["task"] is None
     assert trigger["notice"] is None
+
+
+@pytest.mark.req("CHAN-11")
+async def test_over_http_a_message_shows_its_authors_standing_and_a_trigger_who_started_it(
+    doors: Doors, lea: Visitor
+) -> None:
+    root = await doors.world.says(f"{BOT} hello")
+    doors.world.slack.persons["U2"] = Person(id="U2", name="bob", teams=("T1",), is_guest=True)
+    await doors.world.says("let me in", thread=root, by="U2")
+    await doors.world.says("go on", thread=root)
+    trigger = await lea.only()
+    assert trigger["started_by"] == "members"
+    assert [message["standing"] for message in trigger["thread_context"]] == ["member", "guest", "member"]
+    assert [message["standing"] for message in trigger["inbox_messages"]] == ["member", "member"]
+    entry = await lea.uses("read-inbox-message", inbox_message_id=trigger["inbox_messages"][1]["id"])
+    page = await lea.uses("slack-read-thread", inbox_message_id=trigger["inbox_messages"][1]["id"])
+    for messages in (entry["thread_context"], page["messages"]):
+        assert [message["standing"] for message in messages] == ["member", "guest", "member"]
 
 
 @pytest.mark.req("LOOP-05")
