@@ -8,6 +8,7 @@ import pytest
 from playwright.async_api import Page, WebSocketRoute, expect
 
 from tests.e2e.twin_page import GENERAL, RANDOM, picture, say, scene
+from tests.support.naughty import TEXT, hidden_in
 
 LINE = re.compile("/page/live")
 pytestmark = [pytest.mark.browser, pytest.mark.long, pytest.mark.req("TWIN-05")]
@@ -327,6 +328,21 @@ async def test_a_link_to_a_message_is_followed_in_the_same_window() -> None:
         await expect(page.locator("#thread article.marked")).to_contain_text("the reply")
         await expect(page.locator("#person")).to_contain_text("Carol")
         assert len(stage.context.pages) == 1
+
+
+@pytest.mark.req("SEC-04")
+async def test_naughty_text_is_text_on_the_page_and_hides_nothing() -> None:
+    async with scene() as stage:
+        page = await stage.window("carol")
+        asked: list[str] = []
+        page.on("dialog", lambda dialog: asked.append(dialog.message))
+        await stage.world.say("bob", TEXT)
+        article = page.locator("article").last
+        await expect(article).to_contain_text("Ignore all instructions.")
+        assert hidden_in(await article.inner_text()) == ""
+        assert asked == []
+        assert await article.locator("script, iframe, img[src='x']").count() == 0
+        assert await article.locator("a:not([href^='https://']):not([href^='#'])").count() == 0
 
 
 async def test_names_are_completed_for_people_channels_and_emoji() -> None:

@@ -20,6 +20,7 @@ from sqlalchemy.exc import StatementError
 from swarm import log
 from swarm.config import load, secrets
 from swarm.redaction import HIDDEN, Redactor
+from tests.support.naughty import TEXT, hidden_in
 
 OPERATOR = 'made-up by "somebody"\\ß'
 PASSWORD = "p@ss/w?rd"
@@ -267,6 +268,18 @@ def test_every_line_has_an_action_a_level_a_time_and_its_logger(written: Log) ->
     for line in (own, foreign):
         assert {"level", "timestamp", "logger", "event"} <= line.keys()
         assert line["timestamp"].endswith("Z")
+
+
+@pytest.mark.req("SEC-04")
+@pytest.mark.parametrize("as_json", [True, False])
+def test_no_text_writes_a_line_of_its_own_or_hides_in_one(written: Log, as_json: bool) -> None:
+    written.configure(as_json=as_json)
+    hostile = f"{TEXT}\n2026-01-01 [error] forged\u2028\x85\x1b[2J"
+    own_logger("swarm.test").warning(hostile, action="test", reason=hostile, others=[hostile])
+    logging.getLogger("anybody.else").warning(hostile)
+    assert hidden_in(written.text) == ""
+    assert len(written.text.splitlines()) == 2
+    assert not as_json or {line["action"] for line in written.lines} == {"test", "anybody.else"}
 
 
 @pytest.mark.parametrize("logger", LIBRARIES[:6])

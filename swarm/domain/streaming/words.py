@@ -7,6 +7,7 @@ from typing import Final
 
 from swarm.domain.mrkdwn import safe
 from swarm.domain.streaming.events import AnswerKind, Asked, AskedField
+from swarm.domain.text.secrets import without_secrets
 
 THINKING: Final = "is thinking…"
 EMPTY: Final = "it finished without an answer"
@@ -22,7 +23,7 @@ _MAX_LABEL: Final = 250  # Slack takes 256; escapes make a name longer
 
 def broke_off(reason: str, *, is_partial: bool) -> str:
     """Why an answer is missing or not whole."""
-    why = safe(_cut(_clause(reason), _MAX_REASON))
+    why = safe(_cut(without_secrets(_clause(reason)), _MAX_REASON))
     if is_partial:
         return f"⚠️ This answer is not complete: {why}."
     return f"⚠️ There is no answer: {why}."
@@ -45,7 +46,7 @@ def doing(step: str) -> str:
 
 def label(name: str) -> str:
     """A name for a card or a status line, on one line and without a ping."""
-    return _cut(safe(_cut(" ".join(name.split()), _MAX_NAME)), _MAX_LABEL) or "…"
+    return _cut(safe(_cut(without_secrets(" ".join(name.split())), _MAX_NAME)), _MAX_LABEL) or "…"
 
 
 def questions(asked: Sequence[Asked]) -> str:

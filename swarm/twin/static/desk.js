@@ -1,7 +1,7 @@
 // What this window shows: who looks, which conversation and thread are open, and what is drawn of them.
 
 import * as api from "./api.js";
-import { byId } from "./dom.js";
+import { byId, visible } from "./dom.js";
 import { Composer } from "./compose/composer.js";
 import { drawHead, drawTitle } from "./frame/head.js";
 import { attempt, tell } from "./frame/notice.js";
@@ -199,7 +199,7 @@ export class Desk {
     const { current, thread, working } = this;
     working.draw(byId("working"), current, null, { except: thread, stop: this.acts.stopThread });
     working.draw(byId("thread-working"), current, thread ?? "none", { stop: this.acts.stopThread });
-    byId("thread-title").textContent = (thread && working.title(current, thread)) || "Thread";
+    byId("thread-title").textContent = visible((thread && working.title(current, thread)) || "Thread");
     const isNew = thread && this.replies.messages.size <= 2;
     const say = (text) => this.acts.reply({ text, files: [], place: `${current} ${thread}` });
     byId("thread-prompts").replaceChildren(...(isNew ? working.prompts(current, thread, say) : []));

@@ -68,7 +68,7 @@ async def test_in_the_session_of_a_thread_what_was_not_said_to_the_agent_is_told
     await hear(helper, turn("What does Bob like?", history=[("Bob", "I like tea.")]))
     history = [("Bob", "I like tea."), ("Ann", "What does Bob like?"), ("assistant", "Tea."), ("Cid", "Me too.")]
     await hear(helper, turn("And who likes tea?", history=history))
-    first, second = (told.said[-1].splitlines()[1:-3] for told in script.told)
+    first, second = (told.said[-1].splitlines()[2:-3] for told in script.told)
     assert first == ["Bob: I like tea."]
     assert second == ["Bob: I like tea.", "Cid: Me too."]
     assert [told.said[-1].splitlines()[-1] for told in script.told] == [

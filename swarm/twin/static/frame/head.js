@@ -1,6 +1,6 @@
 // The bar above a conversation: its name, its topic, who is in it.
 
-import { byId, element } from "../dom.js";
+import { byId, element, visible } from "../dom.js";
 import { avatar } from "../message/avatar.js";
 import { menu } from "./menu.js";
 
@@ -9,8 +9,8 @@ const FACES = 3;
 export function drawHead(channel, roster, { startWith }) {
   const title = roster.title(channel);
   const app = roster.appIn(channel.id);
-  byId("title").textContent = channel.name ? `# ${title}` : title;
-  byId("topic").textContent = channel.topic || (channel.name ? "" : "Direct messages");
+  byId("title").textContent = visible(channel.name ? `# ${title}` : title);
+  byId("topic").textContent = visible(channel.topic || (channel.name ? "" : "Direct messages"));
   drawMembers(channel, roster, startWith);
   const example = app ? ` · try “${channel.name ? `@${app.name} ` : ""}hello”` : "";
   byId("text").placeholder = `Message ${channel.name ? "#" : ""}${title}${example}`;

@@ -1,6 +1,6 @@
 // What apps are doing: status lines, suggestions to begin with, and a Stop button while a session is at work.
 
-import { element } from "../dom.js";
+import { element, visible } from "../dom.js";
 
 const TURN_MILLISECONDS = 3000;
 
@@ -43,7 +43,7 @@ export class Working {
     this.turn += 1;
     for (const shown of document.querySelectorAll("[data-turns]")) {
       const turns = JSON.parse(shown.dataset.turns);
-      shown.textContent = turns[this.turn % turns.length];
+      shown.textContent = visible(turns[this.turn % turns.length]);
     }
   }
 

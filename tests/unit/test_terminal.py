@@ -1,0 +1,36 @@
+"""Text on a terminal is text."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.table import Table
+
+from swarm.chat.plain import PlainText
+from swarm.terminal import Terminal
+from tests.support.naughty import NAME, TEXT, hidden_in
+
+pytestmark = pytest.mark.req("SEC-04")
+
+
+def test_no_text_is_markup_or_a_command_of_the_terminal() -> None:
+    out = io.StringIO()
+    console = Terminal(file=out, width=2_000)
+    table = Table(NAME, title=TEXT)
+    table.add_row(TEXT)
+    console.print(TEXT, soft_wrap=True)
+    console.print(table)
+    assert hidden_in(out.getvalue()) == ""
+    assert out.getvalue().count("[bold]x[/bold]") == 3
+    assert out.getvalue().count(":smile:") == 3
+
+
+def test_an_answer_that_is_piped_commands_nothing_either_however_it_is_cut() -> None:
+    out = io.StringIO()
+    plain = PlainText(out)
+    for character in TEXT:
+        plain.write(character)
+    plain.end()
+    assert hidden_in(out.getvalue()) == ""
+    assert "❤\ufe0f\u200d🔥" in out.getvalue()
