@@ -49,7 +49,8 @@ def erase_deleted(tx: Transaction, thread: Thread | None, was: Row, entries: Ite
     """Erase what was made of a message, which ``was`` stored; the number of rows that had something of it."""
     erased = 0
     for entry in entries:
-        erased += erasure.reword_news(tx, entry.thread_id, entry.id, "") + erasure.forget_remembered(tx, entry.id)
+        erased += erasure.reword_news(tx, entry.thread_id, entry.id, "")
+        erased += erasure.forget_remembered(tx, entry.thread_id, entry.id)
     if thread and was["author_kind"] == AuthorKind.AGENT:
         erased += erasure.forget_answer(tx, thread, was["ts"])
     return erased + _erase_copies(tx, thread, was, "")

@@ -157,7 +157,9 @@ _REWORD_NEWS: Final = Statement(
     )
     .values(text=bindparam("new_text"))
 )  # fmt: skip
-_DELEGATED_AS: Final = Statement(select(tasks.c.id).where(tasks.c.inbox_message_id == bindparam("of_entry")))
+_DELEGATED_AS: Final = Statement(
+    select(tasks.c.id).where(tasks.c.thread_id == _thread, tasks.c.inbox_message_id == bindparam("of_entry"))
+)
 _SOURCES: Final = Statement(
     select(_m.agent, _m.session_id, _m.position, _m.run, _m.content).where(
         _m.source == bindparam("of_source"), _m.content != ERASED
@@ -196,12 +198,12 @@ def reword_news(tx: Transaction, thread_id: str, entry_id: str, text: str) -> in
     return _REWORD_NEWS.run(tx, of_thread=thread_id, of_entry=entry_id, new_text=text)
 
 
-def forget_remembered(tx: Transaction, entry_id: str) -> int:
+def forget_remembered(tx: Transaction, thread_id: str, entry_id: str) -> int:
     """Erase a message from what sessions keep of the runs that read it, with all that these did and answered; how many
     messages of sessions. Other messages that such a run read stay. A summary of any of it is dropped, and the next
     one is made of what is left.
     """
-    return sum(_forget_source(tx, source, is_kept=False) for source in _sources(tx, entry_id))
+    return sum(_forget_source(tx, source, is_kept=False) for source in _sources(tx, thread_id, entry_id))
 
 
 def reword_remembered(tx: Transaction, entry_id: str, text: str) -> int:
@@ -216,9 +218,9 @@ def reword_remembered(tx: Transaction, entry_id: str, text: str) -> int:
     return len(rows)
 
 
-def _sources(tx: Transaction, entry_id: str) -> list[str]:
+def _sources(tx: Transaction, thread_id: str, entry_id: str) -> list[str]:
     """A message is read as itself, and as the task that it was delegated as."""
-    return [entry_id, *(row["id"] for row in _DELEGATED_AS.all(tx, of_entry=entry_id))]
+    return [entry_id, *(row["id"] for row in _DELEGATED_AS.all(tx, of_thread=thread_id, of_entry=entry_id))]
 
 
 def _forget_source(tx: Transaction, source: str, *, is_kept: bool, run: str | None = None) -> int:

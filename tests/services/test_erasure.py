@@ -219,3 +219,17 @@ async def test_what_other_people_wrote_is_theirs_and_stays(world: World) -> None
     await world.says(f"yes, {SECRET}", thread=root, by="U2")
     await world.ingest.handle(delete(root))
     assert await places_of(world.database, WORD) == {"thread_messages.text": 1}
+
+
+async def test_what_a_worker_remembers_of_the_task_that_a_message_became_goes_with_it(world: World) -> None:
+    lead, worker = await world.lead(), await world.worker()
+    root = await world.says(f"{BOT} {SECRET}")
+    task_id = await hand(world, lead, await work_of(world, lead), worker, what="Look into that number of his.")
+    question = SessionMessage(role=MessageRole.USER, text="Look into that number of his.", source=task_id)
+    answer = SessionMessage(role=MessageRole.ASSISTANT, text="It is four digits long.")
+    await memory(world, "worker").add_run("slack:C1:U1", "run", [question, answer])
+    await world.ingest.handle(delete(root))
+    assert await memory(world, "worker").get_messages("slack:C1:U1") == []
+    late = [question, answer]
+    await memory(world, "worker").add_run("slack:C1:U1", "late", late)
+    assert await memory(world, "worker").get_messages("slack:C1:U1") == []

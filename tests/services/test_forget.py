@@ -10,6 +10,7 @@ from swarm.domain.model_runs import Door, ModelRun, ModelUsage, RunOutcome
 from swarm.domain.sessions import MessageRole, SessionMessage
 from swarm.domain.tasks import TaskStatus
 from swarm.domain.turns import Opinion
+from swarm.services.people import People
 from swarm.store import feedback, forgotten, model_runs
 from tests.services.test_erasure import block, memory
 from tests.support.scan import files_with, places_of
@@ -134,6 +135,8 @@ async def test_other_people_and_their_sessions_stay(world: World) -> None:
     for person in (ANN, f"{ANN}7"):
         await memory(world).add_run(f"slack:C1:{person}", "run" + person, hers)
         await world.says(f"{BOT} from {person}", by=person)
-    await world.services.people.forget(ANN)
+    unnamed: list[str] = []
+    await People(world.database, world.conduct, forget_name=unnamed.append).forget(ANN)
+    assert unnamed == [ANN], "what is known of her beside the database goes as well"
     assert len(await memory(world).get_messages(f"slack:C1:{ANN}7")) == 2
     assert (await places_of(world.database, f"{ANN}7"))["thread_messages.author_id"] == 1

@@ -299,3 +299,34 @@ def test_a_database_out_of_reach_is_unavailable(url: str, tmp_path: Path) -> Non
     with pytest.raises(Unavailable, match="cannot be reached") as raised:
         migrations.upgrade(url.format(folder=tmp_path))
     assert "secret" not in str(raised.value)
+
+
+@pytest.mark.req("SEC-06")
+def test_the_migration_of_erasure_finds_what_the_messages_of_sessions_say(empty_database_url: str) -> None:
+    with migrations._locked(empty_database_url) as connection:
+        command.upgrade(migrations._config(connection), "0007")
+        for statement in BEFORE_ERASURE:
+            connection.exec_driver_sql(statement)
+    migrations.upgrade(empty_database_url)
+    with migrations._locked(empty_database_url) as connection:
+        found = connection.exec_driver_sql("SELECT position, source FROM session_messages ORDER BY position")
+        assert [tuple(row) for row in found] == [(1, "i1"), (2, "i2"), (3, None), (4, None), (5, "k1"), (6, None)]
+
+
+_TURN = (
+    "INSERT INTO turns (id, agent_id, lease_token, trigger_id, entry_ids, task_id, conversation_id, run_id, status,"
+    " attempt, started_at, ended_at) VALUES "
+)
+_SAID = "INSERT INTO session_messages (agent, session_id, position, role, content, run, created_at) VALUES ('a', 's', "
+BEFORE_ERASURE = (
+    "INSERT INTO agents VALUES ('a1', 'lead', 'lead', '', '[]', 1, 7, NULL, 'builtin')",
+    "INSERT INTO tasks (id, lane_id, title, description, status, priority, agent_id, depth, attempts, claims,"
+    " order_key, created_at) VALUES ('k1', 'k1', 'Count', '', 'pending', 50, 'a1', 1, 0, 0, 7, 1)",
+    _TURN + """('t1', 'a1', 'l', 'i1', '["i1","i2"]', NULL, 'c', 'r1', 'answered', 1, 1, 2)""",
+    _TURN + "('t2', 'a1', 'l', 'k1', '[]', 'k1', 'c', 'r2', 'answered', 1, 1, 2)",
+    "INSERT INTO sessions VALUES ('a', 's', '{}', 0, NULL, 0, NULL, 1, 1)",
+    *(f"{_SAID}{at}, 'user', '{{}}', 'r1', 1)" for at in (1, 2)),
+    f"{_SAID}3, 'assistant', '{{}}', 'r1', 1)",
+    *(f"{_SAID}{at}, 'user', '{{}}', 'r2', 1)" for at in (4, 5)),
+    f"{_SAID}6, 'user', '{{}}', 'of no turn', 1)",
+)
