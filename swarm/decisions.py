@@ -22,6 +22,7 @@ def conduct(settings: Settings) -> Conduct:
         offline_after_seconds=settings.agents.offline_after_seconds,
         lease_seconds=settings.leases.seconds,
         started_at=SystemClock().now_us(),
+        history_characters=settings.prompts.history_characters,
         book=PolicyBook(policies(settings)),
     )
 

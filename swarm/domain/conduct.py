@@ -12,6 +12,7 @@ from typing import Final
 
 from swarm.domain.access import ChannelPolicy
 from swarm.domain.agents import OFFLINE_AFTER_SECONDS
+from swarm.domain.excerpts import HISTORY_CHARACTERS
 from swarm.domain.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STORED
 from swarm.domain.leases import LEASE_SECONDS
 
@@ -81,6 +82,7 @@ class Conduct:
     offline_after_seconds: float
     lease_seconds: float
     started_at: int  # microseconds; when this coordinator began to listen
+    history_characters: int | None  # of a thread, told with a prompt or a run; None: all
     book: PolicyBook
 
     def __init__(
@@ -89,6 +91,7 @@ class Conduct:
         offline_after_seconds: float = OFFLINE_AFTER_SECONDS,
         lease_seconds: float = LEASE_SECONDS,
         started_at: int = 0,
+        history_characters: int | None = HISTORY_CHARACTERS,
         book: PolicyBook | None = None,
         default_agent: str | None = None,
         dm_agent: str | None = None,
@@ -108,6 +111,7 @@ class Conduct:
             ("offline_after_seconds", offline_after_seconds),
             ("lease_seconds", lease_seconds),
             ("started_at", started_at),
+            ("history_characters", history_characters),
             ("book", book or PolicyBook(policies)),
         ):
             object.__setattr__(self, name, value)

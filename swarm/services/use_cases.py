@@ -67,7 +67,7 @@ class Services:
         file_cap_bytes: int = DEFAULT_CAP_BYTES,
     ) -> Self:
         """Everything over one database, for the bot that we are in Slack."""
-        triggers = Triggers(directory, me)
+        triggers = Triggers(directory, me, conduct)
         presence = Presence(database, conduct)
         polls = Polls(database, triggers, presence, conduct)
         return cls(
