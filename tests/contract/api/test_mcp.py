@@ -130,7 +130,7 @@ async def test_a_run_that_comes_back_late_cannot_act_under_its_successors_lease(
             assert error_of(await lea.tool(tool, inbox_message_id=entry_id, **words, **by_argument))["code"] == (
                 "lease_lost"
             )
-            assert error_of(await lea.tool(tool, lease, inbox_message_id=entry_id, **said))["code"] == "lease_lost"
+            assert error_of(await lea.tool(tool, lease, inbox_message_id=entry_id, **words))["code"] == "lease_lost"
     assert await doors.everything() == before
     await lea.uses("slack-reply", second["lease"]["token"], inbox_message_id=entry_id, message="in time")
     assert (await doors.world.entry(message)).status == "responded"
