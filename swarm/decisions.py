@@ -26,6 +26,7 @@ def conduct(settings: Settings) -> Conduct:
         most_enrolled=settings.agents.most_enrolled,
         started_at=SystemClock().now_us(),
         retention=Retention(**settings.retention.model_dump()),
+        history_characters=settings.prompts.history_characters,
         book=PolicyBook(policies(settings)),
         guarded_agents=frozenset(name for name, policy in caller_policies(settings).items() if policy.reaches_host),
     )

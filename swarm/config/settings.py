@@ -15,6 +15,7 @@ from swarm.config.builtin import DocumentSettings, RuntimeSettings, ToolSettings
 from swarm.config.channels import ChannelSettings
 from swarm.config.models import LimitSettings, ModelSettings, ProviderSettings
 from swarm.config.section import GivenSecret, OwnSecret, Section
+from swarm.domain.excerpts import HISTORY_CHARACTERS
 from swarm.domain.files import DEFAULT_CAP_BYTES
 from swarm.domain.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STORED
 from swarm.domain.leases import LEASE_SECONDS
@@ -115,6 +116,14 @@ class LeaseSettings(Section):
     seconds: float = Field(LEASE_SECONDS, ge=2, le=3_600, description="without renewal; agents renew every third of it")
 
 
+class PromptSettings(Section):
+    """What agents get to read."""
+
+    history_characters: int | None = Field(
+        HISTORY_CHARACTERS, ge=1_000, description="so much of a thread, its newest messages; null: all of it"
+    )
+
+
 class ReactionSettings(Section):
     """Emoji that show a message's state, by name; null switches one off."""
 
@@ -185,6 +194,7 @@ class Settings(Section):
     tools: ToolSettings = ToolSettings()
     documents: DocumentSettings = DocumentSettings()
     leases: LeaseSettings = LeaseSettings()
+    prompts: PromptSettings = PromptSettings()
     reactions: ReactionSettings = ReactionSettings()
     channel_defaults: ChannelSettings = ChannelSettings()
     channels: Mapping[str, ChannelSettings] = Field(default_factory=dict, description="by channel id, C0123456789")

@@ -12,6 +12,7 @@ from typing import Final
 
 from swarm.domain.access import ChannelPolicy
 from swarm.domain.agents import MOST_AGENTS, MOST_ENROLLED, OFFLINE_AFTER_SECONDS
+from swarm.domain.excerpts import HISTORY_CHARACTERS
 from swarm.domain.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STORED
 from swarm.domain.leases import LEASE_SECONDS
 
@@ -98,6 +99,7 @@ class Conduct:
     most_enrolled: int
     started_at: int  # microseconds; when this coordinator began to listen
     retention: Retention
+    history_characters: int | None  # of a thread, told with a prompt or a run; None: all
     book: PolicyBook
     guarded_agents: frozenset[str]  # names of built-in agents whose tools reach the host: see `CallerPolicy`
 
@@ -110,6 +112,7 @@ class Conduct:
         most_enrolled: int = MOST_ENROLLED,
         started_at: int = 0,
         retention: Retention | None = None,
+        history_characters: int | None = HISTORY_CHARACTERS,
         book: PolicyBook | None = None,
         guarded_agents: frozenset[str] = frozenset(),
         default_agent: str | None = None,
@@ -135,6 +138,7 @@ class Conduct:
             ("most_enrolled", most_enrolled),
             ("started_at", started_at),
             ("retention", retention or Retention()),
+            ("history_characters", history_characters),
             ("book", book or PolicyBook(policies)),
             ("guarded_agents", guarded_agents),
         ):

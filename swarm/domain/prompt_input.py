@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from swarm.domain.agents import Role
+from swarm.domain.excerpts import HISTORY_CHARACTERS
 from swarm.domain.inbox import MatchedBy
 from swarm.domain.notices import NoticeKind
 from swarm.domain.transcript import AuthorKind, Standing
@@ -104,6 +105,7 @@ class PromptInput:
     permalink: str | None  # of the thread; None: there is no thread
     new_messages: tuple[NewMessage, ...]  # in order; of a notice, the messages it is about
     history: tuple[PromptMessage, ...]  # up to and including the last new message, oldest first
+    history_characters: int | None = HISTORY_CHARACTERS  # so much of it is shown; None: all
     context_incomplete: bool = False
     by_strangers: bool = False  # nobody else's words have brought this
     previous_reply: str | None = None  # this agent's last answer in the thread

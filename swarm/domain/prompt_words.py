@@ -81,6 +81,18 @@ def about_strangers(prompt: PromptInput) -> list[str]:
     return told
 
 
+def history(prompt: PromptInput, left_out: int) -> str:
+    """What stands above the history: what of it is not there, and how it is read."""
+    if not left_out:
+        return "The thread so far, oldest message first:"
+    messages = "1 message is" if left_out == 1 else f"{left_out:,} messages are"
+    about = "task_id" if prompt.task else "inbox_message_id"
+    return (
+        f"The thread so far, oldest message first. It is long: behind its first message {messages} left out here, "
+        f"and `slack-read-thread` ({about}, after_ts={plain_id(prompt.history[0].ts)}) reads them page by page."
+    )
+
+
 def gaps(prompt: PromptInput) -> list[str]:
     """A warning where the history has holes."""
     if not prompt.context_incomplete:

@@ -1,4 +1,4 @@
-"""The prompt of a trigger: what an agent reads when there is something for it. Pure text; nothing is ever cut.
+"""The prompt of a trigger: what an agent reads when there is something for it. Pure text; no message is ever cut.
 
 The shape, from top to bottom: a head in our own words (who, what, ids, what to call), what is new, whole and in
 fences of its own (a message, a task, the end of one, what another agent wrote), the agent's previous answer, the
@@ -26,7 +26,9 @@ history of the thread, a last sentence in our own words::
     [2026-11-21 09:30:00 UTC] "Alice" (person U0ALICE) is new message 1, in full above
     </thread_context marker="9f3c…">
 
-The words are in ``prompt_words`` and ``prompt_notices``; why content cannot leave its fence, in ``prompt_fences``.
+Of a history that is longer than ``history_characters`` the messages behind the first one are left out until the rest
+fits, and the sentence above it says how many and how they are read. The words are in ``prompt_words`` and
+``prompt_notices``; why content cannot leave its fence, in ``prompt_fences``.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from swarm.domain import prompt_words as words
+from swarm.domain.excerpts import left_out
 from swarm.domain.notices import NoticeKind
 from swarm.domain.prompt_fences import barred, check_marker, fenced, harmless, moment, one_line, plain_id, quoted
 from swarm.domain.prompt_input import (
@@ -145,8 +148,10 @@ def _history(prompt: PromptInput, marker: str) -> list[str]:
     if not prompt.history:
         return []
     places = _places(prompt)
-    lines = (line for message in prompt.history for line in _said(message, places.get(message.ts)))
-    return ["The thread so far, oldest message first:", fenced("thread_context", "\n".join(lines), marker)]
+    shown = ["\n".join(_said(message, places.get(message.ts))) for message in prompt.history]
+    gap = left_out([len(lines) for lines in shown], prompt.history_characters)
+    told = [lines for place, lines in enumerate(shown) if place not in gap]
+    return [words.history(prompt, len(gap)), fenced("thread_context", "\n".join(told), marker)]
 
 
 def _said(message: PromptMessage, place: str | None) -> Iterable[str]:

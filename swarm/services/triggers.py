@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from swarm.domain.agents import Agent
+from swarm.domain.conduct import Conduct
 from swarm.domain.mrkdwn import preview
 from swarm.domain.notices import NoticeKind
 from swarm.domain.ports import Directory
@@ -31,9 +32,10 @@ _OF_SLACK: Final = frozenset({NoticeKind.MESSAGE_CHANGED})
 class Triggers:
     """Turns what was claimed, or what is read by id, into what an agent sees."""
 
-    def __init__(self, directory: Directory, me: Me) -> None:
+    def __init__(self, directory: Directory, me: Me, conduct: Conduct) -> None:
         self._directory = directory
         self._me = me
+        self._conduct = conduct
 
     async def describe(self, agent: Agent, claims: Sequence[Whole]) -> list[Trigger | BaseException]:
         """The triggers of what an agent has just claimed; in place of one that cannot be described, the reason."""
@@ -65,6 +67,7 @@ class Triggers:
             permalink=place.permalink if place else None,
             new_messages=_new_messages(views, conversation),
             history=_history(conversation),
+            history_characters=self._conduct.history_characters,
             context_incomplete=incomplete,
             by_strangers=whole.started_by is StartedBy.STRANGERS,
             previous_reply=conversation.previous_answer if conversation else None,

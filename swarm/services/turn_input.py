@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from swarm.domain.excerpts import HISTORY_CHARACTERS, left_out
 from swarm.domain.streaming.agent import History
 from swarm.domain.streaming.events import Origin, Speaker, TurnInput, TurnMessage
 from swarm.domain.task_views import TaskView
@@ -31,9 +32,11 @@ def turn_input(
     bot_name: str,
     client_context: Mapping[str, object],
     since: Sequence[Said] = (),
+    history_characters: int | None = HISTORY_CHARACTERS,
 ) -> TurnInput:
     """The input of the run for a trigger. ``bot_name`` is how a mention of the bot reads; ``since`` is what our agents
-    have said later than the new messages, to what was said before them.
+    have said later than the new messages, to what was said before them. Of a history with more than
+    ``history_characters`` messages behind the first one are left out, and a message in their place says how many.
     """
     if trigger.task:
         messages = _of_task(trigger.task)
@@ -45,7 +48,7 @@ def turn_input(
         trace_id=ids.trace_id,
         conversation_id=ids.conversation_id,
         messages=messages,
-        history=_history(trigger, since, bot_name) if history is History.ALL else (),
+        history=_excerpt(_history(trigger, since, bot_name), history_characters) if history is History.ALL else (),
         client_context=client_context,
         origin=_origin(trigger, user_email=str(client_context.get("user_email", ""))),
     )
@@ -111,6 +114,17 @@ def _history(trigger: Trigger, since: Sequence[Said], bot_name: str) -> tuple[Tu
     before = [said for said in trigger.thread_context if said.ts not in new]
     messages = (_said(said, bot_name) for said in (*before, *since))
     return tuple(message for message in messages if message.text.strip())
+
+
+def _excerpt(history: tuple[TurnMessage, ...], most: int | None) -> tuple[TurnMessage, ...]:
+    gap = left_out([len(message.text) for message in history], most)
+    if not gap:
+        return history
+    messages = "1 message of this thread is" if len(gap) == 1 else f"{len(gap):,} messages of this thread are"
+    note = TurnMessage(
+        id=f"{history[0].id}-left-out", speaker=Speaker.USER, text=f"({messages} left out here.)", author="swarm"
+    )
+    return (history[0], note, *history[gap.stop :])
 
 
 def _said(said: Said, bot_name: str) -> TurnMessage:

@@ -143,6 +143,7 @@ class TurnRun:
             self._trigger,
             ids,
             history=self._one.spec.history,
+            history_characters=self._crew.conduct.history_characters,
             bot_name=await directory.author_name(me.user_id, AuthorKind.USER),
             client_context=await self._context(),
             since=await answered_since(self._crew.database, directory, self._trigger),

@@ -72,7 +72,7 @@ class Services:
         forget_name: Callable[[str], None] = lambda person: None,
     ) -> Self:
         """Everything over one database, for the bot that we are in Slack."""
-        triggers = Triggers(directory, me)
+        triggers = Triggers(directory, me, conduct)
         presence = Presence(database, conduct)
         credentials = Credentials(database)
         polls = Polls(database, triggers, presence, conduct, credentials)

@@ -108,6 +108,30 @@ async def test_what_was_said_meanwhile_comes_together_and_in_order_with_the_hist
     assert history == [(Speaker.USER, "one", "alice"), (Speaker.ASSISTANT, "The first answer.", "ada")]
 
 
+@pytest.mark.req("LOOP-05", "STREAM-01")
+async def test_of_a_long_thread_an_agent_gets_the_first_message_the_newest_and_how_many_there_are_between(
+    world: World,
+) -> None:
+    ada = Scripted()
+    governed = world.governed_by(Conduct(history_characters=60))
+    async with playing(governed, hired("ada", ada)) as show:
+        root = said("the beginning of it", by="U2")
+        between = [said(f"remark number {number}", by="U2", thread_ts=root.ts) for number in range(9)]
+        asked = said(f"{BOT} well?", thread_ts=root.ts)
+        world.slack.threads["C1", root.ts] = [root, *between, asked]
+        await governed.hears(asked)
+        await governed.backfill.read_due()
+        await show.over(asked)
+    history = [(message.author, message.text) for message in ada.inputs[0].history]
+    assert history == [
+        ("bob", "the beginning of it"),
+        ("swarm", "(7 messages of this thread are left out here.)"),
+        ("bob", "remark number 7"),
+        ("bob", "remark number 8"),
+    ]
+    assert texts_of(ada.inputs[0]) == ["well?"]
+
+
 @pytest.mark.req("STREAM-01")
 async def test_an_agent_that_remembers_gets_new_messages_only(world: World) -> None:
     ada = Scripted()

@@ -320,10 +320,12 @@ def test_links_that_never_end_take_no_time(piece: str) -> None:
 
 VISIBLE_FORMATS = "\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd"
 LINE_BREAKS = "\r\v\f\x85\u2028\u2029"
-IGNORABLE = (  # what Unicode's Default_Ignorable_Code_Point has beside the categories Cc and Cf
-    *"\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0",
-    *map(chr, range(0xFE00, 0xFE10)),
-    *map(chr, range(0xE0000, 0xE1000)),
+IGNORABLE = frozenset(
+    (  # what Unicode's Default_Ignorable_Code_Point has beside the categories Cc and Cf
+        *"\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u3164\uffa0",
+        *map(chr, range(0xFE00, 0xFE10)),
+        *map(chr, range(0xE0000, 0xE1000)),
+    )
 )
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.domain.agents import Role
+from swarm.domain.excerpts import left_out
 from swarm.domain.inbox import MatchedBy
 from swarm.domain.mrkdwn import unescape
 from swarm.domain.notices import NoticeKind
@@ -27,6 +28,7 @@ from tests.support.prompts import (
     expected,
     fences,
     new_message,
+    outside,
     read_history,
     read_new,
     said,
@@ -143,6 +145,36 @@ def test_a_message_of_20000_characters_in_a_thread_of_300_is_whole_first_and_apa
     (_, new), (_, context) = fences(prompt, MARKER)
     assert read_new(new).text == long
     assert [read.text for read in read_history(context)] == [*(f"remark {number}" for number in range(299)), ""]
+
+
+@pytest.mark.req("LOOP-02", "LOOP-05")
+def test_of_a_thread_of_5000_messages_the_first_and_the_newest_are_told_and_how_many_there_are_between() -> None:
+    message = new_message(text="the question " * 500)
+    history = (*(said(number, f"remark {number} " * 10) for number in range(4_999)), as_history(message))
+    prompt = render(replace(PLAIN, new_messages=(message,), history=history), MARKER)
+    (_, new), (_, context) = fences(prompt, MARKER)
+    told = [read.text.split()[1] for read in read_history(context) if read.number is None]
+    assert read_new(new).text == message.text
+    assert 95_000 < len(context) <= 100_000 + len(told)
+    assert told == ["0", *map(str, range(5_000 - len(told), 4_999))]
+    assert f"{4_999 - len(told):,} messages are left out here" in outside(prompt, MARKER)
+    assert "`slack-read-thread` (inbox_message_id, after_ts=1690000000.000200)" in outside(prompt, MARKER)
+    whole = render(replace(PLAIN, new_messages=(message,), history=history, history_characters=None), MARKER)
+    assert len(read_history(fences(whole, MARKER)[1][1])) == 5_000
+    assert "left out" not in whole
+
+
+@pytest.mark.req("LOOP-05")
+@given(sizes=st.lists(st.integers(0, 50), min_size=1), most=st.integers(0, 200))
+def test_what_is_left_out_is_one_gap_behind_the_first_message_and_no_larger_than_it_must_be(
+    sizes: list[int], most: int
+) -> None:
+    gap = left_out(sizes, most)
+    told = sum(sizes) - sum(sizes[place] for place in gap)
+    assert told <= max(most, sizes[0])
+    if gap:
+        assert gap.start == 1
+        assert told + sizes[gap.stop - 1] > most
 
 
 @pytest.mark.req("LOOP-05", "LOOP-12")

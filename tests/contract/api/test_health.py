@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
+from functools import partial
 
 import psycopg
 import pytest
@@ -76,7 +77,7 @@ async def doors_over(url: str) -> AsyncIterator[Doors]:
 
 @pytest.fixture
 def asks_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Storing.__init__, "__kwdefaults__", {**Storing.__init__.__kwdefaults__, "kept_seconds": 0})
+    monkeypatch.setattr("swarm.services.overview.Storing", partial(Storing, kept_seconds=0))
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import pkgutil
+import re
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from mcp_types import CallToolResult
 import tools
 from swarm.entrypoints.mcp_server import run_tool
 from tests.support.doors import Doors, Mode, Visitor, error_of, structured
-from tests.support.world import BOT, delete
+from tests.support.world import BOT, delete, said
 from tools.tool import Arguments, Call, Tool, discover
 
 both_generations = pytest.mark.parametrize("mode", ["auto", "legacy"])
@@ -59,6 +60,32 @@ async def test_a_whole_inbox_message_has_its_thread_its_reason_and_our_last_answ
     assert whole["task"] is None
 
 
+@pytest.mark.req("LOOP-02", "LOOP-05")
+async def test_what_the_prompt_leaves_out_of_a_long_thread_is_read_page_by_page(doors: Doors, lea: Visitor) -> None:
+    root = said("the first of many")
+    many = [said(f"remark {number}: " + "word " * 100, thread_ts=root.ts) for number in range(600)]
+    asked = said(f"{BOT} well?", thread_ts=root.ts)
+    doors.world.slack.threads["C1", root.ts] = [root, *many, asked]
+    await doors.world.hears(asked)
+    await doors.world.backfill.read_due()
+    trigger = await lea.only()
+    assert len(trigger["thread_context"]) == 602
+    assert len(trigger["prompt"]) < 110_000
+    sentence = re.search(r"([0-9]+) messages are left out here.*\((\w+), after_ts=([0-9.]+)\)", trigger["prompt"])
+    assert sentence
+    count, about, after_ts = sentence.groups()
+    read: list[str] = []
+    while len(read) < int(count):
+        where = {about: trigger["inbox_messages"][0]["id"], "after_ts": after_ts, "limit": 200}
+        page = await lea.uses("slack-read-thread", **where)
+        read += [message["text"] for message in page["messages"]]
+        after_ts = page["next_after_ts"]
+    left_out, shown = read[: int(count)], [message.text for message in many[int(count) :]]
+    assert left_out == [message.text for message in many[: int(count)]]
+    assert not any(text in trigger["prompt"] for text in left_out)
+    assert all(text in trigger["prompt"] for text in ["the first of many", *shown])
+
+
 @pytest.mark.req("LOOP-07")
 async def test_reading_needs_no_lease(doors: Doors, lea: Visitor) -> None:
     message = await doors.world.says(f"{BOT} hello")
@@ -98,12 +125,12 @@ async def test_a_run_that_comes_back_late_cannot_act_under_its_successors_lease(
     entry_id = first["inbox_messages"][0]["id"]
     before = await doors.everything()
     for lease in (first["lease"]["token"], None):  # with its own stale lease, and without naming any
-        for tool, said in {"slack-reply": {"message": "too late"}, "dismiss-message": {"reason": "too late"}}.items():
+        for tool, words in {"slack-reply": {"message": "too late"}, "dismiss-message": {"reason": "too late"}}.items():
             by_argument = {"lease_token": lease} if lease else {}
-            assert error_of(await lea.tool(tool, inbox_message_id=entry_id, **said, **by_argument))["code"] == (
+            assert error_of(await lea.tool(tool, inbox_message_id=entry_id, **words, **by_argument))["code"] == (
                 "lease_lost"
             )
-            assert error_of(await lea.tool(tool, lease, inbox_message_id=entry_id, **said))["code"] == "lease_lost"
+            assert error_of(await lea.tool(tool, lease, inbox_message_id=entry_id, **words))["code"] == "lease_lost"
     assert await doors.everything() == before
     await lea.uses("slack-reply", second["lease"]["token"], inbox_message_id=entry_id, message="in time")
     assert (await doors.world.entry(message)).status == "responded"
