@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from swarm.clock import SECOND
+from swarm.clock import SECOND, slack_ts_to_us
 from swarm.domain.access import standing_in
 from swarm.domain.conduct import Conduct
 from swarm.domain.notices import NoticeKind
@@ -56,6 +56,10 @@ EARLY_SECONDS: Final = 600
 """A reply that comes so long after its thread's first message cannot have overtaken it."""
 
 _CONTEXT: Final = frozenset({Outcome.CONTEXT, Outcome.STRANGER})
+
+
+LATE_SECONDS: Final = 120
+"""A message that is taken in so long after it was written was missed, and is one of many that come together."""
 
 
 class Ingest:
@@ -150,7 +154,7 @@ class Ingest:
 
     def _limited_since(self, tx: Transaction, message: SlackMessage) -> int | None:
         limit = self._conduct.messages_per_minute
-        if limit is None or message.author.kind is not AuthorKind.USER:
+        if limit is None or not _counts(tx, message):
             return None
         return people.exhausted(tx, self._me.team, message.author.id, limit)
 
@@ -340,7 +344,7 @@ class Ingest:
         made = [self._address(tx, message, thread, target, decision.reason, is_new=is_new) for target in in_order]
         if not any(made):
             return
-        if message.author.kind is AuthorKind.USER and self._conduct.messages_per_minute is not None:
+        if self._conduct.messages_per_minute is not None and _counts(tx, message):
             people.count(tx, self._me.team, message.author.id)
         show_stored(tx, thread, message.ts, self._conduct.reactions)
         if not any(_online(target, roster) for target in decision.targets):
@@ -388,6 +392,12 @@ class Ingest:
                 thread_id=thread.id if thread else None,
                 reason=decision.reason,
             )
+
+
+def _counts(tx: Transaction, message: SlackMessage) -> bool:
+    """Whether a message counts against its author's limit. What was missed and comes late was said at another time."""
+    is_late = tx.now - slack_ts_to_us(message.ts) > LATE_SECONDS * SECOND
+    return message.author.kind is AuthorKind.USER and not is_late
 
 
 def _may_have_overtaken(message: SlackMessage) -> bool:

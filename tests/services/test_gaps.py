@@ -79,6 +79,15 @@ async def test_mentions_follow_ups_and_direct_messages_of_an_outage_are_served_o
     assert [len(await world.entries(one)) for one in (first, mention, direct, second)] == [1, 1, 1, 1]
 
 
+async def test_what_one_person_said_in_an_hour_is_not_too_much_for_a_minute(world: World, outage: Outage) -> None:
+    lead = await world.lead()
+    await outage.begins()
+    for number in range(30):
+        outage.says(said(f"{BOT} {number}"))
+    await outage.ends()
+    assert len(texts(await world.poll(lead)) + texts(await world.poll(lead))) == 30
+
+
 async def test_a_message_after_the_gap_waits_for_what_was_said_in_it(world: World, outage: Outage) -> None:
     lead = await world.lead()
     root = outage.says(said(f"{BOT} hello"))
