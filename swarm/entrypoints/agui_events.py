@@ -29,7 +29,6 @@ from ag_ui.core import (
     ToolCallStartEvent,
 )
 from ag_ui.encoder import EventEncoder
-from pydantic_core import PydanticSerializationError
 
 from swarm.agents.translation.steps import WARNING
 from swarm.domain.streaming.events import (
@@ -44,6 +43,8 @@ from swarm.domain.streaming.events import (
     Warned,
 )
 from swarm.domain.streaming.remote import RunEnd
+from swarm.domain.text.characters import Visible
+from swarm.domain.text.model import data_for_model
 from swarm.entrypoints.agui_ends import last_event
 
 SUCCEEDED: Final = "done"
@@ -61,6 +62,7 @@ class Writer:
         self._run_id = run_id
         self._count = 0
         self._message: tuple[str, str] | None = None  # that is being said: our id for it, and the agent's
+        self._visible = Visible()  # of that message's text
         self._calls: dict[str, bool] = {}  # tools by the id of the call; whether they have answered
         self._step = ""
         self._sub_agent: tuple[str, str] | None = None  # who speaks, if not the agent: the id of its run, and its name
@@ -101,11 +103,17 @@ class Writer:
             yield from self._end_text()
             self._message = (self._new_id("m"), delta.message_id)
             yield TextMessageStartEvent(message_id=self._message[0], role="assistant", subagent_run_id=sub_agent)
-        yield TextMessageContentEvent(message_id=self._message[0], delta=delta.text, subagent_run_id=sub_agent)
+        self._visible, text = self._visible.feed(delta.text)
+        if text:
+            yield TextMessageContentEvent(message_id=self._message[0], delta=text, subagent_run_id=sub_agent)
 
     def _end_text(self) -> Iterator[BaseEvent]:
         if self._message:
             sub_agent = self._sub_agent[0] if self._sub_agent else None
+            _, rest = self._visible.end()
+            self._visible = Visible()
+            if rest:
+                yield TextMessageContentEvent(message_id=self._message[0], delta=rest, subagent_run_id=sub_agent)
             yield TextMessageEndEvent(message_id=self._message[0], subagent_run_id=sub_agent)
             self._message = None
 
@@ -159,13 +167,11 @@ class Writer:
 
 
 def encoded(event: BaseEvent) -> bytes:
-    """One server-sent event. Halves of characters, which models may leave behind, are replaced."""
-    try:
+    """One server-sent event, with nothing invisible in it; the pieces of a text are clean as `Writer` makes them."""
+    if isinstance(event, TextMessageContentEvent):
         return _ENCODER.encode(event).encode()
-    except (PydanticSerializationError, UnicodeEncodeError):
-        text = json.dumps(event.model_dump(by_alias=True), ensure_ascii=False)
-        whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return f"data: {whole}\n\n".encode()
+    data = data_for_model(event.model_dump(by_alias=True, exclude_none=True))
+    return f"data: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
 
 
 def _plan(plan: PlanShown) -> dict[str, object]:

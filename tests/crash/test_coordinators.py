@@ -13,6 +13,7 @@ import signal
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import httpx2
@@ -308,3 +309,34 @@ async def _the_pace_was_kept(team: Team) -> None:
         for first, last in itertools.combinations(range(len(at)), 2):
             allowed = POSTS_PER_CHANNEL.burst + POSTS_PER_CHANNEL.per_second * (at[last] - at[first])
             assert last - first + 1 <= allowed + JITTER, at
+
+
+@pytest.mark.req("SEC-01")
+@pytest.mark.parametrize("end", ["rotate", "revoke"])
+async def test_a_token_that_ends_at_one_coordinator_ends_at_the_others(team: Team, end: str) -> None:
+    first, second, _ = team.stages
+    operator = first.visitor(team.http)
+    name = f"walter-{end}"
+    worker = await operator.post("/agents", {"name": name, "role": "worker"})
+    waiting = [
+        asyncio.create_task(stage.visitor(team.http, worker["token"]).ask("GET", "/poll?wait_seconds=30"))
+        for stage in team.stages
+    ]
+    for stage in team.stages:
+        await wait_until(
+            partial(_polls_waiting, stage.visitor(team.http)), lambda n: n == 1, within_seconds=20, what="a poll waits"
+        )
+    path, method = (f"/agents/{name}/rotate", "POST") if end == "rotate" else (f"/agents/{name}", "DELETE")
+    ended = (await operator.ask(method, path)).json()
+    await team.twin.say(f"@swarm swarm#{name} are you there?")
+    assert {answer.status_code for answer in await asyncio.gather(*waiting)} == {401}
+    assert (await second.visitor(team.http, worker["token"]).ask("GET", "/me")).status_code == 401
+    if end == "rotate":
+        trigger = await second.visitor(team.http, ended["token"]).only(wait_seconds=20)
+        assert trigger["attempt"] == 1
+        await _reply(second.visitor(team.http, ended["token"]), trigger)
+
+
+async def _polls_waiting(operator: Visitor) -> float:
+    figures = (await operator.ask("GET", "/metrics")).text.splitlines()
+    return sum(float(line.split()[1]) for line in figures if line.startswith("swarm_polls_waiting "))

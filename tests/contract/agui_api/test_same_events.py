@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
@@ -36,13 +37,15 @@ from swarm.domain.streaming.events import (
     Warned,
 )
 from swarm.domain.streaming.remote import Dialect, RunEnd
+from swarm.domain.text.characters import strip_invisible
 from swarm.entrypoints.agui_events import Writer, encoded
 from tests.contract.agui_api.scene import EVENT, RESUME, START, Client, Place, Scripted, kinds, place, start, turn
 
 pytestmark = pytest.mark.req("AGENT-09", "STREAM-01")
 
 words = st.sampled_from(["search", "git status", "Grüße", "look it up"])
-texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
+visible = st.characters(exclude_categories=["Cs", "Cc", "Cf"]).filter(lambda char: strip_invisible(char) == char)
+texts = st.text(visible | st.just("\n"), max_size=20)
 ids = st.sampled_from(["", "a", "b"])
 calls = st.sampled_from(["t1", "t2", "t3"])
 steps = st.lists(
@@ -241,7 +244,7 @@ async def test_text_between_tool_calls_is_a_message_of_its_own(here: Place, wim:
 async def test_halves_of_characters_do_not_break_an_answer(here: Place, wim: Client, router: Scripted) -> None:
     router.script = lambda turn: [TextDelta(text="a\ud83d"), TextDelta(text="\ud83d\ude00"), Finished(result="\udc00")]
     told = await wim.said(START, start())
-    assert [event["delta"] for event in told if "delta" in event] == ["a\ufffd", "😀"]
+    assert "".join(event["delta"] for event in told if "delta" in event) == "a\ufffd😀"
     assert told[-1]["result"] == "\ufffd"
 
 
@@ -323,3 +326,22 @@ async def test_what_nobody_asked_cannot_be_answered(here: Place, wim: Client, ro
     assert (await wim.refusal(RESUME, body | {"agent_id": "assistant"}))[0] == 409, "another agent asked"
     await wim.said(RESUME, body)
     assert (await wim.refusal(RESUME, body))[1]["code"] == "conflict", "it was answered already"
+
+
+@pytest.mark.req("SEC-04")
+async def test_nothing_invisible_reaches_a_client(here: Place, wim: Client, router: Scripted) -> None:
+    hidden = "\U000e0041\u202e\u200b"
+    router.script = lambda turn: [
+        StepNamed(name=f"look{hidden}"),
+        ToolStarted(id="t", name=f"search{hidden}"),
+        ToolEnded(id="t"),
+        TextDelta(text=f"one{hidden[:1]}"),
+        TextDelta(text=f"{hidden[1:]} heart \u2764"),
+        TextDelta(text="\ufe0f\U000e0042"),
+        Finished(),
+    ]
+    said = await wim.said(START, start())
+    assert not [char for char in hidden if char in json.dumps(said, ensure_ascii=False)]
+    assert "".join(event.get("delta", "") for event in said if event["type"] == "TEXT_MESSAGE_CONTENT") == (
+        "one heart \u2764\ufe0f"
+    )
