@@ -71,11 +71,8 @@ _SHORTEST_SLEEP_SECONDS: Final = 0.005  # what comes at once is looked at togeth
 _BACKOFF_SECONDS: Final = (1, 2, 5, 10, 30, 60)
 _AS_SHOWN_BY_DEFAULT: Final = Reactions()
 
+_Tasks = dict[str, asyncio.Task[None]]
 _log = structlog.get_logger(__name__)
-
-
-def _always() -> bool:
-    return True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,13 +105,14 @@ class Sender:
         self._slack = slack
         self._terms = Terms(team=team, in_flight_seconds=2 * http_timeout_seconds + _STALE_SECONDS, reactions=reactions)
         self._clock = clock
-        self._may_send: Callable[[], bool] = _always
-        self._lanes: dict[str, asyncio.Task[None]] = {}  # of posts, by thread
-        self._reactions: dict[str, asyncio.Task[None]] = {}  # that are on their way, by delivery
-        self._choosing: dict[str, asyncio.Task[None]] = {}  # who starts them, if somebody does
+        self._may_send: Callable[[], bool] = lambda: True
+        self._lanes: _Tasks = {}  # of posts, by thread
+        self._reactions: _Tasks = {}  # that are on their way, by delivery
+        self._choosing: _Tasks = {}  # who starts them, if somebody does
         self._expire_at = 0.0
+        self._rest_until = 0.0  # on the loop's clock, as the other
 
-    async def run(self, may_send: Callable[[], bool] = _always) -> None:
+    async def run(self, may_send: Callable[[], bool] = lambda: True) -> None:
         """Send until cancelled; a call that is under way then is allowed to end. None begins unless ``may_send()``."""
         self._may_send = may_send
         try:
@@ -147,11 +145,11 @@ class Sender:
     async def _open_lanes(self) -> bool:
         """Serve the threads in which a post is due, and the reactions; whether something may still become due."""
         ending = bool(self._lanes or self._choosing or self._reactions)  # perhaps only after the look
-        threads_due, marks = await self._database.read(lanes_due, POST_LANES)
+        threads_due, marks = await self._database.read(lanes_due, POST_LANES, len(self._reactions) + 1)
         for thread_id in threads_due:
             if thread_id not in self._lanes and len(self._lanes) < POST_LANES:
                 self._start(self._lanes, thread_id, self._serve(thread_id))
-        if marks and not self._choosing and len(self._reactions) < REACTIONS:
+        if not (self._choosing or self._rests()) and any(mark not in self._reactions for mark in marks):
             self._start(self._choosing, "reactions", self._serve_reactions())
         return ending or bool(self._lanes or self._choosing)
 
@@ -162,16 +160,21 @@ class Sender:
             self._expire_at = now + _LONGEST_SLEEP_SECONDS
             await self._database.write(reactions.expire_late)
 
-    def _start(self, tasks: dict[str, asyncio.Task[None]], key: str, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, tasks: _Tasks, key: str, work: Coroutine[Any, Any, None]) -> None:
         tasks[key] = asyncio.create_task(work)
         tasks[key].add_done_callback(partial(self._ended, tasks, key))
 
-    def _ended(self, tasks: dict[str, asyncio.Task[None]], key: str, task: asyncio.Task[None]) -> None:
+    def _ended(self, tasks: _Tasks, key: str, task: asyncio.Task[None]) -> None:
         del tasks[key]
         if task.cancelled() or task.exception() is None:
             self._database.wakeups.bump([DELIVERIES])  # something may have come while the lane was closing
         else:  # the next look comes in its time: what failed once would only fail again at once
             _log.error("a delivery lane failed", action="deliver", lane=key, exc_info=task.exception())
+            self._rest_until = asyncio.get_running_loop().time() + _LONGEST_SLEEP_SECONDS
+
+    def _rests(self) -> bool:
+        """No reaction is begun: one has failed inside, or as many as may be are on their way."""
+        return len(self._reactions) >= REACTIONS or asyncio.get_running_loop().time() < self._rest_until
 
     async def _close_lanes(self) -> None:
         waiting = [*self._lanes.values(), *self._choosing.values()]
@@ -182,7 +185,7 @@ class Sender:
 
     async def _serve(self, thread_id: str) -> None:
         """Send what is due in one thread, one after another."""
-        while self._may_send() and (row := await self._database.read(due_in_lane, thread_id)):
+        while self._may_send() and (row := await self._database.read(deliveries.due_in_lane, thread_id)):
             await self._step(row)
 
     async def _serve_reactions(self) -> None:
@@ -204,9 +207,10 @@ class Sender:
                     break
 
     async def _reactions_due(self, look: Callable[[Transaction, int], list[Row]]) -> list[Row]:
-        """As many as there is room for; without those that are on their way."""
+        """As many as there is room for, without those that are on their way; none after one has failed inside."""
         rows = await self._database.read(look, REACTIONS)
-        return [row for row in rows if row["id"] not in self._reactions][: REACTIONS - len(self._reactions)]
+        room = 0 if self._rests() else REACTIONS - len(self._reactions)
+        return [row for row in rows if row["id"] not in self._reactions][:room]
 
     async def _step(self, row: Row) -> None:
         match DeliveryStatus(row["status"]):
@@ -264,15 +268,9 @@ class Sender:
             _log.warning("Slack did not take a delivery", action="deliver", delivery=row["id"], answer=repr(answer))
 
 
-def lanes_due(tx: Transaction, posts: int) -> tuple[list[str], bool]:
-    """So many threads in which a post is due, and whether any reaction is."""
-    return deliveries.lanes_due(tx, posts), bool(reactions.due(tx, 1))
-
-
-def due_in_lane(tx: Transaction, thread_id: str) -> Row | None:
-    """The post of a thread whose turn it is, if its time has come."""
-    row = deliveries.first_of_lane(tx, thread_id)
-    return row if row and row["due_at"] <= tx.now else None
+def lanes_due(tx: Transaction, posts: int, marks: int) -> tuple[list[str], list[str]]:
+    """So many threads in which a post is due, and so many reactions that are."""
+    return deliveries.lanes_due(tx, posts), [row["id"] for row in reactions.due(tx, marks)]
 
 
 def take(tx: Transaction, delivery_id: str, terms: Terms) -> Row | None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from swarm.domain.agents import Agent
+from swarm.clock import SECOND
+from swarm.domain.agents import Agent, Reach
 from swarm.domain.conduct import Conduct, Reactions
 from swarm.domain.errors import Invalid, Unresolved
 from swarm.domain.facts import LeaseRefused
@@ -18,11 +20,14 @@ from swarm.domain.threads import Thread
 from swarm.services import task_ends
 from swarm.services.news import lose_notice
 from swarm.services.speak import show_answered, show_failed
-from swarm.store import agent_messages, heads, holds, inbox, leases, notices, tasks, threads
+from swarm.store import agent_messages, agents, heads, holds, inbox, leases, notices, tasks, threads
 from swarm.store.inbox import Entry
 from swarm.store.leases import Lease
 from swarm.store.tasks import Task
 from swarm.store.transaction import Transaction
+
+SILENT: Final = "the agent fell silent"
+INTERRUPTED: Final = "the coordinator was interrupted while the agent worked"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,7 +107,20 @@ def expire(tx: Transaction, token: str, conduct: Conduct) -> None:
     _lock_threads(tx, [token])
     lease = leases.by_token(tx, token)
     if lease and lease.expires_at <= tx.now:
-        _lose(tx, lease, LeaseEnd.EXPIRED, "the agent fell silent", conduct)
+        _lose(tx, lease, LeaseEnd.EXPIRED, why_expired(tx, lease, conduct), conduct)
+
+
+def why_expired(tx: Transaction, lease: Lease, conduct: Conduct) -> str:
+    """Why a lease was not renewed, as a clause for people.
+
+    The coordinator itself renews for the agents that it runs. The others renew every third of a lease, which they could
+    not do if the coordinator came back later than that before its end.
+    """
+    agent = agents.by_id(tx, lease.agent_id)
+    third = int(conduct.lease_seconds * SECOND / 3)
+    if lease.expires_at - third < conduct.started_at or (agent and agent.reach is not Reach.POLLING):
+        return INTERRUPTED
+    return SILENT
 
 
 def _lose(tx: Transaction, lease: Lease, how: LeaseEnd, reason: str, conduct: Conduct) -> None:

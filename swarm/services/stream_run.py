@@ -125,7 +125,7 @@ class StreamRun:
 
     async def _shown(self, streaming: Streaming, place: Place) -> Shown:
         """Live for people; whole for bots."""
-        tail = Tail(self._crew.database, self.turn_id, self.stop)
+        tail = Tail(self._crew.database, self.turn_id, self.stop, self._crew.conduct)
         if place.requester is None:
             return await self._whole(tail, streaming.people)
         showing = self._crew.stage.answer(

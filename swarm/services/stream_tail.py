@@ -13,10 +13,12 @@ from typing import Final
 
 import structlog
 
+from swarm.domain.conduct import Conduct
 from swarm.domain.errors import Unavailable
 from swarm.domain.leases import LeaseEnd
 from swarm.domain.streaming.events import AgentEvent, Broken, Finished
 from swarm.domain.streaming.pieces import Closed, event_of
+from swarm.services.leases import SILENT, why_expired
 from swarm.services.stream_open import is_withdrawn
 from swarm.store import leases, turn_events, turns
 from swarm.store.database import Database
@@ -31,7 +33,6 @@ _WHY_LOST: Final = {
     LeaseEnd.FAILED: "the agent reported a failure",
     LeaseEnd.REVOKED: "the agent was removed",
 }
-_SILENT: Final = "the agent fell silent"
 
 _log = structlog.get_logger(__name__)
 
@@ -54,8 +55,9 @@ class Look:
 class Tail:
     """Reads what one polling agent tells. ``stop`` is called, once, when nobody wants more of it."""
 
-    def __init__(self, database: Database, turn_id: str, stop: Callable[[str | None], None]) -> None:
+    def __init__(self, database: Database, turn_id: str, stop: Callable[[str | None], None], conduct: Conduct) -> None:
         self._database = database
+        self._conduct = conduct
         self._turn_id = turn_id
         self._stop = stop
         self._seq = 0
@@ -84,7 +86,7 @@ class Tail:
     async def _look(self) -> Look:
         while True:
             try:
-                return await self._database.read(look_at, self._turn_id, self._seq)
+                return await self._database.read(look_at, self._turn_id, self._seq, self._conduct)
             except Unavailable as error:
                 _log.warning("a stream cannot be read yet", action="stream_read", error=error.message)
                 await asyncio.sleep(LOOK_SECONDS)
@@ -97,13 +99,13 @@ class Tail:
             await wakeups.wait(turn_events.topic_of(self._turn_id), seen, LOOK_SECONDS)
 
 
-def look_at(tx: Transaction, turn_id: str, after: int) -> Look:
+def look_at(tx: Transaction, turn_id: str, after: int, conduct: Conduct) -> Look:
     """What is behind number ``after``. The lease is looked at first: what was told before it was lost is all there."""
-    end = _end(tx, turn_id)
+    end = _end(tx, turn_id, conduct)
     return Look(events=tuple(turn_events.after(tx, turn_id, after)), end=end)
 
 
-def _end(tx: Transaction, turn_id: str) -> AgentEvent | Stopped | None:
+def _end(tx: Transaction, turn_id: str, conduct: Conduct) -> AgentEvent | Stopped | None:
     turn = turns.get(tx, turn_id)
     assert turn is not None  # turns are dropped long after their end
     lease = leases.peek(tx, turn.lease_token)
@@ -111,12 +113,14 @@ def _end(tx: Transaction, turn_id: str) -> AgentEvent | Stopped | None:
         return Stopped(by=turn.stop_requested_by)
     if is_withdrawn(tx, turn) or (lease and lease.ended_as is LeaseEnd.CANCELLED):
         return Stopped(by=None)
-    return None if leases.holds(lease, tx.now) else _lost(lease)
+    return None if leases.holds(lease, tx.now) else _lost(tx, lease, conduct)
 
 
-def _lost(lease: Lease | None) -> AgentEvent:
+def _lost(tx: Transaction, lease: Lease | None, conduct: Conduct) -> AgentEvent:
     """The agent has settled its work in another way and left the answer open, or the work is not its own any more."""
     how = lease.ended_as if lease else None
     if how in (LeaseEnd.RESOLVED, LeaseEnd.FINISHED):
         return Finished(elsewhere=True)
-    return Broken(reason=_WHY_LOST.get(how, _SILENT) if how else _SILENT)
+    if how in _WHY_LOST:
+        return Broken(reason=_WHY_LOST[how])
+    return Broken(reason=why_expired(tx, lease, conduct) if lease else SILENT)

@@ -257,9 +257,10 @@ def lanes_due(tx: Transaction, limit: int) -> list[str]:
     return [row["thread_id"] for row in _POST_LANES.all(tx, now=tx.now, n=limit)]
 
 
-def first_of_lane(tx: Transaction, thread_id: str) -> Row | None:
-    """The post of a thread whose turn it is: the oldest that is not over."""
-    return _FIRST_POST.first(tx, thread_id=thread_id)
+def due_in_lane(tx: Transaction, thread_id: str) -> Row | None:
+    """The post of a thread whose turn it is, the oldest that is not over, if its time has come."""
+    row = _FIRST_POST.first(tx, thread_id=thread_id)
+    return row if row and row["due_at"] <= tx.now else None
 
 
 def move(

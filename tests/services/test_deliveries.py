@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -23,6 +24,7 @@ from swarm.store import deliveries
 from swarm.store.database import Database
 from swarm.store.deliveries import DELIVERIES
 from swarm.store.statements import Row
+from swarm.store.transaction import Transaction
 from tests.support.slack import (
     FakeSlack,
     Killed,
@@ -205,7 +207,7 @@ async def test_a_post_that_waits_costs_no_work(world: World) -> None:
     await conversation(world, "one", "two", "three")
     world.slack.script.append(is_busy(30))
     await world.send()
-    assert await world.database.read(deliver.lanes_due, 10) == ([], False)
+    assert await world.database.read(deliver.lanes_due, 10, 10) == ([], [])
 
 
 async def test_other_threads_do_not_wait_for_a_busy_one(world: World) -> None:
@@ -417,6 +419,36 @@ async def test_at_a_shutdown_the_sender_does_not_run_flat_out(world: World, monk
         for _ in range(100):
             await asyncio.sleep(0)
     assert looks == 1
+
+
+@pytest.mark.req("LOOP-14", "OPS-10")
+async def test_while_nothing_can_be_stored_a_reaction_is_not_tried_again_and_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries, looks = 0, 0
+
+    def cannot(tx: Transaction, *args: object) -> None:
+        nonlocal tries
+        tries += 1
+        raise Unavailable("The disk is full.")
+
+    async def looked(sender: Sender, look: Callable[[Sender], Awaitable[bool]] = Sender._open_lanes) -> bool:
+        nonlocal looks
+        looks += 1
+        return await look(sender)
+
+    await world.lead()
+    await world.says(f"{BOT} hello")
+    monkeypatch.setattr(deliver, "take", cannot)
+    monkeypatch.setattr(Sender, "_open_lanes", looked)
+    began = time.monotonic()
+    async with sending(world):
+        while not tries:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.3)
+    seconds = time.monotonic() - began
+    assert tries <= 1 + seconds
+    assert looks <= 10 * (1 + seconds)
 
 
 @pytest.mark.req("LOOP-14", "OPS-10")

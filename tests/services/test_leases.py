@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.agents import Agent
+from swarm.domain.agents import Agent, Reach, Role
+from swarm.domain.conduct import Conduct
 from swarm.domain.errors import Conflict, Invalid, LeaseLost, NotFound, Unresolved
 from swarm.domain.inbox import EntryStatus
 from swarm.domain.leases import LEASE_SECONDS, Outcome
@@ -148,6 +149,32 @@ async def test_after_five_attempts_a_message_is_dead_and_the_thread_is_told_once
     (told,) = world.slack.posts
     assert "fell silent, 5 times" in told
     assert world.slack.reactions.count((message.ts, "x")) == 1
+
+
+async def test_an_agent_that_could_not_renew_since_the_coordinator_was_away_is_not_blamed(world: World) -> None:
+    lead = await world.lead()
+    await world.says(f"{BOT} hello")
+    await world.only(lead)
+    world.clock.advance(LEASE_SECONDS + 1)
+    restarted = world.governed_by(Conduct(started_at=world.clock.now_us()))
+    await restarted.sweep()
+    await restarted.only(lead)
+    await restarted.later(LEASE_SECONDS + 1)
+    why = await world.rows("SELECT reason FROM history WHERE change = 'inbox.lose' ORDER BY seq")
+    assert [row["reason"] for row in why] == [
+        "the coordinator was interrupted while the agent worked",
+        "the agent fell silent",
+    ]
+
+
+async def test_an_agent_that_the_coordinator_runs_itself_never_falls_silent(world: World) -> None:
+    agent = await world.services.agents.ensure("ada", Role.LEAD, Reach.BUILTIN)
+    await world.is_here(agent)
+    await world.says(f"{BOT} hello")
+    await world.only(agent)
+    await world.later(LEASE_SECONDS)
+    why = await world.rows("SELECT reason FROM history WHERE change = 'inbox.lose'")
+    assert [row["reason"] for row in why] == ["the coordinator was interrupted while the agent worked"]
 
 
 async def test_a_dead_message_can_be_redriven_with_its_attempts_forgotten(world: World) -> None:

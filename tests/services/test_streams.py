@@ -364,6 +364,24 @@ def retry(tx: Transaction, writing: Writing) -> Retried:
 
 
 @pytest.mark.req("STREAM-07")
+async def test_after_a_restart_that_left_no_time_to_renew_the_note_does_not_blame_the_agent(world: World) -> None:
+    lead = await world.lead()
+    async with playing(world) as show:
+        writing = await begun(world, lead)
+        await writing.append("As far as I ")
+        await writing.until_shown(show, "As far")
+    world.clock.advance(50)
+    restarted = world.governed_by(Conduct(started_at=world.clock.now_us()))
+    async with playing(restarted, live=show.live) as again:
+        await writing.until_shown(again, "As far as I As far")  # what was sealed, and the same anew
+        world.clock.advance(11)
+        await wait_until(writing.turn, lambda turn: turn.status is TurnStatus.FAILED)
+        note = show.live.of(writing.root)[-1].closing.note
+    assert "the coordinator was interrupted" in note
+    assert "silent" not in note
+
+
+@pytest.mark.req("STREAM-07")
 async def test_an_agent_that_falls_silent_leaves_a_note_and_its_work_comes_again(world: World) -> None:
     lead = await world.lead()
     async with playing(world) as show:

@@ -87,10 +87,10 @@ class Day:
         async with asyncio.timeout(PATIENCE_SECONDS):
             while True:
                 queues = sum(map(bool, self.waiting.values()))
-                posts, is_reaction_due = await self.world.database.read(deliver.lanes_due, 500)
+                posts, marks = await self.world.database.read(deliver.lanes_due, 500, 1)
                 under_way = await self.world.rows("SELECT id FROM deliveries WHERE status = 'sending'")
                 due_wait = (
-                    len(posts) <= self.waiting["chat.postMessage"] and is_reaction_due <= self.waiting["reactions.add"]
+                    len(posts) <= self.waiting["chat.postMessage"] and len(marks) <= self.waiting["reactions.add"]
                 )
                 if not (under_way or self.sender._reactions) and due_wait and len(self.sleepers) == queues:
                     return
