@@ -264,7 +264,6 @@ async def _introduced(coordinator: Coordinator) -> None:
     """What is done before the doors open."""
     await coordinator.converse.introduce()
     await coordinator.reloader.doubts()
-    await coordinator.hearing.connected()  # what was said while nobody was here
 
 
 async def _live(

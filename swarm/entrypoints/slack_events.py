@@ -82,7 +82,7 @@ class Hears(Protocol):
         ...
 
     async def connected(self) -> None:
-        """There is a new Socket Mode connection."""
+        """From now on events come: over a new Socket Mode connection, or over HTTP since the start."""
         ...
 
 
@@ -150,6 +150,8 @@ class SlackDoor:
                 self._gateway, self._app_token, self._on_socket_request, on_connected=on_connected
             )
             await self._socket.open(backoff_seconds=self._backoff_seconds)
+        elif self._hearing:
+            await self._hearing.connected()
 
     async def close(self) -> None:
         """Take no more events, let those at hand finish, and close the connection; done within three seconds."""

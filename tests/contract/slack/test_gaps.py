@@ -36,7 +36,6 @@ async def coordinator(gateway: Gateway, workspace: Workspace, database: Database
     standings = Standings(database, names, me)
     ingest = Ingest(database, Rosters(database, conduct, kept_seconds=0), me, conduct, standings)
     hearing = Hearing(database, gateway, me, silence_seconds=0.3)
-    await hearing.connected()
     door = SlackDoor(gateway, ingest.handle, hearing=hearing, app_token=workspace.app.app_token, backoff_seconds=0.01)
     await door.start()
     works = [hearing.run(door), CatchUp(database, gateway, me, ingest.handle).run()]
