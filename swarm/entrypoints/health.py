@@ -40,12 +40,16 @@ class Alive(TypedDict):
 
 
 class Ready(TypedDict):
-    """Each need and whether it is met, what is wrong, and how much waits (null while the database cannot say)."""
+    """Each need and whether it is met, what is wrong, and how much waits (null while the database cannot say).
+
+    ``gap_seconds``: how long ago events began to be missed that are being read from Slack now; 0 if none are.
+    """
 
     ready: bool
     checks: dict[str, bool]
     problems: dict[str, str]
     backlog: dict[str, int] | None
+    gap_seconds: int | None
 
 
 def health_router(overview: Overview, readiness: Readiness) -> APIRouter:
@@ -71,7 +75,7 @@ class HealthRoutes:
 
     async def readyz(self, request: Request) -> Response:
         """Everything it needs is there and something can be stored; else 503, with what is missing."""
-        backlog, not_stored = await asyncio.gather(self._backlog(), self._overview.why_not_stored())
+        (backlog, gap), not_stored = await asyncio.gather(self._backlog(), self._overview.why_not_stored())
         checks = {"database": backlog is not None, "writes": not_stored is None, **self._readiness()}
         missing = sorted(name for name, there in checks.items() if not there)
         self._log_change(missing, not_stored)
@@ -80,19 +84,20 @@ class HealthRoutes:
             "checks": checks,
             "problems": {name: _PROBLEMS.get(name, _ELSE).format(reason=not_stored) for name in missing},
             "backlog": asdict(backlog) if backlog else None,
+            "gap_seconds": gap,
         }
         if not missing:
             return Answer(shown)
         shown["error"] = describe(Unavailable(f"Not ready: {', '.join(missing)}."))
         return Answer(shown, HTTPStatus.SERVICE_UNAVAILABLE)
 
-    async def _backlog(self) -> Backlog | None:
+    async def _backlog(self) -> tuple[Backlog | None, int | None]:
         try:
             async with asyncio.timeout(_DATABASE_SECONDS):
-                return await self._overview.backlog()
+                return await self._overview.backlog(), await self._overview.gap_seconds()
         except (Unavailable, TimeoutError) as error:
             _log.debug("The backlog cannot be read.", action="readyz", error=str(error))
-            return None  # which is what the answer then says
+            return None, None  # which is what the answer then says
 
     def _log_change(self, missing: list[str], not_stored: str | None) -> None:
         """Somebody asks every few seconds, so only a change is worth a line."""

@@ -34,7 +34,6 @@ class Backlog:
     oldest_unread_seconds: int  # 0 while there is none
     tasks_open: int
     deliveries_open: int  # not sent yet, or sent with an outcome that is not known
-    gap_seconds: int  # so long ago events began to be missed that are being read from Slack; 0: none are
 
 
 class Overview:
@@ -56,6 +55,10 @@ class Overview:
         """Counts of what is open; their cost does not depend on what is done. Raises Unavailable."""
         return await self._database.read(_backlog)
 
+    async def gap_seconds(self) -> int:
+        """How long ago events began to be missed that are being read from Slack; 0 if none are. Raises Unavailable."""
+        return await self._database.read(_gap_seconds)
+
     async def why_not_stored(self) -> str | None:
         """Why nothing can be stored at the moment; None if something can. Costs a write now and then."""
         return await self._storing.problem()
@@ -76,14 +79,17 @@ def _timeline(tx: Transaction, thread_id: str) -> Timeline:
 
 def _backlog(tx: Transaction) -> Backlog:
     unread, oldest = figures.unread(tx)
-    since = watermarks.first_gap(tx)
     return Backlog(
         inbox_unread=unread,
         oldest_unread_seconds=max(tx.now - oldest, 0) // SECOND if oldest is not None else 0,
         tasks_open=figures.tasks_open(tx),
         deliveries_open=deliveries.count_open(tx),
-        gap_seconds=max(tx.now - slack_ts_to_us(since), SECOND) // SECOND if since else 0,
     )
+
+
+def _gap_seconds(tx: Transaction) -> int:
+    since = watermarks.first_gap(tx)
+    return max(tx.now - slack_ts_to_us(since), SECOND) // SECOND if since else 0
 
 
 def _names(tx: Transaction) -> dict[str, str]:
