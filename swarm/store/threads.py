@@ -5,11 +5,11 @@ from __future__ import annotations
 from sqlalchemy import BigInteger, bindparam, case, exists, func, select, update
 
 from swarm.clock import SECOND, new_id
-from swarm.domain.inbox import EntryStatus
+from swarm.domain.inbox import EntryStatus, Hold
 from swarm.domain.threads import Thread
 from swarm.domain.transcript import CONTEXT_TRANSITIONS, ChannelType, ContextState, ContextStep
 from swarm.store import history
-from swarm.store.conditions import AT_MOST_N, may
+from swarm.store.conditions import AT_MOST_N, literally, may
 from swarm.store.statements import Row, Statement
 from swarm.store.tables import inbox_messages, tasks, threads
 from swarm.store.transaction import Transaction
@@ -85,10 +85,14 @@ _OWNED_IDLE = Statement(
 _OWNED = Statement(
     select(func.count().label("n")).select_from(threads).where(threads.c.owner_id == bindparam("agent_id"))
 )
+# After a gap many are due; those for which somebody waits come first.
+_is_waited_for = exists().where(
+    inbox_messages.c.thread_id == threads.c.id, inbox_messages.c.held_by == literally(Hold.CONTEXT)
+)
 _CONTEXTS_DUE = Statement(
     select(threads)
     .where(threads.c.context_due_at.is_not(None), threads.c.context_due_at <= bindparam("now"))
-    .order_by(threads.c.context_due_at)
+    .order_by(_is_waited_for.desc(), threads.c.context_due_at)
     .limit(AT_MOST_N)
     .with_for_update(key_share=True, skip_locked=True)
 )

@@ -9,6 +9,7 @@ import pytest
 from swarm.clock import us_to_slack_ts
 from swarm.domain.errors import NotFound, Unavailable
 from swarm.domain.transcript import ChannelMessage, ChannelType, SlackEvent, SlackMessage
+from swarm.services.backfill import READERS
 from swarm.store import watermarks
 from tests.support.slack import next_ts
 from tests.support.world import BOT, ME, World, delete, edit, said, texts
@@ -100,6 +101,19 @@ async def test_a_message_after_the_gap_waits_for_what_was_said_in_it(world: Worl
     assert await world.poll(lead) == []
     await world.backfill.read_due()
     assert texts(await world.poll(lead)) == [["missed", "heard"]]
+
+
+async def test_a_thread_for_which_somebody_waits_is_read_before_those_of_the_gap(world: World, outage: Outage) -> None:
+    lead = await world.lead()
+    for number in range(READERS + 1):
+        await world.hears(outage.says(said(f"{BOT} {number}")))
+    root = outage.says(said("the build is red", channel="C2"))
+    await outage.begins()
+    await world.database.write(watermarks.open_gap, ME.team)
+    world.clock.advance(1)
+    await world.hears(outage.says(said(f"{BOT} why?", thread_ts=root.ts, channel="C2")))
+    await world.backfill.read_due()
+    assert ["@UBOT why?"] in texts(await world.poll(lead))
 
 
 async def test_edits_and_deletes_of_an_outage_count(world: World, outage: Outage) -> None:
