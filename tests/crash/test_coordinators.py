@@ -327,14 +327,15 @@ async def test_a_token_that_ends_at_one_coordinator_ends_at_the_others(team: Tea
             partial(_polls_waiting, stage.visitor(team.http)), lambda n: n == 1, within_seconds=20, what="a poll waits"
         )
     path, method = (f"/agents/{name}/rotate", "POST") if end == "rotate" else (f"/agents/{name}", "DELETE")
-    ended = (await operator.ask(method, path)).json()
+    ended = await operator.ask(method, path)
     await team.twin.say(f"@swarm swarm#{name} are you there?")
     assert {answer.status_code for answer in await asyncio.gather(*waiting)} == {401}
     assert (await second.visitor(team.http, worker["token"]).ask("GET", "/me")).status_code == 401
     if end == "rotate":
-        trigger = await second.visitor(team.http, ended["token"]).only(wait_seconds=20)
+        walter = second.visitor(team.http, ended.json()["token"])
+        trigger = await walter.only(wait_seconds=20)
         assert trigger["attempt"] == 1
-        await _reply(second.visitor(team.http, ended["token"]), trigger)
+        await _reply(walter, trigger)
 
 
 async def _polls_waiting(operator: Visitor) -> float:
