@@ -134,6 +134,7 @@ ROUTES: Final[Mapping[str, Entry]] = {
     "GET /threads/{thread_id}": Entry(gets=OPERATORS, sees=OPERATOR),
     "GET /deliveries": Entry(gets=OPERATORS, sees=OPERATOR),
     "GET /explain": Entry(gets=OPERATORS, query="message=C1:{ts}", sees=OPERATOR),
+    "POST /people/{person}/forget": Entry(gets=OPERATORS, body={}),
     "POST /reload": Entry(gets=OPERATORS),
     "GET /runs": Entry(gets=OPERATORS),
     "GET /usage": Entry(gets=OPERATORS),
@@ -246,6 +247,7 @@ async def asked(scene: Scene, route: str, entry: Entry, caller: str) -> httpx2.R
         "file_id": "F1",
         **{f"{name}_id": scene.ids[name] for name in ("task", "thread")},
         "inbox_message_id": scene.ids["message"],
+        "person": "UNOBODY1",
     }
     url = path.format(**stands) + ("?" + entry.query.format(**scene.ids) if entry.query else "")
     body = entry.body(scene) if callable(entry.body) else entry.body

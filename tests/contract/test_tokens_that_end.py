@@ -54,7 +54,7 @@ async def upload(at: Whole, lea: Visitor) -> object:
     path = f"/files?inbox_message_id={await claimed(at, lea)}&name=a.txt"
     url = httpx2.URL(at.base)
     reader, writer = await asyncio.open_connection(url.host, url.port)
-    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {lea.token}\r\nContent-Length: 2\r\n\r\nx"
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {lea.token}\r\nContent-Length: 2\r\n\r\nx"
     writer.write(head.encode())
     try:
         return int((await reader.readline()).split()[1])

@@ -109,9 +109,8 @@ async def test_a_client_that_goes_away_while_the_agent_thinks_ends_its_run(
     path: str, here: Place, wim: Client, router: Scripted
 ) -> None:
     router.script = lambda turn: [FOREVER]
-    raw = _send(here, wim, path)
-    ran = await router.began()
-    raw.close()
+    with _send(here, wim, path):
+        ran = await router.began()
     await asyncio.wait_for(ran.over.wait(), PATIENCE_SECONDS)
 
 
@@ -174,11 +173,10 @@ async def test_a_client_that_does_not_read_holds_up_the_agent(sqlite_url: str) -
     big = TextDelta(text="x" * 10_000)
     eager = Scripted(*(big for _ in range(5_000)), Finished())
     async with place(sqlite_url, {"eager": eager}, door={"stalled_seconds": 0.5}) as here:
-        raw = _send(here, await here.client(), START)
-        ran = await eager.began()
-        await asyncio.wait_for(ran.over.wait(), PATIENCE_SECONDS)  # given up, half a second later
-        assert ran.told < 2_000, "what the connection's buffers take, and no more"
-        raw.close()
+        with _send(here, await here.client(), START):
+            ran = await eager.began()
+            await asyncio.wait_for(ran.over.wait(), PATIENCE_SECONDS)  # given up, half a second later
+            assert ran.told < 2_000, "what the connection's buffers take, and no more"
 
 
 @pytest.mark.parametrize(
@@ -272,6 +270,6 @@ def _send(here: Place, client: Client, path: str) -> socket.socket:
     host, _, port = here.base.removeprefix("http://").partition(":")
     raw = socket.create_connection((host, int(port)))
     body = json.dumps(start()).encode()
-    head = ["Host: x", f"Authorization: Bearer {client.token}", f"Content-Length: {len(body)}"]
+    head = ["Host: localhost", f"Authorization: Bearer {client.token}", f"Content-Length: {len(body)}"]
     raw.sendall("\r\n".join([f"POST {path} HTTP/1.1", *head, "", ""]).encode() + body)
     return raw

@@ -18,7 +18,7 @@ from swarm.services.agent_runs import AgentRuns
 from swarm.services.talks import Talks
 from swarm.store.database import Database
 from swarm.web.access import Access, checked_host, checked_origin
-from tests.contract.agui_api.scene import HELLO, Scripted
+from tests.contract.agui_api.scene import EVERYBODY, HELLO, Scripted
 from tests.support.doors import OPERATOR_TOKEN, serving
 from tests.support.http import client as http_client
 from tests.support.world import World
@@ -80,13 +80,15 @@ async def doors(sqlite_url: str) -> AsyncIterator[Doors]:
         world = World(database, ManualClock())
         identities = Identities(world.services.agents, OPERATOR_TOKEN)
         mcp = McpDoor(world.services, identities)
-        runs = AgentRuns({"router": Scripted(*HELLO)}, Talks(database), {})
+        runs = AgentRuns({"router": Scripted(*HELLO)}, Talks(database), {"router": EVERYBODY})
         routes: list[BaseRoute] = [*mcp.routes(), *AguiDoor(runs, identities).routes()]
         app = create_app(world.services, identities, dict, routes=routes, running=[mcp.running], access=ALLOWING)
         paths = [
             (
                 method.upper(),
-                path.format(agent="router", file_id="F1", inbox_message_id="x", task_id="x", thread_id="x"),
+                path.format(
+                    agent="router", file_id="F1", inbox_message_id="x", person="U1", task_id="x", thread_id="x"
+                ),
             )
             for path, operations in app.openapi()["paths"].items()
             for method in operations
