@@ -1,7 +1,7 @@
 """The demo's model: rules in place of a language model, and it says so.
 
 It knows what it is asked for by what it is told and offered, as a model would: a router by its decisions to choose
-from, the wording of results and summaries by their instructions, and everything else is an assistant's.
+from, the wording of results and summaries by the data they come with, and everything else is an assistant's.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from swarm.demo import assistant_rules, router_rules
 from swarm.demo.asked import Asked, Reply, Text
 from swarm.demo.memory import summary
 
-_SUMMARY: Final = "a summary that takes its place"
-"""What the instructions for summaries say."""
+_CONVERSATION: Final = "The conversation"
+"""The title of what is to be summarised."""
 
 _ONE_WORD: Final = re.compile(r"\bsingle word (\w+)", re.IGNORECASE)
 
@@ -25,8 +25,8 @@ def reply(asked: Asked) -> Reply:
         return router_rules.decide(asked)
     if not asked.tools and router_rules.RESULTS in asked.data:
         return router_rules.word(asked)
-    if not asked.tools and _SUMMARY in asked.instructions:
-        return Text(text=summary(asked.last))
+    if not asked.tools and _CONVERSATION in asked.data:
+        return Text(text=summary(asked.data[_CONVERSATION]))
     if word := _ONE_WORD.search(asked.last):
         return Text(text=word[1])
     return assistant_rules.answer(asked)

@@ -51,7 +51,7 @@ class DeliveryStatus(StrEnum):
         unknown → queued              resend
         sending | unknown → sent      confirm
         queued | sending | unknown → failed     fail
-        queued → expired              expire
+        queued | sending | unknown → expired    expire
     """
 
     QUEUED = "queued"
@@ -83,7 +83,7 @@ DELIVERY_TRANSITIONS: Final = {
     DeliveryStep.RESEND: step(_D.UNKNOWN, to=_D.QUEUED),
     DeliveryStep.CONFIRM: step(_D.SENDING, _D.UNKNOWN, to=_D.SENT),
     DeliveryStep.FAIL: step(_D.QUEUED, _D.SENDING, _D.UNKNOWN, to=_D.FAILED),
-    DeliveryStep.EXPIRE: step(_D.QUEUED, to=_D.EXPIRED),
+    DeliveryStep.EXPIRE: step(_D.QUEUED, _D.SENDING, _D.UNKNOWN, to=_D.EXPIRED),
 }
 
 

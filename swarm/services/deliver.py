@@ -11,8 +11,8 @@ look at the clock and the socket lie a few instructions that nothing can guard.
 
 A post that fails for good leaves ❌ on the message that it was meant to answer.
 
-Reactions share fifty calls a minute in a workspace. When they are scarce, ✅ and ❌ are sent before 👀, and no 👀 on a
-message whose end mark waits.
+Reactions share fifty calls a minute in a workspace. When these are scarce and many wait, ✅ and ❌ are sent before
+👀, and no 👀 on a message whose end mark waits.
 """
 
 from __future__ import annotations
@@ -50,6 +50,9 @@ from swarm.store.transaction import Transaction
 
 POST_LANES: Final = 500
 """The posts of so many threads are served side by side; most of their time they wait for Slack's limits."""
+
+FEW_REACTIONS: Final = 10
+"""So many wait in order for calls: after a start there are none at first, and the first messages get a 👀 as well."""
 
 REACTIONS: Final = 100
 """So many reactions are on their way side by side, apart from posts: no answer waits behind a 👀."""
@@ -191,7 +194,7 @@ class Sender:
     async def _serve_reactions(self) -> None:
         """Start the reactions that are due, in order as long as Slack's limits leave calls for them.
 
-        When calls are scarce, the wait for the next one comes before the choice: an end mark may come meanwhile.
+        When there is none, the wait for the next one comes before the choice: an end mark may come meanwhile.
         """
         while self._may_send() and (rows := await self._reactions_due(reactions.due)):
             for row in rows:
@@ -202,8 +205,9 @@ class Sender:
                     self._start(self._reactions, row["id"], self._call(row["id"]))
                 else:
                     await self._slack.ready(delivery)
-                    for urgent in (await self._reactions_due(reactions.most_urgent))[:1]:
-                        self._start(self._reactions, urgent["id"], self._call(urgent["id"]))
+                    look = reactions.most_urgent if len(rows) > FEW_REACTIONS else reactions.due
+                    for chosen in (await self._reactions_due(look))[:1]:
+                        self._start(self._reactions, chosen["id"], self._call(chosen["id"]))
                     break
 
     async def _reactions_due(self, look: Callable[[Transaction, int], list[Row]]) -> list[Row]:

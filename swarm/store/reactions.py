@@ -50,7 +50,7 @@ _OVERTAKEN = Statement(
         _d.due_at.is_not(None),
         _d.target_ts == bindparam("of_ts"),
         _d.mark == Mark.STORED.value,
-        may(_d.status, DELIVERY_TRANSITIONS[DeliveryStep.EXPIRE]),
+        _d.status == DeliveryStatus.QUEUED.value,
     )
     .values(
         **arrive(DELIVERY_TRANSITIONS[DeliveryStep.EXPIRE]),
@@ -109,7 +109,7 @@ def overtaken(tx: Transaction, row: Row) -> None:
 
 
 def expire_late(tx: Transaction) -> int:
-    """Give up everything that waits and is late; how many. The timelines are spared this."""
+    """Give up everything that waits and is late, also what is in doubt; how many. The timelines are spared this."""
     count = _EXPIRE_LATE.run(tx, now=tx.now)
     if count:
         tx.note(ReactionsExpired(count=count))

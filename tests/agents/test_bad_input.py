@@ -316,8 +316,8 @@ async def test_what_an_agent_says_of_its_errors_is_not_shown_to_people(server: A
 
 
 async def test_a_fault_of_our_own_is_an_end_too(server: AguiServer) -> None:
-    """A value that no JSON can hold: whoever waits for the run must still hear of its end."""
+    """A number that our JSON cannot hold: whoever waits for the run must still hear of its end."""
     server.on("/", *answering("hi"))
-    events = await run(server.url, of=turn("\ud800"))
+    events = await run(server.url, of=turn(client_context={"cost": 2**64}))
     assert events == [Broken(reason=failures.OUR_FAULT)]
     assert not [event for event in events if isinstance(event, TextDelta)]

@@ -96,8 +96,8 @@ async def test_a_message_that_is_retried_is_answered_as_if_it_were_for_the_first
     for request in script.told[1:4]:
         *before, question = request.shape
         assert before == ["user: good morning", "model: Good morning."]
-        heading, in_the_thread, _, _, asked = question.splitlines()
-        assert heading.startswith("user: [Said before in this conversation")
+        heading, _, in_the_thread, _, _, asked = question.splitlines()
+        assert heading.startswith("user: Said before in this conversation")
         assert asked == "tell me"
         assert in_the_thread.endswith("look at this")
     assert script.told[4].shape[2:4] == ["user: tell me", "model: All of it."]

@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from swarm.domain.conduct import Conduct, Reactions
-from swarm.domain.deliveries import END_MARK_SECONDS
+from swarm.domain.deliveries import END_MARK_SECONDS, EPHEMERAL_SECONDS
 from swarm.domain.leases import LEASE_SECONDS
+from swarm.services import deliver
 from swarm.store import reactions
 from tests.support.slack import refuses
 from tests.support.waiting import PATIENCE_SECONDS
@@ -98,7 +99,10 @@ async def scarce_calls(world: World) -> AsyncIterator[asyncio.Event]:
     await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_when_calls_are_scarce_end_marks_go_first_and_no_eyes_where_one_is_due(world: World) -> None:
+async def test_when_calls_are_scarce_end_marks_go_first_and_no_eyes_where_one_is_due(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deliver, "FEW_REACTIONS", 0)
     lead = await world.lead()
     async with scarce_calls(world) as leave:
         answered = await world.says(f"{BOT} answered")
@@ -114,6 +118,31 @@ async def test_when_calls_are_scarce_end_marks_go_first_and_no_eyes_where_one_is
     assert await world.rows("SELECT text, error FROM deliveries WHERE status = 'expired'") == [
         {"text": "eyes", "error": "its message has its end mark"}
     ]
+
+
+async def test_few_reactions_that_wait_for_calls_go_in_order(world: World) -> None:
+    """As after a start, when there are no calls for a moment."""
+    lead = await world.lead()
+    async with scarce_calls(world) as leave:
+        message = await world.says(f"{BOT} answered")
+        while not world.slack.turns:
+            await asyncio.sleep(0)
+        await world.answers(lead, await world.only(lead), "hello")
+        while (await world.rows("SELECT status FROM deliveries WHERE kind = 'post'")) != [{"status": "sent"}]:
+            await asyncio.sleep(0)
+        leave.set()
+    assert world.slack.reactions == [(message.ts, "eyes"), (message.ts, "white_check_mark")]
+
+
+@pytest.mark.parametrize("status", ["unknown", "sending"])
+async def test_a_reaction_that_is_late_in_doubt_is_given_up_and_holds_up_no_other(world: World, status: str) -> None:
+    lead = await world.lead()
+    message = await world.says(f"{BOT} hello")
+    await world.change(f"UPDATE deliveries SET status = '{status}', due_at = created_at")
+    world.clock.advance(EPHEMERAL_SECONDS)
+    await world.answers(lead, await world.only(lead), "hello")
+    await world.send()
+    assert world.slack.reactions == [(message.ts, "white_check_mark")]
 
 
 async def test_no_scarce_call_is_spent_on_eyes_where_the_end_mark_still_waits_for_its_answer(world: World) -> None:

@@ -13,6 +13,7 @@ from swarm.domain.leases import LeaseEnd, Outcome
 from swarm.domain.presses import FEEDBACK_ACTION, RETRY_TURN_ACTION, ButtonPressed, Feedback, feedback_value
 from swarm.domain.tasks import MAX_ATTEMPTS as MAX_TASK_ATTEMPTS
 from swarm.domain.tasks import TaskStatus
+from swarm.domain.transcript import Author, AuthorKind, Standing
 from swarm.domain.turns import Opinion, TurnStep
 from swarm.services.buttons import FORGOTTEN_TEXT, NO_RETRY_TEXT, RETRIED_TEXT, THANKS_TEXT, _retry_turn
 from swarm.services.leases import lose
@@ -212,9 +213,8 @@ async def test_a_press_that_meets_another_waits_and_hears_that_it_came_second(wo
     _, turn = await asked(world, await world.lead())
     await failed(world, turn)
     buttons = world.buttons
-    first = press(turn)
-
-    async with under_way(world, buttons._once, first, _retry_turn) as go_on:
+    person = Author(id="U1", kind=AuthorKind.USER, standing=Standing.MEMBER)
+    async with under_way(world, buttons._once, press(turn), person, _retry_turn) as go_on:
         said = await once_it_waits(world, go_on, buttons.press(press(turn, key="press:2", by="U2")))
     assert said == RETRIED_TEXT
     assert (await world.rows("SELECT retried_by FROM turns"))[0]["retried_by"] == "U1"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
@@ -16,6 +17,7 @@ from swarm.domain.agents import OFFLINE_AFTER_SECONDS
 from swarm.domain.errors import Conflict, LeaseLost
 from swarm.domain.inbox import EntryStatus
 from swarm.domain.tasks import OFFER_SECONDS, TaskStatus
+from swarm.domain.transcript import Standing
 from swarm.domain.triggers import TriggerKind
 from swarm.services.claim import take
 from swarm.services.reply import Caller
@@ -97,7 +99,8 @@ async def test_the_end_of_a_task_that_meets_a_follow_up_takes_it_to_the_lead(wor
     lead, worker = await world.lead(), await world.worker()
     handed = await asked_and_handed(world, lead, worker)
     run = await world.only(worker)
-    follow_up = said("thanks", thread_ts=handed.root.ts)
+    unsettled = said("thanks", thread_ts=handed.root.ts)
+    follow_up = replace(unsettled, author=replace(unsettled.author, standing=Standing.MEMBER))
     roster = await world.database.read(read_roster, world.conduct)
     async with under_way(world, world.ingest._posted, follow_up, roster) as go_on:
         await once_it_waits(world, go_on, world.services.task_work.complete(holding(run, worker), handed.task_id, "42"))

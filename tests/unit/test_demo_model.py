@@ -156,7 +156,8 @@ def test_a_summary_keeps_what_was_told_also_over_a_second_one() -> None:
     instructions = Said(role="system", text=" ".join(PromptFiles(None).current().summary.split()))
 
     def summary_of(conversation: str) -> str:
-        answer = reply(Asked(messages=(instructions, Said(role="user", text=conversation))))
+        told = Said(role="user", text=fenced("The conversation", conversation))
+        answer = reply(Asked(messages=(instructions, told)))
         assert isinstance(answer, Text)
         return answer.text
 
