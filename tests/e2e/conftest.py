@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Final
 
 import httpx2
 import pytest
@@ -13,6 +14,9 @@ from tests.support.http import client as http_client
 from tests.support.postgres import fresh_database
 from tests.support.processes import Processes, processes_in
 from tests.support.twin_client import TwinClient
+
+TALKATIVE: Final = {"SWARM_MESSAGES_PER_MINUTE": "0"}
+"""The tests that share a demo are one person, who says more within a minute than a person may."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -38,7 +42,7 @@ async def http() -> AsyncIterator[httpx2.AsyncClient]:
 @pytest.fixture(scope="session")
 def sqlite_demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     with processes_in(tmp_path_factory.mktemp("demo")) as processes:
-        yield Demo(processes)
+        yield Demo(processes, TALKATIVE)
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +53,7 @@ def postgresql_demo(
         fresh_database(postgres_server_url, template=migrated_postgres) as url,
         processes_in(tmp_path_factory.mktemp("demo-pg")) as processes,
     ):
-        yield Demo(processes, {"SWARM_DATABASE_URL": url})
+        yield Demo(processes, {**TALKATIVE, "SWARM_DATABASE_URL": url})
 
 
 @pytest.fixture
