@@ -31,6 +31,7 @@ from swarm.domain.watchers import NOBODY, Watcher
 from swarm.services.attempt import attempt
 from swarm.store import forgotten, history, threads, transcript, watermarks
 from swarm.store.database import Database
+from swarm.store.statements import Row
 from swarm.store.transaction import Transaction
 from swarm.store.watermarks import GAPS
 
@@ -131,14 +132,21 @@ def unheard(tx: Transaction, me: Me, messages: Iterable[SlackMessage], since: st
         if me.wrote(message.author) or forgotten.is_forgotten(tx, message.author.id, message.ts):
             continue
         stored = transcript.find(tx, me.team, message.channel, message.ts)
-        if message.ts > since:
-            is_heard = stored["routed_at"] if stored else history.was_routed(tx, message.channel, message.ts)
-            if not is_heard:
-                events.append(message)
-                continue
+        if message.ts > since and not _is_heard(tx, me, message, stored):
+            events.append(message)
+            continue
         if (message.edited_ts or "") > max(since, stored["edited_ts"] or "" if stored else ""):
             events.append(MessageEdited(message=message, previous_text=stored["text"] if stored else None))
     return events
+
+
+def _is_heard(tx: Transaction, me: Me, message: SlackMessage, stored: Row | None) -> bool:
+    """Whether somebody has decided about a message, or it is the context of a thread that was opened later."""
+    if stored and stored["routed_at"]:
+        return True
+    thread = threads.find(tx, me.team, message.channel, message.root_ts)
+    is_context = thread is not None and message.ts <= thread.watermark_ts
+    return is_context or history.was_routed(tx, message.channel, message.ts)
 
 
 def _bounds(tx: Transaction, team: str, channel: str) -> tuple[str, str]:

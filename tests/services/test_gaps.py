@@ -116,6 +116,22 @@ async def test_a_thread_for_which_somebody_waits_is_read_before_those_of_the_gap
     assert ["@UBOT why?"] in texts(await world.poll(lead))
 
 
+async def test_what_was_heard_as_context_of_a_later_mention_stays_context(world: World, outage: Outage) -> None:
+    lead = await world.lead()
+    await outage.begins()
+    root = outage.says(said("the build is red", by="U2"))
+    await world.hears(root)
+    missed_root = outage.says(said("so is the deploy", by="U2", channel="C2"))
+    for message in (root, missed_root):
+        await world.hears(outage.says(said(f"{BOT} why?", thread_ts=message.ts, channel=message.channel)))
+    while await world.backfill.read_due():
+        pass
+    for trigger in await world.poll(lead):
+        await world.answers(lead, trigger, "no idea")
+    await outage.ends()
+    assert await world.poll(lead) == []
+
+
 async def test_edits_and_deletes_of_an_outage_count(world: World, outage: Outage) -> None:
     lead = await world.lead()
     typo, oops, answered = (outage.says(said(f"{BOT} {text}")) for text in ("helo", "oops", "do it"))
