@@ -87,8 +87,9 @@ def send(number: int, found: list[Process]) -> None:
 def kill_descendants(seconds: float = 0.5) -> None:
     """Kill all that descends from this process, until nothing is left or the time is over; without ``/proc``, nothing.
 
-    For a process that has become a subreaper: what loses its parent meanwhile is found in the next round.
+    What loses its parent meanwhile becomes ours, and is found in the next round.
     """
+    become_subreaper()
     until = time.monotonic() + seconds
     while (found := descendants({os.getpid()})) and time.monotonic() < until:
         send(signal.SIGKILL, found)
