@@ -17,7 +17,7 @@ out.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 import structlog
@@ -29,6 +29,7 @@ from swarm.domain.routing import Me
 from swarm.domain.transcript import ChannelMessage, MessageEdited, SlackEvent, SlackMessage
 from swarm.domain.watchers import NOBODY, Watcher
 from swarm.services.attempt import attempt
+from swarm.services.backfill import Handle
 from swarm.store import forgotten, history, threads, transcript, watermarks
 from swarm.store.database import Database
 from swarm.store.statements import Row
@@ -43,8 +44,6 @@ MARGIN_SECONDS: Final = 120
 """A gap is taken to begin so much earlier, since events are not told in the order in which things happen."""
 
 RETRY_SECONDS: Final = 10.0
-
-Handle = Callable[[SlackEvent], Awaitable[None]]
 
 _log = structlog.get_logger(__name__)
 
