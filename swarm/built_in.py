@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import structlog
+
 from swarm import decisions, loading, process
 from swarm.config import BuiltinAgentSettings, Kind, Settings
 from swarm.config.builtin import PROMPTS_CONFIG
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from swarm.agents.toolbox.tool import Tool
     from swarm.built_in_tools import Toolbox
 
+
+_log = structlog.get_logger(__name__)
 
 BROKEN_PROMPT: Final = (
     "My instructions are broken: a prompt cannot be read. Whoever runs this finds the place in the log."
@@ -118,6 +122,9 @@ async def _models(settings: Settings, closings: Closings) -> Mapping[str | None,
     models = {name: await _built(settings, name) for name in names}
     for name, each in models.items():
         closings.add(f"model {name or ''}", each.aclose)
+        for spec in each.specs:
+            if spec.is_guessed:
+                _log.info("A model's provider was guessed.", action="model_guess", model=spec.label, hint=spec.guess)
     await _checked(settings, models)
     return models
 

@@ -46,7 +46,11 @@ class Coordinator:
         try:
             answer = self._http.request(method, path, **options)
         except httpx2.ConnectError as error:
-            raise NoServer(f"No coordinator answers at {self._http.base_url}.") from error
+            address = str(self._http.base_url).rstrip("/")
+            raise NoServer(
+                f"No coordinator answers at {address}. SWARM_URL, or PORT on this machine, says where it is; "
+                "`swarm up` starts one."
+            ) from error
         except httpx2.HTTPError as error:
             raise Refused(f"The coordinator did not answer properly: {error}") from error
         content = _content(answer)

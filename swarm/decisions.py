@@ -12,7 +12,7 @@ from swarm.config.builtin import SERVERS_CONFIG
 from swarm.domain.access import CallerPolicy, ChannelPolicy
 from swarm.domain.agents import Reach
 from swarm.domain.conduct import Conduct, Policies, PolicyBook, Reactions, Retention
-from swarm.domain.models import ModelSpec, Provider, RunLimits, provider_of
+from swarm.domain.models import ModelSpec, Provider, RunLimits
 from swarm.domain.streaming.agent import History, StreamingAgent
 from swarm.domain.streaming.remote import ClientCredentials, RemoteAgent
 
@@ -85,9 +85,13 @@ def model_specs(settings: Settings, name: str | None = None) -> list[ModelSpec]:
     first = name or model.name
     if first is None:
         return []
-    chosen = [(model.provider or provider_of(model.name or first), first)]
-    chosen += [(other.chosen_provider, other.name) for other in model.fallbacks]
-    return [_model(settings, provider, called) for provider, called in chosen]
+    chosen = [(model.provider, model.name or first, first)]
+    chosen += [(other.provider, other.name, other.name) for other in model.fallbacks]
+    guess = settings.providers.guess
+    return [
+        _model(settings, provider or guess(like), called, is_guessed=provider is None)
+        for provider, like, called in chosen
+    ]
 
 
 def run_limits(settings: Settings) -> RunLimits:
@@ -162,7 +166,7 @@ def _streaming(
     )
 
 
-def _model(settings: Settings, provider: Provider, name: str) -> ModelSpec:
+def _model(settings: Settings, provider: Provider, name: str, *, is_guessed: bool) -> ModelSpec:
     reached = settings.providers
     at: dict[Provider, tuple[str | None, SecretStr | None]] = {
         Provider.OPENAI: (reached.openai.base_url, reached.openai.api_key),
@@ -177,6 +181,7 @@ def _model(settings: Settings, provider: Provider, name: str) -> ModelSpec:
         base_url=base_url,
         api_key=secret(api_key),
         region=reached.bedrock.region if provider is Provider.BEDROCK else None,
+        is_guessed=is_guessed,
         timeout_seconds=settings.model.timeout_seconds,
         max_tokens=settings.model.max_tokens,
         temperature=settings.model.temperature,

@@ -48,6 +48,8 @@ def _forget(settings: Settings, person: str, *, dry_run: bool) -> Mapping[str, A
             found: Mapping[str, Any] = coordinator.call("POST", path, json={"dry_run": dry_run})
             return found
     except (NoServer, ConfigurationError):  # without a token, none has ever run in this home
+        if settings.http.url:  # another one is meant than the database here
+            raise
         return asyncio.run(_forget_directly(settings, person, dry_run=dry_run))
 
 

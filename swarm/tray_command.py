@@ -14,7 +14,7 @@ from swarm.client import Coordinator, Refused, in_one_line
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.text.terminal import line_for_terminal
 
-DEFAULT_URL: Final = "http://127.0.0.1:8080"
+EXAMPLE_URL: Final = "http://127.0.0.1:8080"
 TIMEOUT_SECONDS: Final = 5.0
 """A hook holds up whoever types."""
 
@@ -41,12 +41,13 @@ def fetch(environment: Mapping[str, str]) -> dict[str, Any]:
         )
     if not (token.isascii() and token.isprintable()):
         raise ConfigurationError("SWARM_AGENT_TOKEN has characters that no token has.")
-    url = environment.get("SWARM_URL", "").strip() or DEFAULT_URL
+    port = environment.get("PORT", "").strip() or "8080"
+    url = environment.get("SWARM_URL", "").strip() or f"http://127.0.0.1:{port}"
     return _ask(url, token)
 
 
 def _ask(url: str, token: str) -> dict[str, Any]:
-    expected = ConfigurationError(f"SWARM_URL is {url!r}: an address such as {DEFAULT_URL} is expected.")
+    expected = ConfigurationError(f"SWARM_URL is {url!r}: an address such as {EXAMPLE_URL} is expected.")
     if not url.startswith(("http://", "https://")):
         raise expected
     try:

@@ -124,7 +124,7 @@ def new_operator_token() -> str:
 
 
 def _command() -> Sequence[str]:
-    return (sys.executable, "-m", "swarm", "up")
+    return (sys.executable, "-P", "-m", "swarm", "up")
 
 
 def _free_port() -> int:

@@ -72,7 +72,7 @@ def _run(url: str, statement: str) -> None:
 
 async def _migrate(found: Scratch) -> None:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "swarm", "db", "upgrade"),
+        *(sys.executable, "-P", "-m", "swarm", "db", "upgrade"),
         cwd=found.folder,
         env=dict(found.environment),
         stdout=asyncio.subprocess.DEVNULL,

@@ -41,7 +41,7 @@ class Crowd:
     async def _start(self, number: int) -> None:
         with self._log.open("ab") as said:
             self._running[number] = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "swarm.bench.agent"),
+                *(sys.executable, "-P", "-m", "swarm.bench.agent"),
                 env={**os.environ, **self._parts[number].environment},
                 stdin=DEVNULL,
                 stdout=DEVNULL,

@@ -175,7 +175,7 @@ def _settings(folder: Path, url: str, parallel: int) -> Path:
 async def _agent() -> AsyncIterator[Agent]:
     """The agent in a process of its own; gone afterwards."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "swarm.bench.streaming_agent"), stdout=PIPE, start_new_session=True
+        *(sys.executable, "-P", "-m", "swarm.bench.streaming_agent"), stdout=PIPE, start_new_session=True
     )
     assert process.stdout is not None
     try:

@@ -14,8 +14,6 @@ from swarm.domain.streaming.remote import Dialect, RemoteAgent
 LOOK_SECONDS: Final = 3.0
 """So long a coordinator has to say who is there; what takes longer counts as not there."""
 
-_EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where it listens, not where we do
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Found:
@@ -31,20 +29,22 @@ class Found:
 
 
 def found(settings: Settings) -> Found | None:
-    """The coordinator; None if none answers, if it is not this home's, or has no built-in agents. Blocks."""
-    url = _address(settings)
+    """The coordinator; None if none answers, if it is not this home's, or has no built-in agents. Blocks.
+
+    Raises NoServer where SWARM_URL (http.url) names one that does not answer.
+    """
+    url = settings.http.address
     try:
         token = home.operator_token(settings)
         with Coordinator(url, token, timeout_seconds=LOOK_SECONDS) as coordinator:
             names = _names(coordinator.call("GET", "/api/v1/agents"))
-    except (NoServer, Refused, ConfigurationError):  # without a token, none has ever run in this home
+    except NoServer:
+        if settings.http.url:
+            raise
+        return None
+    except (Refused, ConfigurationError):  # without a token, none has ever run in this home
         return None
     return Found(url=url, token=token, agents=names) if names else None
-
-
-def _address(settings: Settings) -> str:
-    host = _EVERYWHERE.get(settings.http.host, settings.http.host)
-    return f"http://{f'[{host}]' if ':' in host else host}:{settings.http.port}"
 
 
 def _names(said: Any) -> tuple[str, ...]:

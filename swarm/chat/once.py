@@ -29,6 +29,8 @@ async def once(chat: Chat, question: str, console: Console, interrupts: Interrup
         _note(f"swarm: {problem}")
     elif sys.stderr.isatty():
         _note(f"\nTo go on with this session: swarm chat --resume {chat.session_id}")
+    if chat.compacted:  # the answer is there already, and nobody else would summarise the session; Ctrl-C leaves it
+        await interrupts.stoppable(chat.compacted())
     return 1 if problem else 0
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from swarm import built_in, home
+from swarm import built_in, decisions, home, preflight
 from swarm.chat.archive import Archive
 from swarm.chat.coordinator import Found, found
 from swarm.chat.wish import Wish, new_session_id
 from swarm.config import Kind, Settings
+from swarm.config.usual import ASSISTANT
 from swarm.domain.errors import ConfigurationError, NotFound
 from swarm.domain.streaming.remote import RunsTurns
 from swarm.store.session_list import ListedSession
@@ -27,6 +28,7 @@ class Chat:
     archive: Archive
     session_id: str
     is_resumed: bool = False
+    compacted: Callable[[], Coroutine[None, None, None]] | None = None  # waits for a summary that is ours to make
 
 
 @asynccontextmanager
@@ -45,7 +47,9 @@ async def opened(settings: Settings, wish: Wish, *, checks_model: bool) -> Async
         archive = Archive(settings, stack, is_ours=coordinator is None)
         begun = await _begun(archive, wish)
         agent = _known(wish.agent or (begun.agent if begun else usual(settings, names)), names)
-        client, where = await _client(settings, coordinator, agent, archive, stack, checks_model=checks_model)
+        client, where, compacted = await _client(
+            settings, coordinator, agent, archive, stack, checks_model=checks_model
+        )
         yield Chat(
             agent=agent,
             client=client,
@@ -53,6 +57,7 @@ async def opened(settings: Settings, wish: Wish, *, checks_model: bool) -> Async
             archive=archive,
             session_id=begun.id if begun else new_session_id(),
             is_resumed=begun is not None,
+            compacted=compacted,
         )
 
 
@@ -73,7 +78,7 @@ def nobody(settings: Settings) -> ConfigurationError:
 def usual(settings: Settings, names: Sequence[str]) -> str:
     """Whom people talk to who name nobody: the default of the settings, an assistant, or whoever is first."""
     assistants = [name for name, chosen in settings.agents.builtin.items() if chosen.kind is Kind.ASSISTANT]
-    wanted = [settings.agents.default, *assistants]
+    wanted = [settings.agents.default, *assistants, ASSISTANT]  # a coordinator's settings need not be these
     return next((name for name in wanted if name and name in names), names[0])
 
 
@@ -109,17 +114,20 @@ async def _client(
     stack: AsyncExitStack,
     *,
     checks_model: bool,
-) -> tuple[RunsTurns, str]:
-    """What runs the turns, and where that is, for people."""
+) -> tuple[RunsTurns, str, Callable[[], Coroutine[None, None, None]] | None]:
+    """What runs the turns; where that is, for people; and what waits for a session's summary, if that is ours."""
     if coordinator:
         from swarm.agents.agui import AguiAgent  # the protocol's types take a while to load
 
         remote = AguiAgent(coordinator.agent(agent))
         stack.push_async_callback(remote.aclose)
-        return remote, f"the coordinator at {coordinator.url}"
+        return remote, f"the coordinator at {coordinator.url}", None
     alone = _alone(settings, agent, checks_model=checks_model)
+    await asyncio.to_thread(preflight.check_models, decisions.model_specs(alone, alone.agents.builtin[agent].model))
     agents = await stack.enter_async_context(built_in.opened(alone, await archive.database()))
-    return agents.agents[agent], f"{settings.agents.builtin[agent].model or settings.model.name}, without a coordinator"
+    ours = agents.agents[agent]
+    where = f"{settings.agents.builtin[agent].model or settings.model.name}, without a coordinator"
+    return ours, where, ours.compacted
 
 
 def _alone(settings: Settings, agent: str, *, checks_model: bool) -> Settings:

@@ -19,6 +19,7 @@ from swarm.chat.opening import Chat, opened
 from swarm.chat.quiet_log import quiet
 from swarm.chat.typing_ahead import interruptible, kept_back
 from swarm.chat.wish import Wish
+from swarm.client import NoServer
 from swarm.config import Settings
 from swarm.domain.errors import Invalid, SwarmError
 from swarm.terminal import Terminal
@@ -45,7 +46,7 @@ def main(settings: Settings, wish: Wish, *, verbose: bool) -> int:
         except BrokenPipeError:  # who read the answer has read enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
-        except SwarmError:
+        except (SwarmError, NoServer):
             raise
         except Exception as error:
             _log.exception("The chat failed.", action="chat_failed")

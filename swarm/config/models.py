@@ -16,7 +16,7 @@ from swarm.domain.models import (
     MOST_TOOL_CALLS,
     OLLAMA_BASE_URL,
     Provider,
-    provider_of,
+    guessed_provider,
 )
 
 
@@ -26,18 +26,15 @@ class FallbackSettings(Section):
     name: str = Field(min_length=1, description="as its provider calls it")
     provider: Provider | None = Field(None, description="as of model.provider")
 
-    @property
-    def chosen_provider(self) -> Provider:
-        """The provider that is named, or the one that the name suggests."""
-        return self.provider or provider_of(self.name)
-
 
 class ModelSettings(Section):
     """The model of the built-in agents. Without a name there are no built-in agents."""
 
     name: str | None = Field(None, min_length=1, description="as its provider calls it, for example gpt-5-mini")
     provider: Provider | None = Field(
-        None, description='openai, anthropic, bedrock or ollama; without it openai for names with "gpt", else ollama'
+        None,
+        description="openai, anthropic, bedrock or ollama; without it a guess: gpt…, chatgpt…, o1…: openai; claude…: "
+        "anthropic; else whose base_url is set, else whose api_key is the only one, else ollama",
     )
     timeout_seconds: float = Field(MODEL_TIMEOUT_SECONDS, gt=0, description="so long a model may be silent")
     max_tokens: int | None = Field(None, gt=0, description="of one answer; null: the provider's own limit")
@@ -83,6 +80,15 @@ class ProviderSettings(Section):
     anthropic: AnthropicSettings = AnthropicSettings()
     bedrock: BedrockSettings = BedrockSettings()
     ollama: OllamaSettings = OllamaSettings()
+
+    def guess(self, model: str) -> Provider:
+        """Who serves a model whose provider is not named."""
+        given = {provider: getattr(self, provider).model_fields_set for provider in Provider}
+        return guessed_provider(
+            model,
+            addresses=[provider for provider, keys in given.items() if "base_url" in keys],
+            keys=[provider for provider, keys in given.items() if "api_key" in keys],
+        )
 
 
 class LimitSettings(Section):

@@ -14,7 +14,7 @@ from swarm.config.agents import AgentSettings
 from swarm.config.builtin import DocumentSettings, RuntimeSettings, ToolSettings
 from swarm.config.channels import ChannelSettings
 from swarm.config.models import LimitSettings, ModelSettings, ProviderSettings
-from swarm.config.section import GivenSecret, OwnSecret, Section
+from swarm.config.section import GivenSecret, HttpAddress, OwnSecret, Section
 from swarm.domain.excerpts import HISTORY_CHARACTERS
 from swarm.domain.files import DEFAULT_CAP_BYTES
 from swarm.domain.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STORED
@@ -95,13 +95,16 @@ class HttpSettings(Section):
     allowed_origins: Annotated[list[Annotated[str, AfterValidator(checked_origin)]], BeforeValidator(_split)] = Field(
         default_factory=list, description="web pages that may call us, as https://chat.example.org"
     )
+    url: HttpAddress | None = Field(None, description="where our commands reach it; without it by host and port")
     most_connections: int = Field(10_000, ge=10, description="open at once; one more is answered 503")
 
     @property
     def address(self) -> str:
-        """Where a program on this machine reaches it."""
-        host = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host  # noqa: S104
-        return f"http://{host}:{self.port}"
+        """Where our commands reach it, without a slash at the end."""
+        if self.url:
+            return self.url.rstrip("/")
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 - where it listens
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
 
 
 class DatabaseSettings(Section):

@@ -23,6 +23,7 @@ VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "SWARM_SLACK_PACE": ("slack", "pace"),
     "SWARM_HOST": ("http", "host"),
     "PORT": ("http", "port"),
+    "SWARM_URL": ("http", "url"),
     "SWARM_ALLOWED_HOSTS": ("http", "allowed_hosts"),
     "SWARM_ALLOWED_ORIGINS": ("http", "allowed_origins"),
     "SWARM_DATABASE_URL": ("database", "url"),
@@ -70,7 +71,6 @@ READ_ELSEWHERE: Final = frozenset(
         "SWARM_AGENT_TOKEN_FILE",  # the demo's agents
         "SWARM_CONFORMANCE_TOKEN",  # `swarm conformance`
         "SWARM_RUN",  # the mark of what a tool of the host runs, which may be swarm
-        "SWARM_URL",  # `swarm tray`, and agents
     }
 )
 """Variables of ours that stand for no setting."""

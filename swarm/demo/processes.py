@@ -34,6 +34,7 @@ class Part:
         self.name = name
         self.process = process
         self._log = log
+        self._begins_at = log.stat().st_size if log.exists() else 0
         self._last: deque[str] = deque(maxlen=LAST_LINES)
         self._reading = asyncio.create_task(self._read())
 
@@ -43,6 +44,10 @@ class Part:
                 log.write(line)
                 log.flush()
                 self._last.append(line.decode(errors="replace").rstrip())
+
+    def written(self) -> Sequence[bytes]:
+        """The lines of its log, so far."""
+        return self._log.read_bytes()[self._begins_at :].splitlines()
 
     async def died(self) -> Died:
         """Wait for the end of the process, which nobody asked for."""
@@ -69,10 +74,13 @@ class Parts:
         self._parts: list[Part] = []
 
     async def start(self, name: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Start ``python -m …``. A session of its own keeps the terminal's Ctrl-C for the demo alone."""
+        """Start ``python -P -m …``, so that no package in the folder that we were started in passes for one of ours.
+
+        A session of its own keeps the terminal's Ctrl-C for the demo alone.
+        """
         self._logs.mkdir(parents=True, exist_ok=True)
         process = await Child.start(
-            [sys.executable, "-m", *arguments],
+            [sys.executable, "-P", "-m", *arguments],
             env={**os.environ, **environment, "PYTHONUNBUFFERED": "1"},
             stdout=PIPE,
             stderr=STDOUT,
@@ -80,6 +88,10 @@ class Parts:
             grace_seconds=STOP_SECONDS,
         )
         self._parts.append(Part(name, process, self._logs / f"{name}.log"))
+
+    def log_of(self, name: str) -> Sequence[bytes]:
+        """What a part has written so far, line by line."""
+        return next(part.written() for part in self._parts if part.name == name)
 
     async def first_death(self) -> Died:
         """Wait until any part ends."""

@@ -13,14 +13,17 @@ from pathlib import Path
 from typing import Final
 
 import httpx2
+import orjson
 
-from swarm.demo import settings_file, work_tree
+from swarm.demo import home, settings_file, work_tree
 from swarm.demo.asked import MODEL
 from swarm.demo.processes import Died, Parts
 from swarm.demo.settings_file import ASSISTANT, ROUTER, WRITER, Wanted
+from swarm.demo.tools import Tools
 from swarm.twin.seed import DEFAULT
 
 READY_SECONDS: Final = 60
+TOOL_SECONDS: Final = 20
 DEATH_SECONDS: Final = 2
 """How long after a failed call the end of a part may still explain it."""
 
@@ -93,8 +96,15 @@ async def run(demo: Plan) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     os.umask(0o077)  # the home folder, its logs and tokens are for nobody else's eyes
-    with work_tree.made(Path.cwd(), demo.home) as tree:
-        return await _run_parts(replace(demo, work_tree=tree), stop)
+    try:
+        with (
+            home.held(demo.home, begins_anew=not demo.slack and demo.database_url is None),
+            work_tree.made(Path.cwd(), demo.home) as tree,
+        ):
+            return await _run_parts(replace(demo, work_tree=tree), stop)
+    except home.InUse as error:
+        print(error, file=sys.stderr)
+        return 1
 
 
 async def _run_parts(demo: Plan, stop: asyncio.Event) -> int:
@@ -131,6 +141,8 @@ async def _run(demo: Plan, parts: Parts, stop: asyncio.Event) -> int:
         sep="\n",
         flush=True,
     )
+    for trouble in filter(None, map(_trouble_of_model, parts.log_of("coordinator"))):
+        print(trouble, file=sys.stderr, flush=True)
     death = asyncio.create_task(parts.first_death())
     await asyncio.wait({death, stopped}, return_when=asyncio.FIRST_COMPLETED)
     if stop.is_set():
@@ -162,6 +174,14 @@ async def _start(demo: Plan, parts: Parts) -> None:
     await _employ_agents(demo, parts)
 
 
+def _trouble_of_model(line: bytes) -> str:
+    """What a line of the coordinator's log says of a model that does not answer; empty for other lines."""
+    if b'"model_check"' not in line:
+        return ""
+    said = orjson.loads(line)
+    return f"{said.get('trouble', '')} {said.get('hint', '')}".strip()
+
+
 async def _start_agents(demo: Plan, parts: Parts) -> None:
     """Start those that poll; they load while the coordinator does, and wait for their tokens."""
     for name, _, _ in AGENTS:
@@ -181,8 +201,22 @@ async def _employ_agents(demo: Plan, parts: Parts) -> None:
     headers = {"Authorization": f"Bearer {_operator_token(demo)}"}
     async with httpx2.AsyncClient(base_url=demo.base_url, headers=headers, trust_env=False) as http:
         for name, role, description in AGENTS:
-            _hand_over(await _token(parts, http, name, role, description), _token_file(demo, name))
+            token = await _token(parts, http, name, role, description)
+            _hand_over(token, _token_file(demo, name))
         await _until_online(parts, http)
+    await _try_tools(demo, token)
+
+
+async def _try_tools(demo: Plan, token: str) -> None:
+    """Call an MCP tool as an agent does: without its tools none would ever answer. Raises NotReady."""
+    try:
+        async with asyncio.timeout(TOOL_SECONDS), Tools.connected(demo.base_url, token, lease_token="") as tools:
+            await tools.call("tray")
+    except Exception as error:  # the library wraps what goes wrong in groups of its own
+        cause: BaseException = error
+        while isinstance(cause, BaseExceptionGroup):
+            cause = cause.exceptions[0]
+        raise NotReady(f"The agents cannot use their MCP tools: {cause or type(cause).__name__}.") from error
 
 
 def _token_file(demo: Plan, name: str) -> Path:
@@ -224,7 +258,7 @@ def _settings(demo: Plan, *, is_scripted: bool) -> dict[str, str]:
         settings |= _rules(demo)
     if demo.slack:
         return settings
-    database_url = demo.database_url or f"sqlite:///{demo.home / 'swarm.db'}"
+    database_url = demo.database_url or f"sqlite:///{demo.home / home.DATABASE}"
     of_twin = {"SWARM_DATABASE_URL": database_url, "SLACK_AGENT_SESSIONS": "true"}  # its page has Slack's Stop button
     return settings | _twin_tokens(demo) | of_twin
 

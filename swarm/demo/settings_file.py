@@ -91,7 +91,7 @@ def _write_servers(path: Path, *, own: Path) -> None:
         _CALCULATOR,
         {
             "command": sys.executable,
-            "args": ["-m", "swarm.demo.calculator"],
+            "args": ["-P", "-m", "swarm.demo.calculator"],
             "allowedTools": list(_CALCULATOR_TOOLS),
         },
     )

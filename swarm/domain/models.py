@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
@@ -25,9 +27,34 @@ class Provider(StrEnum):
     OLLAMA = "ollama"
 
 
-def provider_of(name: str) -> Provider:
-    """Who serves a model whose provider nobody has named: OpenAI for names with "gpt", else Ollama."""
-    return Provider.OPENAI if "gpt" in name.lower() else Provider.OLLAMA
+ADDRESS_VARIABLES: Final[Mapping[Provider, str]] = {
+    Provider.OPENAI: "OPENAI_BASE_URL (providers.openai.base_url)",
+    Provider.ANTHROPIC: "ANTHROPIC_BASE_URL (providers.anthropic.base_url)",
+    Provider.BEDROCK: "AWS_REGION (providers.bedrock.region)",
+    Provider.OLLAMA: "OLLAMA_BASE_URL (providers.ollama.base_url)",
+}
+"""Where the address of each provider is set."""
+
+_FAMILIES: Final[Sequence[tuple[re.Pattern[str], Provider]]] = (
+    (re.compile(r"gpt(?!-oss)|chatgpt|o\d"), Provider.OPENAI),  # gpt-oss is open: others serve it, OpenAI does not
+    (re.compile(r"claude"), Provider.ANTHROPIC),
+)
+"""How the names of models begin that only one provider has."""
+
+
+def guessed_provider(name: str, *, addresses: Collection[Provider], keys: Collection[Provider]) -> Provider:
+    """Who serves a model whose provider the settings do not name.
+
+    The name's family decides; then the provider whose base URL is set (``addresses``), if there is one such; then the
+    one whose key is set, likewise; then Ollama, which needs neither (AGENT-07).
+    """
+    for pattern, provider in _FAMILIES:
+        if pattern.match(name.lower()):
+            return provider
+    for only in (addresses, keys):
+        if len(only) == 1:
+            return next(iter(only))
+    return Provider.OLLAMA
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,6 +66,7 @@ class ModelSpec:
     base_url: str | None = None  # None: the provider's own; of Ollama without /v1
     api_key: str | None = field(default=None, repr=False)  # Bedrock takes AWS's usual credentials instead
     region: str | None = None  # of Bedrock; None: AWS's usual settings
+    is_guessed: bool = False  # nobody has named the provider
     timeout_seconds: float = MODEL_TIMEOUT_SECONDS  # the longest silence
     max_tokens: int | None = None  # of one answer; None: the provider's own limit
     temperature: float | None = None
@@ -47,6 +75,15 @@ class ModelSpec:
     def label(self) -> str:
         """How it is called in logs and by people."""
         return f"{self.provider}:{self.name}"
+
+    @property
+    def guess(self) -> str:
+        """What to do if the guessed provider is the wrong one; empty where the settings name it."""
+        if not self.is_guessed:
+            return ""
+        return (
+            f"The provider {self.provider} was guessed; LLM_PROVIDER (model.provider, model.fallbacks) names another."
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -89,6 +89,10 @@ class BuiltinAgent:
         self._recorder = Recorder(record.memory, record.runs)
         self._working: set[asyncio.Task[None]] = set()
 
+    async def compacted(self) -> None:
+        """Wait until the sessions that became too long are summarised: for a process that has one question only."""
+        await self._recorder.compacted()
+
     async def aclose(self) -> None:
         """End the runs that go on, once they are noted down, and let go of everything."""
         while working := set(self._working):

@@ -89,6 +89,11 @@ class Recorder:
         self.await_end(run.session_id, storing)
         return storing
 
+    async def compacted(self) -> None:
+        """Wait until the runs that are over are stored, and the sessions that became too long by them summarised."""
+        while under_way := self._storing | self._compacting:
+            await asyncio.wait(under_way)
+
     async def aclose(self) -> None:
         """Wait for what is being stored, but not for ever; what is being summarised is left for another time."""
         self._is_closed = True

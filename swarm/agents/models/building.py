@@ -75,7 +75,8 @@ def _insist_on_key(spec: ModelSpec) -> None:
     variable = KEY_VARIABLES.get(spec.provider)
     if variable and not spec.api_key and not spec.base_url:
         raise ConfigurationError(
-            f"The model {spec.label} needs a key.", hint=f"Set {variable} (providers.{spec.provider}.api_key)."
+            f"The model {spec.label} needs a key.",
+            hint=f"Set {variable} (providers.{spec.provider}.api_key). {spec.guess}".rstrip(),
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Final
 
@@ -16,7 +16,7 @@ from swarm.agents.models.building import KEY_VARIABLES, Models
 from swarm.agents.models.pricing import is_priced
 from swarm.agents.models.troubles import ModelTrouble, trouble_of
 from swarm.domain.errors import ConfigurationError
-from swarm.domain.models import ModelSpec, Provider, RunLimits
+from swarm.domain.models import ADDRESS_VARIABLES, ModelSpec, Provider, RunLimits
 
 CHECK_SECONDS: Final = 10.0
 """For a model to answer. One that is not quite there yet, as Ollama's after a restart, is no error."""
@@ -25,13 +25,6 @@ QUESTION: Final = "Answer with the single word OK."
 
 ANSWER_TOKENS: Final = 256
 """Enough for a model that thinks before it says a word: some treat the end of their tokens as an error."""
-
-_ADDRESSES: Final[Mapping[Provider, str]] = {
-    Provider.OPENAI: "OPENAI_BASE_URL (providers.openai.base_url)",
-    Provider.ANTHROPIC: "ANTHROPIC_BASE_URL (providers.anthropic.base_url)",
-    Provider.BEDROCK: "AWS_REGION (providers.bedrock.region)",
-    Provider.OLLAMA: "OLLAMA_BASE_URL (providers.ollama.base_url)",
-}
 
 _log = structlog.get_logger(__name__)
 
@@ -67,11 +60,16 @@ async def check(
 
 def hint_of(spec: ModelSpec, trouble: ModelTrouble) -> str:
     """What to change so that this trouble goes away; empty if nothing of ours is wrong."""
+    hint = _hint(spec, trouble)
+    return f"{hint} {spec.guess}".strip() if hint else ""
+
+
+def _hint(spec: ModelSpec, trouble: ModelTrouble) -> str:
     match trouble.code:
         case "authentication" | "credentials" if spec.provider is Provider.BEDROCK:
             return (
                 "Check AWS's credentials (AWS_PROFILE, AWS_ACCESS_KEY_ID or the machine's role), and that they may "
-                f"use the model {spec.name} in {_ADDRESSES[spec.provider]}."
+                f"use the model {spec.name} in {ADDRESS_VARIABLES[spec.provider]}."
             )
         case "authentication":
             variable = KEY_VARIABLES.get(spec.provider)
@@ -79,9 +77,9 @@ def hint_of(spec: ModelSpec, trouble: ModelTrouble) -> str:
             return f"Check {variable} ({key})." if variable else f"Check {key}."
         case "not_found":
             pull = f' or run "ollama pull {spec.name}"' if spec.provider is Provider.OLLAMA else ""
-            return f"Check LLM_MODEL (model.name, model.fallbacks) and {_ADDRESSES[spec.provider]}{pull}."
+            return f"Check LLM_MODEL (model.name, model.fallbacks) and {ADDRESS_VARIABLES[spec.provider]}{pull}."
         case "region" | "connection" | "timeout":
-            return f"Check {_ADDRESSES[spec.provider]}."
+            return f"Check {ADDRESS_VARIABLES[spec.provider]}."
         case "quota":
             return "Look at the account's billing page."
     return ""
