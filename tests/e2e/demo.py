@@ -50,6 +50,8 @@ class Demo:
             folder = self.processes.folder / f"part{number:02}"
             folder.mkdir(exist_ok=True)
             (folder / "code.py").write_text("ingest = 1\n" * LINES_EACH)
+        (self.processes.folder / "tools").mkdir(exist_ok=True)  # a package of the person's, named as one of ours
+        (self.processes.folder / "tools" / "__init__.py").touch()
 
     def calculators(self) -> list[str]:
         """The process ids of its MCP servers; their environment is their own, so they are not among the others."""

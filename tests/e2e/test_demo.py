@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from swarm.demo import home, run
 from swarm.demo.writer import STEPS
 from swarm.slack.pacing import METHOD_LIMITS
 from tests.e2e.demo import DEMO_LINES, FOLDERS, Demo
@@ -191,6 +192,17 @@ async def test_a_message_of_20_000_characters_comes_back_whole(twin: TwinClient)
 
 
 @pytest.mark.req("OPS-01")
+async def test_a_second_demo_in_the_same_home_is_refused_and_harms_nothing(demo: Demo, twin: TwinClient) -> None:
+    ended = await demo.processes.run(SWARM, "demo", env=_free_ports())
+    assert ended.code == 1
+    (line,) = ended.err.splitlines()
+    assert f"A demo runs in {demo.processes.folder / '.demo'} already" in line
+    assert "SWARM_HOME" in line
+    ts = await twin.say("@swarm hello")
+    await twin.until(ts, _is_answered)
+
+
+@pytest.mark.req("OPS-01")
 async def test_it_ends_with_1_when_a_part_dies_and_shows_what_that_said_last(demo: Demo) -> None:
     coordinator = demo.processes.find("swarm.cli")
     demo.processes.send(coordinator, signal.SIGKILL)
@@ -274,6 +286,40 @@ async def test_a_port_that_is_none_is_said_in_one_line(processes: Processes) -> 
     ended = await processes.run(SWARM, "demo", env={"PORT": "http"})
     assert ended.code != 0
     assert ended.err == "PORT is 'http'; a port from 1 to 65535 is expected\n"
+
+
+@pytest.mark.req("OPS-01")
+def test_a_demo_begins_anew_but_only_where_a_demo_was_before(tmp_path: Path) -> None:
+    database = tmp_path / home.DATABASE
+    database.write_text("somebody's")
+    with home.held(tmp_path, begins_anew=True):
+        assert database.exists()
+    with home.held(tmp_path, begins_anew=False):
+        assert database.exists()
+    with home.held(tmp_path, begins_anew=True):
+        assert not database.exists()
+
+
+@pytest.mark.long
+@pytest.mark.req("OPS-01")
+async def test_after_a_restart_the_database_knows_the_threads_of_the_new_workspace_only(
+    demo: Demo, twin: TwinClient
+) -> None:
+    ts = await twin.say("@swarm how many lines of Python are in this repository?")
+    await twin.until(ts, lambda seen: any("⏳" in answer for answer in seen.answers))
+    demo.process.send(signal.SIGINT)  # with a task under way
+    assert await demo.process.exit_code(END_SECONDS) == 0
+    await demo.open()
+    ts = await twin.say("@swarm hello")
+    await twin.until(ts, _is_answered)
+    assert "thread_not_found" not in demo.logs_of("coordinator")
+
+
+@pytest.mark.req("OPS-01")
+async def test_a_demo_whose_agents_cannot_call_tools_is_not_ready(tmp_path: Path) -> None:
+    nowhere = run.plan({"PORT": str(free_port()), "SWARM_HOME": str(tmp_path)})
+    with pytest.raises(run.NotReady, match="cannot use their MCP tools"):
+        await run._try_tools(nowhere, "token")
 
 
 def _is_answered(seen: Conversation) -> bool:

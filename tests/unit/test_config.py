@@ -337,3 +337,34 @@ def test_what_differs_is_named_by_its_key(read: Read) -> None:
         "http.port", "agents.remote.a.token", "channels.C123.agent", "channels.C456", "channels.C789",
     ]  # fmt: skip
     assert list(differences(after, after)) == []
+
+
+@pytest.mark.req("OPS-07")
+def test_swarm_url_and_port_say_where_the_coordinator_is(read: Read) -> None:
+    assert read(PORT="1234").http.address == "http://127.0.0.1:1234"
+    assert read(PORT="1234", SWARM_HOST="::").http.address == "http://[::1]:1234"
+    assert read(PORT="1234", SWARM_URL="https://swarm.example.org/").http.address == "https://swarm.example.org"
+
+
+@pytest.mark.req("AGENT-07")
+@pytest.mark.parametrize(
+    ("environment", "provider"),
+    [
+        ({"LLM_MODEL": "o4-mini", "OLLAMA_BASE_URL": "http://here:1"}, "openai"),
+        ({"LLM_MODEL": "gpt-5-mini", "ANTHROPIC_API_KEY": "k"}, "openai"),
+        ({"LLM_MODEL": "chatgpt-4o-latest"}, "openai"),
+        ({"LLM_MODEL": "claude-sonnet-4-5", "OPENAI_API_KEY": "k"}, "anthropic"),
+        ({"LLM_MODEL": "gpt-oss:20b"}, "ollama"),
+        ({"LLM_MODEL": "olmo2:7b"}, "ollama"),
+        ({"LLM_MODEL": "mistral-large", "OPENAI_BASE_URL": "http://here:1/v1", "ANTHROPIC_API_KEY": "k"}, "openai"),
+        ({"LLM_MODEL": "mistral-large", "OPENAI_API_KEY": "k"}, "openai"),
+        ({"LLM_MODEL": "mistral-large", "OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"}, "ollama"),
+        ({"LLM_MODEL": "mistral-large", "OPENAI_API_KEY": "k", "OLLAMA_BASE_URL": "http://here:1"}, "ollama"),
+    ],
+)
+def test_a_provider_that_nobody_names_is_guessed(read: Read, environment: dict[str, str], provider: str) -> None:
+    (spec,) = decisions.model_specs(read(**environment))
+    assert (spec.provider, spec.is_guessed) == (provider, True)
+    assert "LLM_PROVIDER" in spec.guess
+    (named,) = decisions.model_specs(read(**environment, LLM_PROVIDER="bedrock"))
+    assert (named.provider, named.guess) == ("bedrock", "")

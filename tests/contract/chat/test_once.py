@@ -57,9 +57,9 @@ async def test_the_answer_to_a_question_about_what_is_piped_in_is_all_that_is_pr
 
 
 async def test_without_an_answer_the_exit_code_is_1_and_the_reason_is_told(
-    here: Place, tools: Scripted, env: Mapping[str, str], tmp_path: Path
+    here: Place, assistant: Scripted, env: Mapping[str, str], tmp_path: Path
 ) -> None:
-    tools.script = lambda turn: (TextDelta(text="half of", message_id="1"), RuntimeError("secret"))
+    assistant.script = lambda turn: (TextDelta(text="half of", message_id="1"), RuntimeError("secret"))
     ended = await chat("go", env=env, cwd=tmp_path)
     assert (ended.code, ended.out) == (1, "half of\n")
     assert ended.err.startswith("swarm: ")

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from swarm import decisions, preflight
 from swarm.chat.answering import answered, complaint, turn_of
 from swarm.chat.coordinator import found
+from swarm.chat.interrupts import Interrupts
+from swarm.chat.once import once
 from swarm.chat.opening import opened
 from swarm.chat.plain import PlainText
 from swarm.chat.wish import Wish
+from swarm.client import NoServer
 from swarm.config import Settings, load
+from swarm.config.models import FallbackSettings
 from swarm.domain.errors import ConfigurationError, NotFound
 from tests.contract.agui_api.scene import Place
 from tests.support.processes import free_port
@@ -52,6 +59,36 @@ async def asked(settings: Settings, text: str, wish: Wish | None = None) -> tupl
     async with opened(settings, wish or Wish(), checks_model=False) as chat:
         end = await answered(chat.client, turn_of(text, chat.session_id), PlainText(written))  # type: ignore[arg-type]
         return written.text + complaint(end, chat.agent), chat.session_id
+
+
+@pytest.mark.req("AGENT-06", "AGENT-12")
+async def test_one_question_leaves_a_session_that_became_too_long_summarised(tmp_path: Path) -> None:
+    def answer(request: Request) -> Reply:
+        return Say("they talked") if "The conversation" in request.last_text else Say("hm")
+
+    (tmp_path / "swarm.yaml").write_text("runtime: {session: {compaction_threshold: 3, keep_recent_messages: 1}}")
+    async with openai_server(answer) as server:
+        here = with_model(tmp_path, server)
+        for wish in (Wish(), Wish(resume=True)):
+            async with opened(here, wish, checks_model=False) as chat:
+                assert await once(chat, "and this?", Console(file=io.StringIO()), Interrupts()) == 0
+        await asked(here, "what was that?", Wish(resume=True))
+        assert "they talked" in str(server.requests[-1].body)
+
+
+@pytest.mark.req("AGENT-07")
+async def test_a_model_whose_address_refuses_is_named_before_anything_heavy_is_loaded(tmp_path: Path) -> None:
+    nowhere = f"http://127.0.0.1:{free_port()}"
+    here = settings(tmp_path, LLM_MODEL="qwen3:8b", OLLAMA_BASE_URL=nowhere)
+    with pytest.raises(ConfigurationError, match=rf"nothing listens at {nowhere}") as refused:
+        await asked(here, "hi")
+    assert "LLM_PROVIDER" in (refused.value.hint or "")  # ollama was guessed
+    with_other = here.model_copy(update={"model": here.model.model_copy(update={"fallbacks": [_fallback()]})})
+    preflight.check_models(decisions.model_specs(with_other))  # which may answer
+
+
+def _fallback() -> FallbackSettings:
+    return FallbackSettings(name="gpt-5-mini")
 
 
 @pytest.mark.req("AGENT-05")
@@ -115,8 +152,8 @@ async def test_the_coordinators_agents_answer_where_it_runs(env: Mapping[str, st
     with_default = here.model_copy(update={"agents": here.agents.model_copy(update={"default": "assistant"})})
     async with opened(with_default, Wish(), checks_model=True) as chat:
         assert chat.agent == "assistant"
-    async with opened(here, Wish(), checks_model=True) as chat:
-        assert chat.agent == "tools"
+    async with opened(here, Wish(), checks_model=True) as chat:  # the settings here do not name its agents
+        assert chat.agent == "assistant"
 
 
 async def test_only_a_coordinator_that_lets_us_in_counts(here: Place, env: Mapping[str, str], tmp_path: Path) -> None:
@@ -131,6 +168,9 @@ async def test_only_a_coordinator_that_lets_us_in_counts(here: Place, env: Mappi
     assert await asyncio.to_thread(look, SWARM_OPERATOR_TOKEN="another-of-the-tests") is None
     assert await asyncio.to_thread(look, SWARM_OPERATOR_TOKEN="") is None  # none was made in this home
     assert await asyncio.to_thread(look, PORT=str(free_port())) is None
+    assert await asyncio.to_thread(look, PORT=str(free_port()), SWARM_URL=f"{here.base}/")
+    with pytest.raises(NoServer, match="SWARM_URL"):
+        await asyncio.to_thread(look, SWARM_URL=f"http://127.0.0.1:{free_port()}")
 
 
 async def test_a_database_that_the_coordinator_has_elsewhere_hinders_only_who_wants_to_see_it(
