@@ -1,5 +1,8 @@
 # Two commands do everything: `make demo` and `make test`. Both create the environment first.
-PYTHON ?= python3.11
+# Any Python from 3.11 to 3.14; where there is none, one that uv knows.
+PYTHON ?= $(shell for one in python3.11 python3.12 python3.13 python3.14 python3; do \
+	$$one -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null && echo $$one && exit; done; \
+	uv python find --no-project '>=3.11,<3.15' 2>/dev/null)
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile
@@ -40,6 +43,8 @@ clean:  ## Remove the environment and the demo's state
 	rm -rf $(VENV) .demo
 
 $(VENV)/.installer: requirements-installer.lock
+	@test -n "$(PYTHON)" || { echo "No Python from 3.11 to 3.14 is found. Install one, or name it: make PYTHON=/path/to/python3.12"; exit 1; }
+	@echo "The environment is made with $(PYTHON): $$($(PYTHON) --version)"
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --require-hashes -r requirements-installer.lock
 	@touch $@
