@@ -339,7 +339,7 @@ def test_what_differs_is_named_by_its_key(read: Read) -> None:
     assert list(differences(after, after)) == []
 
 
-@pytest.mark.req("OPS-07")
+@pytest.mark.req("OPS-02")
 def test_swarm_url_and_port_say_where_the_coordinator_is(read: Read) -> None:
     assert read(PORT="1234").http.address == "http://127.0.0.1:1234"
     assert read(PORT="1234", SWARM_HOST="::").http.address == "http://[::1]:1234"

@@ -33,15 +33,15 @@ def read(tmp_path: Path) -> Read:
     [
         (
             {"LLM_MODEL": "gpt-5-mini", "OPENAI_API_KEY": "sk-1"},
-            ModelSpec(provider=Provider.OPENAI, name="gpt-5-mini", api_key="sk-1"),
+            ModelSpec(provider=Provider.OPENAI, name="gpt-5-mini", api_key="sk-1", is_guessed=True),
         ),
         (
             {"LLM_MODEL": "qwen3:8b"},
-            ModelSpec(provider=Provider.OLLAMA, name="qwen3:8b", base_url="http://localhost:11434"),
+            ModelSpec(provider=Provider.OLLAMA, name="qwen3:8b", base_url="http://localhost:11434", is_guessed=True),
         ),
         (
             {"LLM_MODEL": "llama3", "OLLAMA_BASE_URL": "http://gpu:11434"},
-            ModelSpec(provider=Provider.OLLAMA, name="llama3", base_url="http://gpu:11434"),
+            ModelSpec(provider=Provider.OLLAMA, name="llama3", base_url="http://gpu:11434", is_guessed=True),
         ),
         (
             {"LLM_MODEL": "claude-sonnet-4-5", "LLM_PROVIDER": "anthropic", "ANTHROPIC_API_KEY": "sk-2"},

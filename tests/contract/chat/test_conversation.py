@@ -23,7 +23,7 @@ SESSION = "cli:01900000-0000-7000-8000-000000000001"
 
 @pytest.mark.req("AGENT-05")
 async def test_a_conversation_streams_stops_goes_on_and_says_how_to_come_back(
-    tools: Scripted, env: Mapping[str, str], tmp_path: Path
+    assistant: Scripted, env: Mapping[str, str], tmp_path: Path
 ) -> None:
     go_on = asyncio.Event()
 
@@ -40,10 +40,10 @@ async def test_a_conversation_streams_stops_goes_on_and_says_how_to_come_back(
             case _:
                 return HELLO
 
-    tools.script = script
+    assistant.script = script
     async with terminal(env=env, cwd=tmp_path) as person:
         await person.asks()
-        assert "tools (the coordinator at http://127.0.0.1" in person.seen
+        assert "assistant (the coordinator at http://127.0.0.1" in person.seen
 
         person.type("look" + ENTER)
         await person.says("First I search")  # Markdown, and before the end
