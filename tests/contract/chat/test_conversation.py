@@ -58,9 +58,9 @@ async def test_a_conversation_streams_stops_goes_on_and_says_how_to_come_back(
         await person.says("so far so")
         person.type(CTRL_C + "typed meanwhile" + ENTER)
         await person.says("stopped")
-        await asyncio.wait_for((await tools.began(2)).over.wait(), PATIENCE_SECONDS)  # it was stopped there as well
+        await asyncio.wait_for((await assistant.began(2)).over.wait(), PATIENCE_SECONDS)  # it was stopped there as well
         await person.says("Hello you")
-        assert (await tools.began(3)).turn.messages[0].text == "typed meanwhile"
+        assert (await assistant.began(3)).turn.messages[0].text == "typed meanwhile"
 
         person.forget()
         person.type("fail" + ENTER)
@@ -69,7 +69,7 @@ async def test_a_conversation_streams_stops_goes_on_and_says_how_to_come_back(
         person.forget()
         person.type("one" + NEW_LINE + "two" + ALT_ENTER + pasted("three\nfour") + ENTER)
         await person.says("Hello you")
-        assert (await tools.began(5)).turn.messages[0].text == "one\ntwo\nthree\nfour"
+        assert (await assistant.began(5)).turn.messages[0].text == "one\ntwo\nthree\nfour"
 
         person.forget()
         person.type("never sent" + CTRL_C)
@@ -82,7 +82,7 @@ async def test_a_conversation_streams_stops_goes_on_and_says_how_to_come_back(
         await person.says("once more leaves")
         person.type(CTRL_C)
         assert await person.exit_code() == 0
-        turns = [ran.turn for ran in tools.ran]
+        turns = [ran.turn for ran in assistant.ran]
         await person.says(f"swarm chat --resume {turns[-1].conversation_id}")
     first, *others, last = [turn.conversation_id for turn in turns]
     assert first.startswith("cli:")
