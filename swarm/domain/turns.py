@@ -110,10 +110,11 @@ class PagePhase(StrEnum):
 
         opening → open            open
         opening | open → closed   close
+        closed → open             reopen
     """
 
     OPENING = "opening"  # stored before Slack is asked: the message may exist, and its ts is not known
-    OPEN = "open"
+    OPEN = "open"  # of a turn that is over: the message may still grow, or does not say yet how its answer ended
     CLOSED = "closed"
 
 
@@ -122,11 +123,13 @@ class PageStep(StrEnum):
 
     OPEN = "open"
     CLOSE = "close"
+    REOPEN = "reopen"  # a closed one is to say that its answer was abandoned, or has come to Slack after all
 
 
 PAGE_TRANSITIONS: Final = {
     PageStep.OPEN: step(PagePhase.OPENING, to=PagePhase.OPEN),
     PageStep.CLOSE: step(PagePhase.OPENING, PagePhase.OPEN, to=PagePhase.CLOSED),
+    PageStep.REOPEN: step(PagePhase.CLOSED, to=PagePhase.OPEN),
 }
 
 

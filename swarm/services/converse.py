@@ -77,10 +77,10 @@ class Converse:
 
     async def run(self, term: Term) -> None:
         """Run the agents for as long as this process is elected. Cancelled, what runs is sealed and given back."""
-        self._turns.begin_term(term.holds)
+        self._turns.begin_term(term)
         try:
             async with asyncio.TaskGroup() as works:
-                works.create_task(self._recover(), name="recovery")
+                works.create_task(self._recover(term), name="recovery")
                 works.create_task(self._watch(), name="turns")
                 for one in self._hired.values():
                     works.create_task(self._employ(one), name=f"agent {one.spec.name}")
@@ -98,10 +98,10 @@ class Converse:
         """Let go of all connections to agents."""
         await asyncio.gather(*(one.client.aclose() for one in self._hired.values()))
 
-    async def _recover(self) -> None:
+    async def _recover(self, term: Term) -> None:
         """Bring to an end what a predecessor left unfinished, and what could not be ended since."""
         while True:
-            await attempt(self._recovery.recover(self._turns.runs), "turn_recover")
+            await attempt(self._recovery.recover(self._turns.runs, term.is_ours), "turn_recover")
             await asyncio.sleep(RECOVER_SECONDS)
 
     async def _employ(self, one: Hired) -> None:

@@ -48,12 +48,25 @@ def awake_or_not() -> float:
 
 
 class Term:
-    """A time in office."""
+    """A time in office.
 
-    def __init__(self, number: int, ends_at: float, clock: Callable[[], float]) -> None:
+    ``confirm`` asks the database, and prolongs the term or ends it: before a call, when less than ``sure_seconds`` of
+    the term are left, since then the process has missed to prolong it, and may have slept.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        ends_at: float,
+        clock: Callable[[], float],
+        confirm: Callable[[Term], Awaitable[None]] | None = None,
+        sure_seconds: float = 0.0,
+    ) -> None:
         self.number = number
         self._ends_at = ends_at
         self._clock = clock
+        self._confirm = confirm
+        self._sure_seconds = sure_seconds
 
     @property
     def seconds_left(self) -> float:
@@ -63,6 +76,12 @@ class Term:
     def holds(self) -> bool:
         """Whether work may be begun. Ask right before what must not be done by two."""
         return self.seconds_left > 0
+
+    async def is_ours(self) -> bool:
+        """The same by the database's word, if that is not fresh: another one may have taken the office meanwhile."""
+        if self._confirm and 0 < self.seconds_left < self._sure_seconds:
+            await self._confirm(self)
+        return self.holds() and self.seconds_left >= self._sure_seconds
 
     def prolong(self, ends_at: float) -> None:
         self._ends_at = ends_at
@@ -115,7 +134,9 @@ class Election:
             standing = await self._stand()
             if standing.term is not None:
                 _log.info("Elected.", action="elected", role=self._role, term=standing.term)
-                return Term(standing.term, self._end_if_granted(asked_at), self._clock)
+                sure_seconds = (self._lease_seconds - self._stop_seconds) / 2
+                ends_at = self._end_if_granted(asked_at)
+                return Term(standing.term, ends_at, self._clock, self._renew, sure_seconds)
             await self._pause(seen, standing.wait_seconds + _AFTER_SECONDS)
 
     async def _stand(self) -> Standing:

@@ -20,7 +20,7 @@ from swarm.domain.threads import Thread
 from swarm.services import task_ends
 from swarm.services.news import lose_notice
 from swarm.services.speak import show_answered, show_failed
-from swarm.store import agent_messages, agents, heads, holds, inbox, leases, notices, tasks, threads
+from swarm.store import agent_messages, agents, heads, holds, inbox, leases, notices, tasks, threads, turn_events, turns
 from swarm.store.inbox import Entry
 from swarm.store.leases import Lease
 from swarm.store.tasks import Task
@@ -103,9 +103,15 @@ def lose(tx: Transaction, token: str, how: LeaseEnd, reason: str, conduct: Condu
 
 
 def expire(tx: Transaction, token: str, conduct: Conduct) -> None:
-    """End a lease that was not renewed in time, unless that has changed meanwhile."""
+    """End a lease that was not renewed in time, unless that has changed meanwhile.
+
+    What the coordinator itself runs, or has run to its end, is `turn_ends.break_off`'s: together with the turn.
+    """
     _lock_threads(tx, [token])
     lease = leases.by_token(tx, token)
+    turn = turns.of_lease(tx, token)
+    if turn and turn_events.last(tx, turn.id) is None:
+        return
     if lease and lease.expires_at <= tx.now:
         _lose(tx, lease, LeaseEnd.EXPIRED, why_expired(tx, lease, conduct), conduct)
 

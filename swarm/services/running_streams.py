@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import structlog
 
+from swarm.services.elections import Term
 from swarm.services.stream_run import StreamRun
 from swarm.services.turn_crew import Crew
 from swarm.store import turn_events, turns
@@ -23,11 +24,11 @@ class RunningStreams:
         self._crew = crew
         self._runs: dict[str, tuple[StreamRun, asyncio.Task[None]]] = {}  # by turn
 
-    async def begin_opened(self, may_call: Callable[[], bool]) -> None:
+    async def begin_opened(self, term: Term) -> None:
         """Begin to show every answer that is open and that this process does not show yet."""
         for turn in await self._crew.database.read(opened):
             if turn.id not in self._runs:
-                self._begin(turn, may_call)
+                self._begin(turn, term)
 
     def shows(self, turn_id: str) -> bool:
         """Whether this process shows an answer, or is just beginning or ending it."""
@@ -45,8 +46,8 @@ class RunningStreams:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _begin(self, turn: Turn, may_call: Callable[[], bool]) -> None:
-        run = StreamRun(self._crew, turn, may_call)
+    def _begin(self, turn: Turn, term: Term) -> None:
+        run = StreamRun(self._crew, turn, term)
         task = asyncio.create_task(run.run(), name=f"stream {turn.id}")
         self._runs[turn.id] = (run, task)
         task.add_done_callback(lambda done: self._ended(turn.id, done))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import math
 
 import structlog
 
 from swarm.domain.agents import Agent
 from swarm.domain.triggers import Trigger
+from swarm.services.elections import Term, awake_or_not
 from swarm.services.running_streams import RunningStreams
 from swarm.services.turn_crew import Crew, Hired, TakeNews
 from swarm.services.turn_run import TurnRun
@@ -22,13 +23,13 @@ class RunningTurns:
     def __init__(self, crew: Crew) -> None:
         self._streams = RunningStreams(crew)
         self._crew = crew
-        self._may_call: Callable[[], bool] = lambda: False
+        self._term = Term(0, -math.inf, awake_or_not)
         self._runs: dict[TurnRun, asyncio.Task[None]] = {}
         self._changed = asyncio.Condition()
 
-    def begin_term(self, may_call: Callable[[], bool]) -> None:
-        """From now on this process may call Slack for turns, as long as ``may_call`` says so."""
-        self._may_call = may_call
+    def begin_term(self, term: Term) -> None:
+        """From now on this process may call Slack for turns, as long as the term holds."""
+        self._term = term
 
     def places(self, agent_id: str, parallel: int) -> int:
         """How many more runs an agent may have beside those it has."""
@@ -45,7 +46,7 @@ class RunningTurns:
 
     def begin(self, agent: Agent, one: Hired, trigger: Trigger, take_news: TakeNews) -> None:
         """Begin the run for what was claimed."""
-        run = TurnRun(self._crew, agent, one, trigger, self._may_call, take_news)
+        run = TurnRun(self._crew, agent, one, trigger, self._term, take_news)
         task = asyncio.create_task(run.run(), name=f"turn {run.turn_id}")
         self._runs[run] = task
         task.add_done_callback(lambda done: self._ended(run, done))
@@ -74,7 +75,7 @@ class RunningTurns:
 
     async def begin_streams(self) -> None:
         """Begin to show what polling agents have opened."""
-        await self._streams.begin_opened(self._may_call)
+        await self._streams.begin_opened(self._term)
 
     async def end_all(self) -> None:
         """End every run, and wait until what it showed is sealed."""

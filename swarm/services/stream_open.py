@@ -22,7 +22,7 @@ from swarm.domain.turns import TurnOutcome, TurnStatus
 from swarm.services.fencing import NAME_LEASE, grip, grip_task
 from swarm.services.leases import claimed_members
 from swarm.services.reply import Caller
-from swarm.store import inbox, leases, transcript, turn_events, turns
+from swarm.store import inbox, leases, transcript, turn_events, turn_pages, turns
 from swarm.store.inbox import Entry
 from swarm.store.leases import Lease
 from swarm.store.transaction import Transaction
@@ -72,6 +72,8 @@ def begin(tx: Transaction, wanted: Wanted, claim: Claim) -> Turn:
         raise Conflict(_OVER, hint=_OVER_HINT)
     if transcript.is_deleted(tx, thread.team, thread.channel, thread.thread_ts):
         raise Withdrawn("The thread's first message was deleted in Slack, so nothing can be shown there.")
+    if turn_pages.is_unsealed_in_thread(tx, thread.id, lease.agent_id):
+        raise StillShown
     turn = turns.start(
         tx,
         agent_id=lease.agent_id,

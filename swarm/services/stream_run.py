@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,6 +26,7 @@ from swarm.domain.streaming.whole import Whole
 from swarm.domain.threads import Thread
 from swarm.domain.transcript import AuthorKind, ChannelType
 from swarm.domain.turns import PagePhase, TurnStatus
+from swarm.services.elections import Term
 from swarm.services.stream_ends import goes_on
 from swarm.services.stream_tail import Tail
 from swarm.services.turn_crew import Crew
@@ -56,10 +57,10 @@ class Streaming:
 class StreamRun:
     """A polling agent's answer in motion. Cancelled, it seals what it has shown; its successor shows it anew."""
 
-    def __init__(self, crew: Crew, turn: Turn, may_call: Callable[[], bool]) -> None:
+    def __init__(self, crew: Crew, turn: Turn, term: Term) -> None:
         self.turn_id = turn.id
         self._crew = crew
-        self._may_call = may_call
+        self._term = term
         self._showing: Showing | None = None
         self._reading: asyncio.Task[None] | None = None  # of an answer that is not shown live
         self._stopped: tuple[str | None] | None = None  # by whom, if people want no more of it
@@ -96,7 +97,7 @@ class StreamRun:
         streaming = await self._crew.database.read(_streaming, self.turn_id)
         if streaming is None or not streaming.is_left:
             return streaming
-        await self._crew.recovery.bring_to_end(self.turn_id, counts=True)
+        await self._crew.recovery.bring_to_end(self.turn_id, self._term.is_ours, counts=True)
         return await self._crew.database.read(_streaming, self.turn_id)
 
     def _place(self, streaming: Streaming) -> Place:
@@ -132,7 +133,7 @@ class StreamRun:
             place,
             mentionable=streaming.people,
             record=TurnRecord(self._crew.database, self.turn_id),
-            may_call=self._may_call,
+            may_call=self._term.is_ours,
             pages=streaming.pages,
         )
         self._showing = showing
@@ -176,10 +177,10 @@ class StreamRun:
 
     async def _give_up(self, error: BaseException, streaming: Streaming, place: Place) -> None:
         """Seal what was shown. After a mistake of ours, what is stored is posted; else a successor shows it anew."""
-        if isinstance(error, asyncio.CancelledError) and not self._may_call():
+        if isinstance(error, asyncio.CancelledError) and not self._term.holds():
             return  # it is the successor who seals
         try:
-            await self._crew.recovery.bring_to_end(self.turn_id, counts=False)
+            await self._crew.recovery.bring_to_end(self.turn_id, self._term.is_ours, counts=False)
             if not isinstance(error, asyncio.CancelledError):
                 _log.error("a stream failed inside", action="stream", turn=self.turn_id, exc_info=error)
                 await self._end(await self._stored(streaming), place)

@@ -11,7 +11,6 @@ from typing import Final
 from swarm.domain.conduct import Conduct
 from swarm.domain.deliveries import DeliveryKind
 from swarm.domain.inbox import EntryStep
-from swarm.domain.leases import LeaseEnd
 from swarm.domain.streaming.calls import NOTHING_BELOW, Closing, Place
 from swarm.domain.streaming.outcomes import Asks, Outcome, RunFailed, RunStopped
 from swarm.domain.tasks import TaskStatus, TaskStep
@@ -20,7 +19,7 @@ from swarm.domain.transcript import Author, AuthorKind, SlackMessage
 from swarm.domain.turns import UNFINISHED, TurnOutcome, TurnStep
 from swarm.services import task_ends
 from swarm.services.follow_ups import answered_before
-from swarm.services.leases import claimed_members, end_if_resolved, give_back, lose
+from swarm.services.leases import claimed_members, end_if_resolved
 from swarm.services.speak import react_failed, say_closing, show_answered
 from swarm.services.stream_ends import is_ours_to_settle, is_polling, show_settled
 from swarm.services.turn_record import outcome_of
@@ -30,7 +29,6 @@ from swarm.store.tasks import Task
 from swarm.store.transaction import Transaction
 from swarm.store.turns import Turn
 
-RESTARTED: Final = "the coordinator was restarted"
 STOP_TEXT: Final = "⏳ Still working on it."
 
 
@@ -53,9 +51,9 @@ def end_turn(tx: Transaction, turn_id: str, ending: Ending, place: Place | None,
     turn = turns.get(tx, turn_id)
     if turn is None or turn.status not in UNFINISHED:
         return False
-    holds = lease is not None and leases.holds(lease, tx.now)
+    holds = still_holds(tx, turn, lease)
     if lease and holds and is_ours_to_settle(tx, turn, ending.outcome):
-        _settle_work(tx, turn, lease, thread, ending, conduct)
+        settle_work(tx, turn, lease, thread, ending, conduct)
     _end(tx, turn, ending, in_time=holds or is_polling(tx, turn))
     if thread and holds and isinstance(ending.outcome, Asks):
         answered_before(tx, thread, turn.agent_id)
@@ -65,17 +63,15 @@ def end_turn(tx: Transaction, turn_id: str, ending: Ending, place: Place | None,
     return True
 
 
-def abandon(tx: Transaction, turn: Turn, conduct: Conduct, *, counts: bool) -> None:
-    """The process that ran a turn is gone: its work is due again, with an attempt more if that ``counts``."""
-    thread = threads.locked(tx, turn.thread_id) if turn.thread_id else None
-    if not counts:
-        give_back(tx, [turn.lease_token])
-    else:
-        lose(tx, turn.lease_token, LeaseEnd.EXPIRED, RESTARTED, conduct)
-    turns.end(tx, turn.id, TurnStep.ABANDON, RESTARTED)
-    close_pages(tx, turn)
-    if thread:
-        deliveries.take_down(tx, thread, stop_key(turn.id))
+def still_holds(tx: Transaction, turn: Turn, lease: Lease | None) -> bool:
+    """Whether the work of a turn that is not over is its own.
+
+    What the coordinator runs keeps its work when the time of its lease is over, until `break_off` takes it away: for
+    that alone ends such a lease for being late.
+    """
+    if is_polling(tx, turn):
+        return leases.holds(lease, tx.now)
+    return lease is not None and lease.ended_as is None
 
 
 def offer_stop(tx: Transaction, turn_id: str) -> None:
@@ -100,7 +96,7 @@ def stop_key(turn_id: str) -> str:
     return f"stop:{turn_id}"
 
 
-def _settle_work(
+def settle_work(
     tx: Transaction, turn: Turn, lease: Lease, thread: Thread | None, ending: Ending, conduct: Conduct
 ) -> None:
     """What the turn was about is answered, waits, is set aside, or is not wanted any more."""
@@ -159,13 +155,7 @@ def _end(tx: Transaction, turn: Turn, ending: Ending, *, in_time: bool) -> None:
 
 def _show_end(tx: Transaction, turn: Turn, thread: Thread, ending: Ending, place: Place) -> None:
     """Own messages enter the transcript, what could not be shown live is posted, and the Stop button goes."""
-    author = Author(id=turn.agent_id, kind=AuthorKind.AGENT, name=place.agent_name)
-    for page in turn_pages.of_turn(tx, turn.id):
-        if page.ts and page.text:
-            message = SlackMessage(
-                channel=thread.channel, ts=page.ts, thread_ts=thread.thread_ts, author=author, text=page.text
-            )
-            transcript.own_post(tx, thread.team, message)
+    remember_pages(tx, turn, thread, place)
     close_pages(tx, turn)
     if ending.leftover.strip() or ending.closing != NOTHING_BELOW:
         say_closing(
@@ -180,6 +170,17 @@ def _show_end(tx: Transaction, turn: Turn, thread: Thread, ending: Ending, place
             task_id=turn.task_id,
         )
     deliveries.take_down(tx, thread, stop_key(turn.id))  # last, for Slack lets us delete less often than post
+
+
+def remember_pages(tx: Transaction, turn: Turn, thread: Thread, place: Place) -> None:
+    """The messages of a turn enter the transcript, as far as their text is known."""
+    author = Author(id=turn.agent_id, kind=AuthorKind.AGENT, name=place.agent_name)
+    for page in turn_pages.of_turn(tx, turn.id):
+        if page.ts and page.text:
+            message = SlackMessage(
+                channel=thread.channel, ts=page.ts, thread_ts=thread.thread_ts, author=author, text=page.text
+            )
+            transcript.own_post(tx, thread.team, message)
 
 
 def close_pages(tx: Transaction, turn: Turn) -> None:

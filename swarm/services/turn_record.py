@@ -22,11 +22,13 @@ class TurnRecord:
     async def beginning(self, page: int, *, is_post: bool) -> None:
         """Before Slack is asked for a message."""
         kind = PageKind.POST if is_post else PageKind.STREAM
-        await self._database.write(turn_pages.open_page, self._turn_id, page, kind)
+        if not await self._database.write(_beginning, self._turn_id, page, kind):
+            raise LostRight
 
     async def began(self, page: int, ts: str) -> None:
-        """Slack has it."""
-        await self._database.write(turn_pages.page_opened, self._turn_id, page, ts)
+        """Slack has it. Where the answer was taken from us meanwhile, the message is left to whoever seals it."""
+        if not await self._database.write(_began, self._turn_id, page, ts):
+            raise LostRight
 
     async def ending(self, call: Last, outcome: Outcome) -> None:
         """Before the last call: from now on anybody can bring the answer to its end."""
@@ -51,6 +53,25 @@ def outcome_of(outcome: Outcome) -> tuple[TurnOutcome, str | None]:
             return TurnOutcome.WAITING, None
         case _:
             assert_never(outcome)
+
+
+def _beginning(tx: Transaction, turn_id: str, page: int, kind: PageKind) -> bool:
+    """False if the turn is over."""
+    turn = turns.get(tx, turn_id)
+    if turn is None or turn.ended_at is not None:
+        return False
+    turn_pages.open_page(tx, turn_id, page, kind)
+    return True
+
+
+def _began(tx: Transaction, turn_id: str, page: int, ts: str) -> bool:
+    """False if the turn is over."""
+    turn = turns.get(tx, turn_id)
+    if not turn_pages.page_opened(tx, turn_id, page, ts):
+        given_up = [one for one in turn_pages.of_turn(tx, turn_id) if one.page == page and one.ts is None]
+        if given_up:  # it was searched for and not found, and has come to Slack after all
+            turn_pages.page_reopened(tx, turn_id, page, ts)
+    return turn is not None and turn.ended_at is None
 
 
 def _closing(tx: Transaction, turn_id: str, call: Last, outcome: Outcome) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable
+import math
+from collections.abc import AsyncGenerator
 from typing import Final
 
 import structlog
@@ -19,18 +20,21 @@ from swarm.domain.streaming.showing import LostRight, Showing, Shown
 from swarm.domain.streaming.whole import Whole
 from swarm.domain.transcript import AuthorKind, ChannelType
 from swarm.domain.triggers import StartedBy, Trigger
+from swarm.services.elections import Term, awake_or_not
 from swarm.services.turn_crew import Crew, Hired, TakeNews
 from swarm.services.turn_ends import Ending, end_turn, offer_stop
 from swarm.services.turn_history import answered_since
 from swarm.services.turn_input import Ids, requester_of, turn_input
+from swarm.services.turn_loss import Kept, keep
 from swarm.services.turn_record import TurnRecord
-from swarm.store import agents, turns
+from swarm.store import agents, leases, turn_pages, turns
 from swarm.store.transaction import Transaction
 
 RELEASE_SECONDS: Final = 2.0
 """After so long a trigger comes again that another turn still had in hand."""
 
 _AGAIN_SECONDS: Final = 1.0
+_FRESH: Final = 2 / 3  # of a lease; it is renewed every third
 
 _log = structlog.get_logger(__name__)
 
@@ -44,7 +48,7 @@ class TurnRun:
         agent: Agent,
         one: Hired,
         trigger: Trigger,
-        may_call: Callable[[], bool],
+        term: Term,
         take_news: TakeNews,
     ) -> None:
         self.turn_id = new_id()
@@ -54,7 +58,10 @@ class TurnRun:
         self._crew = crew
         self._one = one
         self._trigger = trigger
-        self._may_call = may_call
+        self._term = term
+        self._confirmed_at = awake_or_not()  # that the lease holds
+        self._is_lost = False  # the work is somebody else's by now
+        self._was_called = False  # the agent may have begun
         self._take_news = take_news
         self._requester = requester_of(trigger)
         self._showing: Showing | None = None
@@ -71,8 +78,9 @@ class TurnRun:
                 await self._go(ids, beside)
             else:
                 await self._crew.work.release(self.agent, [self._trigger.lease_token], RELEASE_SECONDS)
-        except LostRight:
+        except LostRight as error:
             _log.info("a turn is somebody else's by now", action="turn", turn=self.turn_id)
+            await asyncio.shield(self._give_up(error))
         except BaseException as error:
             await asyncio.gather(starting, return_exceptions=True)
             await asyncio.shield(self._give_up(error))
@@ -103,17 +111,28 @@ class TurnRun:
         place = self._place()
         if place and self._requester and self._crew.stop_button_seconds is not None:
             beside.append(self._crew.background(self._offer_stop(self._crew.stop_button_seconds)))
-        shown = await self._shown(await self._input(ids), place)
-        await self._end(shown, place)
+        taken = await self._input(ids)
+        if not await self._may_call():
+            raise LostRight
+        self._was_called = True
+        await self._end(await self._shown(taken, place), place)
 
     async def _start(self, ids: Ids) -> bool:
         return await self._crew.database.write(self._started, ids)
 
     def _started(self, tx: Transaction, ids: Ids) -> bool:
-        """False if another turn has the trigger in hand, or if the agent was removed a moment ago."""
-        if agents.by_id(tx, self.agent.id) is None:
-            return False
+        """False if the work is not ours to begin.
+
+        Another turn has the trigger in hand, the agent was removed a moment ago, the lease was lost since it was
+        granted, or an earlier answer of the agent in this thread does not say yet that it was abandoned.
+        """
         trigger = self._trigger
+        if agents.by_id(tx, self.agent.id) is None or not leases.holds(
+            leases.by_token(tx, trigger.lease_token), tx.now
+        ):
+            return False
+        if trigger.place and turn_pages.is_unsealed_in_thread(tx, trigger.place.id, self.agent.id):
+            return False
         turn = turns.start(
             tx,
             agent_id=self.agent.id,
@@ -194,6 +213,8 @@ class TurnRun:
         self._showing = showing
         if self._stopped:
             showing.stop(*self._stopped)
+        if self._is_lost:
+            showing.lose()
         return await showing.show(self._one.client.run(taken))
 
     async def _whole(self, taken: TurnInput, *, has_thread: bool) -> Shown:
@@ -206,6 +227,8 @@ class TurnRun:
             await asyncio.wait({self._reading})
         finally:
             self._reading.cancel()
+        if self._is_lost:
+            raise LostRight
         if self._stopped:
             whole.stop(*self._stopped)
         return whole.shown()
@@ -243,12 +266,14 @@ class TurnRun:
         is_told = isinstance(error, asyncio.CancelledError)
         if isinstance(error, SwarmError):
             _log.warning("a turn breaks off", action="turn", turn=self.turn_id, error=error.message)
-        elif not is_told:
+        elif not is_told and not isinstance(error, LostRight):
             _log.error("a turn failed inside", action="turn", turn=self.turn_id, exc_info=error)
-        if not self._may_call():
+        if not self._term.holds():
             return  # whoever is in office now brings it to its end
         try:
-            await self._crew.recovery.bring_to_end(self.turn_id, counts=not is_told)
+            await self._crew.recovery.bring_to_end(
+                self.turn_id, self._term.is_ours, counts=not is_told, was_called=self._was_called
+            )
         except SwarmError as trouble:
             _log.warning("a turn is to be ended later", action="turn", turn=self.turn_id, error=trouble.message)
 
@@ -256,6 +281,7 @@ class TurnRun:
         """Renew the lease until the end; a run that has lost it is stopped."""
         while True:
             await asyncio.sleep(self._crew.conduct.lease_seconds / 3)
+            asked_at = awake_or_not()
             try:
                 heartbeat = await self._crew.work.renew(self.agent, [self._trigger.lease_token])
             except (Unavailable, LeaseLost) as error:
@@ -263,10 +289,45 @@ class TurnRun:
                 continue
             for trigger in heartbeat.notices:
                 await self._take_news(self.agent, trigger)
-            if heartbeat.renewed.lost:
-                _log.warning("a turn has lost its lease", action="turn_renew", turn=self.turn_id)
-                self.stop(None)
+            if not heartbeat.renewed.lost:
+                self._confirmed_at = asked_at
+            elif await self._keep() is not Kept.OURS:
                 return
+
+    async def _keep(self) -> Kept:
+        """Keep the work although the time of its lease is over, if nobody has taken it away meanwhile."""
+        asked_at = awake_or_not()
+        kept = await self._crew.database.write(keep, self.turn_id, self._crew.conduct.lease_seconds)
+        if kept is Kept.OURS:
+            self._confirmed_at = asked_at
+            return kept
+        _log.warning("a turn has lost its lease", action="turn_renew", turn=self.turn_id, work=kept.value)
+        if kept is Kept.SETTLED:
+            self._confirmed_at = math.inf
+            self.stop(None)
+        else:
+            self._lose()
+        return kept
+
+    def _lose(self) -> None:
+        """The work is somebody else's: nothing more is shown, and the agent is not listened to any more."""
+        self._is_lost = True
+        if self._showing:
+            self._showing.lose()
+        if self._reading:
+            self._reading.cancel()
+
+    async def _may_call(self) -> bool:
+        """Whether Slack and the agent may be called: the office is ours, and so is the work.
+
+        A lease that was not confirmed for most of its time is asked for, since the process may have slept.
+        """
+        if self._is_lost:
+            return False
+        is_fresh = awake_or_not() - self._confirmed_at < self._crew.conduct.lease_seconds * _FRESH
+        if not is_fresh and await self._keep() is Kept.TAKEN:
+            return False
+        return await self._term.is_ours()
 
     async def _offer_stop(self, after_seconds: float) -> None:
         await asyncio.sleep(after_seconds)

@@ -49,7 +49,7 @@ from swarm.domain.streaming.reducer import (
     step,
     wake_at,
 )
-from swarm.domain.streaming.showing import Last, LiveSlack, LostRight, Record, Shown
+from swarm.domain.streaming.showing import Last, LiveSlack, LostRight, MayCall, Record, Shown
 from swarm.domain.text.secrets import REMOVED
 
 EVENTS_AHEAD: Final = 256
@@ -100,7 +100,7 @@ class LiveAnswer:
         mode: Mode = Mode.STREAM,
         pace: Pace | None = None,
         record: Record | None = None,
-        may_call: Callable[[], bool] = lambda: True,
+        may_call: MayCall | None = None,
         doubt_seconds: float = 11.0,
         clock: Callable[[], float] = time.monotonic,
         known: set[str] | None = None,
@@ -109,7 +109,7 @@ class LiveAnswer:
         self._place = place
         self._slack = slack
         self._record = record or NoRecord()
-        self._may_call = may_call
+        self._may_call = may_call or _always
         self._doubt_seconds = doubt_seconds
         self._clock = clock
         self._inputs: asyncio.Queue[Input] = asyncio.Queue()
@@ -131,6 +131,11 @@ class LiveAnswer:
     def stop(self, by: str | None = None) -> None:
         """A person does not want the answer any more; ``by`` is the user id."""
         self._inputs.put_nowait(Stop(by=by))
+
+    def lose(self) -> None:
+        """Another run gives this answer: nothing more of it is shown."""
+        self._failure = LostRight()
+        self._inputs.put_nowait(Tick())
 
     async def show(self, events: AsyncGenerator[AgentEvent, None]) -> Shown:
         """Show a run to its end. The generator is closed in any case.
@@ -228,7 +233,7 @@ class LiveAnswer:
             await self._record.ending(call, self._live.outcome)
 
     async def _call(self, call: StreamCall) -> None:
-        if not self._may_call():
+        if not await self._may_call():
             raise LostRight
         self._call_began_us = SystemClock().now_us()
         answer = await self._slack.call(self._place, call)
@@ -341,6 +346,10 @@ class LiveAnswer:
             await events.aclose()
 
 
+async def _always() -> bool:
+    return True
+
+
 def _may_grow(event: AgentEvent) -> TypeGuard[TextDelta]:
     """Whether more text can be added to it without copying much."""
     return isinstance(event, TextDelta) and len(event.text) < _JOINED_CHARACTERS
@@ -365,7 +374,7 @@ class LiveStage:
         self._growing: set[str] = set()
 
     def answer(
-        self, place: Place, *, mentionable: Iterable[str], record: Record, may_call: Callable[[], bool], pages: int = 0
+        self, place: Place, *, mentionable: Iterable[str], record: Record, may_call: MayCall, pages: int = 0
     ) -> LiveAnswer:
         """An answer that is about to be given, behind so many messages that show its beginning and are sealed."""
         return LiveAnswer(

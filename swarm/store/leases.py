@@ -63,6 +63,11 @@ _RENEW = Statement(
     )
     .values(expires_at=bindparam("new_expires_at"))
 )
+_PROLONG = Statement(
+    update(leases)
+    .where(leases.c.token == bindparam("held_token"), _active)
+    .values(expires_at=bindparam("new_expires_at"))
+)
 _END = Statement(
     update(leases)
     .where(leases.c.token == bindparam("held_token"), _active)
@@ -178,6 +183,14 @@ def renew(tx: Transaction, token: str, agent_id: str, seconds: float) -> int | N
     if not renewed:
         tx.note(LeaseRefused())
     return expires_at if renewed else None
+
+
+def prolong(tx: Transaction, token: str, seconds: float) -> bool:
+    """Let a lease last so many seconds from now, also one whose time is over; False if it has ended.
+
+    Only for work that is handed to nobody else before its lease has ended.
+    """
+    return bool(_PROLONG.run(tx, held_token=token, new_expires_at=tx.now + int(seconds * SECOND)))
 
 
 def end(tx: Transaction, token: str, how: LeaseEnd) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlalchemy import bindparam, delete, select, update
 
 from swarm.domain.turns import PAGE_TRANSITIONS, PageKind, PagePhase, PageStep
-from swarm.store.conditions import may
+from swarm.store.conditions import literally, may
 from swarm.store.statements import Row, Statement
 from swarm.store.tables import turn_messages, turns
 from swarm.store.transaction import Transaction
@@ -54,11 +54,30 @@ _KNOWN_IN_THREAD = Statement(
     .join(turns, turns.c.id == _m.turn_id)
     .where(turns.c.thread_id == bindparam("thread_id"), _m.ts.is_not(None))
 )
+# The first condition is that of the partial index of the messages that are not closed.
+_to_seal = _m.phase != literally(PagePhase.CLOSED)
+_UNSEALED = Statement(
+    select(turns.c.id)
+    .join(turn_messages, _m.turn_id == turns.c.id)
+    .where(_to_seal, turns.c.ended_at.is_not(None))
+    .group_by(turns.c.id)
+    .order_by(turns.c.id)
+)
+_UNSEALED_IN_THREAD = Statement(
+    select(_m.turn_id)
+    .join(turns, turns.c.id == _m.turn_id)
+    .where(
+        _to_seal,
+        turns.c.ended_at.is_not(None),
+        turns.c.thread_id == bindparam("thread_id"),
+        turns.c.agent_id == bindparam("agent_id"),
+    )
+)
 
 
 def _move(step: PageStep) -> Statement:
     transition = PAGE_TRANSITIONS[step]
-    ts: dict[str, object] = {"ts": bindparam("new_ts")} if step is PageStep.OPEN else {}
+    ts: dict[str, object] = {} if step is PageStep.CLOSE else {"ts": bindparam("new_ts")}
     return Statement(
         update(turn_messages).where(_page, may(_m.phase, transition)).values(phase=transition.target.value, **ts)
     )
@@ -82,6 +101,11 @@ def page_opened(tx: Transaction, turn_id: str, page: int, ts: str) -> bool:
     return bool(_MOVES[PageStep.OPEN].run(tx, of_turn=turn_id, of_page=page, new_ts=ts))
 
 
+def page_reopened(tx: Transaction, turn_id: str, page: int, ts: str) -> bool:
+    """Something is to be done yet to a message that counted as closed; False if it did not."""
+    return bool(_MOVES[PageStep.REOPEN].run(tx, of_turn=turn_id, of_page=page, new_ts=ts))
+
+
 def page_text(tx: Transaction, turn_id: str, page: int, text: str) -> bool:
     """Before a message is closed: its whole text, for whoever has to mend it. False if it is closed."""
     return bool(_TEXT.run(tx, of_turn=turn_id, of_page=page, new_text=text))
@@ -95,6 +119,16 @@ def page_closed(tx: Transaction, turn_id: str, page: int) -> bool:
 def of_turn(tx: Transaction, turn_id: str) -> list[TurnPage]:
     """The messages of a turn, in order."""
     return [_turn_page(row) for row in _OF_TURN.all(tx, turn_id=turn_id)]
+
+
+def unsealed(tx: Transaction) -> list[str]:
+    """The ids of the turns that are over and of whose messages one may still grow, or does not say how it ended."""
+    return [row["id"] for row in _UNSEALED.all(tx)]
+
+
+def is_unsealed_in_thread(tx: Transaction, thread_id: str, agent_id: str) -> bool:
+    """Whether an agent has such a turn in a thread."""
+    return _UNSEALED_IN_THREAD.first(tx, thread_id=thread_id, agent_id=agent_id) is not None
 
 
 def known_in_thread(tx: Transaction, thread_id: str) -> frozenset[str]:

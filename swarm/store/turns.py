@@ -94,6 +94,7 @@ _START = Statement(
 )
 _GET = Statement(select(turns).where(_t.id == bindparam("id")))
 _IN_HAND = Statement(select(turns).where(_t.trigger_id == bindparam("trigger_id"), _unfinished))
+_OF_LEASE = Statement(select(turns).where(_t.lease_token == bindparam("lease_token"), _unfinished))
 _UNFINISHED = Statement(select(turns).where(_t.ended_at.is_(None), _unfinished).order_by(_t.id))
 
 
@@ -208,6 +209,12 @@ def get(tx: Transaction, turn_id: str) -> Turn | None:
 def in_hand(tx: Transaction, trigger_id: str) -> Turn | None:
     """The turn for a trigger that is not over: some process has it, or had it when it went away."""
     row = _IN_HAND.first(tx, trigger_id=trigger_id)
+    return _turn(row) if row else None
+
+
+def of_lease(tx: Transaction, lease_token: str) -> Turn | None:
+    """The turn under a lease that is not over."""
+    row = _OF_LEASE.first(tx, lease_token=lease_token)
     return _turn(row) if row else None
 
 

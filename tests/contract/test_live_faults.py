@@ -189,7 +189,11 @@ async def test_cancelled_it_does_not_wait_for_a_search(scene: Scene, monkeypatch
 @pytest.mark.req("STREAM-10")
 async def test_who_has_lost_the_right_makes_no_further_call_and_closes_the_agent(scene: Scene) -> None:
     has_right = True
-    scene.make(may_call=lambda: has_right)
+
+    async def may_call() -> bool:
+        return has_right
+
+    scene.make(may_call=may_call)
     go_on = asyncio.Event()
 
     async def script() -> Events:

@@ -202,7 +202,7 @@ async def test_what_was_claimed_just_before_its_agent_was_removed_is_given_back(
     trigger = await world.only(agent)
     await world.database.write(agents.revoke, agent.id)
     idle = show(world, one)
-    idle.running.begin_term(lambda: True)
+    idle.running.begin_term(idle.term)
     idle.running.begin(agent, one, trigger, unheard)
 
     async def look() -> EntryStatus:

@@ -20,12 +20,11 @@ from swarm.domain.streaming.calls import CloseStream, OpenStream
 from swarm.domain.turns import TurnStatus
 from swarm.services import converse, turn_ends, turn_run
 from swarm.services.speak import QUEUED_TEXT
-from swarm.services.turn_ends import RESTARTED
-from swarm.services.turn_recovery import RESTARTED_TEXT
+from swarm.services.turn_loss import RESTARTED, RESTARTED_TEXT
 from swarm.store import turns
 from swarm.store.turns import Turn
 from tests.support.conversing import begun, press, pressed, status
-from tests.support.live import FakeLive, Gate, Scripted, Show, hired, playing, says
+from tests.support.live import FakeLive, Gate, Scripted, Show, hired, playing, says, show
 from tests.support.tasks import asked_and_handed
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.support.world import BOT, World
@@ -62,7 +61,7 @@ async def test_a_message_for_an_agent_that_is_away_waits_for_it_and_the_thread_i
 
 
 @pytest.mark.req("LOOP-06", "STREAM-10")
-async def test_a_run_that_has_lost_its_lease_is_stopped_and_its_work_runs_again(
+async def test_a_run_whose_work_was_taken_from_it_is_stopped_and_the_work_runs_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(turn_run, "RELEASE_SECONDS", 0.0)
@@ -70,23 +69,26 @@ async def test_a_run_that_has_lost_its_lease_is_stopped_and_its_work_runs_again(
     gate = Gate()
     ada = Scripted()
     ada.scripts.append(gate)
-    async with playing(world, hired("ada", ada)) as show:
+    async with playing(world, hired("ada", ada)) as first:
         root = await world.says(f"{BOT} hello")
-        await begun(show, gate, root)
-        await world.later(2)
+        turn = await begun(first, gate, root)
+        another = show(world, hired("ada", ada), live=first.live)
+        await another.recovery.bring_to_end(turn.id, another.term.is_ours, counts=True)
         await asyncio.wait_for(gate.left.wait(), PATIENCE_SECONDS)
-
-        async def look() -> list[TurnStatus]:
-            await world.sweep()
-            return [turn.status for turn in await show.turns(root)]
-
-        await wait_until(look, lambda seen: TurnStatus.ANSWERED in seen)
-        assert [shown.streaming for shown in show.live.of(root)] == [False, False]
-        assert await status(world, root) is EntryStatus.RESPONDED
+        await first.over(root, 2)
+        abandoned, whole = first.live.of(root)
+    assert (abandoned.streaming, abandoned.closing.note) == (False, RESTARTED_TEXT)
+    assert (whole.streaming, whole.text, whole.closing.note) == (False, "Hello.", "")
+    assert len(ada.inputs) == 2
+    assert await status(world, root) is EntryStatus.RESPONDED
+    assert (await world.entry(root)).attempts == 1
 
 
 @pytest.mark.req("LOOP-06")
-async def test_an_answer_that_comes_after_its_lease_was_over_resolves_nothing(world: World) -> None:
+@pytest.mark.parametrize("renewed", [False, True])
+async def test_an_answer_that_comes_after_the_time_of_its_lease_is_the_only_one(world: World, renewed: bool) -> None:
+    """Whoever is to take the work away does so in one transaction with the turn; the sweep alone does not."""
+    world = world.governed_by(Conduct(lease_seconds=1.5 if renewed else 60))
     gate = Gate()
     ada = Scripted()
     ada.scripts.append(gate)
@@ -94,13 +96,20 @@ async def test_an_answer_that_comes_after_its_lease_was_over_resolves_nothing(wo
         root = await world.says(f"{BOT} hello")
         await begun(show, gate, root)
         world.clock.advance(120)
+        await world.sweep()
+        if renewed:
+
+            async def holds() -> bool:
+                (lease,) = await world.rows("SELECT expires_at FROM leases WHERE ended_at IS NULL")
+                return bool(lease["expires_at"] > world.clock.now_us())
+
+            await wait_until(holds, what="the lease is prolonged")
         gate.opened.set()
         (turn,) = await show.over(root)
-        assert (turn.status, await status(world, root)) == (TurnStatus.ABANDONED, EntryStatus.CLAIMED)
         await world.sweep()
-        await show.over(root, 2)
-        assert await status(world, root) is EntryStatus.RESPONDED
-        assert (await world.entry(root)).attempts == 1
+        assert [shown.text for shown in show.live.of(root)] == ["Some words.\nThe end."]
+    assert (turn.status, await status(world, root)) == (TurnStatus.ANSWERED, EntryStatus.RESPONDED)
+    assert (len(ada.inputs), (await world.entry(root)).attempts) == (1, 0)
 
 
 @pytest.mark.req("STREAM-10")

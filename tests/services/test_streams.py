@@ -25,7 +25,7 @@ from swarm.services import stream_ends, stream_run
 from swarm.services.reply import Caller
 from swarm.services.stream import Streamed, StreamStatus
 from swarm.services.turn_control import Retried, retry_turn
-from swarm.services.turn_recovery import RESTARTED_TEXT
+from swarm.services.turn_loss import RESTARTED_TEXT
 from swarm.store import leases, turn_events, turns
 from swarm.store.database import Database
 from swarm.store.transaction import Transaction
@@ -639,7 +639,7 @@ async def test_what_looks_for_lost_turns_leaves_an_answer_alone_that_is_being_wr
         writing = await begun(world, lead)
         await writing.append("One. ")
         await writing.until_shown(show, "One.")
-        await show.recovery.recover(lambda turn_id: False)
+        await show.recovery.recover(lambda turn_id: False, show.term.is_ours)
         assert [shown.streaming for shown in show.live.of(writing.root)] == [True]
         await writing.close("Two.")
         assert (await writing.over(show)).text == "One. Two."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Container, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -15,8 +15,12 @@ Last = CloseStream | PostPage | UpdatePage
 """A call that may end an answer."""
 
 
+MayCall = Callable[[], Awaitable[bool]]
+"""Whether Slack may be called: asked right before each call, and True only if that is certain."""
+
+
 class LostRight(Exception):
-    """Another process shows answers now: this one must not go on."""
+    """Another process shows answers now, or another run gives this one: what this one has must not be shown."""
 
 
 class Record(Protocol):
@@ -78,6 +82,10 @@ class Showing(Protocol):
         """A person does not want the answer any more; ``by`` is the user id."""
         ...
 
+    def lose(self) -> None:
+        """The answer is somebody else's to give: `show` raises LostRight, and makes no further call."""
+        ...
+
     async def show(self, events: AsyncGenerator[AgentEvent, None]) -> Shown:
         """Show a run to its end; the generator is closed in any case. Raises LostRight."""
         ...
@@ -90,7 +98,7 @@ class Stage(Protocol):
     def slack(self) -> LiveSlack: ...
 
     def answer(
-        self, place: Place, *, mentionable: Iterable[str], record: Record, may_call: Callable[[], bool], pages: int = 0
+        self, place: Place, *, mentionable: Iterable[str], record: Record, may_call: MayCall, pages: int = 0
     ) -> Showing:
         """An answer that is about to be given, behind so many messages that show its beginning and are sealed."""
         ...

@@ -76,6 +76,8 @@ turn_messages = Table(
     CheckConstraint("page >= 1", name="page"),
     CheckConstraint("phase <> 'open' OR ts IS NOT NULL", name="open_is_known"),
 )
+_open_message = turn_messages.c.phase != "closed"
+Index("ix_turn_messages_open", turn_messages.c.turn_id, sqlite_where=_open_message, postgresql_where=_open_message)
 
 turn_events = Table(
     "turn_events",
