@@ -320,7 +320,8 @@ class Scene:
     async def _repeat_events(self) -> None:
         """Slack repeats what was not acknowledged after a minute, and after five more; our minutes are shorter."""
         found = (await self.twin.ask("GET", "deliveries", params={"since": self.since}))["deliveries"]
-        ours, acked = {asked.ts for asked in self.asked}, {}
+        ours = {asked.ts for asked in self.asked}
+        acked: dict[tuple[str, str], bool] = {}
         for attempt in found:
             if attempt["ts"] in ours and attempt["kind"] in ("message", "app_mention"):
                 key = attempt["ts"], attempt["kind"]

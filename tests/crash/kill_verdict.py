@@ -46,16 +46,16 @@ class Rows:
     def __init__(self, where: Path | str) -> None:
         self._where = where
 
-    def select(self, query: str) -> list[dict[str, Any]]:
+    def select(self, query: str) -> list[Mapping[str, Any]]:
         """The rows that a query finds."""
         if isinstance(self._where, str):
             with psycopg.connect(self._where, autocommit=True, row_factory=dict_row) as there:
-                return there.execute(query.encode()).fetchall()
+                return list(there.execute(query.encode()).fetchall())
         with closing(sqlite3.connect(f"file:{self._where}?mode=ro", uri=True)) as here:
             here.row_factory = sqlite3.Row
             return [dict(row) for row in here.execute(query)]
 
-    def open(self) -> dict[str, list[dict[str, Any]]]:
+    def open(self) -> dict[str, list[Mapping[str, Any]]]:
         """What is not over, by what it is."""
         found = {what: self.select(query) for what, query in _OPEN.items()}
         return {what: rows for what, rows in found.items() if rows}
@@ -90,8 +90,8 @@ def is_whole(pages: Sequence[Message], order: Order) -> bool:
 
 
 def is_disowned(pages: Sequence[Message]) -> bool:
-    """Whether people are told that an attempt does not count."""
-    return any(note in json.dumps(page["blocks"], ensure_ascii=False) for page in pages for note in NOTES)
+    """Whether people are told, where they begin to read, that an attempt does not count."""
+    return any(note in json.dumps(pages[0]["blocks"], ensure_ascii=False) for note in NOTES) if pages else False
 
 
 def faults_of_stream(thread: Sequence[Message], order: Order) -> list[str]:

@@ -114,7 +114,14 @@ class Server:
         self._control("-m", "immediate", "stop")
 
     def _control(self, *arguments: str) -> None:
-        control = [self.binaries / "pg_ctl", "-D", self.folder / "data", "-w", "-t", str(_START_SECONDS)]
+        control: list[str | Path] = [
+            self.binaries / "pg_ctl",
+            "-D",
+            self.folder / "data",
+            "-w",
+            "-t",
+            str(_START_SECONDS),
+        ]
         _run([*control, *arguments], self.environment)
 
 
