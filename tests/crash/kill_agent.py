@@ -7,10 +7,12 @@ It is the agent of `swarm bench storm`, which also answers an order (``s7: 40 de
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from typing import Any
 
 from swarm.bench.agent import Agent, Line, Part, Refused
+from swarm.bench.figures import BenchError
 from swarm.bench.streaming_agent import Order, order_in
 
 Json = dict[str, Any]
@@ -24,6 +26,12 @@ _UNCERTAIN = ("unavailable", "outcome_unknown")
 
 class CarefulAgent(Agent):
     """The agent with all its runs."""
+
+    async def _run(self) -> None:
+        """Poll and work until cancelled; the bench takes a coordinator for lost that is killed again and again."""
+        while True:
+            with contextlib.suppress(BenchError):
+                await super()._run()
 
     async def _act(self, line: Line, lease: str, trigger: Json) -> None:
         entries = trigger["inbox_messages"]

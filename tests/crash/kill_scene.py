@@ -229,7 +229,7 @@ class Scene:
             for name, agent in self.house.agents.items():
                 if not agent.alive:
                     self.ends.append(f"{name} ended by itself")
-                    self.house.start_agent(name)
+                    await asyncio.to_thread(self.house.start_agent, name)
             await asyncio.sleep(0.01)
 
     async def _restart(self) -> None:
@@ -248,7 +248,7 @@ class Scene:
             self.ends.append(f"armed once more: call {number}")
         if not fired:
             await asyncio.sleep(0.5)
-        self.stage.launch_coordinator()
+        await asyncio.to_thread(self.stage.launch_coordinator)
 
     async def _watch_database(self) -> None:
         house, point = self.house, self.point
