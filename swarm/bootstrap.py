@@ -330,7 +330,7 @@ async def _keep_up(coordinator: Coordinator, term: Term) -> None:
     coordinator.terms[UPKEEP] = term
     coordinator.pacing.take_over()
     async with asyncio.TaskGroup() as works:
-        works.create_task(coordinator.sender.run(term.holds), name="sender")
+        works.create_task(coordinator.sender.run(term.holds, term.is_ours), name="sender")
         works.create_task(coordinator.sweeper.run(), name="sweeper")
         works.create_task(coordinator.backfill.run(), name="backfill")
         works.create_task(coordinator.verifier.run(), name="verifier")

@@ -18,7 +18,7 @@ Reactions share fifty calls a minute in a workspace. When these are scarce and m
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, assert_never
@@ -69,6 +69,7 @@ _GONE: Final = frozenset(
 """Refusals where there is no place left for a reaction either."""
 
 _STALE_SECONDS: Final = 1.0  # a call that begins so long after its delivery was taken may meet the doubt about it
+_UNCERTAIN_SECONDS: Final = 0.2
 _LONGEST_SLEEP_SECONDS: Final = 1.0
 _SHORTEST_SLEEP_SECONDS: Final = 0.005  # what comes at once is looked at together
 _BACKOFF_SECONDS: Final = (1, 2, 5, 10, 30, 60)
@@ -109,15 +110,23 @@ class Sender:
         self._terms = Terms(team=team, in_flight_seconds=2 * http_timeout_seconds + _STALE_SECONDS, reactions=reactions)
         self._clock = clock
         self._may_send: Callable[[], bool] = lambda: True
+        self._is_certain: Callable[[], Awaitable[bool]] = _always
         self._lanes: _Tasks = {}  # of posts, by thread
         self._reactions: _Tasks = {}  # that are on their way, by delivery
         self._choosing: _Tasks = {}  # who starts them, if somebody does
         self._expire_at = 0.0
         self._rest_until = 0.0  # on the loop's clock, as the other
 
-    async def run(self, may_send: Callable[[], bool] = lambda: True) -> None:
-        """Send until cancelled; a call that is under way then is allowed to end. None begins unless ``may_send()``."""
+    async def run(
+        self, may_send: Callable[[], bool] = lambda: True, is_certain: Callable[[], Awaitable[bool]] | None = None
+    ) -> None:
+        """Send until cancelled; a call that is under way then is allowed to end.
+
+        None begins unless ``may_send()``, and unless that ``is_certain`` still: asked once for each delivery, before it
+        is taken, by a process that may have slept since it asked the database.
+        """
         self._may_send = may_send
+        self._is_certain = is_certain or _always
         try:
             while True:
                 seen = self._database.wakeups.generation(DELIVERIES)
@@ -237,6 +246,9 @@ class Sender:
             raise
 
     async def _call(self, delivery_id: str) -> None:
+        if not await self._is_certain():
+            await asyncio.sleep(_UNCERTAIN_SECONDS)  # the term ends soon, or the database comes back
+            return
         if not self._may_send():
             return
         taken_at = self._clock()
@@ -270,6 +282,10 @@ class Sender:
         await self._database.write(settle, row, answer, self._terms)
         if isinstance(answer, Refused | InDoubt | NotSent):
             _log.warning("Slack did not take a delivery", action="deliver", delivery=row["id"], answer=repr(answer))
+
+
+async def _always() -> bool:
+    return True
 
 
 def lanes_due(tx: Transaction, posts: int, marks: int) -> tuple[list[str], list[str]]:

@@ -1,0 +1,316 @@
+"""A run is lost: one transaction decides whether its answer counts or its work is done anew, whoever else acts then.
+
+A process that has slept wakes up in the middle of all this, so the same is told by it as well, late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+
+from swarm.domain.agents import Agent
+from swarm.domain.deliveries import Accepted, Refused
+from swarm.domain.inbox import MAX_ATTEMPTS, EntryStatus
+from swarm.domain.leases import LeaseEnd
+from swarm.domain.streaming.agent import OnRestart
+from swarm.domain.streaming.calls import NOTHING_BELOW, CloseStream, OpenStream, Place
+from swarm.domain.streaming.outcomes import Answered
+from swarm.domain.streaming.showing import LostRight
+from swarm.domain.transcript import SlackMessage
+from swarm.domain.turns import PageKind, PagePhase, TurnOutcome, TurnStatus
+from swarm.services import converse, elections, turn_run
+from swarm.services.turn_ends import Ending, end_turn
+from swarm.services.turn_loss import RESTARTED_TEXT, Kept, Loss, break_off, keep
+from swarm.services.turn_record import TurnRecord
+from swarm.store import leases, turn_pages, turns
+from swarm.store.turns import Turn
+from tests.services.test_converse_again import unheard
+from tests.support.conversing import begun, status
+from tests.support.live import FakeLive, Gate, Scripted, hired, playing, show
+from tests.support.turns import begun as turn_begun
+from tests.support.turns import now, place_of
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
+from tests.support.world import BOT, World
+
+pytestmark = pytest.mark.req("STREAM-10", "LOOP-06")
+
+LOSS = Loss(runs_again=True, counts=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A run of an agent as the database has it, and what its process and whoever finds it may do at once."""
+
+    world: World
+    agent: Agent
+    root: SlackMessage
+    turn: Turn
+
+    @property
+    def place(self) -> Place:
+        return place_of(self.turn, self.root)
+
+    async def told(self) -> bool:
+        """The run tells that its answer is whole; False if it is too late."""
+        return await self.world.database.write(
+            turns.closing, self.turn.id, text="All of it.", closing=NOTHING_BELOW, outcome=TurnOutcome.ANSWERED
+        )
+
+    async def lost(self, loss: Loss = LOSS) -> None:
+        await self.world.database.write(break_off, self.turn.id, loss, self.place, self.world.conduct)
+
+    async def kept(self) -> Kept:
+        return await self.world.database.write(keep, self.turn.id, 60.0)
+
+    async def ended(self) -> None:
+        ending = Ending(outcome=Answered(), text="All of it.")
+        await self.world.database.write(end_turn, self.turn.id, ending, self.place, self.world.conduct)
+
+    async def state(self) -> tuple[TurnStatus, EntryStatus, LeaseEnd | None]:
+        """Of the turn, of its message, and how the lease has ended."""
+        lease = await self.world.database.read(leases.peek, self.turn.lease_token)
+        assert lease is not None
+        return (await now(self.world, self.turn)).status, await status(self.world, self.root), lease.ended_as
+
+
+async def running(world: World, agent: Agent | None = None) -> Run:
+    agent = agent or await world.lead()
+    root = await world.says(f"{BOT} hello")
+    return Run(world=world, agent=agent, root=root, turn=await turn_begun(world, agent, await world.only(agent)))
+
+
+ABANDONED = (TurnStatus.ABANDONED, EntryStatus.UNREAD, LeaseEnd.EXPIRED)
+CLOSING = (TurnStatus.CLOSING, EntryStatus.CLAIMED, None)
+ANSWERED = (TurnStatus.ANSWERED, EntryStatus.RESPONDED, LeaseEnd.RESOLVED)
+
+
+# One truth
+
+
+async def test_an_answer_that_was_told_counts_however_late_it_is_shown(world: World) -> None:
+    run = await running(world)
+    assert await run.told()
+    world.clock.advance(120)
+    await world.sweep()
+    await run.lost()
+    assert await run.state() == CLOSING
+    assert await world.poll(run.agent) == []
+    await run.ended()
+    await world.sweep()
+    assert await run.state() == ANSWERED
+    assert await world.poll(run.agent) == []
+
+
+async def test_work_that_was_handed_out_again_takes_no_late_answer(world: World) -> None:
+    run = await running(world)
+    world.clock.advance(120)
+    await world.sweep()
+    assert await run.state() == (TurnStatus.RUNNING, EntryStatus.CLAIMED, None)  # a sweep alone decides nothing
+    await run.lost()
+    assert await run.state() == ABANDONED
+    assert not await run.told()
+    assert await run.kept() is Kept.TAKEN
+    await run.ended()
+    assert await run.state() == ABANDONED
+    assert (await world.only(run.agent)).attempt == 2
+
+
+async def test_of_an_answer_and_its_loss_at_the_same_moment_one_counts(world: World) -> None:
+    seen = set()
+    lead = await world.lead()
+    for number in range(12):
+        await world.is_here(lead)
+        run = await running(world, lead)
+        world.clock.advance(120)
+        acts = [run.told(), world.sweep(), run.kept(), run.lost()]
+        done = await asyncio.gather(*(acts if number % 2 else reversed(acts)))
+        told = done[0 if number % 2 else -1]
+        assert await run.state() == (CLOSING if told else ABANDONED)
+        seen.add(told)
+        await run.ended()
+        again = await world.poll(lead)
+        assert len(again) == (0 if told else 1)
+        for trigger in again:
+            await world.answers(lead, trigger, "All of it, again.")
+        assert await status(world, run.root) is EntryStatus.RESPONDED
+    assert seen == {True, False}
+
+
+async def test_a_run_keeps_its_work_after_the_time_of_its_lease_until_it_is_taken_away(world: World) -> None:
+    run = await running(world)
+    world.clock.advance(120)
+    assert await run.kept() is Kept.OURS
+    assert await run.told()
+    await run.ended()
+    assert await run.state() == ANSWERED
+    assert await run.kept() is Kept.TAKEN
+
+
+async def test_the_last_attempt_that_is_lost_says_that_there_is_no_answer_instead_of_a_new_one(world: World) -> None:
+    run = await running(world)
+    await world.change(f"UPDATE inbox_messages SET attempts = {MAX_ATTEMPTS - 1}")
+    await run.lost()
+    assert (await run.state())[:2] == (TurnStatus.FAILED, EntryStatus.DEAD)
+    await world.send()
+    (post,) = world.slack.posts
+    assert "There is no answer" in post
+    assert "anew" not in post
+
+
+# What people see
+
+
+async def test_a_run_that_nobody_has_seen_anything_of_is_done_again_with_a_word_about_it(world: World) -> None:
+    run = await running(world)
+    await run.lost()
+    await run.lost()
+    await world.send()
+    assert world.slack.posts == [RESTARTED_TEXT]
+
+
+async def test_a_run_whose_agent_was_not_called_yet_is_done_again_without_a_word(world: World) -> None:
+    run = await running(world)
+    await run.lost(Loss(runs_again=True, counts=True, was_called=False))
+    assert await run.state() == ABANDONED
+    await world.send()
+    assert world.slack.posts == []
+
+
+@pytest.mark.req("STREAM-06")
+async def test_an_abandoned_answer_says_so_on_its_first_message_and_on_its_last(world: World) -> None:
+    lines = "".join(f"Line {number} of a long answer.\n\n" for number in range(400))
+    gate, live = Gate(before=lines), FakeLive()
+    async with playing(world, hired("ada", Scripted(gate)), live=live) as first:
+        root = await world.says(f"{BOT} hello")
+        await begun(first, gate, root)
+
+        async def second_message() -> bool:
+            return len(live.of(root)) == 2 and live.of(root)[1].streaming
+
+        await wait_until(second_message)
+        texts = [shown.text for shown in live.of(root)]
+        await first.deposed()
+    async with playing(world, hired("ada", Scripted()), live=live) as second:
+        await second.over(root, 2)
+    *abandoned, whole = live.of(root)
+    assert [shown.closing.note for shown in abandoned] == [RESTARTED_TEXT] * 2
+    assert [shown.streaming for shown in abandoned] == [False, False]
+    assert [shown.text for shown in abandoned] == texts
+    assert (whole.text, whole.closing.note) == ("Hello.", "")
+    assert world.slack.posts == []
+
+
+async def test_where_slack_does_not_let_the_message_say_so_a_post_does(world: World) -> None:
+    gate, live = Gate(), FakeLive()
+    async with playing(world, hired("ada", Scripted(gate)), live=live) as first:
+        root = await world.says(f"{BOT} hello")
+        await begun(first, gate, root)
+        await first.deposed()
+    live.script.append(lambda live, place, call: Refused(error="message_not_in_streaming_state"))
+    lost = show(world, hired("ada", Scripted()), live=live)
+    await lost.recovery.recover(lambda turn_id: False, lost.term.is_ours)
+    await world.send()
+    assert world.slack.posts == [RESTARTED_TEXT]
+
+
+async def test_no_run_begins_beside_a_message_that_does_not_say_yet_that_it_was_abandoned(world: World) -> None:
+    run = await running(world)
+    await world.database.write(turn_pages.open_page, run.turn.id, 1, PageKind.STREAM)
+    await world.database.write(turn_pages.page_opened, run.turn.id, 1, "1700000000.000900")
+    await run.lost()
+    assert await world.database.read(turn_pages.unsealed) == [run.turn.id]
+    thread_id = run.turn.thread_id or ""
+    assert await world.database.read(turn_pages.is_unsealed_in_thread, thread_id, run.agent.id)
+    assert not await world.database.read(turn_pages.is_unsealed_in_thread, thread_id, "another")
+
+
+async def test_a_message_that_came_to_slack_after_its_answer_was_abandoned_is_sealed(world: World) -> None:
+    """A process slept between its last look at the office and the call."""
+    run = await running(world)
+    record = TurnRecord(world.database, run.turn.id)
+    await record.beginning(1, is_post=False)
+    lost = show(world, hired("lead", Scripted()))
+    await lost.recovery.bring_to_end(run.turn.id, lost.term.is_ours, counts=True)
+    (page,) = await world.database.read(turn_pages.of_turn, run.turn.id)
+    assert (page.phase, page.ts) == (PagePhase.CLOSED, None)
+    begun = await lost.live.call(run.place, OpenStream(page=1, chunks=()))
+    assert isinstance(begun, Accepted)
+    assert begun.ts
+    with pytest.raises(LostRight):
+        await record.began(1, begun.ts)
+    with pytest.raises(LostRight):
+        await record.beginning(2, is_post=False)
+    await lost.recovery.recover(lambda turn_id: False, lost.term.is_ours)
+    (late,) = lost.live.of(run.root)
+    assert (late.streaming, late.closing.note) == (False, RESTARTED_TEXT)
+    assert await world.database.read(turn_pages.unsealed) == []
+
+
+# Agents are run once
+
+
+async def test_a_process_that_slept_before_it_began_a_run_does_not_begin_it(world: World) -> None:
+    """Its lease was over, and somebody else has done the work."""
+    ada = Scripted()
+    one = hired("ada", ada)
+    agent = await world.database.write(converse.register, one.spec)
+    await world.is_here(agent)
+    root = await world.says("swarm#ada hello")
+    slept = await world.only(agent)
+    world.clock.advance(120)
+    await world.sweep()
+    await world.is_here(agent)
+    await world.answers(agent, await world.only(agent), "Hello.")
+    idle = show(world, one)
+    idle.running.begin_term(idle.term)
+    idle.running.begin(agent, one, slept, unheard)
+
+    async def is_over() -> bool:
+        return idle.running.has_room(agent.id, 1)
+
+    await wait_until(is_over)
+    assert ada.inputs == []
+    assert await idle.turns(root) == []
+
+
+@pytest.mark.req("CHAN-06")
+async def test_what_must_not_be_done_twice_is_not_done_again_by_a_sweep(world: World) -> None:
+    gate, live, ada = Gate(), FakeLive(), Scripted()
+    careful = hired("ada", ada, on_restart=OnRestart.ASK)
+    ada.scripts.append(gate)
+    async with playing(world, careful, live=live) as first:
+        root = await world.says(f"{BOT} hello")
+        await begun(first, gate, root)
+        await first.deposed()
+    world.clock.advance(120)
+    await world.sweep()
+    assert await status(world, root) is EntryStatus.CLAIMED
+    async with playing(world, careful, live=live) as second:
+        await second.over(root)
+    assert await status(world, root) is EntryStatus.DEAD
+    assert len(ada.inputs) == 1
+
+
+async def test_who_has_slept_past_the_time_of_its_lease_asks_before_the_next_call(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It wakes up in office, and nothing has told it yet that its work was given to somebody else."""
+    slept, clock = 0.0, elections.awake_or_not
+    monkeypatch.setattr(turn_run, "awake_or_not", lambda: clock() + slept)
+    monkeypatch.setattr(turn_run, "RELEASE_SECONDS", 0.0)
+    gate, live, ada = Gate(), FakeLive(), Scripted()
+    ada.scripts.append(gate)
+    async with playing(world, hired("ada", ada), live=live) as first:
+        root = await world.says(f"{BOT} hello")
+        turn = await begun(first, gate, root)
+        slept = 50.0
+        await first.world.database.write(break_off, turn.id, LOSS, None, world.conduct)
+        calls = [call for turn_id, call in live.calls if turn_id == turn.id]
+        gate.opened.set()
+        await asyncio.wait_for(gate.left.wait(), PATIENCE_SECONDS)
+        await first.over(root, 2)
+    after = [call for turn_id, call in live.calls if turn_id == turn.id][len(calls) :]
+    assert all(isinstance(call, CloseStream) and call.closing.note == RESTARTED_TEXT for call in after)
+    assert [shown.text for shown in live.of(root)] == ["Some words.\n", "Hello."]
