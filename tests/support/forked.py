@@ -25,7 +25,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
 from multiprocessing import forkserver
-from multiprocessing.context import ForkServerContext, ForkServerProcess
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from unittest import mock
 
@@ -47,14 +47,24 @@ _END_WITH_PARENT = 1
 class Forked:
     """A module that runs as with ``python -m``, with what `subprocess.Popen` has of methods that tests use."""
 
-    def __init__(self, module: str, arguments: Sequence[str], env: Mapping[str, str], cwd: Path, log: Path) -> None:
-        context = _context()
+    def __init__(
+        self,
+        module: str,
+        arguments: Sequence[str],
+        env: Mapping[str, str],
+        cwd: Path,
+        log: Path,
+        *,
+        preload: Path | None = None,  # a library that comes before those of the system
+    ) -> None:
+        context = multiprocessing.get_context("forkserver")
         here, there = context.Pipe(duplex=False)
         # Not a daemon in the sense of multiprocessing: those may have no children.
         self._process: ForkServerProcess = context.Process(
             target=_run, args=(there, module, tuple(arguments), dict(env), str(cwd), str(log))
         )
-        self._process.start()
+        with mock.patch.object(forkserver, "connect_to_new_process", _server(preload).connect_to_new_process):
+            self._process.start()
         # Else pytest would wait for it at its own end, and look after it in between, from whatever thread.
         multiprocessing.process._children.discard(self._process)  # type: ignore[attr-defined]
         self._asking = threading.Lock()
@@ -86,15 +96,16 @@ class Forked:
 
 
 @cache
-def _context() -> ForkServerContext:
-    """Of a process that loads our code, with nothing else of our environment: it may be read when code is loaded."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(LOADED)
+def _server(preload: Path | None) -> forkserver.ForkServer:
+    """A process that loads our code, with nothing else of our environment: it may be read when code is loaded."""
+    server = forkserver.ForkServer()
+    server.set_forkserver_preload(LOADED)
     code = os.pathsep.join(path for path in sys.path if path)
     bare = {"PATH": os.environ["PATH"], "PYTHONPATH": code, "PYTHONUNBUFFERED": "1"}
+    bare |= {"LD_PRELOAD": str(preload)} if preload else {}
     with mock.patch.dict(os.environ, bare, clear=True):
-        forkserver.ensure_running()
-    return context
+        server.ensure_running()
+    return server
 
 
 def _run(

@@ -11,7 +11,8 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
@@ -25,6 +26,8 @@ URL_VARIABLE = "SWARM_TEST_POSTGRES_URL"
 
 _START_SECONDS = 30
 
+NO_MORE: Mapping[str, str] = {}
+
 
 class NoPostgres(Exception):
     """There is no PostgreSQL here: install Debian's postgresql, or set SWARM_TEST_POSTGRES_URL."""
@@ -36,10 +39,9 @@ def postgres_server() -> Iterator[str]:
     if url := os.environ.get(URL_VARIABLE):
         yield url
         return
-    binaries = _debian_binaries()
-    if binaries is not None:
-        with _started(binaries) as url:
-            yield url
+    if _debian_binaries() is not None:
+        with own_server() as server:
+            yield server.url
     elif os.geteuid() != 0:
         with _packaged() as url:
             yield url
@@ -81,20 +83,67 @@ def _debian_binaries() -> Path | None:
     return found[-1].parent if found else None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Server:
+    """A server of Debian's that runs, with more in its environment than ours."""
+
+    binaries: Path
+    folder: Path
+    options: str
+    environment: Mapping[str, str]
+
+    @property
+    def url(self) -> str:
+        """The URL of its maintenance database."""
+        return f"postgresql://postgres@/postgres?host={quote(str(self.folder), safe='')}"
+
+    @property
+    def is_down(self) -> bool:
+        """Whether nobody is there to start it again by himself: the postmaster has ended."""
+        try:
+            self._control("status")
+        except NoPostgres:
+            return True
+        return False
+
+    def start(self) -> None:
+        self._control("-o", self.options, "-l", str(self.folder / "log"), "start")
+
+    def crash(self) -> None:
+        """End all its processes at once; what it had not written is lost. It recovers with the next start."""
+        self._control("-m", "immediate", "stop")
+
+    def _control(self, *arguments: str) -> None:
+        control: list[str | Path] = [
+            self.binaries / "pg_ctl",
+            "-D",
+            self.folder / "data",
+            "-w",
+            "-t",
+            str(_START_SECONDS),
+        ]
+        _run([*control, *arguments], self.environment)
+
+
 @contextlib.contextmanager
-def _started(binaries: Path) -> Iterator[str]:
+def own_server(environment: Mapping[str, str] = NO_MORE, *, fsync: bool = False) -> Iterator[Server]:
+    """A server of Debian's for a test that kills it. Raises `NoPostgres`."""
+    binaries = _debian_binaries()
+    if binaries is None:
+        raise NoPostgres(NoPostgres.__doc__)
     folder = Path(tempfile.mkdtemp(prefix="pg", dir="/tmp"))  # short: a socket's path may have 107 characters
     try:
         _own(folder)
         data = folder / "data"
         _run([binaries / "initdb", "--auth=trust", "--username=postgres", "--no-sync", "--encoding=UTF8", "-D", data])
-        options = f"-F -c listen_addresses= -c unix_socket_directories={folder} -c max_connections=200"
-        control: list[str | Path] = [binaries / "pg_ctl", "-D", data, "-w", "-t", str(_START_SECONDS)]
-        _run([*control, "-o", options, "-l", folder / "log", "start"])
+        options = f"-c fsync={fsync} -c listen_addresses= -c unix_socket_directories={folder} -c max_connections=200"
+        server = Server(binaries=binaries, folder=folder, options=options, environment=environment)
+        server.start()
         try:
-            yield f"postgresql://postgres@/postgres?host={quote(str(folder), safe='')}"
+            yield server
         finally:
-            _run([*control, "-m", "immediate", "stop"])
+            if not server.is_down:
+                server.crash()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -114,10 +163,16 @@ def _own(folder: Path) -> None:
         os.chown(folder, user.pw_uid, user.pw_gid)
 
 
-def _run(command: list[str | Path]) -> None:
+def _run(command: list[str | Path], environment: Mapping[str, str] = NO_MORE) -> None:
     as_user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
     done = subprocess.run(
-        [*as_user, *map(str, command)], cwd="/", stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        [*as_user, *map(str, command)],
+        env={**os.environ, **environment},
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode != 0:
         raise NoPostgres(f"{Path(str(command[0])).name} failed: {done.stdout}{done.stderr}")

@@ -125,11 +125,13 @@ class Processes:
         self._started.append(Process(name, process, path))
         return self._started[-1]
 
-    def fork(self, name: str, module: str, *arguments: str, env: Mapping[str, str]) -> Process:
+    def fork(
+        self, name: str, module: str, *arguments: str, env: Mapping[str, str], preload: Path | None = None
+    ) -> Process:
         """Start one of our modules as ``python -m`` does, but loaded already (`tests.support.forked`)."""
         path = self.folder / f"{len(self._started):02}-{name}.log"
         path.touch()
-        process = Forked(module, arguments, self._environment(env), self.folder, path)
+        process = Forked(module, arguments, self._environment(env), self.folder, path, preload=preload)
         self._started.append(Process(name, process, path))
         return self._started[-1]
 

@@ -36,6 +36,7 @@ class Stage:
     settings: dict[str, str] = field(default_factory=dict)  # of the coordinator, beside the usual ones
     port: int = field(default_factory=free_port)
     twin_port: int = field(default_factory=free_port)
+    preload: Path | None = None  # a library that comes before those of the system, for the coordinator
     twin: Process = field(init=False)
     coordinator: Process = field(init=False)
 
@@ -83,7 +84,8 @@ class Stage:
 
     def launch_coordinator(self) -> None:
         """Start it without waiting."""
-        self.coordinator = self.processes.fork("coordinator", "swarm.cli", "up", env=self.environment)
+        command = ("coordinator", "swarm.cli", "up")
+        self.coordinator = self.processes.fork(*command, env=self.environment, preload=self.preload)
 
     def kill_coordinator(self) -> None:
         """``kill -9``"""

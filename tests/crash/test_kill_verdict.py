@@ -1,0 +1,84 @@
+"""That the judge of the kill points sees what it must see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from swarm.bench.storm_verdict import Asked
+from swarm.bench.streaming_agent import Order
+from swarm.services.turn_ends import STOP_TEXT
+from tests.crash.kill_verdict import faults_of_marks, faults_of_stream
+
+ORDER = Order(stream=7, deltas=4, per_second=1)
+ASKED = Asked(name="s7", channel="C1", ts="1.1", thread_ts="1.1")
+NOTE = "⚠️ The coordinator was restarted in the middle of this; the answer begins anew below."
+
+Message = dict[str, Any]
+
+
+def shows(*numbers: int, note: str = "", streaming: bool = False) -> Message:
+    """A message with these pieces of the answer."""
+    text = "".join(ORDER.delta(number) for number in numbers)
+    blocks = [{"type": "section", "text": {"type": "mrkdwn", "text": note}}] if note else []
+    return {"kind": "bot", "text": text, "blocks": blocks, "streaming": streaming}
+
+
+def button() -> Message:
+    return {**shows(), "text": STOP_TEXT}
+
+
+@pytest.mark.parametrize(
+    "thread",
+    [
+        [shows(0, 1), shows(2, 3)],
+        [shows(0, 1, note=NOTE), shows(0, 1), shows(2, 3)],
+        [shows(0, 1, note=NOTE), shows(2, note=NOTE), shows(0, 1, 2, 3)],
+    ],
+    ids=["at once", "one beginning", "a long beginning"],
+)
+def test_an_answer_that_is_whole_once_is_fine(thread: Sequence[Message]) -> None:
+    assert faults_of_stream(thread, ORDER) == []
+
+
+@pytest.mark.parametrize(
+    "thread",
+    [
+        [],
+        [shows(0, 1, 2)],
+        [shows(0, 1), shows(3)],
+        [shows(0, 1), shows(1, 2, 3)],
+        [shows(0, 1, 2, 3, streaming=True)],
+        [shows(0, 1, 2, 3, note=NOTE)],
+        [shows(0, 1), shows(0, 1, 2, 3)],
+        [shows(0, 1, 2, 3), shows(0, 1, 2, 3)],
+        [shows(0, 1), shows(2, note=NOTE), shows(0, 1, 2, 3)],
+        [shows(0, 1, note=NOTE, streaming=True), shows(0, 1, 2, 3)],
+        [shows(0, 1, 2, 3), button()],
+    ],
+    ids=[
+        "none", "cut", "a hole", "a piece twice", "it grows", "disowned", "a beginning that counts", "twice",
+        "told too late", "a beginning that grows", "a button",
+    ],
+)  # fmt: skip
+def test_whatever_is_wrong_with_an_answer_is_found(thread: Sequence[Message]) -> None:
+    assert len(faults_of_stream(thread, ORDER)) == 1
+
+
+@pytest.mark.parametrize(
+    ("marks", "has_failed", "is_fine"),
+    [
+        ({"eyes": 1, "white_check_mark": 1}, False, True),
+        ({"white_check_mark": 1}, False, True),
+        ({"eyes": 1}, False, False),
+        ({"eyes": 1, "white_check_mark": 2}, False, False),
+        ({"eyes": 1, "white_check_mark": 1, "x": 1}, False, False),
+        ({"eyes": 1, "white_check_mark": 1, "x": 1}, True, True),
+    ],
+)
+def test_an_answered_message_has_one_check_mark(marks: dict[str, int], has_failed: bool, is_fine: bool) -> None:
+    reactions = [{"name": name, "users": ["swarm"] * count} for name, count in marks.items()]
+
+    assert (faults_of_marks(ASKED, {"1.1": {"reactions": reactions}}, has_failed=has_failed) == []) is is_fine
