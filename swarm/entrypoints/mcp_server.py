@@ -30,6 +30,9 @@ from swarm.entrypoints.identity import CALLER, LEASE_HEADER
 from swarm.services.use_cases import Services
 from tools.tool import Call, Tool, discover
 
+ERROR: Final = "swarm/error"
+"""The key of ``_meta`` under which a result that ``isError`` has the error as data: code, message, hint, fields."""
+
 INSTRUCTIONS: Final = (
     "The tools of a team that works behind one Slack app. Your work comes by polling; what you say to people goes "
     "through slack-reply or slack-stream. Pass the lease token from your prompt as lease_token with everything that "
@@ -103,7 +106,7 @@ def _told(
     """What a watcher is told of a call; a name that is no tool's, which may be anything, is not repeated."""
     arguments = params.arguments or {}
     about = arguments.get("inbox_message_id") or arguments.get("task_id")
-    error = result.structured_content["error"] if result.is_error and result.structured_content else None
+    error = result.meta[ERROR] if result.is_error and result.meta else None
     return ToolCall(
         tool=params.name if params.name in known else "(unknown)",
         agent=call.agent.name,
@@ -151,15 +154,15 @@ def _result(content: Any) -> types.CallToolResult:
 
 
 def _failure(error: SwarmError) -> types.CallToolResult:
-    """An error, as data and as sentences: what was wrong, what was expected, what is possible now."""
+    """An error as text (``code: message hint``, then a line for each wrong argument) and as data in ``_meta``.
+
+    No structured content: it would have to fit the tool's output schema, also here. Clients on the TypeScript SDK 1.x
+    refuse the whole result otherwise.
+    """
     shown = data_for_model(describe(error))
+    sentences = " ".join(part for part in (f"{shown['code']}: {shown['message']}", shown["hint"]) if part)
     fields = [f"- {name}: {expected}" for name, expected in shown.get("fields", {}).items()]
-    sentences = [f"{shown['code']}: {shown['message']}", *fields, shown["hint"] or ""]
-    return types.CallToolResult(
-        content=[_text("\n".join(sentence for sentence in sentences if sentence))],
-        structured_content={"error": shown},
-        is_error=True,
-    )
+    return types.CallToolResult(content=[_text("\n".join([sentences, *fields]))], meta={ERROR: shown}, is_error=True)
 
 
 def _text(text: str) -> types.TextContent:
