@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from functools import cache
+from importlib.metadata import version
 from typing import Any, Final
 
 import mcp_types as types
@@ -53,7 +54,7 @@ def session_manager(services: Services, watcher: Watcher = NOBODY) -> Streamable
     )
 
 
-def create_server(services: Services, version: str = "", *, watcher: Watcher = NOBODY) -> Server[dict[str, Any]]:
+def create_server(services: Services, *, watcher: Watcher = NOBODY) -> Server[dict[str, Any]]:
     """A server with every tool of the folder."""
     known = discover()
     listing = types.ListToolsResult(tools=[_describe_tool(tool) for tool in known.values()])
@@ -77,7 +78,13 @@ def create_server(services: Services, version: str = "", *, watcher: Watcher = N
         watcher.tool_called(_told(known, call, params, result, time.perf_counter() - begun))
         return result
 
-    return Server("swarm", version=version, instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool)
+    return Server(
+        "swarm",
+        version=version("swarm"),
+        instructions=INSTRUCTIONS,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
 
 
 async def run_tool(

@@ -121,6 +121,9 @@ ROUTES: Final[Mapping[str, Entry]] = {
     "POST /mcp": Entry(gets=all_agents(200), body={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
     "GET /mcp": Entry(gets=all_agents(405)),
     "DELETE /mcp": Entry(gets=all_agents(405)),
+    "POST /mcp/": Entry(gets=all_agents(200), body={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
+    "GET /mcp/": Entry(gets=all_agents(405)),
+    "DELETE /mcp/": Entry(gets=all_agents(405)),
     # The operator, leads, and who may register
     "GET /agents": Entry(gets=OPERATORS),
     "POST /agents": Entry(

@@ -8,6 +8,7 @@ import pkgutil
 import re
 from typing import Any
 
+import mcp_types as types
 import pytest
 from mcp_types import CallToolResult
 
@@ -290,7 +291,6 @@ async def test_a_crash_is_logged_whole_and_told_as_internal(lea: Visitor, capsys
     [
         (b"", 400),
         (b"{", 400),
-        (b"[]", 400),
         (b"\xff\xfe", 400),
         (b'{"jsonrpc": "2.0"}', 400),
         (b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": 5}', 400),
@@ -303,6 +303,18 @@ async def test_what_is_no_call_is_refused(lea: Visitor, body: bytes, status: int
     answer = await lea.ask("POST", "/mcp", content=body, headers=headers | {"MCP-Protocol-Version": version})
     assert answer.status_code == status, answer.text
     assert "error" in answer.json()
+
+
+@pytest.mark.parametrize("version", ["2025-03-26", "2025-11-25", "2026-07-28"])
+async def test_a_batch_is_told_what_it_is(lea: Visitor, version: str) -> None:
+    headers = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": version}
+    batch = [{"jsonrpc": "2.0", "id": number, "method": "tools/list"} for number in range(2)]
+    answer = await lea.ask("POST", "/mcp", json=batch, headers=headers)
+    assert answer.status_code == 400
+    refusal = types.JSONRPCError.model_validate(answer.json())
+    assert refusal.error.code == types.INVALID_REQUEST
+    assert "batch" in refusal.error.message
+    assert "a request of its own" in refusal.error.message
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])

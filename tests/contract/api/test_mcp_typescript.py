@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from typing import Any, Final
 
 from tests.support import typescript
@@ -56,9 +57,10 @@ async def test_an_error_of_each_tool_can_be_read_with_its_code_message_and_hint(
 
 
 async def test_results_fit_the_schemas_that_are_listed(lea: Visitor) -> None:
-    """The same client refuses those that do not."""
+    """The same client refuses those that do not. Its address ends in a slash, and the server says its version."""
     calls = ({"tool": name, "arguments": {}} for name in ("tray", "list-agents", "list-tasks", "read-messages"))
-    told = await speak(lea, [*calls, {"tool": "create-task", "arguments": {"title": "t", "description": "d"}}])
+    told = await speak(lea, [*calls, {"tool": "create-task", "arguments": {"title": "t", "description": "d"}}], "/mcp/")
+    assert told["server"] == {"name": "swarm", "version": version("swarm")}
     assert [result.get("thrown") for result in told["results"]] == [None] * 5
     assert all(result["structured"] for result in told["results"])
 
