@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from functools import cache
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -18,7 +17,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from starlette.requests import Request
 
 from swarm.domain.agents import Agent
@@ -28,6 +27,7 @@ from swarm.domain.watchers import NOBODY, ToolCall, Watcher
 from swarm.entrypoints.body import MAX_BODY_BYTES, refuse_unstorable
 from swarm.entrypoints.errors import describe, invalid, log_crash
 from swarm.entrypoints.identity import CALLER, LEASE_HEADER
+from swarm.entrypoints.mcp_listing import listings
 from swarm.services.use_cases import Services
 from tools.tool import Call, Tool, discover
 
@@ -57,17 +57,18 @@ def session_manager(services: Services, watcher: Watcher = NOBODY) -> Streamable
 def create_server(services: Services, *, watcher: Watcher = NOBODY) -> Server[dict[str, Any]]:
     """A server with every tool of the folder."""
     known = discover()
-    listing = types.ListToolsResult(tools=[_describe_tool(tool) for tool in known.values()])
+    listed = listings(known.values())
 
     async def list_tools(
         context: ServerRequestContext[Any, Request], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        return listing
+        assert context.request is not None  # this server is reached over HTTP only
+        return listed[_caller(context.request).role]
 
     async def call_tool(
         context: ServerRequestContext[Any, Request], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        assert context.request is not None  # this server is reached over HTTP only
+        assert context.request is not None
         call = Call(
             agent=_caller(context.request),
             lease_token=context.request.headers.get(LEASE_HEADER),
@@ -92,7 +93,7 @@ async def run_tool(
 ) -> types.CallToolResult:
     """The result of a call. Never raises: whatever goes wrong is a result with ``isError``."""
     try:
-        tool = _find(known, name)
+        tool = _find(known, name, call.agent)
         return _result(await tool.run(call, _parse(tool, arguments)))
     except SwarmError as error:
         if error.code == "internal":
@@ -123,23 +124,12 @@ def _told(
     )
 
 
-@cache  # the schemas of 24 tools take a quarter of a second
-def _describe_tool(tool: Tool[Any, Any]) -> types.Tool:
-    return types.Tool(
-        name=tool.name,
-        description=tool.description,
-        input_schema=tool.arguments.model_json_schema(),
-        output_schema=TypeAdapter(tool.result).json_schema(),
-        annotations=types.ToolAnnotations(read_only_hint=not tool.writes, open_world_hint=False),
-    )
-
-
-def _find(known: Mapping[str, Tool[Any, Any]], name: str) -> Tool[Any, Any]:
+def _find(known: Mapping[str, Tool[Any, Any]], name: str, caller: Agent) -> Tool[Any, Any]:
     tool = known.get(name)
     if tool is None:
         raise Invalid(
             f"There is no tool '{name}'.",
-            hint=f"The tools are: {', '.join(known)}.",
+            hint=f"The tools are: {', '.join(tool.name for tool in known.values() if caller.role in tool.roles)}.",
             fields={"name": "the name of a tool"},
         )
     return tool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import pkgutil
 import re
@@ -18,6 +19,9 @@ from tests.support.doors import Doors, Mode, Visitor, error_of, structured
 from tests.support.world import BOT, delete, said
 from tools.tool import Arguments, Call, Tool, discover
 
+OF_LEADS = {"inbox-delegate"}
+OF_WORKERS = {"accept-task", "decline-task", "task-complete", "task-fail", "task-progress"}
+
 both_generations = pytest.mark.parametrize("mode", ["auto", "legacy"])
 
 
@@ -28,7 +32,7 @@ async def test_the_whole_conversation_passes_through_the_tools(doors: Doors, lea
     trigger = await lea.only()
     entry_id, token = trigger["inbox_messages"][0]["id"], trigger["lease"]["token"]
     async with lea.mcp(mode) as client:
-        assert {tool.name for tool in (await client.list_tools()).tools} == set(discover())
+        assert {tool.name for tool in (await client.list_tools()).tools} == set(discover()) - OF_WORKERS
         read = structured(await client.call_tool("read-inbox-message", {"inbox_message_id": entry_id}))
         assert read["text"].endswith("hello")
         said: dict[str, Any] = {"inbox_message_id": entry_id, "message": "hi there", "lease_token": token}
@@ -208,6 +212,33 @@ async def test_list_agents_shows_who_is_there(doors: Doors, lea: Visitor) -> Non
         ("wim", "worker", "offline"),
     ]
     assert set(team[0]) == {"id", "name", "role", "description", "capabilities", "status", "load"}
+
+
+@both_generations
+async def test_each_role_is_shown_the_tools_that_it_has_a_use_for(doors: Doors, lea: Visitor, mode: Mode) -> None:
+    """What is not listed is refused as it is where it is listed: by the rules of the use case."""
+    for visitor, others in ((lea, OF_WORKERS), (await doors.worker(), OF_LEADS)):
+        async with visitor.mcp(mode) as client:
+            listed = [tool.name for tool in (await client.list_tools()).tools]
+            assert set(listed) == set(discover()) - others
+            refused = error_of(await client.call_tool("no-such-tool", {}))
+            assert refused["hint"] == f"The tools are: {', '.join(listed)}."
+    for caller, tool, given in (
+        (lea, "task-complete", {"task_id": "unknown", "result": "x"}),
+        (await doors.worker("wanda"), "inbox-delegate", {"inbox_message_id": "unknown", "agent": "wim", "task": "x"}),
+    ):
+        assert error_of(await caller.tool(tool, **given))["code"] == "not_found"
+
+
+async def test_what_models_read_of_the_tools_stays_short(doors: Doors, lea: Visitor) -> None:
+    """Every run of an agent pays for it: 20,000 characters are about 4,500 tokens."""
+    for visitor in (lea, await doors.worker()):
+        async with visitor.mcp() as client:
+            tools = (await client.list_tools()).tools
+        shown = [{"name": one.name, "description": one.description, "parameters": one.input_schema} for one in tools]
+        assert len(json.dumps(shown, ensure_ascii=False, separators=(",", ":"))) < 20_000
+        whole = [one.model_dump(by_alias=True, exclude_none=True) for one in tools]
+        assert len(json.dumps(whole, ensure_ascii=False, separators=(",", ":"))) < 46_000
 
 
 def test_every_module_of_the_folder_but_the_frame_is_one_tool() -> None:

@@ -58,7 +58,9 @@ async def test_an_error_of_each_tool_can_be_read_with_its_code_message_and_hint(
 
 async def test_results_fit_the_schemas_that_are_listed(lea: Visitor) -> None:
     """The same client refuses those that do not. Its address ends in a slash, and the server says its version."""
-    calls = ({"tool": name, "arguments": {}} for name in ("tray", "list-agents", "list-tasks", "read-messages"))
+    calls: list[dict[str, object]] = [
+        {"tool": name, "arguments": {}} for name in ("tray", "list-agents", "list-tasks", "read-messages")
+    ]
     told = await speak(lea, [*calls, {"tool": "create-task", "arguments": {"title": "t", "description": "d"}}], "/mcp/")
     assert told["server"] == {"name": "swarm", "version": version("swarm")}
     assert [result.get("thrown") for result in told["results"]] == [None] * 5
