@@ -21,10 +21,10 @@ help:  ## Show what can be made
 demo: $(VENV)/.runtime  ## Start coordinator, Slack twin and demo agents; print one address
 	@exec $(BIN)/swarm demo
 
-test: $(VENV)/.dev  ## The whole gate: format, lint, types, floors, migrations, tests on both databases
+test: $(VENV)/.dev $(VENV)/.npm  ## The whole gate: format, lint, types, floors, migrations, tests on both databases
 	@exec $(BIN)/python -m tests.gate
 
-proof: $(VENV)/.dev  ## The long proofs: several coordinators that are killed and suspended, storms, load
+proof: $(VENV)/.dev $(VENV)/.npm  ## The long proofs: several coordinators that are killed and suspended, storms, load
 	@exec $(BIN)/pytest -q -m long
 
 lint: $(VENV)/.dev  ## The quick part of the gate
@@ -57,3 +57,8 @@ $(VENV)/.runtime: $(VENV)/.installer requirements.lock pyproject.toml
 $(VENV)/.dev: $(VENV)/.runtime requirements-dev.lock
 	$(call install,--require-hashes -r requirements-dev.lock)
 	@touch $@
+
+# Clients on npm packages, for the tests; where these cannot be had, the tests that need them say so.
+$(VENV)/.npm: tests/typescript/package-lock.json
+	@cd tests/typescript && npm ci --silent && touch $(CURDIR)/$@ \
+		|| echo "the packages of tests/typescript could not be installed: needs Node.js 18 or later, and npm"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from swarm.domain.agents import Role
 from swarm.domain.shapes import TaskShape, task_shape
 from tools.tool import Call, TaskId, Tool, WritingArguments
 
@@ -17,4 +18,4 @@ async def accept_task(call: Call, said: AcceptTask) -> TaskShape:
     return task_shape(await call.services.delegations.accept(call.caller(said), said.task_id))
 
 
-TOOL = Tool(name="accept-task", arguments=AcceptTask, result=TaskShape, run=accept_task)
+TOOL = Tool(name="accept-task", arguments=AcceptTask, result=TaskShape, run=accept_task, roles=[Role.WORKER])

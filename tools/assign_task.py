@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from pydantic import Field
-
 from swarm.domain.shapes import TaskShape, task_shape
-from tools.tool import Call, TaskId, Tool, WritingArguments
+from tools.tool import Call, TaskId, Tool, Worker, WritingArguments
 
 
 class AssignTask(WritingArguments):
     task_id: TaskId
-    agent: Annotated[str, Field(description="The worker, by name or id; list-agents shows who is online.")]
+    agent: Worker
 
 
 async def assign_task(call: Call, said: AssignTask) -> TaskShape:
-    """Give an unassigned task to a worker: one that was created without an agent, or one that came back because its
-    worker is gone (task_returned). A task that was delegated brings its thread along, unless another worker has that
-    now.
+    """Give a worker a task that was created without an agent, or that came back because its worker is gone
+    (task_returned). A task that was delegated brings its thread along, unless another worker has that now.
     """
     return task_shape(await call.services.tasks.assign(call.caller(said), said.task_id, said.agent))
 

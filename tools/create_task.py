@@ -15,7 +15,7 @@ class CreateTask(WritingArguments):
     title: Annotated[str, Field(description="A line for lists.")]
     description: Annotated[str, Field(description="What is to be done, so that it can be done from this text alone.")]
     agent: Annotated[
-        str | None, Field(description="The worker, by name or id; without one, assign-task gives it to somebody later.")
+        str | None, Field(description="The worker, by name or id; or leave it out, and use assign-task later.")
     ] = None
     priority: Priority = 50
     depends_on: DependsOn = ()
@@ -23,9 +23,9 @@ class CreateTask(WritingArguments):
 
 
 async def create_task(call: Call, said: CreateTask) -> TaskShape:
-    """Create a task for a worker. It belongs to the thread of your lease, but the thread stays with its owner; to hand
-    a message over together with its thread, use inbox-delegate. You get a task_finished notice with the result. A
-    worker may create parts of its own task: pass its id as parent_id.
+    """Create a task for a worker. It belongs to the thread of your lease, which stays with its owner; inbox-delegate
+    hands over a message together with its thread. You get a task_finished notice with the result. A worker may create
+    parts of its own task, which is parent_id then.
     """
     wording = brief(said.description, said.title, said.priority, said.depends_on)
     task = await call.services.tasks.create(call.caller(said), wording, agent=said.agent, parent_id=said.parent_id)

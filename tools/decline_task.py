@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from swarm.domain.agents import Role
 from swarm.domain.shapes import TaskShape, task_shape
 from tools.tool import Call, TaskId, Tool, WritingArguments
 
@@ -20,4 +21,4 @@ async def decline_task(call: Call, said: DeclineTask) -> TaskShape:
     return task_shape(await call.services.delegations.decline(call.caller(said), said.task_id, said.reason))
 
 
-TOOL = Tool(name="decline-task", arguments=DeclineTask, result=TaskShape, run=decline_task)
+TOOL = Tool(name="decline-task", arguments=DeclineTask, result=TaskShape, run=decline_task, roles=[Role.WORKER])

@@ -11,7 +11,7 @@ from tools.tool import Call, Tool, WritingArguments
 
 
 class DismissMessage(WritingArguments):
-    inbox_message_id: Annotated[str, Field(description="The id of the inbox message that needs no answer.")]
+    inbox_message_id: Annotated[str, Field(description="The one that needs no answer.")]
     reason: Annotated[
         str, Field(max_length=2000, description="Why, in a sentence; operators see it, the thread does not.")
     ]
@@ -24,9 +24,7 @@ class Dismissed(TypedDict):
 
 
 async def dismiss_message(call: Call, said: DismissMessage) -> Dismissed:
-    """Mark an inbox message as needing no answer, for example a mere "thanks". The thread shows ✅ and nothing is said.
-    If there is anything to say, use slack-reply instead.
-    """
+    """Mark an inbox message as needing no answer, such as a mere "thanks". The thread shows ✅ and nothing is said."""
     status = await call.services.replies.dismiss(call.caller(said), said.inbox_message_id, said.reason)
     return {"status": status.value}
 

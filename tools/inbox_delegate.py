@@ -7,21 +7,20 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from swarm.domain.agents import Role
 from swarm.services.task_texts import brief
-from tools.tool import Call, DependsOn, Priority, Tool, WritingArguments
+from tools.tool import Call, DependsOn, Priority, Tool, Worker, WritingArguments
 
 
 class InboxDelegate(WritingArguments):
-    inbox_message_id: Annotated[str, Field(description="The id of the inbox message that you hand over.")]
-    agent: Annotated[str, Field(description="The worker, by name or id; list-agents shows who is online.")]
+    inbox_message_id: Annotated[str, Field(description="The inbox message that you hand over.")]
+    agent: Worker
     task: Annotated[str, Field(description="What is to be done, so that it can be done without the thread.")]
-    title: Annotated[str | None, Field(description="A line for lists; by default the first line of the task.")] = None
+    title: Annotated[str | None, Field(description="A line for lists; else the first line of the task.")] = None
     priority: Priority = 50
     depends_on: DependsOn = ()
     offer: Annotated[bool, Field(description="Ask the worker first; it accepts or declines.")] = False
-    only: Annotated[
-        bool, Field(description="Hand over only this message, not the others that came with it under the same lease.")
-    ] = False
+    only: Annotated[bool, Field(description="Hand over only this message, not the others of the lease.")] = False
 
 
 class Delegation(TypedDict):
@@ -34,7 +33,7 @@ class Delegation(TypedDict):
 async def inbox_delegate(call: Call, said: InboxDelegate) -> Delegation:
     """Hand an inbox message to a worker as a task. The thread goes with it: what people write there from now on reaches
     the worker, and when the task ends you get the thread back and a task_finished notice with the result. You may say
-    so once with slack-reply to the same message; that changes nothing. With offer=true the worker is asked first.
+    so once with slack-reply to the same message; that changes nothing.
     """
     wording = brief(said.task, said.title, said.priority, said.depends_on)
     delegated = await call.services.delegations.delegate(
@@ -43,4 +42,4 @@ async def inbox_delegate(call: Call, said: InboxDelegate) -> Delegation:
     return {"task_id": delegated.task_id, "owner": delegated.owner}
 
 
-TOOL = Tool(name="inbox-delegate", arguments=InboxDelegate, result=Delegation, run=inbox_delegate)
+TOOL = Tool(name="inbox-delegate", arguments=InboxDelegate, result=Delegation, run=inbox_delegate, roles=[Role.LEAD])

@@ -12,7 +12,7 @@ from tools.tool import Arguments, Call, Tool
 
 
 class ListAgents(Arguments):
-    limit: Annotated[int, Field(ge=1, le=500, description="At most so many; those who are online go first then.")] = 100
+    limit: Annotated[int, Field(ge=1, le=500, description="At most so many; those online first then.")] = 100
 
 
 class Team(TypedDict):

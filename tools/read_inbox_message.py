@@ -37,8 +37,8 @@ class WholeInboxMessage(EntryShape):
 
 async def read_inbox_message(call: Call, said: ReadInboxMessage) -> WholeInboxMessage:
     """Read one of your inbox messages in full: the new message, the whole thread before it, where it was written and
-    by whom, why it was routed to you, and your team's previous answer in the thread. Previews are cut short, so read
-    the message before you act on a preview. Needs no lease and changes nothing.
+    by whom, why it was routed to you, and your team's previous answer there. Previews are cut short: read the message
+    before you act on one.
     """
     whole = await call.services.inbox.read(call.agent, said.inbox_message_id)
     return {

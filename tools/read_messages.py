@@ -14,19 +14,13 @@ from tools.tool import Arguments, Call, Tool
 
 class ReadMessages(Arguments):
     channel: Annotated[str | None, Field(description="A channel among agents, such as #reviews.")] = None
-    agent: Annotated[
-        str | None, Field(description="An agent's name or id: the direct messages between it and you.")
-    ] = None
+    agent: Annotated[str | None, Field(description="By name or id: the direct messages between it and you.")] = None
     after: Annotated[
-        str | None, Field(description="The id of a message: only later ones. Pass the last next_after to read on.")
+        str | None, Field(description="Only messages later than this one. Pass the last next_after to read on.")
     ] = None
-    before: Annotated[str | None, Field(description="The id of a message: only earlier ones, the latest of them.")] = (
-        None
-    )
-    limit: Annotated[int, Field(ge=1, le=100, description="At most so many messages.")] = 20
-    unread_only: Annotated[
-        bool, Field(description="Only what is meant for you and you have not read, beginning with the oldest.")
-    ] = False
+    before: Annotated[str | None, Field(description="Only messages earlier than this one, the latest of them.")] = None
+    limit: Annotated[int, Field(ge=1, le=100, description="At most so many.")] = 20
+    unread_only: Annotated[bool, Field(description="Only what is meant for you and unread, the oldest first.")] = False
 
 
 class MessagePage(TypedDict):

@@ -18,8 +18,8 @@ class SendMessage(WritingArguments):
     channel: Annotated[
         str | None,
         Field(
-            description="Instead of 'to': a channel among agents, such as #reviews; all agents can read it. Those whom "
-            "the text names as @name are told, with @all everybody who is online. A new name opens a new channel."
+            description="Instead: a channel among agents, such as #reviews, which all can read. Whom the text names as "
+            "@name is told, with @all everybody who is online. A new name opens a new channel."
         ),
     ] = None
 
@@ -34,9 +34,8 @@ class SentMessage(TypedDict):
 
 async def send_message(call: Call, said: SendMessage) -> SentMessage:
     """Send a message to another agent, or into a channel of the agents. Whom it is meant for is told at once, or when
-    it comes back; an answer comes to you the same way. People do not see it: what you say in Slack goes through
-    slack-reply. To give away work, use a task. The same call again sends nothing; to say the same words twice on
-    purpose, give each call another request_id.
+    it comes back; an answer comes to you the same way. People do not see it. To give away work, use a task. The same
+    call again sends nothing, unless it has another request_id.
     """
     sent = await call.services.messages.send(call.caller(said), said.text, to=said.to, channel=said.channel)
     return {

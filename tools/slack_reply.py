@@ -12,23 +12,22 @@ from tools.tool import Call, Tool, WritingArguments
 
 
 class SlackReply(WritingArguments):
-    message: Annotated[
-        str,
-        Field(description="What to say, in Markdown, of any length: long texts are split without breaking code."),
-    ]
-    inbox_message_id: Annotated[str | None, Field(description="The id of the inbox message that you answer.")] = None
+    message: Annotated[str, Field(description="In Markdown, of any length: long texts are split for you.")]
+    inbox_message_id: Annotated[str | None, Field(description="The inbox message that you answer.")] = None
     task_id: Annotated[
-        str | None, Field(description="Instead of an inbox message: your task, to say something in its thread.")
+        str | None,
+        Field(
+            description="Instead: a task of yours, also one that has just finished, to say something in its thread. "
+            "That changes nothing."
+        ),
     ] = None
-    only: Annotated[
-        bool, Field(description="Answer only this message, not the others that came with it under the same lease.")
-    ] = False
-    broadcast: Annotated[bool, Field(description="Show the answer in the channel as well as in the thread.")] = False
+    only: Annotated[bool, Field(description="Answer only this message, not the others of the lease.")] = False
+    broadcast: Annotated[bool, Field(description="Show the answer in the channel as well.")] = False
     wait: Annotated[
         bool,
         Field(
-            description="It is a question: your work waits, without a lease, and comes again when somebody answers in "
-            "the thread."
+            description="It is a question. Stop then: your work waits without a lease, and comes again when somebody "
+            "answers in the thread."
         ),
     ] = False
 
@@ -41,11 +40,9 @@ class Replied(TypedDict):
 
 
 async def slack_reply(call: Call, said: SlackReply) -> Replied:
-    """Answer in the Slack thread of an inbox message, and mark it responded. All messages that came under the same
-    lease count as answered by it, unless you say only=true. Call it once for each answer: the same call again posts
-    nothing new, another text posts a further message. People see nothing that you do not send with this tool.
-    With task_id it says something in the thread of your task, or of a task of yours that has just finished, and changes
-    nothing. With wait=true it asks a question; stop then, for your work comes again with the answer.
+    """Answer in the Slack thread of an inbox message, and mark all messages of your lease responded. Call it once for
+    each answer: the same call again posts nothing new, another text posts a further message. People see nothing that
+    you do not send with this tool or slack-stream.
     """
     if (said.inbox_message_id is None) == (said.task_id is None):
         raise Invalid(

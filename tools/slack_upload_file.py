@@ -18,7 +18,7 @@ class SlackUploadFile(WritingArguments):
         str | None, Field(description="The inbox message whose thread gets the file. Give this or task_id.")
     ] = None
     task_id: Annotated[str | None, Field(description="The task whose thread gets the file.")] = None
-    name: Annotated[str, Field(max_length=1000, description="What the file is called, such as 'report.csv'; no path.")]
+    name: Annotated[str, Field(max_length=1000, description="Such as 'report.csv'; no path.")]
     text: Annotated[str | None, Field(description="The content of a text file. Give this or content_base64.")] = None
     content_base64: Annotated[str | None, Field(description="The content of any other file, in base64.")] = None
     title: Annotated[str | None, Field(max_length=1000, description="A title to show instead of the name.")] = None
@@ -26,9 +26,9 @@ class SlackUploadFile(WritingArguments):
 
 
 async def slack_upload_file(call: Call, said: SlackUploadFile) -> SharedFileShape:
-    """Put a file of up to 700 kB into the Slack thread of an inbox message or a task. The message is not answered by
-    that: still say something with slack-reply. Upload first, since the last answer may end your lease. The same call
-    again puts nothing new there. A larger file goes to POST /files as the body of the request.
+    """Put a file of up to 700 kB into the Slack thread of an inbox message or a task; a larger one goes to POST /files
+    as the body of the request. The message is not answered by that: say something with slack-reply afterwards, since
+    the last answer may end your lease. The same call again puts nothing new there.
     """
     shared = await call.services.uploads.upload_content(
         call.caller(said),

@@ -6,24 +6,27 @@ from typing import Annotated
 
 from pydantic import Field
 
+from swarm.domain.agents import Role
 from swarm.domain.shapes import TaskShape, task_shape
 from tools.tool import Call, TaskId, Tool, WritingArguments
 
 
 class TaskComplete(WritingArguments):
     task_id: TaskId
-    result: Annotated[str, Field(description="What came of it, complete, for the agent that gave you the task.")]
+    result: Annotated[
+        str, Field(description="What came of it, complete, for who gave you the task; people do not see it.")
+    ]
     reply: Annotated[
         str | None,
-        Field(description="What to say to the people in the thread, in Markdown; without it nothing is said."),
+        Field(description="What the people in the thread are told, in Markdown; without it nothing is said."),
     ] = None
 
 
 async def task_complete(call: Call, said: TaskComplete) -> TaskShape:
-    """End your task: it is done. Who gave it to you gets the result; the people in the thread see only the reply. The
-    thread returns to who delegated it, and with it what people wrote meanwhile and you have not answered.
+    """End your task: it is done. The thread returns to who delegated it, and with it what people wrote meanwhile and
+    you have not answered.
     """
     return task_shape(await call.services.task_work.complete(call.caller(said), said.task_id, said.result, said.reply))
 
 
-TOOL = Tool(name="task-complete", arguments=TaskComplete, result=TaskShape, run=task_complete)
+TOOL = Tool(name="task-complete", arguments=TaskComplete, result=TaskShape, run=task_complete, roles=[Role.WORKER])

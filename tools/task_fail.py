@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from swarm.domain.agents import Role
 from swarm.domain.shapes import TaskShape, task_shape
 from tools.tool import Call, TaskId, Tool, WritingArguments
 
@@ -25,4 +26,4 @@ async def task_fail(call: Call, said: TaskFail) -> TaskShape:
     return task_shape(await call.services.task_work.fail(call.caller(said), said.task_id, said.error, said.reply))
 
 
-TOOL = Tool(name="task-fail", arguments=TaskFail, result=TaskShape, run=task_fail)
+TOOL = Tool(name="task-fail", arguments=TaskFail, result=TaskShape, run=task_fail, roles=[Role.WORKER])

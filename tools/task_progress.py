@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from swarm.domain.agents import Role
 from swarm.domain.shapes import TaskShape, task_shape
 from tools.tool import Call, TaskId, Tool, WritingArguments
 
@@ -24,4 +25,4 @@ async def task_progress(call: Call, said: TaskProgress) -> TaskShape:
     return task_shape(task)
 
 
-TOOL = Tool(name="task-progress", arguments=TaskProgress, result=TaskShape, run=task_progress)
+TOOL = Tool(name="task-progress", arguments=TaskProgress, result=TaskShape, run=task_progress, roles=[Role.WORKER])

@@ -7,16 +7,15 @@ one of the other by a call of one service. The function's docstring is what the 
 from __future__ import annotations
 
 import importlib
-import inspect
 import pkgutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 import tools
-from swarm.domain.agents import Agent
+from swarm.domain.agents import Agent, Role
 from swarm.services.reply import Caller
 from swarm.services.use_cases import Services
 
@@ -27,36 +26,28 @@ class Arguments(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
+Mark = Annotated[str, Field(min_length=1, max_length=200), WithJsonSchema({"type": "string"})]
+"""Its bounds are not in the list of tools, where they would stand twice with every tool and tell a model nothing."""
+
+
 class WritingArguments(Arguments):
     """What every tool takes that changes something."""
 
     lease_token: Annotated[
-        str | None,
-        Field(
-            min_length=1,
-            max_length=200,
-            description="The lease token from your prompt. Always pass it: it proves that the work is still yours.",
-        ),
+        Mark | None, Field(description="From your prompt; always pass it, as proof that the work is still yours.")
     ] = None
     request_id: Annotated[
-        str | None,
-        Field(
-            min_length=1,
-            max_length=200,
-            description="Optional. A call repeated with the same id returns the first result and does nothing.",
-        ),
+        Mark | None, Field(description="A call repeated with the same id does nothing and returns the first result.")
     ] = None
 
 
-TaskId = Annotated[str, Field(description="The task's id.")]
+TaskId = Annotated[str, Field(description="From a trigger, or list-tasks.")]
+Worker = Annotated[str, Field(description="The worker, by name or id; list-agents shows who is online.")]
 Priority = Annotated[
-    int, Field(ge=0, le=100, description="0 to 100; higher comes earlier, 50 is the rank of a message from Slack.")
+    int, Field(ge=0, le=100, description="Higher comes earlier; 50 is the rank of a message from Slack.")
 ]
 DependsOn = Annotated[
-    tuple[str, ...],
-    Field(
-        strict=False, max_length=20, description="Ids of tasks that must be completed before this one is handed out."
-    ),
+    tuple[str, ...], Field(strict=False, max_length=20, description="Tasks that must be completed first, by id.")
 ]
 
 
@@ -86,11 +77,12 @@ class Tool(Generic[A, R]):
     arguments: type[A]
     result: type[R]
     run: Callable[[Call, A], Awaitable[R]]
+    roles: Collection[Role] = tuple(Role)  # whose list shows it; what a call may do is up to the use case
 
     @property
     def description(self) -> str:
         """What the model reads about it."""
-        return inspect.cleandoc(self.run.__doc__ or "")
+        return " ".join((self.run.__doc__ or "").split())
 
     @property
     def writes(self) -> bool:

@@ -37,8 +37,7 @@ class Tools:
     async def call(self, tool: str, **arguments: object) -> dict[str, Any]:
         """The tool's result. Raises Refused with its own words."""
         result = await self._client.call_tool(tool, arguments)
-        content = result.structured_content or {}
         if result.is_error:
-            error = content.get("error", {})
-            raise Refused(f"{tool}: {error.get('code')}: {error.get('message')} {error.get('hint') or ''}")
-        return content
+            said = " ".join(part.text for part in result.content if part.type == "text")
+            raise Refused(f"{tool}: {said}")
+        return result.structured_content or {}

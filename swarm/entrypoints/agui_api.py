@@ -10,7 +10,7 @@ import asyncio
 from functools import partial
 from typing import Any, Final, Literal, NotRequired
 
-from ag_ui.core import RunAgentInput
+from ag_ui.core import EventType, RunAgentInput
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
@@ -42,8 +42,27 @@ from swarm.services.talks import Talk
 CHAT: Final = "/api/v1/chat"
 
 _EVENTS: Final[dict[str, Any]] = {
-    "description": "AG-UI 1.0 events, the last of them RUN_FINISHED or RUN_ERROR.",
-    "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    "description": "Server-sent events: AG-UI 1.0, the last of them RUN_FINISHED or RUN_ERROR.",
+    "content": {
+        "text/event-stream": {  # described as FastAPI describes its own: one event, not the whole text
+            "itemSchema": {
+                "type": "object",
+                "properties": {
+                    "data": {
+                        "type": "string",
+                        "contentMediaType": "application/json",
+                        "contentSchema": {
+                            "type": "object",
+                            "properties": {"type": {"type": "string", "enum": [kind.value for kind in EventType]}},
+                            "required": ["type"],
+                            "externalDocs": {"url": "https://docs.ag-ui.com/concepts/events"},
+                        },
+                    }
+                },
+                "required": ["data"],
+            }
+        }
+    },
 }
 
 

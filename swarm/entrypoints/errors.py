@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from swarm.domain.errors import (
@@ -29,6 +30,8 @@ from swarm.entrypoints.answers import Answer
 from swarm.entrypoints.identity import CALL
 
 INTERNAL_MESSAGE: Final = "Something went wrong inside the coordinator; its log says what."
+
+_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 _log = structlog.get_logger(__name__)
 
@@ -156,19 +159,30 @@ async def _on_validation_error(request: Request, error: Exception) -> Answer:
 async def _on_http_exception(request: Request, error: Exception) -> Answer:
     """What the framework refuses: an unknown route, a wrong method, a body that it could not read."""
     assert isinstance(error, HTTPException)
-    return answer(_refusal(error))
+    return answer(_refusal(request, error))
 
 
-def _refusal(error: HTTPException) -> SwarmError:
+def _refusal(request: Request, error: HTTPException) -> SwarmError:
     match error.status_code:
         case HTTPStatus.NOT_FOUND:
             return NotFound("There is no such route.", hint="GET /openapi.json lists what there is.")
         case HTTPStatus.METHOD_NOT_ALLOWED:
-            return MethodNotAllowed((error.headers or {}).get("Allow", "other methods"))
+            return MethodNotAllowed(", ".join(_allowed_methods(request)))
         case HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
             return TooLarge()
         case _:
             return BadRequest(str(error.detail))
+
+
+def _allowed_methods(request: Request) -> list[str]:
+    """All methods of a path: each may be a route of its own, and the framework names those of the first one only.
+
+    The scope is a new one, since the framework keeps in a scope which route it has found.
+    """
+    scope = {"type": "http", "path": request.scope["path"], "root_path": "", "headers": []}
+    asked = {method: {**scope, "method": method} for method in _METHODS}
+    routes = request.app.router.routes
+    return [name for name, one in asked.items() if any(route.matches({**one})[0] is Match.FULL for route in routes)]
 
 
 def _is_crash(error: SwarmError) -> bool:

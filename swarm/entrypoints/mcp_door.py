@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from functools import partial
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from starlette.requests import Request
@@ -18,6 +19,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from swarm import loading
 from swarm.domain.watchers import NOBODY, Watcher
+from swarm.entrypoints.answers import Answer
 from swarm.entrypoints.body import load_json, read_body
 from swarm.entrypoints.errors import MethodNotAllowed, answer
 from swarm.entrypoints.identity import CALLER, Identities
@@ -28,6 +30,15 @@ if TYPE_CHECKING:
 
 MCP_PATH: Final = "/mcp"
 
+_BATCH: Final = {
+    "jsonrpc": "2.0",
+    "id": None,
+    "error": {
+        "code": -32600,  # Invalid Request
+        "message": "This is a JSON-RPC batch, and MCP has had none since 2025-06-18. Send each message in a request of "
+        "its own.",
+    },
+}
 
 LOAD_AFTER_SECONDS: Final = 5.0
 """So long after the start MCP is loaded if nobody has called, so that the first agent that answers need not wait."""
@@ -50,8 +61,9 @@ class McpDoor:
         self._serving: asyncio.Task[None] | None = None
 
     def routes(self) -> list[Route]:
-        """``/mcp``."""
-        return [Route(MCP_PATH, self, methods=["POST", "GET", "DELETE"], include_in_schema=False)]
+        """``/mcp`` and ``/mcp/``: a redirect would cost some clients their body or their token."""
+        methods = ["POST", "GET", "DELETE"]
+        return [Route(path, self, methods=methods, include_in_schema=False) for path in (MCP_PATH, f"{MCP_PATH}/")]
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -74,7 +86,10 @@ class McpDoor:
             await answer(MethodNotAllowed("POST"))(scope, receive, send)
             return
         body = await read_body(Request(scope, receive))
-        load_json(body)  # the SDK would let lone surrogates pass, and stumble when it repeats them in an answer
+        # The SDK would let lone surrogates pass, and stumble when it repeats them in an answer.
+        if isinstance(load_json(body), list):
+            await Answer(_BATCH, HTTPStatus.BAD_REQUEST)(scope, receive, send)
+            return
         manager = await self._opened()
         await manager.handle_request(scope, _replay(body, receive), send)
 

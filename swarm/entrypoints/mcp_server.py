@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from functools import cache
+from importlib.metadata import version
 from typing import Any, Final
 
 import mcp_types as types
@@ -17,7 +17,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 from starlette.requests import Request
 
 from swarm.domain.agents import Agent
@@ -27,8 +27,12 @@ from swarm.domain.watchers import NOBODY, ToolCall, Watcher
 from swarm.entrypoints.body import MAX_BODY_BYTES, refuse_unstorable
 from swarm.entrypoints.errors import describe, invalid, log_crash
 from swarm.entrypoints.identity import CALLER, LEASE_HEADER
+from swarm.entrypoints.mcp_listing import listings
 from swarm.services.use_cases import Services
 from tools.tool import Call, Tool, discover
+
+ERROR: Final = "swarm/error"
+"""The key of ``_meta`` under which a result that ``isError`` has the error as data: code, message, hint, fields."""
 
 INSTRUCTIONS: Final = (
     "The tools of a team that works behind one Slack app. Your work comes by polling; what you say to people goes "
@@ -50,20 +54,21 @@ def session_manager(services: Services, watcher: Watcher = NOBODY) -> Streamable
     )
 
 
-def create_server(services: Services, version: str = "", *, watcher: Watcher = NOBODY) -> Server[dict[str, Any]]:
+def create_server(services: Services, *, watcher: Watcher = NOBODY) -> Server[dict[str, Any]]:
     """A server with every tool of the folder."""
     known = discover()
-    listing = types.ListToolsResult(tools=[_describe_tool(tool) for tool in known.values()])
+    listed = listings(known.values())
 
     async def list_tools(
         context: ServerRequestContext[Any, Request], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        return listing
+        assert context.request is not None  # this server is reached over HTTP only
+        return listed[_caller(context.request).role]
 
     async def call_tool(
         context: ServerRequestContext[Any, Request], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        assert context.request is not None  # this server is reached over HTTP only
+        assert context.request is not None
         call = Call(
             agent=_caller(context.request),
             lease_token=context.request.headers.get(LEASE_HEADER),
@@ -74,7 +79,13 @@ def create_server(services: Services, version: str = "", *, watcher: Watcher = N
         watcher.tool_called(_told(known, call, params, result, time.perf_counter() - begun))
         return result
 
-    return Server("swarm", version=version, instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool)
+    return Server(
+        "swarm",
+        version=version("swarm"),
+        instructions=INSTRUCTIONS,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
 
 
 async def run_tool(
@@ -82,7 +93,7 @@ async def run_tool(
 ) -> types.CallToolResult:
     """The result of a call. Never raises: whatever goes wrong is a result with ``isError``."""
     try:
-        tool = _find(known, name)
+        tool = _find(known, name, call.agent)
         return _result(await tool.run(call, _parse(tool, arguments)))
     except SwarmError as error:
         if error.code == "internal":
@@ -103,7 +114,7 @@ def _told(
     """What a watcher is told of a call; a name that is no tool's, which may be anything, is not repeated."""
     arguments = params.arguments or {}
     about = arguments.get("inbox_message_id") or arguments.get("task_id")
-    error = result.structured_content["error"] if result.is_error and result.structured_content else None
+    error = result.meta[ERROR] if result.is_error and result.meta else None
     return ToolCall(
         tool=params.name if params.name in known else "(unknown)",
         agent=call.agent.name,
@@ -113,23 +124,12 @@ def _told(
     )
 
 
-@cache  # the schemas of 24 tools take a quarter of a second
-def _describe_tool(tool: Tool[Any, Any]) -> types.Tool:
-    return types.Tool(
-        name=tool.name,
-        description=tool.description,
-        input_schema=tool.arguments.model_json_schema(),
-        output_schema=TypeAdapter(tool.result).json_schema(),
-        annotations=types.ToolAnnotations(read_only_hint=not tool.writes, open_world_hint=False),
-    )
-
-
-def _find(known: Mapping[str, Tool[Any, Any]], name: str) -> Tool[Any, Any]:
+def _find(known: Mapping[str, Tool[Any, Any]], name: str, caller: Agent) -> Tool[Any, Any]:
     tool = known.get(name)
     if tool is None:
         raise Invalid(
             f"There is no tool '{name}'.",
-            hint=f"The tools are: {', '.join(known)}.",
+            hint=f"The tools are: {', '.join(tool.name for tool in known.values() if caller.role in tool.roles)}.",
             fields={"name": "the name of a tool"},
         )
     return tool
@@ -151,15 +151,15 @@ def _result(content: Any) -> types.CallToolResult:
 
 
 def _failure(error: SwarmError) -> types.CallToolResult:
-    """An error, as data and as sentences: what was wrong, what was expected, what is possible now."""
+    """An error as text (``code: message hint``, then a line for each wrong argument) and as data in ``_meta``.
+
+    No structured content: it would have to fit the tool's output schema, also here. Clients on the TypeScript SDK 1.x
+    refuse the whole result otherwise.
+    """
     shown = data_for_model(describe(error))
+    sentences = " ".join(part for part in (f"{shown['code']}: {shown['message']}", shown["hint"]) if part)
     fields = [f"- {name}: {expected}" for name, expected in shown.get("fields", {}).items()]
-    sentences = [f"{shown['code']}: {shown['message']}", *fields, shown["hint"] or ""]
-    return types.CallToolResult(
-        content=[_text("\n".join(sentence for sentence in sentences if sentence))],
-        structured_content={"error": shown},
-        is_error=True,
-    )
+    return types.CallToolResult(content=[_text("\n".join([sentences, *fields]))], meta={ERROR: shown}, is_error=True)
 
 
 def _text(text: str) -> types.TextContent:

@@ -127,6 +127,8 @@ def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
     match node:
         case {"$ref": str(reference)}:
             return _inline(definitions[reference.rsplit("/", 1)[1]], definitions)
+        case {"discriminator": _, **rest}:  # it only repeats what the variants say, by references
+            return _inline(rest, definitions)
         case dict():
             return {key: _inline(value, definitions) for key, value in node.items()}
         case list():

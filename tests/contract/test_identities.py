@@ -121,6 +121,9 @@ ROUTES: Final[Mapping[str, Entry]] = {
     "POST /mcp": Entry(gets=all_agents(200), body={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
     "GET /mcp": Entry(gets=all_agents(405)),
     "DELETE /mcp": Entry(gets=all_agents(405)),
+    "POST /mcp/": Entry(gets=all_agents(200), body={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
+    "GET /mcp/": Entry(gets=all_agents(405)),
+    "DELETE /mcp/": Entry(gets=all_agents(405)),
     # The operator, leads, and who may register
     "GET /agents": Entry(gets=OPERATORS),
     "POST /agents": Entry(
@@ -290,7 +293,7 @@ async def test_every_tool_gives_every_caller_what_is_theirs_and_nothing_else(sce
         for caller, code in (("other", other), ("lead", lead)):
             answer = await scene.call(caller, tool, filled)
             result = answer.json()["result"]
-            got = result["structuredContent"]["error"]["code"] if result.get("isError") else "ok"
+            got = result["_meta"]["swarm/error"]["code"] if result.get("isError") else "ok"
             if got != code:
                 wrong.append(f"{caller}: {tool}: {got}, not {code}: {answer.text[:300]}")
             if leaks(answer, caller, frozenset({"lead"} if tool in SEEN_BY_LEADS else ()), scene):

@@ -216,6 +216,7 @@ def structured(result: CallToolResult) -> dict[str, Any]:
 def error_of(result: CallToolResult) -> dict[str, Any]:
     """The error of a tool call that failed; its text says the same."""
     assert result.is_error
-    error: dict[str, Any] = structured(result)["error"]
+    assert result.meta is not None
+    error: dict[str, Any] = result.meta["swarm/error"]
     assert error["message"] in str(result.content[0])
     return error

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any
 
+import jsonschema
 import pytest
 
 from swarm.domain.model_runs import Door
@@ -347,3 +349,21 @@ async def test_every_route_is_described(here: Place) -> None:
         )
     schema = described[START]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert schema["required"] == ["conversation_id", "message"]
+
+
+async def test_a_stream_is_described_by_what_each_of_its_events_is(here: Place, wim: Client) -> None:
+    """As OpenAPI 3.2 does it: a reader that knows only ``schema`` would take that for the schema of an event."""
+    document = (await here.http.get(f"{here.base}/openapi.json")).json()
+    paths = (START, RESUME, "/agui/{agent}")
+    described = [document["paths"][path]["post"]["responses"]["200"]["content"] for path in paths]
+    (event,) = {json.dumps(media, sort_keys=True): media for media in described}.values()
+    assert set(event) == {"text/event-stream"}
+    assert set(event["text/event-stream"]) == {"itemSchema"}
+    item = event["text/event-stream"]["itemSchema"]
+    async with wim.stream(START, start()) as response:
+        lines = [line.partition(": ") for line in (await response.aread()).decode().splitlines() if line]
+    assert len(lines) > 3
+    for name, _, value in lines:
+        jsonschema.validate({name: value}, item)
+        jsonschema.validate(json.loads(value), item["properties"]["data"]["contentSchema"])
+    assert "#/$defs" not in json.dumps(document["paths"])

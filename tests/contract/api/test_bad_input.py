@@ -229,7 +229,7 @@ async def test_no_arguments_at_all_lead_to_a_crash_of_a_tool(
     answer = await busy.ask("POST", "/mcp", content=dump(call), headers=headers)
     assert answer.status_code in (200, 400), answer.text  # Infinity is no JSON
     result = answer.json().get("result", {})
-    assert result.get("structuredContent", {}).get("error", {}).get("code") != "internal"
+    assert result.get("_meta", {}).get("swarm/error", {}).get("code") != "internal"
 
 
 async def check_invalid(visitor: Visitor, method: str, path: str, body: object, fields: set[str]) -> None:

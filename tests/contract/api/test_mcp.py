@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import pkgutil
 import re
 from typing import Any
 
+import mcp_types as types
 import pytest
 from mcp_types import CallToolResult
 
@@ -16,6 +18,9 @@ from swarm.entrypoints.mcp_server import run_tool
 from tests.support.doors import Doors, Mode, Visitor, error_of, structured
 from tests.support.world import BOT, delete, said
 from tools.tool import Arguments, Call, Tool, discover
+
+OF_LEADS = {"inbox-delegate"}
+OF_WORKERS = {"accept-task", "decline-task", "task-complete", "task-fail", "task-progress"}
 
 both_generations = pytest.mark.parametrize("mode", ["auto", "legacy"])
 
@@ -27,7 +32,7 @@ async def test_the_whole_conversation_passes_through_the_tools(doors: Doors, lea
     trigger = await lea.only()
     entry_id, token = trigger["inbox_messages"][0]["id"], trigger["lease"]["token"]
     async with lea.mcp(mode) as client:
-        assert {tool.name for tool in (await client.list_tools()).tools} == set(discover())
+        assert {tool.name for tool in (await client.list_tools()).tools} == set(discover()) - OF_WORKERS
         read = structured(await client.call_tool("read-inbox-message", {"inbox_message_id": entry_id}))
         assert read["text"].endswith("hello")
         said: dict[str, Any] = {"inbox_message_id": entry_id, "message": "hi there", "lease_token": token}
@@ -209,6 +214,33 @@ async def test_list_agents_shows_who_is_there(doors: Doors, lea: Visitor) -> Non
     assert set(team[0]) == {"id", "name", "role", "description", "capabilities", "status", "load"}
 
 
+@both_generations
+async def test_each_role_is_shown_the_tools_that_it_has_a_use_for(doors: Doors, lea: Visitor, mode: Mode) -> None:
+    """What is not listed is refused as it is where it is listed: by the rules of the use case."""
+    for visitor, others in ((lea, OF_WORKERS), (await doors.worker(), OF_LEADS)):
+        async with visitor.mcp(mode) as client:
+            listed = [tool.name for tool in (await client.list_tools()).tools]
+            assert set(listed) == set(discover()) - others
+            refused = error_of(await client.call_tool("no-such-tool", {}))
+            assert refused["hint"] == f"The tools are: {', '.join(listed)}."
+    for caller, tool, given in (
+        (lea, "task-complete", {"task_id": "unknown", "result": "x"}),
+        (await doors.worker("wanda"), "inbox-delegate", {"inbox_message_id": "unknown", "agent": "wim", "task": "x"}),
+    ):
+        assert error_of(await caller.tool(tool, **given))["code"] == "not_found"
+
+
+async def test_what_models_read_of_the_tools_stays_short(doors: Doors, lea: Visitor) -> None:
+    """Every run of an agent pays for it: 20,000 characters are about 4,500 tokens."""
+    for visitor in (lea, await doors.worker()):
+        async with visitor.mcp() as client:
+            tools = (await client.list_tools()).tools
+        shown = [{"name": one.name, "description": one.description, "parameters": one.input_schema} for one in tools]
+        assert len(json.dumps(shown, ensure_ascii=False, separators=(",", ":"))) < 20_000
+        whole = [one.model_dump(by_alias=True, exclude_none=True) for one in tools]
+        assert len(json.dumps(whole, ensure_ascii=False, separators=(",", ":"))) < 46_000
+
+
 def test_every_module_of_the_folder_but_the_frame_is_one_tool() -> None:
     modules = {module.name for module in pkgutil.iter_modules(tools.__path__)} - {"tool"}
     assert {name.replace("-", "_") for name in discover()} == modules
@@ -290,7 +322,6 @@ async def test_a_crash_is_logged_whole_and_told_as_internal(lea: Visitor, capsys
     [
         (b"", 400),
         (b"{", 400),
-        (b"[]", 400),
         (b"\xff\xfe", 400),
         (b'{"jsonrpc": "2.0"}', 400),
         (b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": 5}', 400),
@@ -303,6 +334,18 @@ async def test_what_is_no_call_is_refused(lea: Visitor, body: bytes, status: int
     answer = await lea.ask("POST", "/mcp", content=body, headers=headers | {"MCP-Protocol-Version": version})
     assert answer.status_code == status, answer.text
     assert "error" in answer.json()
+
+
+@pytest.mark.parametrize("version", ["2025-03-26", "2025-11-25", "2026-07-28"])
+async def test_a_batch_is_told_what_it_is(lea: Visitor, version: str) -> None:
+    headers = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": version}
+    batch = [{"jsonrpc": "2.0", "id": number, "method": "tools/list"} for number in range(2)]
+    answer = await lea.ask("POST", "/mcp", json=batch, headers=headers)
+    assert answer.status_code == 400
+    refusal = types.JSONRPCError.model_validate(answer.json())
+    assert refusal.error.code == types.INVALID_REQUEST
+    assert "batch" in refusal.error.message
+    assert "a request of its own" in refusal.error.message
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])

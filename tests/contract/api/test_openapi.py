@@ -53,6 +53,16 @@ async def test_every_operation_says_what_it_does_and_how_it_refuses(doors: Doors
             assert (operation["security"] == []) == (path in ("/healthz", "/readyz"))
 
 
+async def test_a_wrong_method_is_told_every_method_of_the_path(doors: Doors) -> None:
+    wrong = []
+    for path, operations in (await document(doors))["paths"].items():
+        answer = await doors.operator.ask("PUT", path)
+        methods = {method.upper() for method in operations}
+        if answer.status_code != 405 or set(answer.headers["allow"].split(", ")) != methods:
+            wrong.append((path, answer.status_code, answer.headers.get("allow"), methods))
+    assert wrong == []
+
+
 def test_every_error_of_the_tree_has_its_place_in_the_description() -> None:
     for error in every_error(SwarmError):
         if error.code not in UNDOCUMENTED_CODES and error.__module__ == errors.__name__:
