@@ -92,7 +92,7 @@ async def test_what_is_said_with_open_is_the_first_of_the_answer_and_said_once(d
     ],
 )
 async def test_what_an_action_would_drop_is_refused(
-    said: dict[str, object], dropped: set[str], doors: Doors, lea: Visitor
+    said: dict[str, Any], dropped: set[str], doors: Doors, lea: Visitor
 ) -> None:
     turn = {} if said["action"] == "open" else {"turn_id": "t1"}
     error = error_of(await lea.tool("slack-stream", **said, **turn))
