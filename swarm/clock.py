@@ -51,6 +51,11 @@ def new_id() -> str:
     return str(uuid_utils.uuid7())
 
 
+def new_trace_id() -> str:
+    """A new id of a trace as W3C's Trace Context has it: 32 hex digits. https://www.w3.org/TR/trace-context/#trace-id"""
+    return uuid_utils.uuid7().hex
+
+
 def to_iso(moment_us: int) -> str:
     """A moment in microseconds as ISO 8601 in UTC, for example ``2026-11-21T09:30:00.000250Z``."""
     return (_EPOCH + timedelta(microseconds=moment_us)).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -51,7 +51,9 @@ def policies(settings: Settings) -> Policies:
 def streaming_agents(settings: Settings) -> list[StreamingAgent]:
     """The agents that the coordinator runs itself: the remote ones, then the built-in ones, each as in the settings."""
     agents = settings.agents
-    remote = [_streaming(name, chosen, Reach.AGUI, chosen.history_sent) for name, chosen in agents.remote.items()]
+    remote = [
+        _streaming(name, chosen, Reach.AGUI, chosen.history_sent) for name, chosen in agents.remote_in_full.items()
+    ]
     return remote + [_streaming(name, chosen, Reach.BUILTIN, History.ALL) for name, chosen in agents.builtin.items()]
 
 
@@ -73,7 +75,7 @@ def _reaches_host(settings: Settings, chosen: BuiltinAgentSettings) -> bool:
 
 def remote_agents(settings: Settings) -> list[RemoteAgent]:
     """How the remote agents are reached, in the order of the settings."""
-    return [_remote(name, chosen) for name, chosen in settings.agents.remote.items()]
+    return [_remote(name, chosen) for name, chosen in settings.agents.remote_in_full.items()]
 
 
 def model_specs(settings: Settings, name: str | None = None) -> list[ModelSpec]:
@@ -199,6 +201,8 @@ def _remote(name: str, chosen: RemoteAgentSettings) -> RemoteAgent:
         timeout_seconds=chosen.timeout_seconds,
         longest_run_seconds=chosen.longest_run_seconds,
         namespace=chosen.namespace,
+        thread_context=chosen.thread_context,
+        resume=chosen.resume,
     )
 
 

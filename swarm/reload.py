@@ -103,7 +103,7 @@ class Reloader:
             _log.warning("The agents cannot be looked up.", action="configure", error=error.message)
             return None
         named = self._started_with.agents
-        return frozenset(agent.name for agent in roster.agents) | {*named.remote, *named.builtin}
+        return frozenset(agent.name for agent in roster.agents) | {*named.remote_in_full, *named.builtin}
 
 
 def _is_live(key: str) -> bool:

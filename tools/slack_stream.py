@@ -32,7 +32,7 @@ class SlackStream(WritingArguments):
     text: Annotated[
         str | None,
         Field(
-            description="append, close: more of the answer, in Markdown; it goes on exactly where the last piece "
+            description="open, append, close: more of the answer, in Markdown; it goes on exactly where the last piece "
             "ended. At most 12,000 characters in one call and 200,000 in one answer."
         ),
     ] = None
@@ -64,13 +64,16 @@ async def slack_stream(call: Call, said: SlackStream) -> Stream:
     same request_id. If people stop you, the next call says so: stop then, and say nothing more. With task_id
     it says something in the thread of your task; close with result to complete the task as well.
     """
+    _check_taken(said)
     streamed = await _ACTIONS[said.action](call, said)
     return {"turn_id": streamed.turn_id, "status": streamed.status.value, "characters": streamed.characters}
 
 
 async def _open(call: Call, said: SlackStream) -> Streamed:
     streams, caller = call.services.streams, call.caller(said)
-    return await streams.open(caller, inbox_message_id=said.inbox_message_id, task_id=said.task_id)
+    return await streams.open(
+        caller, inbox_message_id=said.inbox_message_id or None, task_id=said.task_id or None, text=said.text or ""
+    )
 
 
 async def _append(call: Call, said: SlackStream) -> Streamed:
@@ -92,6 +95,29 @@ async def _close(call: Call, said: SlackStream) -> Streamed:
 
 
 _ACTIONS = {"open": _open, "append": _append, "task": _task, "status": _status, "close": _close}
+_TAKEN: dict[Action, frozenset[str]] = {
+    "open": frozenset({"inbox_message_id", "task_id", "text"}),
+    "append": frozenset({"turn_id", "text"}),
+    "task": frozenset({"turn_id", "id", "title", "status"}),
+    "status": frozenset({"turn_id", "title"}),
+    "close": frozenset({"turn_id", "text", "result", "failed"}),
+}
+
+
+def _check_taken(said: SlackStream) -> None:
+    """Raises Invalid for arguments that the action would drop; an empty one, or one with its default, says nothing."""
+    own = SlackStream.model_fields.keys() - WritingArguments.model_fields.keys() - {"action"} - _TAKEN[said.action]
+    given = {field: getattr(said, field) for field in own}
+    dropped = sorted(
+        field for field, value in given.items() if value not in ("", SlackStream.model_fields[field].default)
+    )
+    if dropped:
+        belongs = {field: SlackStream.model_fields[field].description or "" for field in dropped}
+        raise Invalid(
+            f"Action '{said.action}' takes no {' and no '.join(dropped)}, so nothing was done.",
+            hint="Leave it out, or say it with the action that takes it.",
+            fields=belongs,
+        )
 
 
 def _given(said: SlackStream, field: str) -> str:

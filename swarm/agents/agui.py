@@ -100,7 +100,7 @@ class AguiAgent:
             raise GaveUp(not_within(seconds)) from error
 
     async def _run(self, turn: TurnInput, longest_seconds: float) -> AsyncGenerator[AgentEvent, None]:
-        translator = Translator(turn.run_id)
+        translator = Translator(turn.run_id, self._agent.dialect)
         is_left = True
         try:
             async with aclosing(self._data(turn, Deadline(longest_seconds))) as pieces:

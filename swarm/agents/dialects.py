@@ -21,14 +21,22 @@ from ag_ui.core import (
 
 from swarm.agents.failures import refused
 from swarm.agents.http import Call
+from swarm.agents.thread_text import thread_text
 from swarm.agents.translation.questions import TOOL_CALL
 from swarm.agents.translation.values import id_of, is_object
+from swarm.domain.client_context import SOURCE, THREAD_CONTEXT
 from swarm.domain.streaming.events import Decided, Speaker, TurnInput, TurnMessage
-from swarm.domain.streaming.remote import Dialect, Health, RemoteAgent
+from swarm.domain.streaming.remote import Dialect, Health, RemoteAgent, ResumeForm, ThreadContext
 from swarm.domain.text.model import data_for_model
 
 DISMISSED: Final = "User dismissed the input form without providing values."
 """CAIPE's ``form_data`` where a person did not want to answer."""
+
+TOOL_APPROVAL: Final = "tool_approval"
+"""The reason of CAIPE's interrupts that wait for leave to call a tool."""
+
+_PROTOCOL: Final = "agui"
+"""The events that CAIPE is to answer with: named in the query at first, and since 0.4 in the body, "custom" else."""
 
 _JSON: Final = {"Content-Type": "application/json"}
 _EVENTS: Final = {**_JSON, "Accept": "text/event-stream", "Cache-Control": "no-store"}
@@ -112,7 +120,8 @@ class AguiRequests:
 
 
 class CaipeRequests:
-    """CAIPE's chat API. A key that does not apply is absent, never null; the message is what people wrote and no more.
+    """CAIPE's chat API. A key that does not apply is absent, never null; the message is what people wrote and no more,
+    unless the settings put the thread in front of it.
 
     https://github.com/cnoe-io/ai-platform-engineering
     """
@@ -122,11 +131,10 @@ class CaipeRequests:
         self._base = agent.url.rstrip("/")
 
     def run(self, turn: TurnInput) -> Call:
-        """A resume, if people have decided something; the history stays with the agent."""
+        """A resume, if people have decided something; what the agent has heard and said stays with it."""
         if not turn.decided:
-            return self._post("/api/v1/chat/stream/start?protocol=agui", _EVENTS, self._message(turn))
-        body = self._present(turn, form_data=_form_data(turn.decided))
-        return self._post("/api/v1/chat/stream/resume?protocol=agui", _EVENTS, body)
+            return self._post(f"/api/v1/chat/stream/start?protocol={_PROTOCOL}", _EVENTS, self._message(turn))
+        return self._post(f"/api/v1/chat/stream/resume?protocol={_PROTOCOL}", _EVENTS, self._resumed(turn))
 
     def invoke(self, turn: TurnInput) -> Call | None:
         """The same body, and JSON in return."""
@@ -146,15 +154,27 @@ class CaipeRequests:
         return _health(status, is_well=200 <= status < 300)
 
     def _message(self, turn: TurnInput) -> dict[str, object]:
-        return self._present(turn, message="\n\n".join(message.text for message in turn.messages))
+        message, thread = "\n\n".join(message.text for message in turn.messages), thread_text(turn)
+        if not thread:
+            return self._present(turn, turn.client_context, message=message)
+        if self._agent.thread_context is ThreadContext.MESSAGE:
+            return self._present(turn, turn.client_context, message=f"{thread}\n\n{message}")
+        # A client context without its source would be refused.
+        return self._present(turn, {"source": SOURCE, **turn.client_context, THREAD_CONTEXT: thread}, message=message)
 
-    def _present(self, turn: TurnInput, **more: object) -> dict[str, object]:
+    def _resumed(self, turn: TurnInput) -> dict[str, object]:
+        if self._agent.resume is ResumeForm.DATA:
+            return self._present(turn, turn.client_context, resume_data=_resume_data(turn.decided))
+        return self._present(turn, turn.client_context, form_data=_form_data(turn.decided))
+
+    def _present(self, turn: TurnInput, context: Mapping[str, object], **more: object) -> dict[str, object]:
         return _present(
             **more,
             conversation_id=turn.conversation_id,
             agent_id=self._agent.agent_id,
+            protocol=_PROTOCOL,
             trace_id=turn.trace_id,
-            client_context=dict(turn.client_context) or None,
+            client_context=dict(context) or None,
         )
 
     def _post(self, path: str, headers: dict[str, str], body: dict[str, object]) -> Call:
@@ -203,6 +223,15 @@ def _form_data(decided: tuple[Decided, ...]) -> str:
     if not answers:
         return DISMISSED
     return _json({name: value for values in answers for name, value in values.items()}).decode()
+
+
+def _resume_data(decided: tuple[Decided, ...]) -> str:
+    """The same as JSON text with what is answered: a form, or whether a tool may be called."""
+    answers = [one.values for one in decided if one.values is not None]
+    values = {name: value for answer in answers for name, value in answer.items()}
+    if any(one.raw.get("reason") == TOOL_APPROVAL for one in decided):
+        return _json({"type": TOOL_APPROVAL, **(values or {"decision": "reject"})}).decode()
+    return _json({"type": "form_input", **({"values": values} if answers else {"dismissed": True})}).decode()
 
 
 def _present(**fields: object) -> dict[str, object]:

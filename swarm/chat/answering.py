@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import Final, Protocol
 
-from swarm.clock import new_id
+from swarm.clock import new_id, new_trace_id
 from swarm.domain.model_runs import Door
 from swarm.domain.session_messages import storable
 from swarm.domain.streaming.events import (
@@ -68,7 +68,7 @@ def turn_of(text: str, session_id: str) -> TurnInput:
     return TurnInput(
         turn_id="",
         run_id=new_id(),
-        trace_id=new_id(),
+        trace_id=new_trace_id(),
         conversation_id=session_id,
         messages=(TurnMessage(id=new_id(), speaker=Speaker.USER, text=storable(text)),),
         client_context={"source": "cli"},

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
 from uuid import UUID
 
 from pydantic import Field, SecretStr, field_validator, model_validator
@@ -12,7 +14,7 @@ from swarm.config.section import HttpAddress, Section
 from swarm.domain.agents import MOST_AGENTS, MOST_ENROLLED, OFFLINE_AFTER_SECONDS, Role, check_name
 from swarm.domain.errors import Invalid
 from swarm.domain.streaming.agent import PARALLEL_RUNS, History, OnRestart
-from swarm.domain.streaming.remote import LONGEST_RUN_SECONDS, TIMEOUT_SECONDS, Dialect
+from swarm.domain.streaming.remote import LONGEST_RUN_SECONDS, TIMEOUT_SECONDS, Dialect, ResumeForm, ThreadContext
 
 
 class OAuthSettings(Section):
@@ -35,8 +37,21 @@ class RemoteAgentSettings(Section):
     token: SecretStr | None = Field(None, description="a bearer token; or oauth, not both")
     oauth: OAuthSettings | None = None
     agent_id: str | None = Field(None, description="which agent of the service; caipe only")
+    agent_ids: Mapping[str, str] = Field(
+        default_factory=dict,
+        description="several agents of the service: the name that each has here, and its id there; caipe only",
+    )
+    thread_context: ThreadContext = Field(
+        ThreadContext.CLIENT_CONTEXT,
+        description="where what was said before goes: client_context, or message, in front of it; caipe only",
+    )
+    resume: ResumeForm = Field(
+        ResumeForm.FORM,
+        description="how it takes answers of people: form (form_data), or data (resume_data); caipe only",
+    )
     history: History | None = Field(
-        None, description="new messages only, or all of the thread; without it all for agui and new for caipe"
+        None,
+        description="of the thread what is new since its last run, or all; without it all for agui and new for caipe",
     )
     timeout_seconds: float = Field(TIMEOUT_SECONDS, gt=0, description="so long it may be silent during a run")
     longest_run_seconds: float = Field(LONGEST_RUN_SECONDS, gt=0, description="so long a run may last")
@@ -51,12 +66,32 @@ class RemoteAgentSettings(Section):
     def _has_one_identity(self) -> RemoteAgentSettings:
         if self.token and self.oauth:
             raise ValueError("token and oauth are both set; one of them is expected")
+        if self.agent_id and self.agent_ids:
+            raise ValueError("agent_id and agent_ids are both set; one of them is expected")
         return self
+
+    @field_validator("agent_ids")
+    @classmethod
+    def _have_names(cls, ids: Mapping[str, str]) -> Mapping[str, str]:
+        return _named(ids)
 
     @property
     def history_sent(self) -> History:
         """What it gets of a thread. AG-UI has no memory of its own, while a caipe service keeps conversations."""
         return self.history or (History.NEW if self.dialect is Dialect.CAIPE else History.ALL)
+
+
+T = TypeVar("T")
+
+
+def _named(agents: Mapping[str, T]) -> Mapping[str, T]:
+    """These agents, if their names are names; raises ValueError."""
+    for name in agents:
+        try:
+            check_name(name)
+        except Invalid as error:
+            raise ValueError(f"{error.message} {error.hint or ''}".strip()) from error
+    return agents
 
 
 class AgentSettings(Section):
@@ -73,23 +108,33 @@ class AgentSettings(Section):
     @field_validator("remote", "builtin")
     @classmethod
     def _have_names(cls, agents: Mapping[str, Section]) -> Mapping[str, Section]:
-        for name in agents:
-            try:
-                check_name(name)
-            except Invalid as error:
-                raise ValueError(f"{error.message} {error.hint or ''}".strip()) from error
-        return agents
+        return _named(agents)
+
+    @property
+    def remote_in_full(self) -> dict[str, RemoteAgentSettings]:
+        """The remote agents one by one: an entry with several ``agent_ids`` is as many agents, with their names."""
+        return dict(self._remote_one_by_one())
+
+    def _remote_one_by_one(self) -> Iterator[tuple[str, RemoteAgentSettings]]:
+        for name, entry in self.remote.items():
+            if not entry.agent_ids:
+                yield name, entry
+            for called, agent_id in entry.agent_ids.items():
+                yield called, entry.model_copy(update={"agent_id": agent_id, "agent_ids": {}})
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> AgentSettings:
-        if both := sorted(set(self.remote) & set(self.builtin)):
+        names = Counter(name for name, _ in self._remote_one_by_one())
+        if twice := sorted(name for name, count in names.items() if count > 1):
+            raise ValueError(f"'{twice[0]}' is there twice below remote; every agent needs a name of its own")
+        if both := sorted(set(names) & set(self.builtin)):
             raise ValueError(f"'{both[0]}' is both below remote and below builtin; every agent needs a name of its own")
         return self
 
     @model_validator(mode="after")
     def _default_is_a_lead(self) -> AgentSettings:
         name = self.default or ""
-        chosen = self.remote.get(name) or self.builtin.get(name)
+        chosen = self.remote_in_full.get(name) or self.builtin.get(name)
         if chosen and chosen.role is not Role.LEAD:
             raise ValueError(f"default is '{self.default}', whose role is worker; the name of a lead is expected")
         return self

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Final
 
-from swarm.clock import new_id
+from swarm.clock import new_id, new_trace_id
 from swarm.conformance.checks import Limits, Verdict, judge
 from swarm.conformance.record import Heard, Record
 from swarm.conformance.scenarios import Scenario
@@ -145,7 +145,7 @@ def _turn(prompt: str, place: Place, conversation_id: str) -> TurnInput:
     return TurnInput(
         turn_id=place.turn_id,
         run_id=new_id(),
-        trace_id=new_id(),
+        trace_id=new_trace_id(),
         conversation_id=conversation_id,
         messages=(message,),
         client_context={"source": SOURCE, "channel_type": "channel", "channel_name": f"#{CHANNEL}"},

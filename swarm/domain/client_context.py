@@ -11,6 +11,9 @@ from swarm.domain.transcript import ChannelType
 
 SOURCE: Final = "slack"
 
+THREAD_CONTEXT: Final = "thread_context"
+"""What was said in the thread before, as text: for agents that have no other place for it."""
+
 OWN_KEYS: Final = frozenset(
     {
         "source",
@@ -22,6 +25,7 @@ OWN_KEYS: Final = frozenset(
         "overthink",
         "humble_followup",
         "started_by",
+        THREAD_CONTEXT,
     }
 )
 """The keys that the coordinator sets itself, and that no channel's own may take."""

@@ -61,6 +61,9 @@ UNFINISHED: Final = frozenset({_T.RUNNING, _T.CLOSING})
 RETRYABLE: Final = frozenset({_T.FAILED, _T.STOPPED})
 """People may have it run again, once."""
 
+HEARD: Final = frozenset({_T.ANSWERED, _T.WAITING, _T.SUPERSEDED})
+"""The agent has certainly got what the run was about."""
+
 TURN_TRANSITIONS: Final = {
     TurnStep.CLOSE: step(_T.RUNNING, to=_T.CLOSING),
     TurnStep.ANSWER: step(_T.RUNNING, _T.CLOSING, to=_T.ANSWERED),

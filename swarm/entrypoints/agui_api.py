@@ -19,6 +19,7 @@ from typing_extensions import TypedDict
 
 from swarm.domain.errors import Conflict, TokenEnded, Unavailable
 from swarm.domain.streaming.events import Failed, Origin, TurnInput
+from swarm.domain.streaming.remote import Dialect
 from swarm.entrypoints.agui_ends import whole_answer
 from swarm.entrypoints.agui_events import Writer
 from swarm.entrypoints.agui_requests import (
@@ -151,7 +152,7 @@ class AguiDoor:
         client = await self._identities.client(request.scope)
         said = await read_model(request, Start)
         talk, from_where = self._talk(client, said.conversation_id, said.agent_id)
-        return await self._streamed(client, talk, of_start(said, from_where))
+        return await self._streamed(client, talk, of_start(said, from_where), Dialect.CAIPE)
 
     async def resume(self, request: Request, protocol: Literal["agui"] = "agui") -> Response:
         """Answer what the agent asked when its last run in this conversation ended with an interrupt."""
@@ -161,7 +162,7 @@ class AguiDoor:
         asked = self._runs.questions(talk)
         if not asked:
             raise Conflict("The agent waits for no answer in this conversation.", hint=f"Ask by {CHAT}/stream/start.")
-        return await self._streamed(client, talk, of_resume(said, from_where, asked))
+        return await self._streamed(client, talk, of_resume(said, from_where, asked), Dialect.CAIPE)
 
     async def cancel(self, request: Request) -> Response:
         """End a run of yours in a conversation: its stream ends with the outcome "cancelled"."""
@@ -188,7 +189,7 @@ class AguiDoor:
         check_ids(said)
         talk, from_where = self._talk(client, said.thread_id, name)
         turn = of_agui(said, from_where, self._runs.questions(talk))
-        return await self._streamed(client, talk, turn, said.run_id)
+        return await self._streamed(client, talk, turn, Dialect.AGUI, said.run_id)
 
     async def agent(self, request: Request, agent: str) -> Response:
         """Whether a built-in agent could answer now; 503 if not."""
@@ -204,14 +205,16 @@ class AguiDoor:
         shown = (self._shown(client, name) for name in self._runs.callable_by(client.agent))
         return Answer({"agents": await asyncio.gather(*shown)})
 
-    async def _streamed(self, client: Client, talk: Talk, turn: TurnInput, run_id: str | None = None) -> RunStream:
+    async def _streamed(
+        self, client: Client, talk: Talk, turn: TurnInput, dialect: Dialect, run_id: str | None = None
+    ) -> RunStream:
         """``run_id`` is the client's name for the run, if it has one."""
         run = await self._runs.begin(talk, turn)
         if client.call:
             client.call.on_end(partial(run.stop, TOKEN_ENDED, tell_rest=False))
         return RunStream(
             run,
-            Writer(talk.id, run_id or turn.run_id),
+            Writer(talk.id, run_id or turn.run_id, dialect),
             keep_alive_seconds=self._keep_alive_seconds,
             stalled_seconds=self._stalled_seconds,
         )

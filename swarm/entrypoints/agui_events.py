@@ -1,6 +1,7 @@
 """What a built-in agent does, as the events of AG-UI 1.0; the counterpart of `swarm.agents.translation`.
 
-A client finds every message, tool, step and sub-agent closed before the run ends, and no id twice.
+A client finds every message, tool, step and sub-agent closed before the run ends, and no id twice; but in caipe's
+dialect, the end of a call says that its tool has answered.
 https://docs.ag-ui.com/concepts/events
 """
 
@@ -42,7 +43,7 @@ from swarm.domain.streaming.events import (
     ToolStarted,
     Warned,
 )
-from swarm.domain.streaming.remote import RunEnd
+from swarm.domain.streaming.remote import Dialect, RunEnd
 from swarm.domain.text.characters import Visible
 from swarm.domain.text.model import data_for_model
 from swarm.entrypoints.agui_ends import last_event
@@ -57,7 +58,8 @@ _ENCODER: Final = EventEncoder()
 class Writer:
     """Writes one run; ``thread_id`` and ``run_id`` are what the client calls the conversation and the run."""
 
-    def __init__(self, thread_id: str, run_id: str) -> None:
+    def __init__(self, thread_id: str, run_id: str, dialect: Dialect = Dialect.AGUI) -> None:
+        self._is_caipe = dialect is Dialect.CAIPE
         self._thread_id = thread_id
         self._run_id = run_id
         self._count = 0
@@ -126,16 +128,19 @@ class Writer:
             yield ToolCallArgsEvent(tool_call_id=tool.id, delta="{}")
 
     def _end_tool(self, tool: ToolEnded) -> Iterator[BaseEvent]:
-        """``TOOL_CALL_END`` comes only now: many clients, ours among them, may take it for the end of the tool."""
+        """``TOOL_CALL_END`` comes only now: many clients may take it for the end of the tool. Those of caipe do: to
+        them it comes last, and never for a tool that has not answered.
+        """
         if self._calls.get(tool.id) is False:
             self._calls[tool.id] = True
-            yield ToolCallEndEvent(tool_call_id=tool.id)
-            yield ToolCallResultEvent(
+            end = ToolCallEndEvent(tool_call_id=tool.id)
+            result = ToolCallResultEvent(
                 message_id=self._new_id("m"),
                 tool_call_id=tool.id,
                 content=FAILED if tool.failed else SUCCEEDED,
                 role="tool",
             )
+            yield from (result, end) if self._is_caipe else (end, result)
 
     def _change_step(self, name: str) -> Iterator[BaseEvent]:
         if self._step:
@@ -157,7 +162,9 @@ class Writer:
     def _end(self, end: RunEnd) -> Iterator[BaseEvent]:
         yield from self._end_text()
         yield from self._change_source("")
-        yield from (ToolCallEndEvent(tool_call_id=id) for id, has_answered in self._calls.items() if not has_answered)
+        if not self._is_caipe:
+            left = (id for id, has_answered in self._calls.items() if not has_answered)
+            yield from (ToolCallEndEvent(tool_call_id=id) for id in left)
         yield from self._change_step("")
         yield last_event(end, self._thread_id, self._run_id, frozenset(self._calls))
 

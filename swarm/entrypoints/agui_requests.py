@@ -11,7 +11,8 @@ from ag_ui.core import AssistantMessage, Message, RunAgentInput, TextPart, UserM
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from swarm.agents.dialects import DISMISSED
-from swarm.clock import new_id
+from swarm.clock import new_id, new_trace_id
+from swarm.domain.client_context import THREAD_CONTEXT
 from swarm.domain.errors import Forbidden, Invalid
 from swarm.domain.model_runs import Door
 from swarm.domain.streaming.events import Asked, Decided, Origin, Speaker, TurnInput, TurnMessage
@@ -19,6 +20,7 @@ from swarm.entrypoints.errors import invalid
 from swarm.entrypoints.identity import Client
 
 CONTEXT_BYTES: Final = 64 * 1024
+THREAD_CHARACTERS: Final = 1_000_000
 ID_CHARACTERS: Final = 200
 TERMINAL: Final = "cli:"
 """How the conversations of the operator's terminal begin."""
@@ -31,7 +33,10 @@ AgentName = Annotated[str | None, Field(max_length=ID_CHARACTERS, description="A
 
 
 class ClientContext(BaseModel):
-    """Where the message comes from, at most 64 KiB; keys beside ``source`` are the client's own, and are kept."""
+    """Where the message comes from, at most 64 KiB; keys beside ``source`` are the client's own, and are kept.
+
+    ``thread_context`` is what was said before in a thread that the agent does not know; it may be longer.
+    """
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -39,10 +44,16 @@ class ClientContext(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _is_small(cls, value: Any) -> Any:
+    def _is_small(cls, given: Any) -> Any:
+        value = given
+        thread = value.get(THREAD_CONTEXT) if isinstance(value, dict) else None
+        if isinstance(thread, str):
+            if len(thread) > THREAD_CHARACTERS:
+                raise ValueError(f"at most {THREAD_CHARACTERS} characters of {THREAD_CONTEXT}")
+            value = {name: part for name, part in value.items() if name != THREAD_CONTEXT}
         if _size(value) > CONTEXT_BYTES:
             raise ValueError(f"at most {CONTEXT_BYTES} bytes of JSON")
-        return value
+        return given
 
 
 class Asking(BaseModel):
@@ -84,7 +95,10 @@ def of_start(said: Start, origin: Origin) -> TurnInput:
     """A run for one new message. Raises Invalid for one without words."""
     if not said.message.strip():
         raise Invalid("The message is empty.", fields={"message": "text"})
-    return _turn(said, origin, messages=(TurnMessage(id=new_id(), speaker=Speaker.USER, text=said.message),))
+    new = TurnMessage(id=new_id(), speaker=Speaker.USER, text=said.message)
+    thread = (said.client_context.model_extra or {}).get(THREAD_CONTEXT) if said.client_context else None
+    before = TurnMessage(id=new_id(), speaker=Speaker.USER, text=thread if isinstance(thread, str) else "")
+    return _turn(said, origin, messages=(new,), history=(before,) if before.text.strip() else ())
 
 
 def of_resume(said: Resume, origin: Origin, asked: Sequence[Asked]) -> TurnInput:
@@ -108,7 +122,7 @@ def of_agui(said: RunAgentInput, origin: Origin, asked: Sequence[Asked]) -> Turn
     return TurnInput(
         turn_id="",
         run_id=new_id(),
-        trace_id=trace_id[:ID_CHARACTERS] if isinstance(trace_id, str) and trace_id else new_id(),
+        trace_id=trace_id[:ID_CHARACTERS] if isinstance(trace_id, str) and trace_id else new_trace_id(),
         conversation_id=said.thread_id,
         messages=new,
         history=history,
@@ -134,14 +148,20 @@ def check_ids(said: RunAgentInput) -> None:
 
 
 def _turn(
-    said: Asking, origin: Origin, *, messages: tuple[TurnMessage, ...] = (), decided: tuple[Decided, ...] = ()
+    said: Asking,
+    origin: Origin,
+    *,
+    messages: tuple[TurnMessage, ...] = (),
+    history: tuple[TurnMessage, ...] = (),
+    decided: tuple[Decided, ...] = (),
 ) -> TurnInput:
     return TurnInput(
         turn_id="",
         run_id=new_id(),
-        trace_id=said.trace_id or new_id(),
+        trace_id=said.trace_id or new_trace_id(),
         conversation_id=said.conversation_id,
         messages=messages,
+        history=history,
         client_context=said.client_context.model_dump() if said.client_context else {},
         decided=decided,
         origin=origin,

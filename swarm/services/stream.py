@@ -65,26 +65,29 @@ class Streams:
         self._conduct = conduct
 
     async def open(
-        self, caller: Caller, *, inbox_message_id: str | None = None, task_id: str | None = None
+        self, caller: Caller, *, inbox_message_id: str | None = None, task_id: str | None = None, text: str = ""
     ) -> Streamed:
         """Begin an answer to what the run has leased: an inbox message with all that came with it, or a task.
 
-        The same call again names the same answer while it is open. If the answer of an earlier run is still being
-        brought to its end, that is waited for, for a few seconds. Raises what `grip` and `grip_task` raise, and
-        Conflict where another answer is open under this lease, where the lease is over, or where there is no thread.
+        ``text`` is the first piece of the answer. The same call again names the same answer while it is open, and says
+        its text once. If the answer of an earlier run is still being brought to its end, that is waited for, for a few
+        seconds. Raises what `grip` and `grip_task` raise, TooLarge for a long text, and Conflict where another answer
+        is open under this lease, where the lease is over, or where there is no thread.
         """
         if (inbox_message_id is None) == (task_id is None):
             raise Invalid(
                 "Name either an inbox message or a task.",
                 fields={"inbox_message_id": "its id, or leave it out", "task_id": "its id, or leave it out"},
             )
+        if text:
+            _check_text(text)
         wanted = Wanted(inbox_message_id=inbox_message_id, task_id=task_id)
         wakeups, now = self._database.wakeups, asyncio.get_running_loop().time
         deadline = now() + SEAL_SECONDS
         while True:
             seen = wakeups.generation(turns.TURNS)
             try:
-                return await self._database.write(_open, caller, wanted)
+                return await self._database.write(_open, caller, wanted, text)
             except StillShown:
                 if now() >= deadline or wakeups.closed:
                     raise
@@ -152,9 +155,9 @@ class Streams:
         return Streamed(turn_id=turn_id, status=StreamStatus.CLOSED, characters=done["characters"])
 
 
-def _open(tx: Transaction, caller: Caller, wanted: Wanted) -> Streamed:
+def _open(tx: Transaction, caller: Caller, wanted: Wanted, text: str) -> Streamed:
     claim = fenced(tx, caller, wanted)  # also before what was opened is named again
-    call = _call(caller, "open", wanted.about, claim.lease.token, {})
+    call = _call(caller, "open", wanted.about, claim.lease.token, {"text": text} if text else {})
 
     def stands() -> bool:
         """For this run only; an id of its own counts for ever, the same words as long as the answer is open."""
@@ -163,7 +166,13 @@ def _open(tx: Transaction, caller: Caller, wanted: Wanted) -> Streamed:
         is_own = turn is not None and turn.lease_token == claim.lease.token
         return is_own and (caller.request_id is not None or _is_open(tx, turn_id))
 
-    turn_id = once(tx, call, lambda: {"turn_id": begin(tx, wanted, claim).id}, stands=stands)["turn_id"]
+    def act() -> dict[str, str]:
+        turn = begin(tx, wanted, claim)
+        if text:
+            _tell(tx, turn, SaidMore(text=text))
+        return {"turn_id": turn.id}
+
+    turn_id = once(tx, call, act, stands=stands)["turn_id"]
     last = turn_events.last(tx, turn_id)
     status = StreamStatus.OPEN if _is_open(tx, turn_id) else StreamStatus.CLOSED
     return Streamed(turn_id=turn_id, status=status, characters=last.characters if last else 0)

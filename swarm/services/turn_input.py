@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from swarm.domain.excerpts import HISTORY_CHARACTERS, left_out
-from swarm.domain.streaming.agent import History
 from swarm.domain.streaming.events import Origin, Speaker, TurnInput, TurnMessage
 from swarm.domain.task_views import TaskView
 from swarm.domain.transcript import AuthorKind, Said
 from swarm.domain.triggers import EntryView, StartedBy, Trigger
+from swarm.services.turn_history import NOTHING_HEARD, Heard
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,15 +28,16 @@ def turn_input(
     trigger: Trigger,
     ids: Ids,
     *,
-    history: History,
     bot_name: str,
     client_context: Mapping[str, object],
     since: Sequence[Said] = (),
+    heard: Heard = NOTHING_HEARD,
     history_characters: int | None = HISTORY_CHARACTERS,
 ) -> TurnInput:
     """The input of the run for a trigger. ``bot_name`` is how a mention of the bot reads; ``since`` is what our agents
-    have said later than the new messages, to what was said before them. Of a history with more than
-    ``history_characters`` messages behind the first one are left out, and a message in their place says how many.
+    have said later than the new messages, to what was said before them; what the agent has ``heard`` is left out. Of a
+    history with more than ``history_characters`` messages behind the first one are left out, and a message in their
+    place says how many.
     """
     if trigger.task:
         messages = _of_task(trigger.task)
@@ -48,7 +49,7 @@ def turn_input(
         trace_id=ids.trace_id,
         conversation_id=ids.conversation_id,
         messages=messages,
-        history=_excerpt(_history(trigger, since, bot_name), history_characters) if history is History.ALL else (),
+        history=_excerpt(_history(trigger, since, heard, bot_name), history_characters),
         client_context=client_context,
         origin=_origin(trigger, user_email=str(client_context.get("user_email", ""))),
     )
@@ -108,11 +109,11 @@ def _of_task(task: TaskView) -> tuple[TurnMessage, ...]:
     return (*before, TurnMessage(id=task.id, speaker=Speaker.USER, text=text, author=task.created_by or ""))
 
 
-def _history(trigger: Trigger, since: Sequence[Said], bot_name: str) -> tuple[TurnMessage, ...]:
+def _history(trigger: Trigger, since: Sequence[Said], heard: Heard, bot_name: str) -> tuple[TurnMessage, ...]:
     """What was said before; a deleted or empty message says nothing."""
     new = {entry.ts for entry in trigger.inbox_messages}
     before = [said for said in trigger.thread_context if said.ts not in new]
-    messages = (_said(said, bot_name) for said in (*before, *since))
+    messages = (_said(said, bot_name) for said in (*before, *since) if not heard.has(said))
     return tuple(message for message in messages if message.text.strip())
 
 

@@ -10,10 +10,11 @@ from typing import Final
 
 import structlog
 
-from swarm.clock import new_id
+from swarm.clock import new_id, new_trace_id
 from swarm.domain.agents import Agent
 from swarm.domain.client_context import client_context
 from swarm.domain.errors import LeaseLost, SwarmError, Unavailable
+from swarm.domain.streaming.agent import History
 from swarm.domain.streaming.calls import Place
 from swarm.domain.streaming.events import AgentEvent, TurnInput
 from swarm.domain.streaming.showing import LostRight, Showing, Shown
@@ -23,7 +24,7 @@ from swarm.domain.triggers import StartedBy, Trigger
 from swarm.services.elections import Term, awake_or_not
 from swarm.services.turn_crew import Crew, Hired, TakeNews
 from swarm.services.turn_ends import Ending, end_turn, offer_stop
-from swarm.services.turn_history import answered_since
+from swarm.services.turn_history import NOTHING_HEARD, answered_since, heard_before
 from swarm.services.turn_input import Ids, requester_of, turn_input
 from swarm.services.turn_loss import Kept, keep
 from swarm.services.turn_record import TurnRecord
@@ -70,7 +71,9 @@ class TurnRun:
 
     async def run(self) -> None:
         """Run the agent, show what it does, and record how it ended."""
-        ids = Ids(turn_id=self.turn_id, run_id=new_id(), trace_id=new_id(), conversation_id=self._conversation_id())
+        ids = Ids(
+            turn_id=self.turn_id, run_id=new_id(), trace_id=new_trace_id(), conversation_id=self._conversation_id()
+        )
         starting = self._crew.background(self._start(ids))
         beside = [self._crew.background(self._keep_lease())]
         try:
@@ -158,10 +161,11 @@ class TurnRun:
 
     async def _input(self, ids: Ids) -> TurnInput:
         directory, me = self._crew.directory, self._crew.me
+        remembers = self._one.spec.history is History.NEW
         return turn_input(
             self._trigger,
             ids,
-            history=self._one.spec.history,
+            heard=await heard_before(self._crew.database, self._trigger, self.agent.id) if remembers else NOTHING_HEARD,
             history_characters=self._crew.conduct.history_characters,
             bot_name=await directory.author_name(me.user_id, AuthorKind.USER),
             client_context=await self._context(),

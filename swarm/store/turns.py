@@ -16,6 +16,7 @@ from sqlalchemy import BindParameter, ColumnElement, Select, Text, bindparam, de
 from swarm.clock import new_id
 from swarm.domain.streaming.calls import Closing
 from swarm.domain.turns import (
+    HEARD,
     RETRYABLE,
     TURN_TRANSITIONS,
     UNFINISHED,
@@ -105,6 +106,16 @@ def _newest(column: ColumnElement[Any]) -> Select[Any]:
 
 _OF_THREAD = Statement(_newest(_t.thread_id))
 _OF_TASK = Statement(_newest(_t.task_id))
+_LAST_HEARD = Statement(
+    select(turns)
+    .where(
+        _t.thread_id == bindparam("thread_id"),
+        _t.agent_id == bindparam("agent_id"),
+        _t.status.in_([literally(status) for status in sorted(HEARD)]),
+    )
+    .order_by(_t.id.desc())
+    .limit(1)
+)
 _UNFINISHED_IN_THREAD = Statement(
     select(turns).where(_t.thread_id == bindparam("thread_id"), _unfinished).order_by(_t.id)
 )
@@ -238,6 +249,12 @@ def unfinished_in_thread(tx: Transaction, thread_id: str) -> list[Turn]:
 def of_thread(tx: Transaction, thread_id: str, limit: int = 100) -> list[Turn]:
     """The turns of a thread, newest first."""
     return [_turn(row) for row in _OF_THREAD.all(tx, of=thread_id, n=limit)]
+
+
+def last_heard(tx: Transaction, thread_id: str, agent_id: str) -> Turn | None:
+    """The newest turn of an agent in a thread that went well; None if there was none."""
+    row = _LAST_HEARD.first(tx, thread_id=thread_id, agent_id=agent_id)
+    return _turn(row) if row else None
 
 
 def of_task(tx: Transaction, task_id: str, limit: int = 100) -> list[Turn]:

@@ -14,6 +14,7 @@ from swarm.domain.streaming.events import (
     ToolStarted,
     Warned,
 )
+from swarm.domain.streaming.remote import Dialect
 from tests.agents.wire_events import (
     FINISHED,
     Fields,
@@ -102,6 +103,18 @@ def test_what_the_agent_thinks_is_not_shown(kind: str) -> None:
 def test_a_tool_runs_until_its_result_comes() -> None:
     assert translated(tool(), arguments("{}"), tool_end()) == [ToolStarted(id="t1", name="search")]
     assert translated(tool(), tool_end(), result())[1:] == [ToolEnded(id="t1")]
+
+
+@pytest.mark.req("STREAM-13")
+def test_in_caipe_the_end_of_a_call_says_that_its_tool_has_answered() -> None:
+    """Its result comes before, and not where it is empty; errors are told by their first word."""
+    started = (tool(), arguments("{}"))
+    assert translated(*started, dialect=Dialect.CAIPE) == [ToolStarted(id="t1", name="search")]
+    assert translated(*started, tool_end(), dialect=Dialect.CAIPE)[1:] == [ToolEnded(id="t1")]
+    told = {"type": "TOOL_CALL_RESULT", "tool_call_id": "t1", "message_id": "x", "role": "tool", "timestamp": 1.5}
+    for answer, failed in (("17", False), ("ERROR: no such thing", True)):
+        heard = translated(*started, told | {"content": answer}, tool_end(), dialect=Dialect.CAIPE)
+        assert heard[1:] == [ToolEnded(id="t1", failed=failed)]
 
 
 def test_tools_run_beside_each_other() -> None:

@@ -53,7 +53,7 @@ async def test_caipe_answers_an_invoke_with_json(answer: object, end: object, se
     server.on(INVOKE, answer_json(answer))
     assert await invoked(server.url, dialect=CAIPE) == end
     (request,) = server.requests
-    assert request.json == {"message": "hello", "conversation_id": "c1", "trace_id": "trace1"}
+    assert request.json == {"message": "hello", "conversation_id": "c1", "protocol": "agui", "trace_id": "trace1"}
     assert request.headers["x-client-source"] == "slack-bot"
 
 

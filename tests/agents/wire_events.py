@@ -9,6 +9,7 @@ from swarm.agents.translation.translator import Translator
 from swarm.domain.streaming.events import (
     AgentEvent,
 )
+from swarm.domain.streaming.remote import Dialect
 
 Fields = dict[str, Any]
 
@@ -16,9 +17,9 @@ RUN = {"threadId": "c1", "runId": "r1"}
 FINISHED: Fields = {"type": "RUN_FINISHED", **RUN}
 
 
-def translated(*events: Fields | str) -> list[AgentEvent]:
+def translated(*events: Fields | str, dialect: Dialect = Dialect.AGUI) -> list[AgentEvent]:
     """What a stream of these means, its end left out."""
-    translator = Translator("r1")
+    translator = Translator("r1", dialect)
     texts = (event if isinstance(event, str) else json.dumps(event) for event in events)
     return [told for text in texts for told in translator.feed(text)]
 

@@ -143,6 +143,41 @@ async def test_an_agent_that_remembers_gets_new_messages_only(world: World) -> N
     assert (texts_of(ada.inputs[1]), ada.inputs[1].history) == (["two"], ())
 
 
+@pytest.mark.req("STREAM-13")
+async def test_an_agent_that_remembers_knows_the_discussion_it_is_mentioned_in_and_hears_of_it_once(
+    world: World,
+) -> None:
+    ada, bea = Scripted(), Scripted(says("Bea's answer."))
+    async with playing(world, hired("ada", ada, history=History.NEW), hired("bea", bea)) as show:
+        root = said("shall we deploy?", by="U2")
+        before = said("the tests are red", thread_ts=root.ts)
+        asked = said(f"{BOT} swarm#ada what do you think?", thread_ts=root.ts)
+        world.slack.threads["C1", root.ts] = [root, before, asked]
+        await world.hears(asked)
+        await world.backfill.read_due()
+        await show.over(asked)
+        await world.says("swarm#bea and you?", thread=root)
+        await show.over(asked, 2)
+        await world.says("swarm#ada she is right", thread=root, by="U2")
+        await show.over(asked, 3)
+    first, again = ([(message.author, message.text) for message in turn.history] for turn in ada.inputs)
+    assert first == [("bob", "shall we deploy?"), ("alice", "the tests are red")]
+    assert again == [("alice", "swarm#bea and you?"), ("bea", "Bea's answer.")]
+
+
+@pytest.mark.req("STREAM-13")
+async def test_what_a_run_that_failed_was_told_is_told_again(world: World) -> None:
+    """Nobody knows how much of it has arrived."""
+    ada = Scripted()
+    ada.scripts.append(ends(Broken(reason="it cannot be reached")))
+    async with playing(world, hired("ada", ada, history=History.NEW)) as show:
+        root = await world.says(f"{BOT} one")
+        await show.over(root)
+        await world.says(f"{BOT} two", thread=root)
+        await show.over(root, 2)
+    assert [message.text for message in ada.inputs[1].history if message.author == "alice"] == ["one"]
+
+
 @pytest.mark.req("STREAM-04")
 async def test_an_answer_with_signs_that_mean_something_to_slack_comes_back_as_it_was_said(world: World) -> None:
     ada = Scripted(says("1 < 2 & <!channel>"))

@@ -15,7 +15,7 @@ from swarm.domain.agents import Role
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.streaming.agent import History, OnRestart, StreamingAgent
 from swarm.domain.streaming.calls import Display
-from swarm.domain.streaming.remote import ClientCredentials, Dialect, RemoteAgent
+from swarm.domain.streaming.remote import ClientCredentials, Dialect, RemoteAgent, ResumeForm, ThreadContext
 
 Read = Callable[..., Settings]
 
@@ -111,6 +111,8 @@ agents:
       oauth: {token_url: "https://login.example/token", client_id: swarm, client_secret: "${SECRET}", scope: run}
       agent_id: a-1
       history: all
+      thread_context: message
+      resume: data
       timeout_seconds: 30
       longest_run_seconds: 600
       parallel: 2
@@ -146,7 +148,21 @@ def test_everything_that_is_said_of_a_remote_agent_reaches_it(read: Read) -> Non
             timeout_seconds=30,
             longest_run_seconds=600,
             namespace=UUID("6ba7b810-9dad-11d1-80b4-00c04fd430c8"),
+            thread_context=ThreadContext.MESSAGE,
+            resume=ResumeForm.DATA,
         )
+    ]
+
+
+@pytest.mark.req("STREAM-13")
+def test_several_agents_of_one_service_are_one_entry(read: Read) -> None:
+    entry = "{url: 'http://caipe', dialect: caipe, token: hush-hush, role: worker, agent_ids: {sre: a-1, docs: a-2}}"
+    settings = read(f"agents: {{remote: {{caipe: {entry}}}}}")
+    reached = [(agent.name, agent.agent_id, agent.token) for agent in decisions.remote_agents(settings)]
+    assert reached == [("sre", "a-1", "hush-hush"), ("docs", "a-2", "hush-hush")]
+    assert [(agent.name, agent.role) for agent in decisions.streaming_agents(settings)] == [
+        ("sre", Role.WORKER),
+        ("docs", Role.WORKER),
     ]
 
 
@@ -226,6 +242,22 @@ MISTAKES = {
     "sharing that is no yes or no": (channel("share_email: some"), ("channels.C123.share_email", "'some'", "boolean")),
     "a default that is none": ("channel_defaults: {display: list}", ("channel_defaults.display", "'list'")),
     "an agent for direct messages that is a list": ("agents: {dm: [a]}", ("agents.dm", "string")),
+    "an id and ids": (
+        "agents: {remote: {helper: {url: 'http://a', agent_id: a, agent_ids: {sre: b}}}}",
+        ("agents.remote.helper", "agent_id and agent_ids"),
+    ),
+    "a name twice": (
+        "agents: {remote: {sre: {url: 'http://a'}, helper: {url: 'http://a', agent_ids: {sre: b}}}}",
+        ("agents", "'sre' is there twice"),
+    ),
+    "a worker of several as the default": (
+        "agents: {default: sre, remote: {helper: {url: 'http://a', role: worker, agent_ids: {sre: b}}}}",
+        ("agents", "default is 'sre', whose role is worker"),
+    ),
+    "no name of one of several": (
+        "agents: {remote: {helper: {url: 'http://a', agent_ids: {'S R E': b}}}}",
+        ("agents.remote.helper.agent_ids", "S R E"),
+    ),
     "no address": ("agents: {remote: {helper: {}}}", ("agents.remote.helper.url", "required")),
     "an address that is none": (
         "agents: {remote: {helper: {url: 'ftp://u:hush-hush@a'}}}",

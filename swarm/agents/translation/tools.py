@@ -1,8 +1,9 @@
 """Tool calls: from the moment a tool is called until it has answered, which is what people want to see running.
 
-``TOOL_CALL_END`` only says that the arguments are whole; the tool runs after that, until its ``TOOL_CALL_RESULT``. Some
-agents never send results. So a call whose arguments are whole also ends when the agent itself goes on to speak, and
-whatever is left ends with a run that went well. What waits for a person, or was cut off, is left as it is.
+In AG-UI, ``TOOL_CALL_END`` only says that the arguments are whole; the tool runs after that, until its
+``TOOL_CALL_RESULT``. Some agents never send results. So a call whose arguments are whole also ends when the agent
+itself goes on to speak, and whatever is left ends with a run that went well. A caipe service sends ``TOOL_CALL_END``
+when the tool has answered, with or without a result before. What waits for a person, or was cut off, is left as it is.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from ag_ui.core import (
 
 from swarm.agents.translation.values import first, id_of, is_object, line_of, parsed
 from swarm.domain.streaming.events import AgentEvent, ToolEnded, ToolStarted
+from swarm.domain.streaming.remote import Dialect
 
 CALLS: Final = 500
 """So many calls of one run are told; an agent in a loop of tools must not fill the memory."""
@@ -61,7 +63,8 @@ class Call:
 class Tools:
     """The calls of one run, oldest first."""
 
-    def __init__(self) -> None:
+    def __init__(self, dialect: Dialect) -> None:
+        self._is_caipe = dialect is Dialect.CAIPE
         self._calls: dict[str, Call] = {}
         self._chunked: str = ""  # the call that chunks build
 
@@ -78,10 +81,12 @@ class Tools:
                 self._add(event.tool_call_id, event.delta)
             case ToolCallChunkEvent():
                 yield from self._chunk(event)
+            case ToolCallEndEvent() if self._is_caipe:
+                yield from self._end(event.tool_call_id)
             case ToolCallEndEvent():
                 self._complete(event.tool_call_id)
             case ToolCallResultEvent():
-                yield from self._end(event.tool_call_id, failed=has_failed(event))
+                yield from self._end(event.tool_call_id, failed=has_failed(event) or self._is_caipes_error(event))
             case TextMessageContentEvent(delta=delta) | TextMessageChunkEvent(delta=delta) if delta and is_own:
                 yield from self._end_whole_ones()
 
@@ -89,6 +94,9 @@ class Tools:
         """The run went well: so did whatever had no result."""
         for call in list(self._calls.values()):
             yield from self._end(call.id)
+
+    def _is_caipes_error(self, result: ToolCallResultEvent) -> bool:
+        return self._is_caipe and isinstance(result.content, str) and result.content.startswith("ERROR: ")
 
     def _start(self, id: str, name: str) -> Iterator[AgentEvent]:
         id = id_of(id)

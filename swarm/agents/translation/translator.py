@@ -15,7 +15,7 @@ from swarm.agents.translation.texts import Texts
 from swarm.agents.translation.tools import Tools
 from swarm.agents.translation.wire import Wire
 from swarm.domain.streaming.events import AgentEvent, Broken, Finished
-from swarm.domain.streaming.remote import RunEnd
+from swarm.domain.streaming.remote import Dialect, RunEnd
 
 BROKE_OFF: Final = Broken(reason="it stopped in the middle of its answer")
 NOTHING_CAME: Final = Broken(reason="it hung up without an answer")
@@ -29,11 +29,11 @@ class Translator:
     began. What it keeps of a run is bounded, however long the run is. Nothing in it raises.
     """
 
-    def __init__(self, run_id: str = "") -> None:
+    def __init__(self, run_id: str = "", dialect: Dialect = Dialect.AGUI) -> None:
         self._wire = Wire(run_id)
         self._sources = Sources()
         self._texts = Texts()
-        self._tools = Tools()
+        self._tools = Tools(dialect)
         self._plans = Plans(self._tools)
         self._steps = Steps()
         self._endings = Endings(self._tools)

@@ -14,8 +14,8 @@ PARALLEL_RUNS: Final = 20
 class History(StrEnum):
     """What of a thread an agent gets with each run."""
 
-    NEW = "new"  # the new messages only: the agent remembers the conversation itself
-    ALL = "all"  # what was said before as well: the agent remembers nothing
+    NEW = "new"  # what was said since its last run there: the agent remembers the conversation itself
+    ALL = "all"  # everything, with each run: the agent remembers nothing
 
 
 class OnRestart(StrEnum):

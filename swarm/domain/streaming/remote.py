@@ -25,6 +25,20 @@ class Dialect(StrEnum):
     CAIPE = "caipe"  # /api/v1/chat/… of CAIPE's backend
 
 
+class ThreadContext(StrEnum):
+    """Where a caipe service finds what was said in the thread before the new messages."""
+
+    CLIENT_CONTEXT = "client_context"  # as ``thread_context`` in there, for the agent's own system prompt
+    MESSAGE = "message"  # in front of the message, for agents whose prompt says nothing of it
+
+
+class ResumeForm(StrEnum):
+    """How a caipe service takes what people answered."""
+
+    FORM = "form"  # ``form_data``, the values alone
+    DATA = "data"  # ``resume_data``, the values and what they answer
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClientCredentials:
     """What an OAuth2 token service gives an access token for (RFC 6749, section 4.4)."""
@@ -50,6 +64,8 @@ class RemoteAgent:
     longest_run_seconds: float = LONGEST_RUN_SECONDS
     invoke_seconds: float = INVOKE_SECONDS
     namespace: UUID | None = None  # of conversation ids; None: the dialect's own
+    thread_context: ThreadContext = ThreadContext.CLIENT_CONTEXT  # caipe only
+    resume: ResumeForm = ResumeForm.FORM  # caipe only
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # sent with every request
 
 

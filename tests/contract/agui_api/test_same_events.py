@@ -228,7 +228,7 @@ async def test_text_between_tool_calls_is_a_message_of_its_own(here: Place, wim:
     ]
     told = await wim.said(START, start())
     text = ["TEXT_MESSAGE_START", "TEXT_MESSAGE_CONTENT", "TEXT_MESSAGE_END"]
-    tool = ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_END", "TOOL_CALL_RESULT"]
+    tool = ["TOOL_CALL_START", "TOOL_CALL_ARGS", "TOOL_CALL_RESULT", "TOOL_CALL_END"]  # as caipe services do
     assert kinds(told) == ["RUN_STARTED", *text, *tool, *text, *tool, *text, "RUN_FINISHED"]
     assert len({event["messageId"] for event in told if event["type"] == "TEXT_MESSAGE_START"}) == 3
     assert [event["content"] for event in told if event["type"] == "TOOL_CALL_RESULT"] == [

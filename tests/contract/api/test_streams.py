@@ -61,6 +61,57 @@ async def test_each_action_says_what_it_needs(doors: Doors, lea: Visitor) -> Non
         assert missing in error["fields"]
 
 
+async def test_what_is_said_with_open_is_the_first_of_the_answer_and_said_once(doors: Doors, lea: Visitor) -> None:
+    root = await doors.world.says(f"{BOT} hello")
+    trigger = await lea.only()
+    lease = trigger["lease"]["token"]
+
+    async def shown() -> str:
+        return "".join(message.text for message in show.live.of(root))
+
+    async with playing(doors.world) as show:
+        about = {"action": "open", "inbox_message_id": trigger["id"], "text": "Good "}
+        opened = [await lea.uses("slack-stream", lease, **about) for _ in range(2)]
+        assert opened[0] == opened[1] == {"turn_id": opened[0]["turn_id"], "status": "open", "characters": 5}
+        await wait_until(shown, lambda text: text == "Good ")
+        other = error_of(await lea.tool("slack-stream", lease, **about | {"text": "Bad "}))
+        assert (other["code"], opened[0]["turn_id"] in other["message"]) == ("conflict", True)
+        await lea.uses("slack-stream", lease, action="close", turn_id=opened[0]["turn_id"], text="morning.")
+        await wait_until(shown, lambda text: text == "Good morning.")
+
+
+@pytest.mark.parametrize(
+    ("said", "dropped"),
+    [
+        ({"action": "open", "inbox_message_id": "m", "title": "Look"}, {"title"}),
+        ({"action": "append", "text": "hi", "id": "s1", "status": "complete"}, {"id", "status"}),
+        ({"action": "append", "text": "hi", "inbox_message_id": "m"}, {"inbox_message_id"}),
+        ({"action": "task", "id": "s1", "title": "Look", "text": "hi", "result": "found"}, {"text", "result"}),
+        ({"action": "status", "title": "looking", "text": "hi", "failed": "no"}, {"text", "failed"}),
+        ({"action": "close", "text": "hi", "title": "Look", "task_id": "t"}, {"title", "task_id"}),
+    ],
+)
+async def test_what_an_action_would_drop_is_refused(
+    said: dict[str, Any], dropped: set[str], doors: Doors, lea: Visitor
+) -> None:
+    turn = {} if said["action"] == "open" else {"turn_id": "t1"}
+    error = error_of(await lea.tool("slack-stream", **said, **turn))
+    assert (error["code"], set(error["fields"])) == ("invalid", dropped)
+    assert all(field in error["message"] for field in dropped)
+
+
+async def test_arguments_that_say_nothing_are_taken_with_every_action(doors: Doors, lea: Visitor) -> None:
+    """Models like to fill in everything that a schema names."""
+    await doors.world.says(f"{BOT} hello")
+    trigger = await lea.only()
+    lease = trigger["lease"]["token"]
+    empty = {"inbox_message_id": None, "task_id": "", "id": "", "title": None, "status": "in_progress", "result": None}
+    begin = empty | {"action": "open", "inbox_message_id": trigger["id"]}
+    opened = await lea.uses("slack-stream", lease, **begin)
+    said = empty | {"action": "append", "turn_id": opened["turn_id"], "text": "hi"}
+    assert (await lea.uses("slack-stream", lease, **said))["characters"] == 2
+
+
 async def test_a_run_that_comes_back_late_can_neither_open_nor_say_anything(doors: Doors, lea: Visitor) -> None:
     """Not even with the words, or the request's id, with which its successor has opened an answer."""
     await doors.world.says(f"{BOT} hello")
