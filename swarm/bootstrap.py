@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ import uvicorn
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
-from swarm import built_in, decisions, home, preflight, process, staff
+from swarm import built_in, clock, decisions, home, preflight, process, staff
 from swarm.built_in import BuiltIn
 from swarm.config import Settings, SlackMode
 from swarm.config import secrets as config_secrets
@@ -45,7 +46,7 @@ from swarm.services.buttons import Buttons
 from swarm.services.catch_up import CatchUp
 from swarm.services.converse import Converse
 from swarm.services.deliver import Sender
-from swarm.services.elections import Election, Term
+from swarm.services.elections import Election, Term, awake_or_not
 from swarm.services.figures import FigureReader
 from swarm.services.hearing import Hearing
 from swarm.services.ingest import Ingest
@@ -81,6 +82,8 @@ IDENTIFY_AGAIN_SECONDS: Final = 2.0
 UPKEEP: Final = "upkeep"
 """The office of the one coordinator process that sends, sweeps and reads threads."""
 
+_elapsed = clock.offset.after(time.monotonic)
+
 _log = structlog.get_logger(__name__)
 
 
@@ -90,6 +93,8 @@ def run(settings: Settings) -> None:
     The settings have passed `preflight.check`.
     """
     os.umask(0o077)  # what is written from now on holds what people said
+    if settings.test_clock:
+        process.follow_test_clock(settings.test_clock)
     text_secrets.switch(on=settings.remove_secrets)
     text_secrets.hide(config_secrets(settings))
     with asyncio.Runner(loop_factory=process.fast_loop) as runner:
@@ -168,7 +173,14 @@ def build(
     standings = Standings(database, slack.names, me)
     ingest = Ingest(database, rosters, me, conduct, standings)
     reloader = Reloader(settings, conduct.book, rosters)
-    hearing = Hearing(database, slack.gateway, me, watcher=telemetry.watcher)
+    hearing = Hearing(
+        database,
+        slack.gateway,
+        me,
+        watcher=telemetry.watcher,
+        monotonic=_elapsed,
+        sleep=clock.offset.sleep,
+    )
     handle = watched_events(ingest.handle, telemetry.watcher)
     slack_door = _slack_door(
         settings,
@@ -188,7 +200,9 @@ def build(
         agent_runs=runs,
         terms=terms,
         slack_door=slack_door,
-        election=Election(database, UPKEEP, process.who_we_are(settings.http.port)),
+        election=Election(
+            database, UPKEEP, process.who_we_are(settings.http.port), clock=clock.offset.after(awake_or_not)
+        ),
         pacing=slack.pacing,
         sender=Sender(
             database,
@@ -380,13 +394,14 @@ def _telemetry(settings: Settings) -> AbstractContextManager[Telemetry]:
 async def _database(settings: Settings, telemetry: Telemetry) -> AsyncIterator[Database]:
     """The database, migrated: the embedded one by us, a PostgreSQL by its operator."""
     await asyncio.to_thread(preparation.prepare, settings.database_url)
-    async with Database(settings.database_url, watcher=telemetry.watcher) as database:
+    tests_clock = clock.SystemClock() if settings.test_clock else None  # without it PostgreSQL's own counts
+    async with Database(settings.database_url, clock=tests_clock, watcher=telemetry.watcher) as database:
         yield database
 
 
 @asynccontextmanager
 async def _slack(settings: Settings, telemetry: Telemetry) -> AsyncIterator[Slack]:
-    pacing = Pacing(enforced=settings.slack.pace)
+    pacing = Pacing(enforced=settings.slack.pace, monotonic=_elapsed, sleep=clock.offset.sleep)
     gateway = Gateway(
         preflight.bot_token(settings),
         pacing=pacing,

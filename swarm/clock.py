@@ -6,14 +6,20 @@ SQLite and in PostgreSQL, sorts, and needs no conversion on the path of a poll. 
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from pathlib import Path
+from typing import Final, Protocol
 
 import uuid_utils
 
 SECOND = 1_000_000
 """Microseconds in a second."""
+
+_LOOK_SECONDS: Final = 0.02  # whoever sleeps looks so often whether a test has moved the clock
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -30,7 +36,49 @@ class SystemClock:
     """The machine's own clock."""
 
     def now_us(self) -> int:
-        return time.time_ns() // 1_000
+        return time.time_ns() // 1_000 + int(offset.seconds() * SECOND)
+
+
+class ClockOffset:
+    """How far this process's clocks are ahead of the machine's: 0, unless tests have named a file that says so.
+
+    The file holds a number of seconds, which may only grow, and is read whenever somebody asks for the time. Whoever
+    writes it replaces it as a whole. So several processes live through the same hour in a moment.
+    """
+
+    def __init__(self) -> None:
+        self._path: Path | None = None
+        self._seconds = 0.0
+
+    def follow(self, path: Path) -> None:
+        """From now on the file at ``path`` counts. Raises OSError or ValueError if it holds no number."""
+        self._seconds = float(path.read_text())
+        self._path = path
+
+    def seconds(self) -> float:
+        """How far ahead it is now; what was read last, while the file cannot be read."""
+        if self._path is not None:
+            with contextlib.suppress(OSError, ValueError):
+                self._seconds = float(self._path.read_text())
+        return self._seconds
+
+    def after(self, source: Callable[[], float]) -> Callable[[], float]:
+        """A clock in seconds that is ahead of ``source`` in the same way."""
+        return lambda: source() + self.seconds()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait, in a test no longer than its clock says."""
+        if self._path is None:
+            return await asyncio.sleep(seconds)
+        elapsed = self.after(time.monotonic)
+        until = elapsed() + seconds
+        while (rest := until - elapsed()) > 0:  # noqa: ASYNC110 - nobody tells when the file changes
+            await asyncio.sleep(min(rest, _LOOK_SECONDS))
+        return None
+
+
+offset: Final = ClockOffset()
+"""Of this process; who needs the time of day asks `SystemClock`."""
 
 
 class ManualClock:

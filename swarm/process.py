@@ -10,12 +10,13 @@ import socket
 import sys
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 from typing import Any, Final, TypeVar
 
 import structlog
 
-from swarm.clock import new_id
+from swarm.clock import new_id, offset
 from swarm.config import HttpSettings
 from swarm.domain.errors import ConfigurationError
 from swarm.last_resort import CUT_SECONDS, LastResort, end_at_once
@@ -45,6 +46,17 @@ def listening(http: HttpSettings) -> Iterator[socket.socket]:
                 "Stop what listens there, or choose another port."
             ) from error
         yield listener
+
+
+def follow_test_clock(path: Path) -> None:
+    """Let a test set this process's clock. Raises ConfigurationError if the file holds no number."""
+    try:
+        offset.follow(path)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"test_clock (SWARM_TEST_CLOCK) is {path}, from which no number of seconds can be read: {error}."
+        ) from error
+    _log.warning("A test sets the clock.", action="test_clock", ahead_seconds=offset.seconds())
 
 
 def possible_connections(wanted: int) -> int:

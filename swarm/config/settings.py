@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
@@ -19,7 +20,7 @@ from swarm.domain.excerpts import HISTORY_CHARACTERS
 from swarm.domain.files import DEFAULT_CAP_BYTES
 from swarm.domain.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STORED
 from swarm.domain.leases import LEASE_SECONDS
-from swarm.web.access import checked_host, checked_origin
+from swarm.web.access import checked_host, checked_origin, is_this_machine
 
 MOST_KEPT_DAYS = 36_500
 """No period of retention is longer: a hundred years."""
@@ -207,6 +208,7 @@ class Settings(Section):
     remove_secrets: bool = Field(True, description="take what looks like a secret out of what agents post")
     metrics: MetricsSettings = MetricsSettings()
     traces: TracesSettings = TracesSettings()
+    test_clock: Path | None = Field(None, description="a file with the seconds that the clock is ahead; for tests only")
 
     @field_validator("channels")
     @classmethod
@@ -221,6 +223,16 @@ class Settings(Section):
         if self.agents.builtin and not self.model.name:
             name = next(iter(self.agents.builtin))
             raise ValueError(f"agents.builtin.{name} needs a model; model.name (LLM_MODEL) is expected")
+        return self
+
+    @model_validator(mode="after")
+    def _test_clock_is_for_tests(self) -> Settings:
+        """Slack itself is never on this machine, so the setting cannot be left on by accident."""
+        if self.test_clock and not is_this_machine(urlsplit(self.slack.api_base_url).hostname or ""):
+            raise ValueError(
+                "test_clock (SWARM_TEST_CLOCK) sets the clock wrong and is for tests against a twin of Slack on this "
+                f"machine, but slack.api_base_url is {self.slack.api_base_url}; expected is that it is not set"
+            )
         return self
 
     @property

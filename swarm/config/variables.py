@@ -60,6 +60,7 @@ VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "SWARM_METRICS_TOKEN": ("metrics", "token"),
     "SWARM_METRICS_OPEN": ("metrics", "open"),
     "SWARM_TRACES_ENDPOINT": ("traces", "endpoint"),
+    "SWARM_TEST_CLOCK": ("test_clock",),
 }
 """Environment variable -> the setting it stands for."""
 

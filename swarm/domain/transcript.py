@@ -124,6 +124,7 @@ class SlackMessage:
     edited_ts: str | None = None  # when it was last edited
     event_id: str | None = None
     delivery_id: str | None = None  # our own key, from a post's metadata
+    has_replies: bool = False  # as its conversation's history says of a root; an event does not say it
 
     @property
     def root_ts(self) -> str:

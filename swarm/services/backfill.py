@@ -11,7 +11,7 @@ as known. Ingest takes each once, so an event that does come late changes nothin
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -26,6 +26,7 @@ from swarm.domain.routing import Me
 from swarm.domain.threads import Thread
 from swarm.domain.transcript import Author, AuthorKind, MessageDeleted, MessageEdited, SlackEvent, SlackMessage
 from swarm.services.attempt import attempt
+from swarm.services.missed import Handle, Missed, oldest_answered
 from swarm.services.standings import Standings, people_among
 from swarm.store import agents, deliveries, forgotten, history, holds, threads, transcript
 from swarm.store.database import Database
@@ -37,8 +38,6 @@ RETRY_SECONDS: Final = 5.0
 _LOOK_EVERY_SECONDS: Final = 5.0
 _JUST_STORED: Final = 10 * SECOND
 """A message stored so shortly before a read may be missing in it: the read may be older than the message."""
-
-Handle = Callable[[SlackEvent], Awaitable[None]]
 
 _log = structlog.get_logger(__name__)
 
@@ -60,7 +59,7 @@ class Backfill:
         self._me = me
         self._conduct = conduct
         self._standings = standings
-        self._handle = handle
+        self._missed = Missed(database, handle)
 
     async def run(self) -> None:
         """Read what is to be read until cancelled, or until the shutdown, whatever goes wrong meanwhile."""
@@ -86,7 +85,7 @@ class Backfill:
             began_at = await self._database.read(now)
             read = await self._slack.read_thread(thread.channel, thread.thread_ts)
             for event in await self._database.read(missed, thread, read, self._me, began_at):
-                await self._handle(event)
+                await self._missed.take(event)
             messages = await self._marked(read)
             await self._database.write(keep_thread, thread, messages, self._me)
         except NotFound as refused:
@@ -129,7 +128,8 @@ def missed(
         if forgotten.is_forgotten(tx, message.author.id, message.ts):
             continue
         if row is None or row["routed_at"] is None:
-            if message.ts > thread.watermark_ts:
+            is_due = message.ts > max(thread.watermark_ts, oldest_answered(tx))
+            if is_due and not history.was_set_aside(tx, message.channel, message.ts):
                 events.append(message)
         elif (message.edited_ts or "") > (row["edited_ts"] or ""):
             events.append(MessageEdited(message=message, previous_text=row["text"]))

@@ -4,46 +4,46 @@ Who may act: anybody opens a gap (`swarm.store.watermarks`), at the start, when 
 events may have been lost; the elected process reads it.
 
 What is guaranteed: every message in the conversations that we are in, direct messages included, and in the threads that
-we track, said since the gap began and not more than `MOST_SECONDS` ago, reaches ingest before the gap is closed; edits
+we track, said since the gap began and not more than 72 hours ago, reaches ingest before the gap is closed; edits
 and deletes too, those of older messages where we track their thread. Ingest takes each message once, so it does not
 matter that some were heard after all, or that a catch-up is cut short and begins anew. Tracked threads are stale from
 the moment in which the gap is opened and are read whole by `swarm.services.backfill`: a new message in one waits for
 what was said before it. Replies in a thread that we do not track are found where its root is at most
 `LOOK_BACK_SECONDS` older than the gap.
 
-What happens on failure: the gap stays open and is tried again. A conversation that Slack does not let us read is left
-out.
+What happens on failure: the gap stays open and is tried again, from where each conversation was read up to. What can
+never be taken in is set aside (`swarm.services.missed`). A conversation that Slack does not let us read is left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import structlog
 
-from swarm.clock import SECOND, slack_ts_to_us, us_to_slack_ts
-from swarm.domain.errors import NotFound, SwarmError
+from swarm.clock import SECOND, slack_ts_to_us, to_iso, us_to_slack_ts
+from swarm.domain.errors import NotFound, Unavailable
 from swarm.domain.ports import SlackReader
 from swarm.domain.routing import Me
 from swarm.domain.transcript import ChannelMessage, MessageEdited, SlackEvent, SlackMessage
 from swarm.domain.watchers import NOBODY, Watcher
 from swarm.services.attempt import attempt
-from swarm.services.backfill import Handle
+from swarm.services.missed import Handle, Missed, oldest_answered
 from swarm.store import forgotten, history, threads, transcript, watermarks
 from swarm.store.database import Database
 from swarm.store.statements import Row
 from swarm.store.transaction import Transaction
-from swarm.store.watermarks import GAPS
-
-MOST_SECONDS: Final = 72 * 3600
-"""What was said longer ago is not answered any more."""
+from swarm.store.watermarks import GAPS, Gap
 
 LOOK_BACK_SECONDS: Final = 6 * 3600
 MARGIN_SECONDS: Final = 120
 """A gap is taken to begin so much earlier, since events are not told in the order in which things happen."""
 
 RETRY_SECONDS: Final = 10.0
+
+AT_ONCE: Final = 20
+"""So many messages of a conversation, with their replies, are put in order and taken in together."""
 
 _log = structlog.get_logger(__name__)
 
@@ -58,7 +58,7 @@ class CatchUp:
         self._watcher = watcher
         self._slack = slack
         self._me = me
-        self._handle = handle
+        self._missed = Missed(database, handle)
 
     async def run(self) -> None:
         """Read gaps until cancelled, or until the shutdown, whatever goes wrong meanwhile."""
@@ -73,54 +73,68 @@ class CatchUp:
         gap = await self._database.read(watermarks.gap, self._me.team)
         if gap is None:
             return 0
-        _log.info("Reading what was said while no events came.", action="catch_up", since=gap.since)
+        channels = await self._slack.conversations()
+        await self._tell_begin(gap, len(channels))
         missed, is_whole = 0, True
-        for channel in await self._slack.conversations():
+        for channel in channels:
             try:
                 missed += await self._read_channel(channel, gap.since)
             except NotFound as refused:
                 _log.warning(
                     "A conversation cannot be read.", action="catch_up", channel=channel, error=refused.message
                 )
-            except SwarmError as error:
+            except Unavailable as error:
                 is_whole = False
                 _log.warning("A conversation has to wait.", action="catch_up", channel=channel, error=error.message)
         if is_whole and await self._database.write(watermarks.close_gap, self._me.team, gap):
             _log.info("Everything that was missed is taken in.", action="caught_up", since=gap.since, messages=missed)
         return missed
 
+    async def _tell_begin(self, gap: Gap, conversations: int) -> None:
+        about = {"action": "catch_up", "since": gap.since, "conversations": conversations}
+        _log.info("Reading what was said while no events came.", **about)
+        oldest = await self._database.read(oldest_answered)
+        if gap.since < oldest:
+            up_to = to_iso(slack_ts_to_us(oldest))
+            _log.warning("What was said more than 72 hours ago is left alone.", left_alone_up_to=up_to, **about)
+
     async def _read_channel(self, channel: str, gap_since: str) -> int:
-        """Take in what was missed in one conversation; how much that was."""
-        read_up_to, longest_ago = await self._database.read(_bounds, self._me.team, channel)
-        since = _earlier(max(gap_since, read_up_to, longest_ago), MARGIN_SECONDS)
+        """Take in what was missed in one conversation, a few messages after another; how much that was."""
+        read_up_to, oldest = await self._database.read(_bounds, self._me.team, channel)
+        since = max(_earlier(max(gap_since, read_up_to), MARGIN_SECONDS), oldest)
         said = await self._slack.read_channel(channel, _earlier(since, LOOK_BACK_SECONDS))
+        missed = 0
+        for begin in range(0, len(said), AT_ONCE):
+            missed += await self._take(said[begin : begin + AT_ONCE], since)
+            if len(said) > AT_ONCE:
+                done = f"{min(begin + AT_ONCE, len(said))} of {len(said)}"
+                _log.info("Reading on.", action="catch_up", channel=channel, read=done, messages=missed)
+        if said:  # by Slack's clock, which ours need not agree with
+            newest = max(one.message.ts for one in said)
+            await self._database.write(watermarks.read_up_to, self._me.team, channel, newest)
+        return missed
+
+    async def _take(self, said: Sequence[ChannelMessage], since: str) -> int:
+        """Take in what was missed among these messages and the replies to them, in order."""
         messages = [one.message for one in said] + [
             reply for one in said if (one.latest_reply_ts or "") > since for reply in await self._replies(one)
         ]
         missed = await self._database.read(unheard, self._me, messages, since)
         for event in missed:
-            await self._take(event)
+            await self._missed.take(event)
         self._watcher.caught_up(len(missed))
-        if messages:  # by Slack's clock, which ours need not agree with
-            newest = max(one.ts for one in messages)
-            await self._database.write(watermarks.read_up_to, self._me.team, channel, newest)
         return len(missed)
-
-    async def _take(self, event: SlackEvent) -> None:
-        """Have an event handled. One that cannot be, whatever the reason, must not keep the others back."""
-        try:
-            await self._handle(event)
-        except SwarmError:
-            raise  # the database is away: everything waits
-        except Exception:  # noqa: BLE001 - whatever it is, it concerns this event only
-            _log.exception("A missed event cannot be taken in.", action="catch_up")
 
     async def _replies(self, root: ChannelMessage) -> list[SlackMessage]:
         """The replies in a thread that we do not track; the others are read as a whole."""
         place = (self._me.team, root.message.channel, root.message.ts)
         if await self._database.read(threads.find, *place):
             return []
-        replies = await self._slack.read_thread(root.message.channel, root.message.ts)
+        try:
+            replies = await self._slack.read_thread(root.message.channel, root.message.ts)
+        except NotFound as refused:  # the root was deleted meanwhile
+            _log.info("A thread cannot be read.", action="catch_up", thread=root.message.ts, error=refused.message)
+            return []
         return [reply for reply in replies if reply.ts != root.message.ts]
 
 
@@ -150,7 +164,7 @@ def _is_heard(tx: Transaction, me: Me, message: SlackMessage, stored: Row | None
 
 def _bounds(tx: Transaction, team: str, channel: str) -> tuple[str, str]:
     """Up to where a conversation was read, and from where on it is worth reading."""
-    return watermarks.of_channel(tx, team, channel), us_to_slack_ts(tx.now - MOST_SECONDS * SECOND)
+    return watermarks.of_channel(tx, team, channel), oldest_answered(tx)
 
 
 def _earlier(ts: str, seconds: int) -> str:

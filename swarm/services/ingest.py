@@ -48,7 +48,19 @@ from swarm.services.roster import Rosters
 from swarm.services.speak import LIMITED_TEXT, refused_text, show_stored, tell_queued, whisper
 from swarm.services.standings import Standings
 from swarm.services.turn_control import can_stop, stop_latest, stop_thread
-from swarm.store import deliveries, early, forgotten, history, inbox, notices, people, task_queries, threads, transcript
+from swarm.store import (
+    deliveries,
+    early,
+    forgotten,
+    history,
+    inbox,
+    notices,
+    people,
+    task_queries,
+    threads,
+    transcript,
+    watermarks,
+)
 from swarm.store.database import Database
 from swarm.store.transaction import Transaction
 
@@ -110,7 +122,8 @@ class Ingest:
         team = self._me.team
         thread = threads.at(tx, team, message.channel, message.root_ts)
         decision = self._decide(tx, message, thread, roster)
-        if thread is None and decision.outcome in _CONTEXT and not decision.is_work and _may_have_overtaken(message):
+        concerns_nobody = thread is None and decision.outcome in _CONTEXT and not decision.is_work
+        if concerns_nobody and not message.is_root and (_may_have_overtaken(message) or self._in_gap(tx)):
             thread = self._if_unopened(tx, message, early.keep)
             if thread:
                 decision = self._decide(tx, message, thread, roster)
@@ -121,7 +134,9 @@ class Ingest:
         is_new = False
         if thread is None and (decision.targets or self._is_to_be_told(tx, message, decision)):
             early.lock(tx, team, message.channel, message.root_ts)
-            thread, is_new = self._open(tx, message, message.ts, known_whole=message.is_root)
+            thread, is_new = self._open(
+                tx, message, message.ts, known_whole=message.is_root and not message.has_replies
+            )
             if not is_new:  # somebody else has opened it meanwhile
                 decision = self._decide(tx, message, thread, roster)
         if thread is None and decision.outcome is Outcome.STOP:
@@ -190,6 +205,10 @@ class Ingest:
         stopped = stop_latest(tx, self._me.team, message, self._conduct)
         if stopped:
             self._note(tx, message, decision, stopped)
+
+    def _in_gap(self, tx: Transaction) -> bool:
+        """Whether what opens a thread may have been missed, and comes later than the replies to it."""
+        return watermarks.gap(tx, self._me.team) is not None
 
     def _if_unopened(
         self, tx: Transaction, message: SlackMessage, act: Callable[[Transaction, str, SlackMessage], None]
@@ -404,7 +423,7 @@ def _may_have_overtaken(message: SlackMessage) -> bool:
     """Whether a reply follows its thread's first message so soon that this may still be on its way: Slack repeats what
     was not acknowledged for a little over six minutes.
     """
-    return not message.is_root and float(message.ts) - float(message.root_ts) < EARLY_SECONDS
+    return float(message.ts) - float(message.root_ts) < EARLY_SECONDS
 
 
 def _edited_by(event: MessageEdited, author: Author) -> MessageEdited:

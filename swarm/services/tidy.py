@@ -26,6 +26,7 @@ from swarm.store import (
     talks,
     threads,
     turns,
+    watermarks,
 )
 from swarm.store import retention as threads_kept
 from swarm.store.database import Database
@@ -99,6 +100,8 @@ class Tidier:
 
 def forget_early(tx: Transaction) -> bool:
     """Drop replies whose thread was opened by nobody; whether there may be more."""
+    if watermarks.first_gap(tx):
+        return False  # what opens their threads may still be missing
     return early.forget(tx, tx.now - _KEEP_EARLY, AT_ONCE) >= AT_ONCE
 
 

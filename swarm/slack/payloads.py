@@ -130,6 +130,7 @@ def _message(message: JsonObject, event_id: str | None, me: Me | None) -> SlackM
         edited_ts=ts_at(object_at(message, "edited"), "ts"),
         event_id=event_id,
         delivery_id=_own_metadata(message, "delivery_id") if author.kind is AuthorKind.AGENT else None,
+        has_replies=ts_at(message, "latest_reply") is not None,
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from sqlalchemy import bindparam, delete, insert, or_, select
 
 from swarm.domain.facts import Changed
@@ -9,6 +11,9 @@ from swarm.store.conditions import AT_MOST_N
 from swarm.store.statements import Row, Statement
 from swarm.store.tables import history
 from swarm.store.transaction import Transaction
+
+SET_ASIDE: Final = "route.set_aside"
+"""A message that was missed and cannot be taken in."""
 
 _RECORD = Statement(
     insert(history).values(
@@ -67,6 +72,11 @@ def of_subject(tx: Transaction, subject: str) -> list[Row]:
 def was_routed(tx: Transaction, channel: str, ts: str) -> bool:
     """Whether somebody has decided who gets a message."""
     return any(str(row["change"]).startswith("route.") for row in of_subject(tx, f"{channel}:{ts}"))
+
+
+def was_set_aside(tx: Transaction, channel: str, ts: str) -> bool:
+    """Whether a message was missed and could not be taken in."""
+    return any(row["change"] == SET_ASIDE for row in of_subject(tx, f"{channel}:{ts}"))
 
 
 def forget_unconcerned(tx: Transaction, before: int, limit: int) -> int:

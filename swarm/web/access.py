@@ -86,8 +86,7 @@ class Access:
 
     @property
     def _on_loopback_only(self) -> bool:
-        address = _address(self.bound_to)
-        return address.is_loopback if address else _is_localhost(self.bound_to.lower())
+        return is_this_machine(self.bound_to)
 
     def _is_known_name(self, name: str) -> bool:
         return _is_localhost(name) or (not self._on_loopback_only and "." not in name)
@@ -175,6 +174,12 @@ def _is_same(origin: str, host: str) -> bool:
 
 def _without_default_port(scheme: str, netloc: str) -> str:
     return netloc.removesuffix(f":{_DEFAULT_PORTS[scheme]}")
+
+
+def is_this_machine(host: str) -> bool:
+    """Whether a name or an address leads nowhere else."""
+    address = _address(host)
+    return address.is_loopback if address else _is_localhost(host.lower())
 
 
 def _is_localhost(name: str) -> bool:

@@ -212,12 +212,12 @@ async def test_a_gap_that_opens_anew_while_it_is_read_is_read_again(world: World
     handle = world.ingest.handle
 
     async def meanwhile(event: SlackEvent) -> None:
-        world.catch_up._handle = handle
+        world.catch_up._missed.handle = handle
         outage.says(said(f"{BOT} and help me"))
         await world.database.write(watermarks.open_gap, ME.team)
         await handle(event)
 
-    world.catch_up._handle = meanwhile
+    world.catch_up._missed.handle = meanwhile
     await outage.ends()
     assert await world.database.read(watermarks.gap, ME.team)
     await world.catch_up.read_gap()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
-from swarm import decisions
+from swarm import clock, decisions, process
 from swarm.config import Settings, differences, load, secrets
 from swarm.domain.access import Listen
 from swarm.domain.agents import Role
@@ -400,3 +401,32 @@ def test_a_provider_that_nobody_names_is_guessed(read: Read, environment: dict[s
     assert "LLM_PROVIDER" in spec.guess
     (named,) = decisions.model_specs(read(**environment, LLM_PROVIDER="bedrock"))
     assert (named.provider, named.guess) == ("bedrock", "")
+
+
+# The tests' clock
+
+
+@pytest.mark.req("OPS-08")
+@pytest.mark.parametrize("url", ["", "https://slack.com/api/", "https://127.0.0.1.example.org/api/"])
+def test_a_clock_set_by_a_test_is_refused_where_slack_is_not_on_this_machine(read: Read, url: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"SWARM_TEST_CLOCK.*for tests.*not set"):
+        read(SWARM_TEST_CLOCK="/tmp/ahead", SLACK_API_BASE_URL=url)
+
+
+@pytest.mark.req("OPS-08")
+def test_a_clock_set_by_a_test_is_ahead_by_what_its_file_says(
+    read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "ahead"
+    settings = read(SWARM_TEST_CLOCK=str(file), SLACK_API_BASE_URL="http://127.0.0.1:8400/api/")
+    assert settings.test_clock == file
+    monkeypatch.setattr(process, "offset", clock.ClockOffset())
+    monkeypatch.setattr(clock, "offset", process.offset)
+    with pytest.raises(ConfigurationError, match="no number of seconds"):
+        process.follow_test_clock(file)
+    file.write_text("3600\n")
+    process.follow_test_clock(file)
+    real = time.time_ns() // 1_000
+    assert 3600 <= (clock.SystemClock().now_us() - real) / clock.SECOND < 3660
+    file.write_text("")  # it is being replaced
+    assert process.offset.seconds() == 3600
