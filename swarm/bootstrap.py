@@ -33,7 +33,7 @@ from swarm.domain.text import secrets as text_secrets
 from swarm.domain.watchers import Watchers
 from swarm.ending import Close, Deadline, close_all
 from swarm.entrypoints.agents_api import Warnings, no_warnings
-from swarm.entrypoints.http_api import create_app
+from swarm.entrypoints.http_api import PAGES_MAY_CALL, create_app
 from swarm.entrypoints.identity import Identities
 from swarm.entrypoints.mcp_door import McpDoor
 from swarm.entrypoints.metrics import Measured, MetricsDoor
@@ -250,7 +250,10 @@ def _application(
         reload=reload,
         warnings=warnings,
         access=Access(
-            bound_to=settings.http.host, hosts=settings.http.allowed_hosts, origins=settings.http.allowed_origins
+            bound_to=settings.http.host,
+            hosts=settings.http.allowed_hosts,
+            origins=settings.http.allowed_origins,
+            origin_paths=PAGES_MAY_CALL,
         ),
         version=version("swarm"),
     )

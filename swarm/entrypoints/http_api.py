@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 from fastapi import FastAPI
 from starlette.middleware import Middleware
@@ -24,6 +24,9 @@ from swarm.entrypoints.runs_api import run_router
 from swarm.entrypoints.tasks_api import task_router
 from swarm.services.use_cases import Services
 from swarm.web.access import Access
+
+PAGES_MAY_CALL: Final = ("/agui/", "/api/v1/")
+"""How the paths begin that web pages of `http.allowed_origins` may call: the built-in agents over AG-UI."""
 
 Running = Callable[[], AbstractAsyncContextManager[None]]
 """Something that runs for as long as the application does."""
