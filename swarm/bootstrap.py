@@ -33,7 +33,8 @@ from swarm.domain.routing import Me
 from swarm.domain.text import secrets as text_secrets
 from swarm.domain.watchers import Watchers
 from swarm.ending import Close, Deadline, close_all
-from swarm.entrypoints.http_api import create_app
+from swarm.entrypoints.agents_api import Warnings, no_warnings
+from swarm.entrypoints.http_api import PAGES_MAY_CALL, create_app
 from swarm.entrypoints.identity import Identities
 from swarm.entrypoints.mcp_door import McpDoor
 from swarm.entrypoints.metrics import Measured, MetricsDoor
@@ -172,7 +173,9 @@ def build(
     rosters = Rosters(database, conduct)
     standings = Standings(database, slack.names, me)
     ingest = Ingest(database, rosters, me, conduct, standings)
-    reloader = Reloader(settings, conduct.book, rosters)
+    stage = LiveStage(slack.gateway.streams, doubt_seconds=2 * settings.slack.timeout_seconds + 1)
+    converse = staff.converse(settings, database, services, slack.names, stage, me, conduct, agents.hired)
+    reloader = Reloader(settings, conduct.book, rosters, introduce=converse.introduce)
     hearing = Hearing(
         database,
         slack.gateway,
@@ -190,12 +193,13 @@ def build(
         Buttons(database, conduct, standings, me.team).press,
         TurnControl(database, conduct, me.team, standings).stop_session,
     )
-    stage = LiveStage(slack.gateway.streams, doubt_seconds=2 * settings.slack.timeout_seconds + 1)
     terms: dict[str, Term] = {}
     figures = FigureReader(database, conduct)
     runs = AgentRuns(agents.agents, Talks(database), decisions.caller_policies(settings))
     return Coordinator(
-        app=_application(settings, services, slack_door, hearing, figures, telemetry, terms, reloader.reload, runs),
+        app=_application(
+            settings, services, slack_door, hearing, figures, telemetry, terms, reloader.reload, runs, reloader.warnings
+        ),
         limits=Limits(connections=process.possible_connections(settings.http.most_connections)),
         agent_runs=runs,
         terms=terms,
@@ -216,7 +220,7 @@ def build(
         verifier=Verifier(database, ingest, standings),
         catch_up=CatchUp(database, slack.gateway, me, handle, telemetry.watcher),
         hearing=hearing,
-        converse=staff.converse(settings, database, services, slack.names, stage, me, conduct, agents.hired),
+        converse=converse,
         reloader=reloader,
         telemetry=telemetry,
     )
@@ -232,6 +236,7 @@ def _application(
     terms: Mapping[str, Term],
     reload: Reload,
     runs: AgentRuns,
+    warnings: Warnings = no_warnings,
 ) -> Measured:
     """Everything that is served over HTTP."""
     identities = Identities(services.agents, home.make_operator_token(settings), secret(settings.enrolment_key))
@@ -257,8 +262,12 @@ def _application(
         routes=[*mcp_door.routes(), *slack_door.routes(), *metrics_door.routes(), *_agui_routes(runs, identities)],
         running=[mcp_door.running],
         reload=reload,
+        warnings=warnings,
         access=Access(
-            bound_to=settings.http.host, hosts=settings.http.allowed_hosts, origins=settings.http.allowed_origins
+            bound_to=settings.http.host,
+            hosts=settings.http.allowed_hosts,
+            origins=settings.http.allowed_origins,
+            origin_paths=PAGES_MAY_CALL,
         ),
         version=version("swarm"),
     )

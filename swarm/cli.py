@@ -171,8 +171,10 @@ def rotate_agent(name: str) -> None:
 @agents.command(name="revoke")
 def revoke_agent(name: str) -> None:
     """Remove an agent: its token ends now, and its work goes to the default lead."""
-    _operate("DELETE", f"/agents/{name}")
+    answer = _operate("DELETE", f"/agents/{name}")
     _out.print(f"{name} is removed.")
+    for warning in (answer or {}).get("warnings", ()):
+        _out.print(line_for_terminal(warning))
 
 
 @app.command

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Self
 
@@ -42,7 +43,7 @@ class Coordinator:
         self._http.close()
 
     def call(self, method: str, path: str, **options: Any) -> Any:
-        """One call; the decoded answer. Raises NoServer, or Refused with the coordinator's own words."""
+        """One call; the decoded answer, None for HTTP 204. Raises NoServer, or Refused with the coordinator's words."""
         try:
             answer = self._http.request(method, path, **options)
         except httpx2.ConnectError as error:
@@ -53,6 +54,8 @@ class Coordinator:
             ) from error
         except httpx2.HTTPError as error:
             raise Refused(f"The coordinator did not answer properly: {error}") from error
+        if answer.status_code == HTTPStatus.NO_CONTENT:
+            return None
         content = _content(answer)
         if answer.is_success and content is not None:
             return content

@@ -9,7 +9,7 @@ reads its own settings: the others do not hear of it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 
 import structlog
@@ -38,13 +38,21 @@ class Reloader:
     """Keeps a book of policies to what the settings say, as often as it is told to look."""
 
     def __init__(
-        self, settings: Settings, book: PolicyBook, rosters: Rosters, *, read: Callable[[], Settings] = load
+        self,
+        settings: Settings,
+        book: PolicyBook,
+        rosters: Rosters,
+        *,
+        read: Callable[[], Settings] = load,
+        introduce: Callable[[Collection[str]], Awaitable[None]] | None = None,
     ) -> None:
+        """``introduce`` registers, of the agents that the coordinator runs itself, those of these names."""
         self._started_with = settings
         self._in_force = settings
         self._book = book
         self._rosters = rosters
         self._read = read
+        self._introduce = introduce
         self._one_at_a_time = asyncio.Lock()
 
     async def reload(self) -> Reloaded:
@@ -55,6 +63,8 @@ class Reloader:
             waiting = tuple(key for key in differences(self._started_with, new) if not _is_live(key))
             self._book.current = decisions.policies(new)
             self._in_force = new
+            if self._introduce:
+                await self._introduce({*new.agents.remote, *new.agents.builtin})
         _log.info("The settings were read again.", action="reload", changed=changed, needs_restart=waiting)
         return Reloaded(changed=changed, needs_restart=waiting, doubts=await self.doubts())
 
@@ -74,6 +84,16 @@ class Reloader:
         for key, sentence in found:
             _log.warning(sentence, action="configure", key=key)
         return tuple(sentence for _, sentence in found)
+
+    def warnings(self, agent: str) -> tuple[str, ...]:
+        """What to say to an operator who removes an agent that the settings name, in sentences."""
+        settings = self._in_force.agents
+        for kind, declared in (("remote", settings.remote), ("builtin", settings.builtin)):
+            if agent in declared:
+                key = f"agents.{kind}.{agent}"
+                return (f"{key} declares it: it comes back with the next reload or start, unless you remove {key}.",)
+        named = [key for key, name in decisions.named_agents(self._in_force) if name == agent]
+        return tuple(f"{key} names it; until there is another one, the default lead stands in." for key in named)
 
     async def obey(self, heard: asyncio.Event) -> None:
         """Reload whenever ``heard`` is set, for ever; what is wrong goes to the log."""

@@ -94,7 +94,7 @@ class HttpSettings(Section):
         default_factory=list, description="further names of ours in the Host header, as *.example.org"
     )
     allowed_origins: Annotated[list[Annotated[str, AfterValidator(checked_origin)]], BeforeValidator(_split)] = Field(
-        default_factory=list, description="web pages that may call us, as https://chat.example.org"
+        default_factory=list, description="web pages that may call built-in agents, as https://chat.example.org"
     )
     url: HttpAddress | None = Field(None, description="where our commands reach it; without it by host and port")
     most_connections: int = Field(10_000, ge=10, description="open at once; one more is answered 503")

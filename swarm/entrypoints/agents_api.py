@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
+from typing_extensions import TypedDict
 
 from swarm.domain.agents import Role
 from swarm.domain.errors import Forbidden, NotFound
@@ -27,12 +29,27 @@ from swarm.entrypoints.schema import (
 from swarm.services.agents import Present
 from swarm.services.use_cases import Services
 
+Warnings = Callable[[str], Sequence[str]]
+"""Sentences for whoever removes an agent of this name: how the settings name it, and what follows."""
 
-def agent_router(services: Services, identities: Identities) -> APIRouter:
+
+class RemovedShape(TypedDict):
+    """Sentences: how the settings name the agent that was removed, and what follows."""
+
+    warnings: list[str]
+
+
+def no_warnings(agent: str) -> Sequence[str]:
+    """Of settings that name no agent."""
+    return ()
+
+
+def agent_router(services: Services, identities: Identities, warnings: Warnings = no_warnings) -> APIRouter:
     """``/agents``, ``/me`` and ``/tray``."""
-    routes = AgentRoutes(services, identities)
+    routes = AgentRoutes(services, identities, warnings)
     router = APIRouter()
     add = router.add_api_route
+    gone = problems(401, 403, 404)
     add("/me", routes.me, response_model=AgentRow, tags=["agent"], responses=problems(401, 403))
     add("/tray", routes.tray, response_model=TrayShape, tags=["agent"], responses=problems(401, 403))
     add("/agents", routes.everyone, response_model=Agents, tags=["operator"], responses=problems(401, 403))
@@ -46,7 +63,7 @@ def agent_router(services: Services, identities: Identities) -> APIRouter:
     )  # fmt: skip
     add(
         "/agents/{agent}", routes.revoke, methods=["DELETE"], status_code=HTTPStatus.NO_CONTENT, tags=["operator"],
-        responses=problems(401, 403, 404),
+        responses={200: {"model": RemovedShape, "description": "Removed; the settings name it"}, **gone},
     )  # fmt: skip
     add(
         "/agents/{agent}/rotate", routes.rotate, methods=["POST"], response_model=RegisteredShape, tags=["operator"],
@@ -58,10 +75,11 @@ def agent_router(services: Services, identities: Identities) -> APIRouter:
 class AgentRoutes:
     """The endpoints. ``agent`` in a path is an id or a name."""
 
-    def __init__(self, services: Services, identities: Identities) -> None:
+    def __init__(self, services: Services, identities: Identities, warnings: Warnings) -> None:
         self._agents = services.agents
         self._trays = services.trays
         self._identities = identities
+        self._warnings = warnings
 
     async def me(self, request: Request) -> Response:
         """Who I am."""
@@ -97,9 +115,13 @@ class AgentRoutes:
         return Answer(agent_row(await self._present(changed.id)))
 
     async def revoke(self, request: Request, agent: str) -> Response:
-        """Remove an agent: its tokens end at once, its work goes to the default lead."""
+        """Remove an agent: its tokens end at once, its work goes to the default lead. 204; 200 with warnings if the
+        settings name it: one that they declare comes back with the next reload.
+        """
         await self._identities.operator(request.scope)
-        await self._agents.revoke(agent)
+        removed = await self._agents.revoke(agent)
+        if warnings := self._warnings(removed.name):
+            return Answer({"warnings": list(warnings)})
         return Response(status_code=HTTPStatus.NO_CONTENT)
 
     async def rotate(self, request: Request, agent: str) -> Response:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 from fastapi import FastAPI
 from starlette.middleware import Middleware
@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from swarm.entrypoints import openapi
-from swarm.entrypoints.agents_api import agent_router
+from swarm.entrypoints.agents_api import Warnings, agent_router, no_warnings
 from swarm.entrypoints.errors import Guard, translate
 from swarm.entrypoints.files_api import file_router
 from swarm.entrypoints.health import Readiness, health_router
@@ -24,6 +24,9 @@ from swarm.entrypoints.runs_api import run_router
 from swarm.entrypoints.tasks_api import task_router
 from swarm.services.use_cases import Services
 from swarm.web.access import Access
+
+PAGES_MAY_CALL: Final = ("/agui/", "/api/v1/")
+"""How the paths begin that web pages of `http.allowed_origins` may call: the built-in agents over AG-UI."""
 
 Running = Callable[[], AbstractAsyncContextManager[None]]
 """Something that runs for as long as the application does."""
@@ -67,15 +70,16 @@ def create_app(
     routes: Sequence[BaseRoute] = (),
     running: Sequence[Running] = (),
     reload: Reload | None = None,
+    warnings: Warnings = no_warnings,
     access: Access | None = None,
     version: str = "development",
 ) -> Api:
     """The application with everything under one origin.
 
     ``routes`` are those of further doors (MCP, Slack over HTTP); ``running`` is entered at the start and left at the
-    end; ``reload`` reads the settings again; ``access`` says which hosts and origins are answered, without it those of
-    a server on loopback. At shutdown close the wakeups of the database first: the polls that wait
-    then answer with an empty list.
+    end; ``reload`` reads the settings again; ``warnings`` says what follows where they name an agent that is removed;
+    ``access`` says which hosts and origins are answered, without it those of a server on loopback. At shutdown close
+    the wakeups of the database first: the polls that wait then answer with an empty list.
     """
     app = Api(
         HotRoutes(services, identities),
@@ -92,7 +96,7 @@ def create_app(
     translate(app)
     app.router.routes.append(reference_route(app.openapi))
     app.router.routes.extend(routes)
-    app.include_router(agent_router(services, identities))
+    app.include_router(agent_router(services, identities, warnings))
     app.include_router(file_router(services, identities))
     app.include_router(operator_router(services, identities, reload))
     app.include_router(run_router(services.model_runs, identities))

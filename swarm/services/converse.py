@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import structlog
@@ -89,9 +89,9 @@ class Converse:
                 async with asyncio.timeout(ENDING_SECONDS):
                     await self._turns.end_all()
 
-    async def introduce(self) -> None:
-        """Make the agents known before the first message comes, so that it can be addressed to them."""
-        for one in self._hired.values():
+    async def introduce(self, names: Collection[str] | None = None) -> None:
+        """Register the agents, or those of these names: before the first message comes, and where they were removed."""
+        for one in (one for name, one in self._hired.items() if names is None or name in names):
             await attempt(self._database.write(register, one.spec), "agent_register", agent=one.spec.name)
 
     async def close(self) -> None:
@@ -105,17 +105,42 @@ class Converse:
             await asyncio.sleep(RECOVER_SECONDS)
 
     async def _employ(self, one: Hired) -> None:
-        """Register an agent, and hand it work whenever it can be reached, until it is removed."""
+        """Register an agent, and hand it work whenever it can be reached, except while it is removed."""
         agent = await self._registered(one)
-        with contextlib.suppress(Removed):
-            while True:
-                await self._until_reachable(one)
-                until = asyncio.get_running_loop().time() + HEALTH_SECONDS
-                while asyncio.get_running_loop().time() < until:
-                    await self._hand_out_once(agent, one)
-        _log.warning(
-            "an agent was removed; it comes back with the next start", action="agent_removed", agent=agent.name
-        )
+        while True:
+            with contextlib.suppress(Removed):
+                await self._serve(agent, one)
+            _log.warning(
+                "an agent was removed; it comes back with the next reload or start",
+                action="agent_removed",
+                agent=agent.name,
+            )
+            agent = await self._returned(one)
+
+    async def _serve(self, agent: Agent, one: Hired) -> None:
+        """Hand an agent work whenever it can be reached. Raises Removed, and nothing else."""
+        while True:
+            await self._until_reachable(one)
+            until = asyncio.get_running_loop().time() + HEALTH_SECONDS
+            while asyncio.get_running_loop().time() < until:
+                await self._hand_out_once(agent, one)
+
+    async def _returned(self, one: Hired) -> Agent:
+        """The agent that was removed, once a reload, of any process, has registered it again."""
+        wakeups = self._database.wakeups
+        while True:
+            seen = wakeups.generation(AGENTS)
+            try:
+                agent = await self._database.read(agents.by_name, one.spec.name)
+            except SwarmError as error:
+                _log.warning("an agent cannot be looked up", action="agent_register", error=str(error))
+                agent = None
+            if agent and agent.reach is one.spec.reach:
+                return agent
+            if wakeups.closed:
+                await asyncio.sleep(AGAIN_SECONDS)
+            else:
+                await wakeups.wait(AGENTS, seen, POLL_SECONDS)
 
     async def _hand_out_once(self, agent: Agent, one: Hired) -> None:
         """Raises Removed, and nothing else."""

@@ -12,8 +12,8 @@ Hosts that are answered, with any port:
 - where the server listens on more than loopback: every IP address, since it cannot be rebound (probes of a container's
   address), and every name without a dot, since nobody can own one in the public DNS (services of Compose, machines).
 
-Origins that are answered: none at all (no browser), the same host and port as the request's, and those of the settings,
-which get the answers of CORS too. ``null`` is nobody's.
+Origins that are answered: none at all (no browser), the same host and port as the request's, and those of the settings
+at the paths that are meant for pages, where they get the answers of CORS too. ``null`` is nobody's.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ class Access:
     bound_to: str = LOOPBACK  # the address or name that the server listens on
     hosts: Sequence[str] = ()  # further ones, each as `checked_host` returns it
     origins: Sequence[str] = ()  # of other pages, each as `checked_origin` returns it
+    origin_paths: tuple[str, ...] = ("/",)  # how the paths begin that these pages may call
     hosts_option: str = "http.allowed_hosts"
     origins_option: str = "http.allowed_origins"
 
@@ -57,7 +58,7 @@ class Access:
                 allow_origins=self.origins,
                 allow_methods=("GET", "POST", "PUT", "PATCH", "DELETE"),
                 allow_headers=("*",),  # with a bearer token, and without cookies
-                expose_headers=("Retry-After", "Mcp-Session-Id"),
+                expose_headers=("Retry-After",),
                 allow_private_network=True,
             )
         return AccessGuard(app, self)
@@ -103,14 +104,24 @@ class Access:
         if not origins:
             return None if _may_lack_origin(scope, headers) else self._other_site()
         origin = origins[0].decode("latin-1").lower()
-        if len(origins) == 1 and (origin in self.origins or _is_same(origin, host)):
+        if len(origins) != 1:
+            return self._other_site()
+        if _is_same(origin, host):
             return None
-        return self._other_site()
+        if origin not in self.origins:
+            return self._other_site()
+        return None if scope["path"].startswith(self.origin_paths) else self._other_path()
 
     def _other_site(self) -> Refusal:
         return _forbidden(
             "Pages of other sites may not call this server.",
             f"To allow a page, add its origin to {self.origins_option}.",
+        )
+
+    def _other_path(self) -> Refusal:
+        paths = " and ".join(f"{path}*" for path in self.origin_paths)
+        return _forbidden(
+            f"Pages of {self.origins_option} may call {paths} only.", "Call this from a program, which sends no Origin."
         )
 
 

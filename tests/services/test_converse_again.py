@@ -102,14 +102,16 @@ async def test_a_thread_that_changes_hands_meanwhile_keeps_the_answer_that_is_gi
 
 
 @pytest.mark.req("LOOP-06")
-async def test_an_agent_that_is_removed_while_it_answers_is_stopped_and_another_one_answers(
+async def test_an_agent_that_is_removed_while_it_answers_is_stopped_until_it_is_introduced_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(turn_run, "RELEASE_SECONDS", 0.0)
     monkeypatch.setattr(converse, "POLL_SECONDS", 0.1)
     world = world.governed_by(Conduct(lease_seconds=0.6, default_agent="bob"))
     gate = Gate()
-    async with playing(world, hired("ada", Scripted(gate)), hired("bob", Scripted(says("I am bob.")))) as show:
+    ada = Scripted(says("I am back."))
+    ada.scripts.append(gate)
+    async with playing(world, hired("ada", ada), hired("bob", Scripted(says("I am bob.")))) as show:
         root = await world.says("swarm#ada hello")
         await begun(show, gate, root)
         await world.services.agents.revoke("ada")
@@ -121,10 +123,12 @@ async def test_an_agent_that_is_removed_while_it_answers_is_stopped_and_another_
 
         await wait_until(look, lambda seen: "I am bob." in seen and len(seen) == 2)
 
-        async def employed() -> set[str]:
-            return {task.get_name() for task in asyncio.all_tasks()} & {"agent ada", "agent bob"}
-
-        await wait_until(employed, lambda names: names == {"agent bob"})
+        await show.converse.introduce({"bob"})
+        assert [agent.name for agent in await world.services.agents.everyone()] == ["bob"]
+        await show.converse.introduce({"ada"})
+        again = await world.says("swarm#ada hello again")
+        await show.over(again)
+        assert [shown.text for shown in show.live.of(again)] == ["I am back."]
 
 
 # Slack takes no more

@@ -17,6 +17,7 @@ from mcp_types import CallToolResult
 from starlette.types import ASGIApp
 
 from swarm.domain.agents import Role
+from swarm.entrypoints.agents_api import Warnings, no_warnings
 from swarm.entrypoints.http_api import create_app
 from swarm.entrypoints.identity import Identities
 from swarm.entrypoints.mcp_door import McpDoor
@@ -194,13 +195,21 @@ async def serving(app: ASGIApp, limits: Limits = DEFAULT_LIMITS) -> AsyncIterato
 
 
 @contextlib.asynccontextmanager
-async def open_doors(world: World, wakeups: WatchedWakeups, reload: Reload | None = None) -> AsyncIterator[Doors]:
+async def open_doors(
+    world: World, wakeups: WatchedWakeups, reload: Reload | None = None, warnings: Warnings = no_warnings
+) -> AsyncIterator[Doors]:
     """A world with its doors open."""
     ready = {"slack": True}
     identities = Identities(world.services.agents, OPERATOR_TOKEN, ENROLMENT_KEY)
     mcp = McpDoor(world.services, identities)
     app = create_app(
-        world.services, identities, lambda: ready, routes=mcp.routes(), running=[mcp.running], reload=reload
+        world.services,
+        identities,
+        lambda: ready,
+        routes=mcp.routes(),
+        running=[mcp.running],
+        reload=reload,
+        warnings=warnings,
     )
     async with serving(app) as base, http_client(timeout=PATIENCE_SECONDS * 2) as http:
         yield Doors(world=world, wakeups=wakeups, base=base, http=http, ready=ready)

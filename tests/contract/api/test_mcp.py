@@ -221,6 +221,7 @@ async def test_each_role_is_shown_the_tools_that_it_has_a_use_for(doors: Doors, 
         async with visitor.mcp(mode) as client:
             listed = [tool.name for tool in (await client.list_tools()).tools]
             assert set(listed) == set(discover()) - others
+            assert structured(await client.call_tool("list-tasks", {"status": None})) == {"tasks": []}
             refused = error_of(await client.call_tool("no-such-tool", {}))
             assert refused["hint"] == f"The tools are: {', '.join(listed)}."
     for caller, tool, given in (

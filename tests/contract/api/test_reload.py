@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from swarm import decisions
+from swarm.client import Coordinator
 from swarm.clock import ManualClock
 from swarm.config import Settings, load
 from swarm.reload import Reloader
 from swarm.services.roster import Rosters
 from swarm.store.database import Database
-from tests.support.doors import Doors, WatchedWakeups, open_doors
+from tests.support.doors import OPERATOR_TOKEN, Doors, WatchedWakeups, open_doors
+from tests.support.live import Scripted, hired, show
 from tests.support.world import World
 
 pytestmark = pytest.mark.req("CHAN-01")
@@ -26,6 +29,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+REMOTE = """
+agents: {remote: {docs: {url: http://127.0.0.1:9/}}}
+channels: {C123: {agent: lea}, C124: {agent: lea}, C125: {agent: docs}}
+"""
+
+
 @pytest.fixture
 async def doors(sqlite_url: str, folder: Path) -> AsyncIterator[Doors]:
     def read() -> Settings:
@@ -34,9 +43,46 @@ async def doors(sqlite_url: str, folder: Path) -> AsyncIterator[Doors]:
     settings, wakeups, clock = read(), WatchedWakeups(), ManualClock()
     conduct = decisions.conduct(settings)
     async with Database(sqlite_url, clock=clock, wakeups=wakeups) as database:
-        reloader = Reloader(settings, conduct.book, Rosters(database, conduct), read=read)
-        async with open_doors(World(database, clock, conduct=conduct), wakeups, reloader.reload) as opened:
+        world = World(database, clock, conduct=conduct)
+        introduce = show(world, hired("docs", Scripted())).converse.introduce
+        reloader = Reloader(settings, conduct.book, Rosters(database, conduct), read=read, introduce=introduce)
+        async with open_doors(world, wakeups, reloader.reload, reloader.warnings) as opened:
             yield opened
+
+
+@pytest.mark.req("OPS-04")
+async def test_an_agent_that_the_settings_name_is_removed_with_a_warning_and_comes_back_as_that_says(
+    doors: Doors, folder: Path
+) -> None:
+    (folder / "swarm.yaml").write_text(REMOTE, encoding="utf-8")
+    await doors.operator.post("/reload")
+    await doors.lead()
+    await doors.worker()
+    removed = {name: await doors.operator.ask("DELETE", f"/agents/{name}") for name in ("docs", "lea", "wim")}
+    assert {name: answer.status_code for name, answer in removed.items()} == {"docs": 200, "lea": 200, "wim": 204}
+    assert removed["docs"].json() == {
+        "warnings": [
+            "agents.remote.docs declares it: it comes back with the next reload or start, unless you remove "
+            "agents.remote.docs."
+        ]
+    }
+    assert removed["lea"].json()["warnings"] == [
+        f"channels.{channel}.agent names it; until there is another one, the default lead stands in."
+        for channel in ("C123", "C124")
+    ]
+    assert await names(doors) == []
+    await doors.operator.post("/reload")
+    assert await names(doors) == ["docs"]
+    (folder / "swarm.yaml").write_text("{}", encoding="utf-8")
+    await doors.operator.post("/reload")
+    with Coordinator(doors.base, OPERATOR_TOKEN) as command:  # as `swarm agents revoke` does it
+        assert await asyncio.to_thread(command.call, "DELETE", "/agents/docs") is None
+    await doors.operator.post("/reload")
+    assert await names(doors) == []
+
+
+async def names(doors: Doors) -> list[str]:
+    return [agent["name"] for agent in (await doors.operator.get("/agents"))["agents"]]
 
 
 async def test_the_operator_learns_what_changed_what_waits_and_what_may_not_be_meant(

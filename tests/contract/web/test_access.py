@@ -11,7 +11,7 @@ from starlette.routing import BaseRoute
 
 from swarm.clock import ManualClock
 from swarm.entrypoints.agui_api import AguiDoor
-from swarm.entrypoints.http_api import create_app
+from swarm.entrypoints.http_api import PAGES_MAY_CALL, create_app
 from swarm.entrypoints.identity import Identities
 from swarm.entrypoints.mcp_door import McpDoor
 from swarm.services.agent_runs import AgentRuns
@@ -55,7 +55,7 @@ OWN: dict[str, dict[str, str]] = {
 
 
 PAGE = "https://chat.example.org"
-ALLOWING = Access(hosts=[checked_host("*.example.com")], origins=[checked_origin(PAGE)])
+ALLOWING = Access(hosts=[checked_host("*.example.com")], origins=[checked_origin(PAGE)], origin_paths=PAGES_MAY_CALL)
 
 
 @dataclass
@@ -144,8 +144,24 @@ async def test_an_allowed_page_may_ask_before_it_calls_and_read_what_it_gets(doo
     assert run.status_code == 200
     assert "RUN_FINISHED" in run.text
     assert run.headers["access-control-allow-origin"] == PAGE
-    unknown = await doors.ask("GET", "/me", origin=PAGE, authorization="Bearer wrong")
+    assert "access-control-allow-credentials" not in preflight.headers | run.headers
+    unknown = await doors.ask("GET", "/api/v1/agents", origin=PAGE, authorization="Bearer wrong")
     assert (unknown.status_code, unknown.headers["access-control-allow-origin"]) == (401, PAGE)
+
+
+async def test_an_allowed_page_may_call_the_agents_and_nothing_else(doors: Doors) -> None:
+    """Whatever token it has, and whether it asks before."""
+    open_to_pages = {path for _, path in doors.paths if path.startswith(PAGES_MAY_CALL)}
+    assert len(open_to_pages) == 6
+    for method, path in doors.paths:
+        for asked in (method, "OPTIONS"):
+            answer = await doors.ask(asked, path, origin=PAGE, **{"access-control-request-method": method})
+            allowed = answer.headers.get("access-control-allow-origin")
+            if path in open_to_pages:
+                assert (answer.status_code == 403, allowed) == (False, PAGE), (asked, path)
+            else:
+                assert (answer.status_code, allowed) == (403, None), (asked, path)
+                assert "/agui/* and /api/v1/* only" in answer.json()["error"]["message"]
 
 
 async def test_another_page_gets_no_leave_to_call(doors: Doors) -> None:
