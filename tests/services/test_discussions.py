@@ -14,7 +14,7 @@ from swarm.domain.streaming.remote import Dialect, RemoteAgent, ThreadContext
 from tests.support.adviser import adviser
 from tests.support.caipe import AGENT, Caipe, Shape
 from tests.support.doors import serving
-from tests.support.live import hired, playing
+from tests.support.live import Scripted, hired, playing, says
 from tests.support.world import BOT, World, said
 
 pytestmark = pytest.mark.req("STREAM-13")
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.req("STREAM-13")
 
 @dataclass
 class Service:
-    """A service, and what it answers when it is mentioned in the discussion, and again after bob has said more."""
+    """A service, and what it answers when it is mentioned in the discussion, and again after bea has answered bob."""
 
     caipe: Caipe | None
     first: str
@@ -41,7 +41,10 @@ class Service:
 
 
 FIRST = "I am told [shall we deploy?, the tests are red], I remember [], you say: swarm#ada what do you think?"
-AGAIN = "I am told [they are green now], I remember [swarm#ada what do you think?], you say: swarm#ada and now?"
+AGAIN = (
+    "I am told [swarm#bea and the tests?, They are green.], I remember [swarm#ada what do you think?], "
+    "you say: swarm#ada and now?"
+)
 SERVICES: dict[str, Callable[[], Service]] = {
     "old caipe": lambda: Service(Caipe(Shape.OLD), FIRST, AGAIN),
     "present caipe": lambda: Service(Caipe(Shape.PRESENT), FIRST, AGAIN),
@@ -51,8 +54,8 @@ SERVICES: dict[str, Callable[[], Service]] = {
     "pydantic-ai": lambda: Service(
         None,
         FIRST,
-        "I am told [shall we deploy?, the tests are red, swarm#ada what do you think?, they are green now], "
-        "I remember [], you say: swarm#ada and now?",
+        "I am told [shall we deploy?, the tests are red, swarm#ada what do you think?, "
+        "swarm#bea and the tests?], I remember [], you say: swarm#ada and now?",
     ),
 }
 
@@ -67,9 +70,9 @@ def database_url(sqlite_url: str) -> str:
 async def test_an_agent_that_is_mentioned_in_a_discussion_knows_it(sort: str, world: World) -> None:
     service = SERVICES[sort]()
     async with service.agent() as remote:
-        client = AguiAgent(remote)
+        client, bea = AguiAgent(remote), Scripted(says("They are green."))
         history = RemoteAgentSettings(url=remote.url, dialect=remote.dialect).history_sent
-        async with playing(world, hired("ada", client, history=history)) as show:
+        async with playing(world, hired("ada", client, history=history), hired("bea", bea)) as show:
             root = said("shall we deploy?", by="U2")
             before = said("the tests are red", thread_ts=root.ts)
             asked = said(f"{BOT} swarm#ada what do you think?", thread_ts=root.ts)
@@ -77,13 +80,12 @@ async def test_an_agent_that_is_mentioned_in_a_discussion_knows_it(sort: str, wo
             await world.hears(asked)
             await world.backfill.read_due()
             await show.over(asked)
-            later = said("they are green now", by="U2", thread_ts=root.ts)
-            world.slack.threads["C1", root.ts].append(later)
-            await world.says("swarm#ada and now?", thread=root)
-            await world.backfill.read_due()
+            await world.says("swarm#bea and the tests?", thread=root, by="U2")
             await show.over(asked, 2)
+            await world.says("swarm#ada and now?", thread=root)
+            await show.over(asked, 3)
             answers = [message.text for message in show.live.of(asked)]
         await client.aclose()
-    assert answers == [service.first, service.again]
+    assert answers == [service.first, "They are green.", service.again]
     if service.caipe:
         assert {body["client_context"]["channel_type"] for body in service.caipe.bodies} == {"channel"}
