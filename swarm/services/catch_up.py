@@ -55,10 +55,9 @@ class CatchUp:
         self, database: Database, slack: SlackReader, me: Me, handle: Handle, watcher: Watcher = NOBODY
     ) -> None:
         self._database = database
-        self._watcher = watcher
         self._slack = slack
         self._me = me
-        self._missed = Missed(database, handle)
+        self._missed = Missed(database, handle, watcher)
 
     async def run(self) -> None:
         """Read gaps until cancelled, or until the shutdown, whatever goes wrong meanwhile."""
@@ -122,7 +121,6 @@ class CatchUp:
         missed = await self._database.read(unheard, self._me, messages, since)
         for event in missed:
             await self._missed.take(event)
-        self._watcher.caught_up(len(missed))
         return len(missed)
 
     async def _replies(self, root: ChannelMessage) -> list[SlackMessage]:

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
+import shutil
+import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
@@ -31,6 +34,11 @@ pytestmark = pytest.mark.req("OPS-08")
 
 HTTP_SECONDS = 30
 SERVED_SECONDS = 60.0
+READS = ("conversations.history", "conversations.replies", "conversations.list", "users.conversations")
+STEP_SECONDS = 10.0
+ATTEMPTS = 2 * 4
+"""Slack tells of a mention in two events, and of each four times."""
+
 RETRIES_MINUTES = 10
 """So long after an event Slack has given it up."""
 
@@ -267,21 +275,29 @@ class Hour:
         assert self.town.served.times[after] == 1
 
 
+@contextlib.asynccontextmanager
+async def town_on_sqlite(folder: Path, migrated: Path) -> AsyncIterator[Town]:
+    """A town with one coordinator."""
+    with processes_in(folder) as processes:
+        stage = Stage(processes)
+        home = folder / "home-0"
+        home.mkdir(mode=0o700)
+        shutil.copyfile(migrated, home / "swarm.db")
+        async with town(processes, stage) as there:
+            yield there
+
+
 async def test_what_was_said_in_an_hour_without_a_coordinator_is_served_once_and_in_order(
     tmp_path: Path, migrated_sqlite: Path
 ) -> None:
-    with processes_in(tmp_path) as processes:
-        stage = Stage(processes)
-        (tmp_path / "home-0").mkdir()
-        (tmp_path / "home-0" / "swarm.db").write_bytes(migrated_sqlite.read_bytes())
-        async with town(processes, stage) as there:
-            hour = Hour(there)
-            await hour.before()
-            stage.kill_coordinator()
-            await hour.passes(minutes=60)
-            await stage.start_coordinator()
-            await hour.was_served()
-            await hour.is_remembered()
+    async with town_on_sqlite(tmp_path, migrated_sqlite) as there:
+        hour = Hour(there)
+        await hour.before()
+        there.stages[0].kill_coordinator()
+        await hour.passes(minutes=60)
+        await there.stages[0].start_coordinator()
+        await hour.was_served()
+        await hour.is_remembered()
 
 
 @pytest.mark.long
@@ -311,3 +327,67 @@ async def test_the_same_with_two_coordinators_on_postgresql(
             await hour.is_remembered()
             if deaf:
                 assert await there.figure(second, "swarm_slack_deaf_total") == 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("retry_after", [None, 10], ids=["at once", "after a 429"])
+async def test_a_silent_socket_is_found_within_90_s_though_nobody_else_writes(
+    tmp_path: Path, migrated_sqlite: Path, retry_after: int | None
+) -> None:
+    async with town_on_sqlite(tmp_path, migrated_sqlite) as there:
+        (stage,) = there.stages
+        root = await there.says("@swarm hello")
+        await there.serves(root)
+        await there.twin.fault("silent_socket")
+        if retry_after:
+            await there.twin.fault("http_429", method="conversations.history", seconds=retry_after, times=1)
+        missed = await there.says("are you there?", thread_ts=root)
+        began = there.ahead_seconds
+        while missed not in there.served.answered and there.ahead_seconds - began < 200:
+            await there.passes(2)
+            await asyncio.sleep(0.2)
+        assert there.ahead_seconds - began <= 90
+        assert there.served.times[missed] == 1
+        await there.caught_up()
+        assert await there.figure(stage, "swarm_slack_deaf_total") == 1
+        assert await there.figure(stage, "swarm_slack_missed_total") == 1
+        assert "slack_deaf" in stage.coordinator.output
+
+
+@pytest.mark.long
+async def test_a_quiet_hour_costs_no_more_than_one_read_a_minute(tmp_path: Path, migrated_sqlite: Path) -> None:
+    async with town_on_sqlite(tmp_path, migrated_sqlite) as there:
+        (stage,) = there.stages
+        await there.serves(await there.says("@swarm hello"))
+        await there.caught_up()
+        since = await there.twin.now()
+        for _ in range(360):
+            await there.passes(STEP_SECONDS)
+            await asyncio.sleep(0.1)
+        reads = [call for call in await there.twin.calls(since=since) if call["method"] in READS]
+        assert 45 <= len(reads) <= 61, len(reads)
+        moments = [call["at"] for call in reads]
+        assert min(later - earlier for earlier, later in itertools.pairwise(moments)) >= 60 - STEP_SECONDS
+        assert await there.figure(stage, "swarm_slack_deaf_total") == 0
+
+
+@pytest.mark.long
+async def test_what_could_not_be_stored_for_longer_than_slack_repeats_it_is_served_afterwards(
+    tmp_path: Path, migrated_sqlite: Path
+) -> None:
+    async with town_on_sqlite(tmp_path, migrated_sqlite) as there:
+        await there.serves(await there.says("@swarm hello"))
+        with contextlib.closing(sqlite3.connect(tmp_path / "home-0" / "swarm.db", isolation_level=None)) as locker:
+            locker.execute("BEGIN IMMEDIATE")
+            missed = await there.says("@swarm are you there?")
+            while len(await there.twin.attempts(missed)) < ATTEMPTS:
+                await there.passes(20)
+                await asyncio.sleep(0.1)
+            await there.passes(4)
+            await wait_until(
+                lambda: there.readiness(there.stages[0]), lambda ready: not ready["ready"], what="/readyz tells it"
+            )
+            locker.execute("ROLLBACK")
+        await there.serves(missed)
+        assert await there.twin.told(missed) == {}
+        assert there.served.times[missed] == 1

@@ -35,12 +35,18 @@ async def coordinator(
     gateway: Gateway, workspace: Workspace, database: Database, *, http: bool = False
 ) -> AsyncIterator[Services]:
     """What takes Slack's events in, and what reads those that were missed, with a minute's silence in a moment."""
-    way = {"signing_secret": workspace.app.signing_secret} if http else {"app_token": workspace.app.app_token}
     me, conduct, names = await gateway.identify(), Conduct(), Names(gateway)
     standings = Standings(database, names, me)
     ingest = Ingest(database, Rosters(database, conduct, kept_seconds=0), me, conduct, standings)
     hearing = Hearing(database, gateway, me, silence_seconds=0.3)
-    door = SlackDoor(gateway, ingest.handle, hearing=hearing, backoff_seconds=0.01, **way)
+    door = SlackDoor(
+        gateway,
+        ingest.handle,
+        hearing=hearing,
+        backoff_seconds=0.01,
+        app_token=None if http else workspace.app.app_token,
+        signing_secret=workspace.app.signing_secret,
+    )
     await door.start()
     works = [hearing.run(door), CatchUp(database, gateway, me, ingest.handle).run()]
     works.append(Backfill(database, gateway, me, conduct, standings, ingest.handle).run())
