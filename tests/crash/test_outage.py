@@ -33,7 +33,8 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.req("OPS-08")
 
 HTTP_SECONDS = 30
-SERVED_SECONDS = 60.0
+SERVED_SECONDS = 150.0
+"""Slack takes fifty reactions a minute."""
 READS = ("conversations.history", "conversations.replies", "conversations.list", "users.conversations")
 STEP_SECONDS = 10.0
 ATTEMPTS = 2 * 4
@@ -78,6 +79,7 @@ class Town:
     http: httpx2.AsyncClient
     twin: TwinClient
     served: Served = field(default_factory=Served)
+    open: asyncio.Event = field(default_factory=asyncio.Event)  # the lead is at work
     ahead_seconds: float = 0.0
     token: str = ""
 
@@ -134,7 +136,7 @@ class Town:
 
 async def _answers(town: Town, visitor: Visitor) -> None:
     """The lead: it takes what there is, as long as somebody is there to be asked."""
-    while True:
+    while await town.open.wait():
         with contextlib.suppress(httpx2.HTTPError, MCPError, ExceptionGroup, AssertionError):  # it is down
             for trigger in await visitor.poll(wait_seconds=1, limit=1):
                 town.served.take(trigger)
@@ -160,6 +162,7 @@ async def town(processes: Processes, *stages: Stage, rates: bool = False) -> Asy
         await stage.start_coordinator()
     async with http_client(timeout=HTTP_SECONDS) as http:
         there = Town(list(stages), clock, http, stages[0].person(http))
+        there.open.set()
         there.token = await stages[0].register(http, "lea")
         agents = [asyncio.create_task(_answers(there, stage.visitor(http, there.token))) for stage in stages]
         try:
@@ -316,17 +319,29 @@ async def test_the_same_with_two_coordinators_on_postgresql(
             first, second = stages
             first.kill_coordinator()
             if deaf:
-                await there.twin.fault("http_429", method="conversations.history", seconds=3000, times=1)
+                await there.twin.fault("http_429", method="conversations.history", seconds=3600, times=1)
                 await there.twin.fault("silent_socket")
             else:
                 second.kill_coordinator()
             await hour.passes(minutes=60)
+            if not deaf:
+                await _killed_while_it_catches_up(there, first)
             for stage in stages if not deaf else [first]:
                 await stage.start_coordinator()
+            there.open.set()
+            await there.passes(5 * 60)  # the look that Slack refused may be repeated by now
             await hour.was_served()
             await hour.is_remembered()
-            if deaf:
-                assert await there.figure(second, "swarm_slack_deaf_total") == 1
+
+
+async def _killed_while_it_catches_up(there: Town, stage: Stage) -> None:
+    """It dies with a part of what was missed; nobody has begun to work on that."""
+    there.open.clear()
+    await asyncio.sleep(1)  # polls that wait are over
+    await stage.start_coordinator()
+    await wait_until(lambda: stage.backlog(there.http), lambda n: n >= 3, what="it catches up")
+    stage.kill_coordinator()
+    assert "caught_up" not in stage.coordinator.output
 
 
 @pytest.mark.long
