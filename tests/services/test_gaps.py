@@ -270,6 +270,24 @@ async def test_a_delete_that_was_heard_is_not_told_twice(world: World, outage: O
     assert (await world.entry(root)).status == "withdrawn"
 
 
+async def test_a_reply_that_the_channel_shows_too_comes_behind_those_before_it(world: World, outage: Outage) -> None:
+    lead = await world.lead()
+    tracked = outage.says(said(f"{BOT} hello"))
+    await world.hears(tracked)
+    await world.answers(lead, await world.only(lead), "hi")
+    await outage.begins()
+    outage.says(said("first", thread_ts=tracked.ts))
+    shown = outage.says(said("for all to see", thread_ts=tracked.ts, subtype="thread_broadcast"))
+    world.slack.channels["C1"].append(ChannelMessage(message=shown))
+    await outage.is_noticed()
+    world.clock.advance(60)  # so long threads may have to wait for Slack's limits
+    await world.sweep()
+    assert await world.poll(lead) == []
+    while await world.backfill.read_due():
+        pass
+    assert texts(await world.poll(lead)) == [["first", "for all to see"]]
+
+
 async def test_a_fault_of_the_moment_costs_nothing_and_keeps_the_order(world: World, outage: Outage) -> None:
     lead = await world.lead()
     await outage.begins()
