@@ -216,7 +216,7 @@ def build(
             reactions=conduct.reactions,
         ),
         sweeper=Sweeper(database, conduct),
-        backfill=Backfill(database, slack.gateway, me, conduct, standings, handle),
+        backfill=Backfill(database, slack.gateway, me, conduct, standings, handle, telemetry.watcher),
         verifier=Verifier(database, ingest, standings),
         catch_up=CatchUp(database, slack.gateway, me, handle, telemetry.watcher),
         hearing=hearing,

@@ -118,6 +118,7 @@ class SlackDoor:
         self._backoff_seconds = backoff_seconds
         self._verifier = SignatureVerifier(signing_secret) if signing_secret else None
         self._socket: SocketMode | None = None
+        self._takes_http = False
         self._closing = False
         self._running: set[asyncio.Task[object]] = set()
         self._hearing = hearing
@@ -125,8 +126,8 @@ class SlackDoor:
 
     @property
     def connected(self) -> bool:
-        """Whether the Socket Mode connection stands."""
-        return self._socket is not None and self._socket.connected
+        """Whether the Socket Mode connection stands; over HTTP, whether events may come."""
+        return self._takes_http or (self._socket is not None and self._socket.connected)
 
     @property
     def is_only_one(self) -> bool:
@@ -134,9 +135,15 @@ class SlackDoor:
         return self._socket is not None and self._socket.is_only_one
 
     async def replace(self) -> None:
-        """Connect Socket Mode anew, whatever the connection looks like."""
+        """Connect Socket Mode anew, whatever the connection looks like. Over HTTP only what was missed is read."""
         if self._socket is not None:
             await self._socket.replace()
+        elif self._hearing:
+            _log.warning(
+                "Slack's events do not arrive at /slack/events: check the app's request URL and the proxy.",
+                action="slack_deaf",
+            )
+            await self._hearing.connected()
 
     async def start(self) -> None:
         """Connect Socket Mode; returns when connected, at once if this door is for HTTP only.
@@ -150,7 +157,9 @@ class SlackDoor:
                 self._gateway, self._app_token, self._on_socket_request, on_connected=on_connected
             )
             await self._socket.open(backoff_seconds=self._backoff_seconds)
-        elif self._hearing:
+            return
+        self._takes_http = True
+        if self._hearing:
             await self._hearing.connected()
 
     async def close(self) -> None:

@@ -25,6 +25,7 @@ from swarm.domain.ports import SlackReader
 from swarm.domain.routing import Me
 from swarm.domain.threads import Thread
 from swarm.domain.transcript import Author, AuthorKind, MessageDeleted, MessageEdited, SlackEvent, SlackMessage
+from swarm.domain.watchers import NOBODY, Watcher
 from swarm.services.attempt import attempt
 from swarm.services.missed import Handle, Missed, oldest_answered
 from swarm.services.standings import Standings, people_among
@@ -53,13 +54,14 @@ class Backfill:
         conduct: Conduct,
         standings: Standings,
         handle: Handle,
+        watcher: Watcher = NOBODY,
     ) -> None:
         self._database = database
         self._slack = slack
         self._me = me
         self._conduct = conduct
         self._standings = standings
-        self._missed = Missed(database, handle)
+        self._missed = Missed(database, handle, watcher)
 
     async def run(self) -> None:
         """Read what is to be read until cancelled, or until the shutdown, whatever goes wrong meanwhile."""

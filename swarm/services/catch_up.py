@@ -26,7 +26,7 @@ from swarm.clock import SECOND, slack_ts_to_us, to_iso, us_to_slack_ts
 from swarm.domain.errors import NotFound, Unavailable
 from swarm.domain.ports import SlackReader
 from swarm.domain.routing import Me
-from swarm.domain.transcript import ChannelMessage, MessageEdited, SlackEvent, SlackMessage
+from swarm.domain.transcript import ChannelMessage, ContextState, MessageEdited, SlackEvent, SlackMessage
 from swarm.domain.watchers import NOBODY, Watcher
 from swarm.services.attempt import attempt
 from swarm.services.missed import Handle, Missed, oldest_answered
@@ -55,10 +55,9 @@ class CatchUp:
         self, database: Database, slack: SlackReader, me: Me, handle: Handle, watcher: Watcher = NOBODY
     ) -> None:
         self._database = database
-        self._watcher = watcher
         self._slack = slack
         self._me = me
-        self._missed = Missed(database, handle)
+        self._missed = Missed(database, handle, watcher)
 
     async def run(self) -> None:
         """Read gaps until cancelled, or until the shutdown, whatever goes wrong meanwhile."""
@@ -122,7 +121,6 @@ class CatchUp:
         missed = await self._database.read(unheard, self._me, messages, since)
         for event in missed:
             await self._missed.take(event)
-        self._watcher.caught_up(len(missed))
         return len(missed)
 
     async def _replies(self, root: ChannelMessage) -> list[SlackMessage]:
@@ -154,10 +152,12 @@ def unheard(tx: Transaction, me: Me, messages: Iterable[SlackMessage], since: st
 
 
 def _is_heard(tx: Transaction, me: Me, message: SlackMessage, stored: Row | None) -> bool:
-    """Whether somebody has decided about a message, or it is the context of a thread that was opened later."""
+    """Whether somebody has decided about a message or will, or it is the context of a thread that was opened later."""
     if stored and stored["routed_at"]:
         return True
     thread = threads.find(tx, me.team, message.channel, message.root_ts)
+    if thread and not message.is_root and thread.context is not ContextState.COMPLETE:
+        return True  # shown in the conversation as well; it is taken in with its thread, which is about to be read
     is_context = thread is not None and message.ts <= thread.watermark_ts
     return is_context or history.was_routed(tx, message.channel, message.ts)
 

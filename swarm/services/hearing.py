@@ -1,11 +1,12 @@
 """Whether Slack's events still reach this process: a socket may look healthy and bring nothing.
 
 What is guaranteed: a deaf socket is found within `SILENCE_SECONDS` and one look, as soon as somebody has said something
-that should have come. When no event came for that long, the newest messages of one conversation are read, of the most
-recently active ones in turn, at most one read a minute. A message there that came as an event to no process means deaf.
+that should have come there. When no event came for that long, the newest messages of one conversation are read: at
+every second look of the most recently active one, else of the others in turn, and now and then the conversations are
+listed anew; at most one read a minute. A message there that came as an event to no process means deaf.
 So does, sooner, a post of ours that does not come back and after which nothing else came either, where this process has
 the app's only connection and posts in that conversation have come back before. A deaf socket is replaced, and what it
-missed is read as after any gap (`swarm.services.catch_up`).
+missed is read as after any gap (`swarm.services.catch_up`). Over HTTP there is nothing to replace, only to read.
 
 What is noted for that: up to which of Slack's timestamps events have come (`swarm.store.watermarks`), every few seconds
 while some come. A new connection and an event that could not be stored open a gap.
@@ -41,6 +42,8 @@ LATE_SECONDS: Final = 5.0
 
 TICK_SECONDS: Final = 2.0
 NOTE_SECONDS: Final = 10.0
+
+_LISTED_EVERY: Final = 10  # looks
 
 _LOOKED_AT: Final = 15  # messages of one conversation
 _REMEMBERED: Final = 5_000
@@ -95,7 +98,9 @@ class Hearing(Watcher):
         self._noted_at = -NOTE_SECONDS
         self._doubts: list[str | None] = []  # gaps to be opened, by their beginnings; None: the last event known to all
         self._quiet_since = monotonic()  # the last event, or the last look that found nothing
-        self._channels: OrderedDict[str, None] = OrderedDict()  # the one to look at next comes last
+        self._channels: OrderedDict[str, None] = OrderedDict()  # the most recently active one comes last
+        self._others: list[str] = []  # of these, still to be looked at in this turn; the next one comes last
+        self._looks = 0
         self.is_deaf = False
 
     def came(self, channel: str = "", ts: str = "", *, is_own: bool = False) -> None:
@@ -149,7 +154,7 @@ class Hearing(Watcher):
             return
         self.is_deaf = True
         self._watcher.slack_was_deaf()
-        _log.warning("The connection to Slack brings no events and is replaced.", action="slack_deaf")
+        _log.warning("Slack has messages of which no event told; the connection is made anew.", action="slack_deaf")
         await connection.replace()
 
     async def _note(self) -> None:
@@ -176,24 +181,36 @@ class Hearing(Watcher):
         return connection.is_only_one and since is not None and self._monotonic() - since >= ECHO_SECONDS
 
     async def _has_missed_something(self) -> bool:
-        """Whether a conversation, the most recently active ones in turn, has a message that no process was told of."""
-        if not self._channels:
-            self._channels.update(dict.fromkeys(await self._slack.conversations()))
-        if not self._channels:
+        """Whether the next conversation has a message that no process was told of."""
+        channel = await self._next_channel()
+        if channel is None:
             return False
-        channel, _ = self._channels.popitem()
-        self._channels[channel] = None
-        self._channels.move_to_end(channel, last=False)  # the next look is at another one
         known_ts = self._newest_ts or await self._database.read(watermarks.of_channel, self._me.team, watermarks.ALL)
         try:
             said = await self._slack.read_channel(channel, "0", _LOOKED_AT)
         except NotFound:
+            self._channels.pop(channel, None)
             return False
         if not self._unheard(channel, said, known_ts):
             return False
         await self._sleep(LATE_SECONDS)
         suspects = self._unheard(channel, said, known_ts)
         return bool(suspects) and await self._database.read(_is_any_missed, self._me, channel, suspects)
+
+    async def _next_channel(self) -> str | None:
+        """The conversation to look at; None if this time they were listed, or if we are in none."""
+        self._looks += 1
+        is_known = bool(self._channels)
+        if not is_known or self._looks % _LISTED_EVERY == 0:
+            for channel in reversed(await self._slack.conversations()):
+                self._channels.setdefault(channel)  # a new one is suspicious: no event told of it
+            if is_known or not self._channels:
+                return None
+        *others, latest = self._channels
+        if self._looks % 2 or not others:
+            return latest
+        self._others = [channel for channel in self._others if channel != latest] or others
+        return self._others.pop()
 
     def _unheard(self, channel: str, said: list[ChannelMessage], known_ts: str) -> list[str]:
         """What is newer than all that came, by Slack's clock, and was not told to this process.

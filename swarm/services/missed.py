@@ -17,6 +17,7 @@ import structlog
 from swarm.clock import SECOND, us_to_slack_ts
 from swarm.domain.errors import Unavailable
 from swarm.domain.transcript import MessageEdited, SlackEvent
+from swarm.domain.watchers import NOBODY, Watcher
 from swarm.store import history
 from swarm.store.database import Database
 from swarm.store.transaction import Transaction
@@ -35,15 +36,17 @@ Handle = Callable[[SlackEvent], Awaitable[None]]
 class Missed:
     """Events that were missed, on their way to ``handle``, which stores and routes one."""
 
-    def __init__(self, database: Database, handle: Handle) -> None:
+    def __init__(self, database: Database, handle: Handle, watcher: Watcher = NOBODY) -> None:
         self._database = database
+        self._watcher = watcher
         self.handle = handle
 
     async def take(self, event: SlackEvent) -> None:
         """Have an event handled, or set it aside. Raises Unavailable if it has to wait, and what follows it as well."""
         for tries_left in reversed(range(TRIES)):
             try:
-                return await self.handle(event)
+                await self.handle(event)
+                return self._watcher.caught_up(1)
             except Unavailable:
                 raise
             except (OSError, MemoryError) as error:

@@ -18,7 +18,7 @@ CONTEXTS = "contexts"
 """The topic that wakes whoever reads threads from Slack."""
 
 _READ_GIVEN_UP_AFTER = 60 * SECOND
-_READ_ATTEMPTS = 5  # then the thread is left alone until something new is said in it
+_SLOWEST = 60  # from this attempt on the pause until the next one grows no more
 
 _place = (
     (threads.c.team == bindparam("team"))
@@ -112,10 +112,8 @@ _CONTEXT_MOVES = {
     ContextStep.GIVE_UP: _to(
         ContextStep.GIVE_UP,
         context_failures=_failures,
-        context_due_at=case(
-            (_failures >= _READ_ATTEMPTS, None),
-            else_=bindparam("now", type_=BigInteger) + bindparam("delay_us", type_=BigInteger) * _failures,
-        ),
+        context_due_at=bindparam("now", type_=BigInteger)
+        + bindparam("delay_us", type_=BigInteger) * case((_failures >= _SLOWEST, _SLOWEST), else_=_failures),
     ),
     ContextStep.DOUBT: _to(ContextStep.DOUBT),
 }
@@ -241,7 +239,7 @@ def begin_reads(tx: Transaction, limit: int) -> list[Thread]:
 
 
 def want_whole(tx: Transaction, thread: Thread) -> None:
-    """See to it that somebody reads a thread that is not known as a whole, also after earlier tries were given up."""
+    """See to it that somebody reads a thread that is not known as a whole, also if Slack has refused that before."""
     _READ_AGAIN.run(tx, thread_id=thread.id, now=tx.now)
     tx.wake(CONTEXTS)
 
@@ -252,7 +250,7 @@ def read_whole(tx: Transaction, thread_id: str) -> None:
 
 
 def read_failed(tx: Transaction, thread_id: str, retry_in_seconds: float) -> None:
-    """Note that the thread could not be read; it is tried again, later each time, and a few times only."""
+    """Note that the thread could not be read; it is tried again, after a longer pause each time."""
     delay_us = int(retry_in_seconds * SECOND)
     _CONTEXT_MOVES[ContextStep.GIVE_UP].run(tx, thread_id=thread_id, now=tx.now, delay_us=delay_us)
 

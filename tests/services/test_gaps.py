@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 
-from swarm.clock import us_to_slack_ts
+from swarm.clock import SECOND, to_iso, us_to_slack_ts
 from swarm.domain.errors import NotFound, Unavailable
 from swarm.domain.transcript import ChannelMessage, ChannelType, SlackEvent, SlackMessage
+from swarm.services import missed
 from swarm.services.backfill import READERS
+from swarm.services.missed import Handle
 from swarm.store import watermarks
 from tests.support.slack import next_ts
 from tests.support.world import BOT, ME, World, delete, edit, said, texts
@@ -37,15 +40,21 @@ class Outage:
         else:
             slack.threads[message.channel, message.root_ts].append(message)
             slack.channels[message.channel] = [
-                replace(one, latest_reply_ts=message.ts) if one.message.ts == message.root_ts else one
+                ChannelMessage(message=replace(one.message, has_replies=True), latest_reply_ts=message.ts)
+                if one.message.ts == message.root_ts
+                else one
                 for one in slack.channels[message.channel]
             ]
         return message
 
-    async def ends(self) -> None:
-        """The gap is noticed and read."""
+    async def is_noticed(self) -> None:
+        """The gap is noticed, and what was said outside of threads that we know is read."""
         await self._world.database.write(watermarks.open_gap, ME.team)
         await self._world.catch_up.read_gap()
+
+    async def ends(self) -> None:
+        """The gap is noticed and read."""
+        await self.is_noticed()
         while await self._world.backfill.read_due():
             pass
 
@@ -259,3 +268,189 @@ async def test_a_delete_that_was_heard_is_not_told_twice(world: World, outage: O
     await outage.ends()
     assert await world.poll(lead) == []
     assert (await world.entry(root)).status == "withdrawn"
+
+
+async def test_a_reply_that_the_channel_shows_too_comes_behind_those_before_it(world: World, outage: Outage) -> None:
+    lead = await world.lead()
+    tracked = outage.says(said(f"{BOT} hello"))
+    await world.hears(tracked)
+    await world.answers(lead, await world.only(lead), "hi")
+    await outage.begins()
+    outage.says(said("first", thread_ts=tracked.ts))
+    shown = outage.says(said("for all to see", thread_ts=tracked.ts, subtype="thread_broadcast"))
+    world.slack.channels["C1"].append(ChannelMessage(message=shown))
+    await outage.is_noticed()
+    world.clock.advance(60)  # so long threads may have to wait for Slack's limits
+    await world.sweep()
+    assert await world.poll(lead) == []
+    while await world.backfill.read_due():
+        pass
+    assert texts(await world.poll(lead)) == [["first", "for all to see"]]
+
+
+async def test_a_fault_of_the_moment_costs_nothing_and_keeps_the_order(world: World, outage: Outage) -> None:
+    lead = await world.lead()
+    await outage.begins()
+    root = outage.says(said(f"{BOT} help"))
+    outage.says(said("it burns", thread_ts=root.ts))
+    outage.says(said(f"{BOT} and later"))
+    handle, taken = world.ingest.handle, list[SlackEvent]()
+
+    async def fails_at_the_second(event: SlackEvent) -> None:
+        if len(taken) == 1:
+            raise OSError(28, "No space left on device")
+        taken.append(event)
+        await handle(event)
+
+    world.catch_up._missed.handle = fails_at_the_second
+    await outage.ends()
+    assert await world.database.read(watermarks.gap, ME.team)
+    assert len(taken) == 1
+    world.catch_up._missed.handle = handle
+    assert texts(await world.poll(lead)) == [["@UBOT help", "it burns"]]  # the thread was read as a whole meanwhile
+    await world.catch_up.read_gap()
+    assert await world.database.read(watermarks.gap, ME.team) is None
+    assert texts(await world.poll(lead)) == [["@UBOT and later"]]
+
+
+@pytest.fixture
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(missed, "PAUSE_SECONDS", 0.0)
+
+
+def poisoned(world: World, text: str) -> list[str]:
+    """From now on a message with this text cannot be taken in; the tries are counted."""
+    handle, tries = world.ingest.handle, list[str]()
+
+    async def stumbles(event: SlackEvent) -> None:
+        if isinstance(event, SlackMessage) and text in event.text:
+            tries.append(event.ts)
+            raise ValueError("a lone surrogate")
+        await handle(event)
+
+    world.catch_up._missed.handle = world.backfill._missed.handle = stumbles
+    return tries
+
+
+@pytest.mark.usefixtures("no_pause")
+async def test_what_can_never_be_taken_in_is_set_aside_for_the_operator_and_holds_up_nothing(
+    world: World, outage: Outage
+) -> None:
+    lead = await world.lead()
+    tracked = outage.says(said(f"{BOT} hello"))
+    await world.hears(tracked)
+    await world.answers(lead, await world.only(lead), "hi")
+    await outage.begins()
+    bad = [outage.says(said(f"{BOT} poison", channel="C2")), outage.says(said("poison", thread_ts=tracked.ts))]
+    outage.says(said(f"{BOT} help", channel="C2"))
+    outage.says(said("and you?", thread_ts=tracked.ts))
+    tries = poisoned(world, "poison")
+    for _ in range(2):
+        await outage.ends()
+    assert sorted(texts(await world.poll(lead))) == [["@UBOT help"], ["and you?"]]
+    assert sorted(tries) == sorted([message.ts for message in bad] * missed.TRIES)
+    rows = await world.rows("SELECT subject FROM history WHERE change = 'route.set_aside' ORDER BY subject")
+    assert [row["subject"] for row in rows] == [f"C1:{bad[1].ts}", f"C2:{bad[0].ts}"]
+
+
+@pytest.mark.usefixtures("no_pause")
+async def test_nothing_is_set_aside_while_that_cannot_be_stored(
+    world: World, outage: Outage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.lead()
+    await outage.begins()
+    outage.says(said(f"{BOT} poison"))
+    tries = poisoned(world, "poison")
+
+    def is_full(*args: object) -> None:
+        raise Unavailable("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(missed, "_note", is_full)
+        await outage.is_noticed()
+    assert len(tries) == missed.TRIES
+    assert await world.database.read(watermarks.gap, ME.team)
+    await outage.ends()
+    assert len(tries) == 2 * missed.TRIES
+
+
+@pytest.mark.parametrize("is_shown", [True, False], ids=["before the read", "after the read"])
+async def test_a_follow_up_that_overtakes_the_missed_beginning_of_its_thread_is_served_behind_it(
+    world: World, outage: Outage, is_shown: bool
+) -> None:
+    lead = await world.lead()
+    now = world.clock.now_us()
+    root = outage.says(said(f"{BOT} my name is Ann", ts=us_to_slack_ts(now - 1800 * SECOND)))
+    said_by_slack = world.slack.channels["C1"]
+    if is_shown:
+        outage.says(said("I have two cats", thread_ts=root.ts, ts=us_to_slack_ts(now - 1700 * SECOND)))
+        said_by_slack = world.slack.channels["C1"]
+    await outage.begins()
+    await world.database.write(watermarks.open_gap, ME.team, root.ts)
+    await world.hears(outage.says(said("who am I?", thread_ts=root.ts, ts=us_to_slack_ts(now))))
+    world.clock.advance(1000)
+    await world.sweeper.tidy()
+    world.slack.channels["C1"] = said_by_slack
+    world.catch_up._missed.handle = until_first(world)
+    await world.catch_up.read_gap()
+    if is_shown:
+        assert await world.poll(lead) == []  # not without what was said between
+    while await world.backfill.read_due():
+        pass
+    cats = ["I have two cats"] if is_shown else []
+    assert texts(await world.poll(lead)) == [["@UBOT my name is Ann", *cats, "who am I?"]]
+
+
+def until_first(world: World) -> Handle:
+    """What takes the first event and is out of order from then on."""
+    taken: list[SlackEvent] = []
+
+    async def handle(event: SlackEvent) -> None:
+        if taken:
+            raise Unavailable("the database is locked")
+        taken.append(event)
+        await world.ingest.handle(event)
+
+    return handle
+
+
+async def test_what_is_older_than_three_days_is_left_alone_in_threads_too_and_the_operator_is_told(
+    world: World, outage: Outage
+) -> None:
+    lead = await world.lead()
+    root = outage.says(said(f"{BOT} hello"))
+    await world.hears(root)
+    await world.answers(lead, await world.only(lead), "hi")
+    since = world.clock.now_us()
+    await world.database.write(watermarks.heard, ME.team, us_to_slack_ts(since))
+    for hours in (1, 99):
+        outage.says(said(f"{hours} h", thread_ts=root.ts, ts=us_to_slack_ts(since + hours * 3600 * SECOND)))
+        outage.says(said(f"{BOT} {hours} h", channel="C2", ts=us_to_slack_ts(since + hours * 3600 * SECOND)))
+    world.clock.advance(100 * 3600)
+    with capture_logs() as logs:
+        await outage.ends()
+    assert sorted(texts(await world.poll(lead))) == [["99 h"], ["@UBOT 99 h"]]
+    (told,) = [line for line in logs if "left_alone_up_to" in line]
+    assert told["left_alone_up_to"] == to_iso(world.clock.now_us() - 72 * 3600 * SECOND)
+
+
+async def test_a_thousand_messages_are_served_from_the_first_on_while_the_rest_is_read(
+    world: World, outage: Outage
+) -> None:
+    lead = await world.lead()
+    await outage.begins()
+    for number in range(60):
+        root = outage.says(said(f"{number}"))
+        outage.says(said(f"{BOT} {number}", thread_ts=root.ts))
+    read, seen = world.slack.read_thread, list[int]()
+
+    async def looks(channel: str, thread_ts: str) -> list[SlackMessage]:
+        seen.append(len(await world.rows("SELECT 1 FROM inbox_messages")))
+        return await read(channel, thread_ts)
+
+    world.slack.read_thread = looks  # type: ignore[method-assign]
+    with capture_logs() as logs:
+        await outage.is_noticed()
+    assert seen == [20 * (number // 20) for number in range(60)]
+    assert [line["read"] for line in logs if "read" in line] == ["20 of 60", "40 of 60", "60 of 60"]
+    assert lead

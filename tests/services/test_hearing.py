@@ -109,6 +109,29 @@ async def test_a_quiet_hour_costs_one_look_a_minute_and_replaces_nothing(scene: 
     assert 50 <= scene.looks <= 60
 
 
+async def test_each_second_look_is_at_the_latest_conversation_and_the_others_come_in_turn(scene: Scene) -> None:
+    scene.world.slack.channels = {f"C{number}": [] for number in range(4)}
+    for channel in ("C3", "C2", "C1", "C0"):
+        scene.hearing.came(channel, "1.0")
+    await scene.passes(9 * SILENCE_SECONDS + 20)
+    looked = [channel for channel, _ in scene.world.slack.reads]
+    assert looked == ["C0", "C1", "C0", "C2", "C0", "C3", "C0", "C1", "C0"]
+
+
+async def test_a_conversation_of_which_no_event_ever_told_is_found(scene: Scene) -> None:
+    scene.world.slack.channels = {"C1": []}
+    scene.hearing.came("C1", "1.0")
+    scene.world.slack.channels["D7"] = [ChannelMessage(message=said("psst", channel="D7"))]
+    await scene.passes(12 * SILENCE_SECONDS)
+    assert scene.socket.replaced == 1
+
+
+async def test_a_fresh_start_looks_at_the_first_conversation_first(scene: Scene) -> None:
+    scene.world.slack.channels = {"C1": [], "C2": []}
+    await scene.passes(SILENCE_SECONDS + 10)
+    assert [channel for channel, _ in scene.world.slack.reads] == ["C1"]
+
+
 async def test_what_another_process_was_told_is_no_sign(scene: Scene) -> None:
     await scene.world.lead()
     scene.hearing.came("C1", "1.0")

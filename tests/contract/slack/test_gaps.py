@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -30,13 +31,22 @@ pytestmark = pytest.mark.req("OPS-08")
 
 
 @asynccontextmanager
-async def coordinator(gateway: Gateway, workspace: Workspace, database: Database) -> AsyncIterator[Services]:
+async def coordinator(
+    gateway: Gateway, workspace: Workspace, database: Database, *, http: bool = False
+) -> AsyncIterator[Services]:
     """What takes Slack's events in, and what reads those that were missed, with a minute's silence in a moment."""
     me, conduct, names = await gateway.identify(), Conduct(), Names(gateway)
     standings = Standings(database, names, me)
     ingest = Ingest(database, Rosters(database, conduct, kept_seconds=0), me, conduct, standings)
     hearing = Hearing(database, gateway, me, silence_seconds=0.3)
-    door = SlackDoor(gateway, ingest.handle, hearing=hearing, app_token=workspace.app.app_token, backoff_seconds=0.01)
+    door = SlackDoor(
+        gateway,
+        ingest.handle,
+        hearing=hearing,
+        backoff_seconds=0.01,
+        app_token=None if http else workspace.app.app_token,
+        signing_secret=workspace.app.signing_secret,
+    )
     await door.start()
     works = [hearing.run(door), CatchUp(database, gateway, me, ingest.handle).run()]
     works.append(Backfill(database, gateway, me, conduct, standings, ingest.handle).run())
@@ -84,3 +94,18 @@ async def test_a_silent_socket_is_replaced_and_what_it_missed_is_served_once(
         await workspace.say("and now?", thread_ts=root)  # the new connection hears
         assert await eventually(new_texts) == ["and now?"]
         assert follow_up
+
+
+async def test_what_a_proxy_keeps_from_us_is_found_and_served_over_http_too(
+    gateway: Gateway, workspace: Workspace, sqlite_url: str
+) -> None:
+    async with (
+        Database(sqlite_url) as database,
+        coordinator(gateway, workspace, database, http=True) as services,
+    ):
+        lead = (await services.agents.register("lead", Role.LEAD)).agent
+        clock = workspace.twin.clock
+        clock.advance(max(0.0, time.time() - clock.now()))  # it is after the start by Slack's clock as well
+        await workspace.say("@swarm hello")  # and nobody tells us of it
+        (trigger,) = await eventually(lambda: services.polls.poll(lead, wait_seconds=1, limit=20))
+        assert [message.text for message in trigger.inbox_messages] == ["@swarm hello"]
