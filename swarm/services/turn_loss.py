@@ -60,19 +60,16 @@ def break_off(tx: Transaction, turn_id: str, loss: Loss, place: Place | None, co
     assert found is not None  # turns that are not over are never removed
     thread = threads.locked(tx, found.thread_id) if found.thread_id else None
     lease = leases.by_token(tx, found.lease_token)
-    turn = turns.get(tx, turn_id)
+    turn = turns.locked(tx, turn_id)  # the run may tell its end at this very moment
     if turn is None or turn.status is not TurnStatus.RUNNING:
         return
     outcome = _outcome(tx, turn, lease, loss)
-    # The turn's row comes first: the run may tell its end at this very moment, and of the two one is told so.
     if outcome is None:
-        if not turns.end(tx, turn.id, TurnStep.ABANDON, RESTARTED):
-            return
+        turns.end(tx, turn.id, TurnStep.ABANDON, RESTARTED)
         _hand_out_again(tx, turn, lease, loss, conduct)
     else:
         known, note = outcome_of(outcome)
-        if not turns.end(tx, turn.id, known.step, note):
-            return
+        turns.end(tx, turn.id, known.step, note)
         if lease and still_holds(tx, turn, lease) and is_ours_to_settle(tx, turn, outcome):
             settle_work(tx, turn, lease, thread, Ending(outcome=outcome), conduct)
     if thread and place:

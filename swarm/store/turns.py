@@ -93,6 +93,7 @@ _START = Statement(
     )
 )
 _GET = Statement(select(turns).where(_t.id == bindparam("id")))
+_GET_LOCKED = Statement(select(turns).where(_t.id == bindparam("id")).with_for_update(key_share=True))
 _IN_HAND = Statement(select(turns).where(_t.trigger_id == bindparam("trigger_id"), _unfinished))
 _OF_LEASE = Statement(select(turns).where(_t.lease_token == bindparam("lease_token"), _unfinished))
 _UNFINISHED = Statement(select(turns).where(_t.ended_at.is_(None), _unfinished).order_by(_t.id))
@@ -203,6 +204,12 @@ def start(
 
 def get(tx: Transaction, turn_id: str) -> Turn | None:
     row = _GET.first(tx, id=turn_id)
+    return _turn(row) if row else None
+
+
+def locked(tx: Transaction, turn_id: str) -> Turn | None:
+    """A turn, locked until the transaction ends: its run cannot tell its end meanwhile."""
+    row = _GET_LOCKED.first(tx, id=turn_id)
     return _turn(row) if row else None
 
 
