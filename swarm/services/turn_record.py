@@ -30,6 +30,10 @@ class TurnRecord:
         if not await self._database.write(_began, self._turn_id, page, ts):
             raise LostRight
 
+    async def leaving(self, page: int, text: str) -> None:
+        """Before a message is closed that is not the last: who finds it closed can still say something below it."""
+        await self._database.write(turn_pages.page_text, self._turn_id, page, text)
+
     async def ending(self, call: Last, outcome: Outcome) -> None:
         """Before the last call: from now on anybody can bring the answer to its end."""
         if not await self._database.write(_closing, self._turn_id, call, outcome):

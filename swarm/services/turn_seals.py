@@ -78,11 +78,11 @@ class Seals:
         ts = await self._ts(page)
         if ts is None:
             return False
-        if page.text is not None:  # it does not grow any more
-            return isinstance(await self._call(_update(page, ts, page.text, below)), Accepted)
-        if page.kind is PageKind.POST:
+        if page.kind is PageKind.STREAM and isinstance(await self._call(_close(page, ts, below)), Accepted):
+            return True
+        if page.text is None:
             return False
-        return isinstance(await self._call(_close(page, ts, below)), Accepted)
+        return isinstance(await self._call(_update(page, ts, page.text, below)), Accepted)  # it was closed before
 
     async def _show(self, page: TurnPage, ts: str, text: str, below: Closing) -> bool:
         """Close a stream, and set its whole text: nobody knows how much of it had arrived."""

@@ -78,6 +78,8 @@ class NoRecord:
 
     async def began(self, page: int, ts: str) -> None: ...
 
+    async def leaving(self, page: int, text: str) -> None: ...
+
     async def ending(self, call: Last, outcome: Outcome) -> None: ...
 
     async def ended(self, page: int, text: str) -> None: ...
@@ -228,6 +230,8 @@ class LiveAnswer:
         """What must be known after a crash is written before the call."""
         if isinstance(call, OpenStream | PostPage):
             await self._record.beginning(call.page, is_post=isinstance(call, PostPage))
+        if isinstance(call, CloseStream) and not call.is_last:
+            await self._record.leaving(call.page, call.text)
         if isinstance(call, CloseStream | PostPage | UpdatePage) and call.is_last:
             assert self._live.outcome is not None  # only then it is the last
             await self._record.ending(call, self._live.outcome)

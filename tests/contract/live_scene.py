@@ -161,6 +161,9 @@ class Notes:
     async def began(self, page: int, ts: str) -> None:
         self.told.append(f"began {page} {ts}")
 
+    async def leaving(self, page: int, text: str) -> None:
+        self.told.append(f"leaving {page}")
+
     async def ending(self, call: Last, outcome: Outcome) -> None:
         self.told.append("ending")
 

@@ -66,13 +66,25 @@ class Rows:
         return Tables(rows=rows, timeline=self.select("SELECT * FROM history ORDER BY seq"))
 
 
+def numbers(message: Message, order: Order) -> list[int]:
+    """The pieces of an order's answer that people see in a message, in order.
+
+    Of a long message that was changed the plain text is cut, and its blocks show the whole.
+    """
+    whole = "".join(block["text"] for block in message["blocks"] if block["type"] == "markdown")
+    found = [
+        [number for stream, number in marks_in(text) if stream == order.stream] for text in (whole, message["text"])
+    ]
+    return max(found, key=len)
+
+
 def attempts(thread: Sequence[Message], order: Order) -> list[list[Message]]:
     """The messages that show an order's answer, by the attempt that they belong to, oldest first."""
     found: list[list[Message]] = []
     for message in thread:
-        numbers = [number for stream, number in marks_in(message["text"]) if stream == order.stream]
-        if numbers and message["kind"] == "bot":
-            if numbers[0] == 0 or not found:
+        shown = numbers(message, order)
+        if shown and message["kind"] == "bot":
+            if shown[0] == 0 or not found:
                 found.append([])
             found[-1].append(message)
     return found
@@ -85,8 +97,8 @@ def wants_retry(thread: Sequence[Message]) -> list[Message]:
 
 def is_whole(pages: Sequence[Message], order: Order) -> bool:
     """Whether an attempt shows every piece once, in order, and nothing grows any more."""
-    numbers = [number for page in pages for stream, number in marks_in(page["text"]) if stream == order.stream]
-    return numbers == list(range(order.deltas)) and not any(page["streaming"] for page in pages)
+    shown = [number for page in pages for number in numbers(page, order)]
+    return shown == list(range(order.deltas)) and not any(page["streaming"] for page in pages)
 
 
 def is_disowned(pages: Sequence[Message]) -> bool:

@@ -74,6 +74,7 @@ def test_whatever_is_wrong_with_an_answer_is_found(thread: Sequence[Message]) ->
         ({"white_check_mark": 1}, False, True),
         ({"eyes": 1}, False, False),
         ({"eyes": 1, "white_check_mark": 2}, False, False),
+        ({"eyes": 2, "white_check_mark": 1}, False, False),
         ({"eyes": 1, "white_check_mark": 1, "x": 1}, False, False),
         ({"eyes": 1, "white_check_mark": 1, "x": 1}, True, True),
     ],

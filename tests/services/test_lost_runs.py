@@ -202,6 +202,29 @@ async def test_an_abandoned_answer_says_so_on_its_first_message_and_on_its_last(
     assert world.slack.posts == []
 
 
+async def test_a_first_message_that_was_closed_and_not_known_to_be_says_so_as_well(world: World) -> None:
+    lines = "".join(f"Line {number} of a long answer.\n\n" for number in range(400))
+    gate, live = Gate(before=lines), FakeLive(hold={CloseStream: asyncio.Event()})
+    async with playing(world, hired("ada", Scripted(gate)), live=live) as first:
+        root = await world.says(f"{BOT} hello")
+        await begun(first, gate, root)
+
+        async def is_closed() -> bool:
+            return not live.of(root)[0].streaming
+
+        await wait_until(is_closed)
+        (shown,) = live.of(root)
+        text = shown.text
+        await first.deposed()
+    live.hold.clear()
+    live.script.append(lambda live, place, call: Refused(error="message_not_in_streaming_state"))
+    lost = show(world, hired("ada", Scripted()), live=live)
+    await lost.recovery.recover(lambda turn_id: False, lost.term.is_ours)
+    assert (shown.text, shown.closing.note) == (text, RESTARTED_TEXT)
+    await world.send()
+    assert world.slack.posts == []
+
+
 async def test_where_slack_does_not_let_the_message_say_so_a_post_does(world: World) -> None:
     gate, live = Gate(), FakeLive()
     async with playing(world, hired("ada", Scripted(gate)), live=live) as first:

@@ -34,6 +34,10 @@ class Record(Protocol):
         """A message has begun."""
         ...
 
+    async def leaving(self, page: int, text: str) -> None:
+        """A message with this text is about to be closed, and the answer goes on in another one."""
+        ...
+
     async def ending(self, call: Last, outcome: Outcome) -> None:
         """The last call of an answer is about to be made: everything is known that it is to show."""
         ...
