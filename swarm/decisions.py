@@ -60,7 +60,11 @@ def streaming_agents(settings: Settings) -> list[StreamingAgent]:
 def caller_policies(settings: Settings) -> dict[str, CallerPolicy]:
     """Who may call each built-in agent."""
     return {
-        name: CallerPolicy(callers=frozenset(chosen.callers), reaches_host=_reaches_host(settings, chosen))
+        name: CallerPolicy(
+            callers=frozenset(chosen.callers),
+            reaches_host=_reaches_host(settings, chosen),
+            tool_details=chosen.tool_details,
+        )
         for name, chosen in settings.agents.builtin.items()
     }
 

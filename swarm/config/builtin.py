@@ -64,6 +64,9 @@ class BuiltinAgentSettings(Section):
         default_factory=lambda: [OPERATOR],
         description="who may call it over AG-UI: operator (who always may), leads, workers, or agents by name",
     )
+    tool_details: bool = Field(
+        False, description="tell callers over AG-UI with which arguments it calls its tools, and what these answer"
+    )
     footer: str = Field("", max_length=1_000, description="words of your own below every answer, mrkdwn")
 
     @field_validator("callers")

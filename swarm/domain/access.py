@@ -55,6 +55,7 @@ class CallerPolicy:
 
     callers: frozenset[str] = frozenset({OPERATOR})  # groups and agents' names
     reaches_host: bool = True  # its tools touch the host or the operator's documents, or are of MCP servers
+    tool_details: bool = False  # callers are told with which arguments it calls its tools, and what these answer
 
     def allows(self, caller: Agent | None) -> bool:
         """Whether an agent may, or, if None, the operator, who always may.

@@ -27,6 +27,7 @@ from swarm.entrypoints.agui_requests import (
     Resume,
     Start,
     check_ids,
+    check_tools,
     of_agui,
     of_resume,
     of_start,
@@ -187,6 +188,7 @@ class AguiDoor:
         name = self._runs.named(agent, client.agent)
         said = await read_model(request, RunAgentInput)
         check_ids(said)
+        check_tools(said)
         talk, from_where = self._talk(client, said.thread_id, name)
         turn = of_agui(said, from_where, self._runs.questions(talk))
         return await self._streamed(client, talk, turn, Dialect.AGUI, said.run_id)
@@ -214,7 +216,7 @@ class AguiDoor:
             client.call.on_end(partial(run.stop, TOKEN_ENDED, tell_rest=False))
         return RunStream(
             run,
-            Writer(talk.id, run_id or turn.run_id, dialect),
+            Writer(talk.id, run_id or turn.run_id, dialect, tool_details=self._runs.tells_tools(talk.agent)),
             keep_alive_seconds=self._keep_alive_seconds,
             stalled_seconds=self._stalled_seconds,
         )

@@ -46,11 +46,14 @@ from swarm.domain.streaming.events import (
 from swarm.domain.streaming.remote import Dialect, RunEnd
 from swarm.domain.text.characters import Visible
 from swarm.domain.text.model import data_for_model
+from swarm.domain.text.secrets import without_secrets
 from swarm.entrypoints.agui_ends import last_event
 
 SUCCEEDED: Final = "done"
 FAILED: Final = '{"error": "The tool failed."}'
-"""What a client is told of a tool's answer: how it went. The answer itself is between the tool and the model."""
+"""What a client is told of a tool's answer, where the settings do not say more: how it went."""
+ERROR_CHARACTERS: Final = 2_000
+"""Many clients look for errors in short results only."""
 
 _ENCODER: Final = EventEncoder()
 
@@ -58,7 +61,10 @@ _ENCODER: Final = EventEncoder()
 class Writer:
     """Writes one run; ``thread_id`` and ``run_id`` are what the client calls the conversation and the run."""
 
-    def __init__(self, thread_id: str, run_id: str, dialect: Dialect = Dialect.AGUI) -> None:
+    def __init__(
+        self, thread_id: str, run_id: str, dialect: Dialect = Dialect.AGUI, *, tool_details: bool = False
+    ) -> None:
+        self._tool_details = tool_details
         self._is_caipe = dialect is Dialect.CAIPE
         self._thread_id = thread_id
         self._run_id = run_id
@@ -120,12 +126,13 @@ class Writer:
             self._message = None
 
     def _start_tool(self, tool: ToolStarted) -> Iterator[BaseEvent]:
-        """What is said after it is a message of its own. The arguments are not told."""
+        """What is said after it is a message of its own."""
         yield from self._end_text()
         if tool.id not in self._calls:
             self._calls[tool.id] = False
             yield ToolCallStartEvent(tool_call_id=tool.id, tool_call_name=tool.name)
-            yield ToolCallArgsEvent(tool_call_id=tool.id, delta="{}")
+            arguments = without_secrets(tool.arguments) if self._tool_details else ""
+            yield ToolCallArgsEvent(tool_call_id=tool.id, delta=arguments or "{}")
 
     def _end_tool(self, tool: ToolEnded) -> Iterator[BaseEvent]:
         """``TOOL_CALL_END`` comes only now: many clients may take it for the end of the tool. Those of caipe do: to
@@ -137,10 +144,17 @@ class Writer:
             result = ToolCallResultEvent(
                 message_id=self._new_id("m"),
                 tool_call_id=tool.id,
-                content=FAILED if tool.failed else SUCCEEDED,
+                content=self._result(tool),
                 role="tool",
             )
             yield from (result, end) if self._is_caipe else (end, result)
+
+    def _result(self, tool: ToolEnded) -> str:
+        """AG-UI has no word for a tool that failed; an object with nothing but an error says so."""
+        result = without_secrets(tool.result) if self._tool_details else ""
+        if tool.failed:
+            return json.dumps({"error": result[:ERROR_CHARACTERS]}, ensure_ascii=False) if result else FAILED
+        return result or SUCCEEDED
 
     def _change_step(self, name: str) -> Iterator[BaseEvent]:
         if self._step:

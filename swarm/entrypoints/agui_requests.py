@@ -139,6 +139,16 @@ def of_agui(said: RunAgentInput, origin: Origin, asked: Sequence[Asked]) -> Turn
     )
 
 
+def check_tools(said: RunAgentInput) -> None:
+    """Raises Invalid for tools of the client's own: no run ends with a call of one, so they would never be called."""
+    if said.tools:
+        raise Invalid(
+            "The agents here call tools of their own only, so a client's tools would never be called.",
+            hint="Send an empty list of tools; the operator gives agents tools (docs/built-in-agents.md).",
+            fields={"tools": "[]"},
+        )
+
+
 def check_ids(said: RunAgentInput) -> None:
     """Raises Invalid for names that are no names."""
     expected = f"1 to {ID_CHARACTERS} characters"

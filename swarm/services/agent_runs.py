@@ -160,6 +160,10 @@ class AgentRuns:
         """The agents that an agent may call, or, if None, the operator; their default first."""
         return tuple(name for name in self._agents if self._policies[name].allows(caller))
 
+    def tells_tools(self, name: str) -> bool:
+        """Whether callers of this agent are told what it says to its tools, and what these answer."""
+        return self._policies[name].tool_details
+
     def named(self, name: str | None, caller: Agent | None) -> str:
         """The name of an agent that the caller may call; the default's for None.
 

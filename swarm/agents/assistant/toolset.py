@@ -16,7 +16,6 @@ from swarm.agents.toolbox.arguments import Checked, checked, mended
 from swarm.agents.toolbox.calling import answered
 from swarm.agents.toolbox.caps import CONCLUDE, CallCaps
 from swarm.agents.toolbox.tool import Tool, ToolAnswer, not_for_strangers
-from swarm.domain.streaming.events import ToolEnded, ToolStarted
 
 _ANYTHING = SchemaValidator(core_schema.dict_schema())
 """Arguments are checked by us, against the tool's own schema."""
@@ -47,10 +46,9 @@ class RunTools(AbstractToolset[None]):
         call_id = ctx.tool_call_id or f"{self._run.turn.run_id}-{ctx.run_step}"
         chosen = self._tools[name]
         arguments = mended(chosen.parameters, tool_args)
-        await self._run.say(ToolStarted(id=call_id, name=name))
+        await self._run.begin_call(call_id, name, arguments)
         answer = await self._answer(chosen, arguments, ctx.run_step)
-        self._run.remember_call(call_id, name, arguments, answer)
-        await self._run.say(ToolEnded(id=call_id, failed=answer.failed))
+        await self._run.end_call(call_id, name, arguments, answer)
         return answer.text
 
     def conclude(self, ctx: RunContext[None]) -> str:

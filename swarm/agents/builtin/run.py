@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -10,7 +11,7 @@ from typing import Any, Final
 from swarm.agents.toolbox.tool import ToolAnswer
 from swarm.domain.model_runs import ModelUsage
 from swarm.domain.sessions import MessageRole, SessionMessage
-from swarm.domain.streaming.events import AgentEvent, TextDelta, TextEnded, TurnInput
+from swarm.domain.streaming.events import AgentEvent, TextDelta, TextEnded, ToolEnded, ToolStarted, TurnInput
 from swarm.domain.streaming.remote import RunEnd
 
 WAITING_EVENTS: Final = 256
@@ -83,6 +84,15 @@ class Run:
     def remember(self, *messages: SessionMessage) -> None:
         """Have something remembered that is not written, or not as it is written."""
         self.remembered.extend(messages)
+
+    async def begin_call(self, id: str, tool: str, arguments: Mapping[str, Any]) -> None:
+        """Tell that a tool is called."""
+        await self.say(ToolStarted(id=id, name=tool, arguments=json.dumps(dict(arguments), ensure_ascii=False)))
+
+    async def end_call(self, id: str, tool: str, arguments: Mapping[str, Any], answer: ToolAnswer) -> None:
+        """Remember a tool's call with its answer, and tell that it has answered."""
+        self.remember_call(id, tool, arguments, answer)
+        await self.say(ToolEnded(id=id, failed=answer.failed, result=answer.text))
 
     def remember_call(self, id: str, tool: str, arguments: Mapping[str, Any], answer: ToolAnswer) -> None:
         """Have a tool's call remembered together with its result: never one without the other."""

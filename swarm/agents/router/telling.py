@@ -20,7 +20,6 @@ from swarm.agents.router.meter import Meter
 from swarm.agents.toolbox.calling import answered
 from swarm.agents.toolbox.caps import CallCaps
 from swarm.agents.toolbox.tool import ToolAnswer, not_for_strangers
-from swarm.domain.streaming.events import ToolEnded, ToolStarted
 
 ANSWER: Final = "answer"
 AS_IT_IS: Final = "result"
@@ -54,12 +53,11 @@ class Teller:
             await run.write_whole(wording.outcome(results), AS_IT_IS)
 
     async def _called(self, run: Run, call: Call, caps: CallCaps) -> ToolAnswer:
-        await run.say(ToolStarted(id=call.id, name=call.tool.name))
+        await run.begin_call(call.id, call.tool.name, call.arguments)
         refusal = not_for_strangers(call.tool, by_strangers=run.turn.origin.by_strangers)
         refusal = refusal or caps.refusal(call.tool, 1)
         answer = refusal or await answered(call.tool, call.arguments, self._most_characters)
-        run.remember_call(call.id, call.tool.name, call.arguments, answer)
-        await run.say(ToolEnded(id=call.id, failed=answer.failed))
+        await run.end_call(call.id, call.tool.name, call.arguments, answer)
         return answer
 
     async def _worded(self, run: Run, results: Results, result_of: Callable[[str], str]) -> bool:

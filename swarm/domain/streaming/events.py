@@ -31,6 +31,7 @@ class ToolStarted:
 
     id: str
     name: str
+    arguments: str = field(default="", compare=False, repr=False)  # JSON text; empty: only the agent knows them
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,6 +40,7 @@ class ToolEnded:
 
     id: str
     failed: bool = False
+    result: str = field(default="", compare=False, repr=False)  # what it said; empty: only the agent knows
 
 
 class StepStatus(StrEnum):

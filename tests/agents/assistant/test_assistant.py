@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import replace
@@ -69,6 +70,8 @@ async def test_text_between_tools_begins_a_new_message_each_time() -> None:
         Finished(),
     ]
     assert len(search.calls) == 2
+    assert [event.arguments for event in events if isinstance(event, ToolStarted)] == [json.dumps(search.calls[0])] * 2
+    assert all(event.result for event in events if isinstance(event, ToolEnded))
 
 
 async def test_a_run_is_remembered_in_the_order_in_which_it_happened() -> None:

@@ -53,6 +53,10 @@ async def test_a_call_with_all_arguments_is_made_and_one_more_call_words_the_res
         Finished(),
     ]
     assert tool.calls == [{"a": 6, "b": 7}]
+    called, answered, *_ = events
+    assert isinstance(called, ToolStarted)
+    assert isinstance(answered, ToolEnded)
+    assert (called.arguments, answered.result) == ('{"a": 6, "b": 7}', "42")
     decided, worded = script.told
     assert decided.tools == ["multiply", "swarm_ask", "swarm_refuse", "swarm_stop"]
     assert not decided.info.allow_text_output

@@ -164,9 +164,9 @@ def test_a_list_of_callers_that_means_nothing_stops_the_start(callers: str, tmp_
     [
         ("{kind: assistant}", "", CallerPolicy(reaches_host=False)),
         (
-            "{kind: assistant, tools: [git], callers: [leads, wim]}",
+            "{kind: assistant, tools: [git], callers: [leads, wim], tool_details: true}",
             "",
-            CallerPolicy(callers=frozenset({"leads", "wim"})),
+            CallerPolicy(callers=frozenset({"leads", "wim"}), tool_details=True),
         ),
         ("{kind: assistant}", "documents: {folder: .}\n", CallerPolicy()),
         ("{kind: router}", "tools: {servers_config: mine.json}\n", CallerPolicy()),

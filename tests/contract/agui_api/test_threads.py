@@ -1,0 +1,37 @@
+"""What a client of caipe's dialect knows of a thread reaches the built-in agent that it asks."""
+
+from __future__ import annotations
+
+import pytest
+
+from swarm.domain.streaming.events import Finished, Speaker, TurnInput, TurnMessage
+from swarm.domain.streaming.remote import Dialect
+from tests.contract.agui_api.scene import START, Client, Place, Scripted, start, turn
+
+pytestmark = [pytest.mark.req("STREAM-13", "AGENT-09"), pytest.mark.usefixtures("here")]
+
+LONG = "shall we deploy? " * 5_000
+"""More than a client context may have."""
+
+
+async def test_our_own_client_brings_the_thread_with_it(here: Place, wim: Client, router: Scripted) -> None:
+    heard: list[TurnInput] = []
+
+    def script(turn: TurnInput) -> list[Finished]:
+        heard.append(turn)
+        return [Finished(result="yes")]
+
+    router.script = script
+    before = TurnMessage(id="1700000000.000100", speaker=Speaker.USER, text=LONG, author="Bob")
+    async with wim.agent("router", Dialect.CAIPE) as agent:
+        events = [event async for event in agent.run(turn("well?", history=(before,)))]
+    assert events[-1] == Finished(result="yes")
+    (got,) = heard
+    assert [message.text for message in got.messages] == ["well?"]
+    assert [LONG.strip() in message.text for message in got.history] == [True]
+
+
+async def test_a_client_context_is_small_beside_the_thread(wim: Client) -> None:
+    context = {"source": "slack", "thread_context": "short", "other": LONG}
+    status, error = await wim.refusal(START, start(client_context=context))
+    assert (status, error["code"]) == (422, "invalid")
