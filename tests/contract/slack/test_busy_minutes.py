@@ -87,7 +87,7 @@ class Day:
         async with asyncio.timeout(PATIENCE_SECONDS):
             while True:
                 queues = sum(map(bool, self.waiting.values()))
-                posts, marks = await self.world.database.read(deliver.lanes_due, 500, 1)
+                posts, marks, _ = await self.world.database.read(deliver.lanes_due, 500, 1)
                 under_way = await self.world.rows("SELECT id FROM deliveries WHERE status = 'sending'")
                 due_wait = (
                     len(posts) <= self.waiting["chat.postMessage"] and len(marks) <= self.waiting["reactions.add"]
