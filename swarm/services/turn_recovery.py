@@ -42,6 +42,7 @@ from swarm.store.turns import Turn
 RESTARTED_TEXT: Final = "⚠️ The coordinator was restarted in the middle of this; the answer begins anew below."
 
 _ATTEMPTS: Final = 3
+_PAUSE_SECONDS: Final = 0.5
 
 _log = structlog.get_logger(__name__)
 
@@ -178,7 +179,8 @@ class Recovery:
     async def _call(self, place: Place, call: StreamCall) -> Answer:
         """Make a call that may be repeated, a few times if need be."""
         slot = Slot.CLOSE if isinstance(call, CloseStream) else Slot.UPDATE
-        for _ in range(_ATTEMPTS):
+        for number in range(_ATTEMPTS):
+            await asyncio.sleep(_PAUSE_SECONDS * number)
             await self._slack.turn(slot, place.channel)
             answer = await self._slack.call(place, call)
             if isinstance(answer, Accepted | Refused):
