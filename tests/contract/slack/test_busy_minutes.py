@@ -152,7 +152,7 @@ async def day(sqlite_url: str) -> AsyncIterator[Day]:
 @pytest.mark.parametrize(
     ("count", "every_seconds"),
     [
-        pytest.param(200, 1.5, id="40 a minute for five minutes", marks=pytest.mark.slow),
+        pytest.param(200, 1.5, id="40 a minute for five minutes", marks=pytest.mark.long),
         pytest.param(50, 0.12, id="50 in six seconds"),
     ],
 )
