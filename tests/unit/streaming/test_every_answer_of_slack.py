@@ -249,10 +249,14 @@ def test_a_message_whose_calls_are_always_in_doubt_is_tried_ever_later_and_then_
 def test_slack_that_cannot_be_reached_is_tried_ever_more_rarely_and_one_that_is_busy_as_often_as_it_says() -> None:
     """An hour without a connection was a try a second for each answer."""
     for reason, most in (("connection refused", 500), ("ratelimited", 4_000)):
-        away = NotSent(reason=reason, retry_after_seconds=1.0)
-        run = Run(fault=lambda call, number, away=away: away if number > 2 else None)
-        run.play([*told(FINISHED)[:-1], (3600.0, FINISHED)])
-        assert most / 2 < len(run.calls) < most, reason
+        calls = _calls_while(NotSent(reason=reason, retry_after_seconds=1.0))
+        assert most / 2 < calls < most, reason
+
+
+def _calls_while(away: NotSent) -> int:
+    """The calls of a run of an hour while Slack answers so."""
+    run = Run(fault=lambda call, number: away if number > 2 else None)
+    return len(run.play([*told(FINISHED)[:-1], (3600.0, FINISHED)]).calls)
 
 
 def test_doubts_are_forgotten_once_a_call_succeeds() -> None:
