@@ -41,6 +41,7 @@ def policies(settings: Settings) -> Policies:
             stored=settings.reactions.stored,
             answered=settings.reactions.answered,
             failed=settings.reactions.failed,
+            stopped=settings.reactions.stopped,
         ),
         messages_per_minute=settings.limits.messages_per_minute_per_user or None,
         channels={channel: _policy(chosen) for channel, chosen in _channels(settings).items()},

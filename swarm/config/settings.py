@@ -18,7 +18,7 @@ from swarm.config.models import LimitSettings, ModelSettings, ProviderSettings
 from swarm.config.section import GivenSecret, HttpAddress, OwnSecret, Section
 from swarm.domain.excerpts import HISTORY_CHARACTERS
 from swarm.domain.files import DEFAULT_CAP_BYTES
-from swarm.domain.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STORED
+from swarm.domain.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STOPPED, REACTION_STORED
 from swarm.domain.leases import LEASE_SECONDS
 from swarm.web.access import checked_host, checked_origin, is_this_machine
 
@@ -134,6 +134,7 @@ class ReactionSettings(Section):
     stored: str | None = REACTION_STORED
     answered: str | None = REACTION_ANSWERED
     failed: str | None = REACTION_FAILED
+    stopped: str | None = REACTION_STOPPED
 
 
 class FileSettings(Section):

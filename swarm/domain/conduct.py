@@ -13,7 +13,7 @@ from typing import Final
 from swarm.domain.access import ChannelPolicy
 from swarm.domain.agents import MOST_AGENTS, MOST_ENROLLED, OFFLINE_AFTER_SECONDS
 from swarm.domain.excerpts import HISTORY_CHARACTERS
-from swarm.domain.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STORED
+from swarm.domain.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STOPPED, REACTION_STORED
 from swarm.domain.leases import LEASE_SECONDS
 
 MESSAGES_PER_MINUTE: Final = 20
@@ -28,6 +28,7 @@ class Reactions:
     stored: str | None = REACTION_STORED
     answered: str | None = REACTION_ANSWERED
     failed: str | None = REACTION_FAILED
+    stopped: str | None = REACTION_STOPPED
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,6 +88,10 @@ class _ReactionsInForce(Reactions):
     @property
     def failed(self) -> str | None:
         return self._book.current.reactions.failed
+
+    @property
+    def stopped(self) -> str | None:
+        return self._book.current.reactions.stopped
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, init=False)

@@ -2,7 +2,7 @@
 
 What happens when nobody knows whether Slack accepted a call depends on the kind: a post is looked up by the key in its
 metadata before it is sent again; a reaction, an update and a delete are simply repeated, since twice is the same as
-once.
+once. What is added to a message of somebody's can be taken away again: a reaction, and the Retry button of our own.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Mark(StrEnum):
     """What a reaction says of its message. When Slack's calls are scarce, end marks are sent first."""
 
     STORED = "stored"  # 👀
-    END = "end"  # ✅ or ❌
+    END = "end"  # ✅, ❌ or 🛑
 
 
 class DeliveryStatus(StrEnum):
@@ -106,6 +106,7 @@ class Delivery:
     person: str | None = None  # of a post: the only user who sees it
     closing: Closing | None = None  # of a post or an update: what stands below it; counts together with `place`
     place: Place | None = None  # for whom it is, as the buttons and the footer of `closing` need it
+    removes: bool = False  # a reaction is taken away; an update puts `text` in the place of the Retry button
 
 
 # What Slack's answer to one call means for the delivery: a closed set, matched exhaustively.

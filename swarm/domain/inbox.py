@@ -22,6 +22,7 @@ PRIORITY_WEIGHT_US: Final = 6 * SECOND
 REACTION_STORED: Final = "eyes"
 REACTION_ANSWERED: Final = "white_check_mark"
 REACTION_FAILED: Final = "x"
+REACTION_STOPPED: Final = "octagonal_sign"
 
 
 class EntryStatus(StrEnum):

@@ -17,6 +17,7 @@ from swarm.domain.presses import (
 )
 from swarm.domain.transcript import Author
 from swarm.domain.turns import Opinion
+from swarm.services.speak import why_refused
 from swarm.services.standings import Standings
 from swarm.services.tasks import cancel_by_person
 from swarm.services.turn_control import Retried, give_feedback, retry_turn, stop_turn
@@ -24,7 +25,7 @@ from swarm.store import people, receipts
 from swarm.store.database import Database
 from swarm.store.transaction import Transaction
 
-NOT_ALLOWED_TEXT: Final = "You may not do that here: {reason}."
+NOT_ALLOWED_TEXT: Final = "You may not do that here. {reason}"
 UNVERIFIED_TEXT: Final = "Slack has not told me in time who you are. Press again in a moment."
 LIMITED_TEXT: Final = "That was more than I take from one person within a minute. Press again in a minute."
 OVER_TEXT: Final = "This task is over, so there is nothing to stop."
@@ -58,9 +59,8 @@ class Buttons:
         policy = self._conduct.policy(press.channel)
         if person.standing is None and policy.external is not External.ALLOW:
             return UNVERIFIED_TEXT
-        denied = denial(person, policy)
-        if denied:
-            return NOT_ALLOWED_TEXT.format(reason=denied)
+        if denial(person, policy):
+            return NOT_ALLOWED_TEXT.format(reason=why_refused(person))
         return act(tx, press, self._conduct) if self._has_room(tx, person) else LIMITED_TEXT
 
     def _has_room(self, tx: Transaction, person: Author) -> bool:
@@ -84,7 +84,7 @@ def _stop_turn(tx: Transaction, press: ButtonPressed, _conduct: Conduct) -> str 
 
 
 def _retry_turn(tx: Transaction, press: ButtonPressed, conduct: Conduct) -> str | None:
-    return _ON_RETRY[retry_turn(tx, press.value, press.channel, press.user_id, conduct)]
+    return _ON_RETRY[retry_turn(tx, press.value, press.channel, press.user_id, conduct, press.message_ts)]
 
 
 def _give_feedback(tx: Transaction, press: ButtonPressed, _conduct: Conduct) -> str | None:

@@ -12,7 +12,8 @@ look at the clock and the socket lie a few instructions that nothing can guard.
 A post that fails for good leaves ❌ on the message that it was meant to answer.
 
 Reactions share fifty calls a minute in a workspace. When these are scarce and many wait, ✅ and ❌ are sent before
-👀, and no 👀 on a message whose end mark waits.
+👀, and no 👀 on a message whose end mark waits. To take one away is another method of Slack's with a limit of its own
+(20 a minute), so those wait for themselves: none holds up a reaction of another thread.
 """
 
 from __future__ import annotations
@@ -76,6 +77,7 @@ _BACKOFF_SECONDS: Final = (1, 2, 5, 10, 30, 60)
 _AS_SHOWN_BY_DEFAULT: Final = Reactions()
 
 _Tasks = dict[str, asyncio.Task[None]]
+Look = Callable[[Transaction, int], list[Row]]
 _log = structlog.get_logger(__name__)
 
 
@@ -157,12 +159,15 @@ class Sender:
     async def _open_lanes(self) -> bool:
         """Serve the threads in which a post is due, and the reactions; whether something may still become due."""
         ending = bool(self._lanes or self._choosing or self._reactions)  # perhaps only after the look
-        threads_due, marks = await self._database.read(lanes_due, POST_LANES, len(self._reactions) + 1)
+        threads_due, *marks = await self._database.read(lanes_due, POST_LANES, len(self._reactions) + 1)
         for thread_id in threads_due:
             if thread_id not in self._lanes and len(self._lanes) < POST_LANES:
                 self._start(self._lanes, thread_id, self._serve(thread_id))
-        if not (self._choosing or self._rests()) and any(mark not in self._reactions for mark in marks):
-            self._start(self._choosing, "reactions", self._serve_reactions())
+        for key, look, waiting in zip(
+            ("reactions", "removals"), (reactions.due, reactions.removals), marks, strict=True
+        ):
+            if not (key in self._choosing or self._rests()) and any(mark not in self._reactions for mark in waiting):
+                self._start(self._choosing, key, self._serve_reactions(look))
         return ending or bool(self._lanes or self._choosing)
 
     async def _expire_late(self) -> None:
@@ -200,12 +205,12 @@ class Sender:
         while self._may_send() and (row := await self._database.read(deliveries.due_in_lane, thread_id)):
             await self._step(row)
 
-    async def _serve_reactions(self) -> None:
-        """Start the reactions that are due, in order as long as Slack's limits leave calls for them.
+    async def _serve_reactions(self, due: Look) -> None:
+        """Start the reactions that are ``due``, in order as long as Slack's limits leave calls for them.
 
         When there is none, the wait for the next one comes before the choice: an end mark may come meanwhile.
         """
-        while self._may_send() and (rows := await self._reactions_due(reactions.due)):
+        while self._may_send() and (rows := await self._reactions_due(due)):
             for row in rows:
                 if row["status"] != DeliveryStatus.QUEUED:
                     self._start(self._reactions, row["id"], self._step(row))
@@ -214,12 +219,12 @@ class Sender:
                     self._start(self._reactions, row["id"], self._call(row["id"]))
                 else:
                     await self._slack.ready(delivery)
-                    look = reactions.most_urgent if len(rows) > FEW_REACTIONS else reactions.due
+                    look = reactions.most_urgent if len(rows) > FEW_REACTIONS and due is reactions.due else due
                     for chosen in (await self._reactions_due(look))[:1]:
                         self._start(self._reactions, chosen["id"], self._call(chosen["id"]))
                     break
 
-    async def _reactions_due(self, look: Callable[[Transaction, int], list[Row]]) -> list[Row]:
+    async def _reactions_due(self, look: Look) -> list[Row]:
         """As many as there is room for, without those that are on their way; none after one has failed inside."""
         rows = await self._database.read(look, REACTIONS)
         room = 0 if self._rests() else REACTIONS - len(self._reactions)
@@ -288,9 +293,10 @@ async def _always() -> bool:
     return True
 
 
-def lanes_due(tx: Transaction, posts: int, marks: int) -> tuple[list[str], list[str]]:
-    """So many threads in which a post is due, and so many reactions that are."""
-    return deliveries.lanes_due(tx, posts), [row["id"] for row in reactions.due(tx, marks)]
+def lanes_due(tx: Transaction, posts: int, marks: int) -> tuple[list[str], list[str], list[str]]:
+    """So many threads in which a post is due, and so many reactions that are to be given, and to be taken away."""
+    given, taken = reactions.due(tx, marks), reactions.removals(tx, marks)
+    return deliveries.lanes_due(tx, posts), [row["id"] for row in given], [row["id"] for row in taken]
 
 
 def take(tx: Transaction, delivery_id: str, terms: Terms) -> Row | None:
@@ -343,6 +349,8 @@ def give_up(tx: Transaction, row: Row, reason: str, terms: Terms) -> None:
         return
     entry, thread = inbox.get(tx, answers), threads.get(tx, row["thread_id"])
     if entry and thread:
+        if answered := terms.reactions.answered:
+            reactions.take_back(tx, thread, entry.ts, answered, "its answer is lost")
         reactions.react(tx, thread, entry.ts, terms.reactions.failed, Mark.END, lasting=True)
 
 
@@ -388,7 +396,7 @@ def resend(tx: Transaction, row: Row) -> None:
 
 def _remember(tx: Transaction, row: Row, answer: Accepted, team: str) -> None:
     """Own posts enter the transcript when they are sent: Slack does not tell us of them."""
-    if row["kind"] == DeliveryKind.UPDATE and row["updates_id"]:
+    if row["kind"] == DeliveryKind.UPDATE and row["updates_id"] and not row["removes"]:
         transcript.own_change(tx, team, row["channel"], row["target_ts"], row["text"])
     if row["kind"] != DeliveryKind.POST or answer.ts is None or row["person"]:
         return

@@ -211,7 +211,8 @@ def _checked(tx: Transaction, entry: Entry, token: str | None, lease: Lease | No
 
 def _checked_task(tx: Transaction, task: Task, token: str | None, lease: Lease | None) -> Lease:
     if task.status in _ENDED_BY_OTHERS:
-        why = f": {task.error}" if task.error else ""
+        link = " " if task.status is TaskStatus.CANCELLED else ": "
+        why = f"{link}{task.error}" if task.error else ""
         raise Conflict(f"This task is {task.status}{why}.", hint="Stop working on it.")
     if task.claims == 0:
         hint = _ACCEPT_FIRST if task.status is TaskStatus.OFFERED else _POLL_FIRST

@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from swarm.domain.agents import Agent
+from swarm.domain.conduct import Reactions
 from swarm.domain.errors import Conflict, NotFound
 from swarm.domain.inbox import EntryStatus, EntryStep
 from swarm.domain.transcript import ContextState, Said
 from swarm.domain.triggers import EntryView, Place
+from swarm.services import retry_buttons
 from swarm.services.claimed import Conversation, read_conversation
+from swarm.services.speak import show_anew
 from swarm.services.task_view import TaskView, view
 from swarm.services.triggers import Triggers, entry_views
-from swarm.store import inbox, tasks
+from swarm.store import inbox, tasks, threads
 from swarm.store.database import Database
 from swarm.store.inbox import Entry
 from swarm.store.transaction import Transaction
@@ -33,9 +36,10 @@ class WholeEntry:
 class Inbox:
     """Inbox messages, to be read."""
 
-    def __init__(self, database: Database, triggers: Triggers) -> None:
+    def __init__(self, database: Database, triggers: Triggers, reactions: Reactions) -> None:
         self._database = database
         self._triggers = triggers
+        self._reactions = reactions
 
     async def read(self, agent: Agent, entry_id: str) -> WholeEntry:
         """An agent's own inbox message; no lease is needed. Raises NotFound, for another agent's as well."""
@@ -56,7 +60,7 @@ class Inbox:
 
     async def redrive(self, entry_id: str) -> Entry:
         """Hand a dead message out again, its attempts forgotten. Raises NotFound, or Conflict if it is not dead."""
-        return await self._database.write(_redrive, entry_id)
+        return await self._database.write(_redrive, entry_id, self._reactions)
 
 
 def _read(tx: Transaction, agent_id: str, entry_id: str) -> tuple[Conversation, TaskView | None]:
@@ -69,12 +73,16 @@ def _read(tx: Transaction, agent_id: str, entry_id: str) -> tuple[Conversation, 
     return conversation, view(tx, task) if task else None
 
 
-def _redrive(tx: Transaction, entry_id: str) -> Entry:
+def _redrive(tx: Transaction, entry_id: str, reactions: Reactions) -> Entry:
+    found = inbox.get(tx, entry_id)
+    thread = threads.locked(tx, found.thread_id) if found else None
     entry = inbox.locked(tx, entry_id)
-    if entry is None:
+    if entry is None or thread is None:
         raise NotFound(f"There is no inbox message '{entry_id}'.")
     if not inbox.move(tx, EntryStep.REDRIVE, entry, reason="redriven by an operator"):
         raise Conflict(f"This inbox message is {entry.status}; only dead ones can be redriven.")
+    show_anew(tx, thread, entry, reactions)
+    retry_buttons.of_message(tx, thread, entry)
     changed = inbox.get(tx, entry_id)
     assert changed is not None
     return changed

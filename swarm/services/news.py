@@ -34,7 +34,7 @@ def _settle(tx: Transaction, notice: Notice, conduct: Conduct) -> None:
     if notice.kind is NoticeKind.TASK_OFFERED:
         task_ends.decline(tx, task, "the offer was not answered")
     elif notice.kind is NoticeKind.TASK_RETURNED and task.status is TaskStatus.UNASSIGNED:
-        task_ends.cancel(tx, task, "its worker is gone, and nobody took it over", conduct)
+        task_ends.cancel(tx, task, "because its worker is gone and nobody took it over", conduct)
     elif notice.kind is NoticeKind.TASK_FINISHED:
         _tell_result(tx, task)
 

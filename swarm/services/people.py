@@ -126,7 +126,7 @@ def _forget_message(tx: Transaction, message: Row) -> int:
 
 def _cancel(tx: Transaction, task_id: str, conduct: Conduct) -> bool:
     task = lock_task(tx, task_id)
-    return task is not None and task_ends.cancel(tx, task, "whoever asked for it is forgotten", conduct)
+    return task is not None and task_ends.cancel(tx, task, "because whoever asked for it is forgotten", conduct)
 
 
 def _some(counts: dict[str, int]) -> dict[str, int]:

@@ -10,13 +10,15 @@ import structlog
 from swarm.domain.conduct import Reactions
 from swarm.domain.cutting import split
 from swarm.domain.deliveries import DeliveryKind, Mark
+from swarm.domain.inbox import EntryStatus
 from swarm.domain.mrkdwn import safe
 from swarm.domain.streaming.calls import Closing, Place
 from swarm.domain.text.secrets import REMOVED
 from swarm.domain.threads import Thread
 from swarm.domain.transcript import Author, ChannelType, SlackMessage, Standing
-from swarm.store import deliveries, threads
-from swarm.store.reactions import react
+from swarm.store import deliveries, inbox, threads
+from swarm.store.inbox import Entry
+from swarm.store.reactions import react, take_back
 from swarm.store.tasks import Task
 from swarm.store.transaction import Transaction
 
@@ -27,7 +29,7 @@ QUEUED_TEXT: Final = (
     "Nobody is available right now. Your message is queued and will be answered as soon as an agent is back."
 )
 FAILED_TEXT: Final = (
-    "This message could not be answered: {reason}. It is set aside; an operator can hand it out again (redrive)."
+    "This message could not be answered: {reason} It is set aside; an operator can hand it out again (redrive)."
 )
 
 LIMITED_TEXT: Final = (
@@ -115,10 +117,20 @@ def say_closing(
     return [delivery_id for delivery_id in wanted if delivery_id]
 
 
+def sentence(text: str) -> str:
+    """The text with the full stop that it may lack."""
+    text = text.strip()
+    return text if text.endswith((".", "!", "?", "…", "`")) else f"{text}."
+
+
 def refused_text(author: Author) -> str:
     """What somebody is told who is not allowed here."""
-    why = _REFUSED.get(author.standing) if author.standing else None
-    return f"{why or _NOT_LISTED} {_WHAT_TO_DO}"
+    return f"{why_refused(author)} {_WHAT_TO_DO}"
+
+
+def why_refused(author: Author) -> str:
+    """Why somebody is not allowed here, as a sentence to this person."""
+    return (_REFUSED.get(author.standing) if author.standing else None) or _NOT_LISTED
 
 
 def whisper(tx: Transaction, thread: Thread, message: SlackMessage, text: str, once_key: str) -> None:
@@ -156,10 +168,34 @@ def react_failed(tx: Transaction, thread: Thread, ts: str, reactions: Reactions)
     react(tx, thread, ts, reactions.failed, Mark.END)
 
 
+def show_stopped(tx: Transaction, thread: Thread, ts: str, reactions: Reactions) -> None:
+    """🛑"""
+    react(tx, thread, ts, reactions.stopped, Mark.END)
+
+
+def show_anew(tx: Transaction, thread: Thread, entry: Entry, reactions: Reactions) -> None:
+    """A message is worked on again: its end marks go, but for those that tell of other agents that have it too."""
+    others = [one for one in inbox.of_message(tx, entry.team, entry.channel, entry.ts) if one.id != entry.id]
+    kept = {emoji for other in others for emoji in _end_marks(other.status, reactions)}
+    for emoji in _end_marks(EntryStatus.DELEGATED, reactions) - kept:
+        take_back(tx, thread, entry.ts, emoji, "its message is worked on again")
+
+
+def _end_marks(status: EntryStatus, reactions: Reactions) -> set[str]:
+    """The emoji that may tell of a message in this state; of a delegated one, how its task ended."""
+    marks = {
+        EntryStatus.RESPONDED: (reactions.answered,),
+        EntryStatus.DISMISSED: (reactions.answered, reactions.stopped),
+        EntryStatus.DEAD: (reactions.failed,),
+        EntryStatus.DELEGATED: (reactions.answered, reactions.failed, reactions.stopped),
+    }
+    return {emoji for emoji in marks.get(status, ()) if emoji}
+
+
 def show_failed(tx: Transaction, thread: Thread, ts: str, reason: str, reactions: Reactions) -> None:
     """❌, and why."""
     react_failed(tx, thread, ts, reactions)
-    say(tx, thread, FAILED_TEXT.format(reason=reason))
+    say(tx, thread, FAILED_TEXT.format(reason=sentence(reason)))
 
 
 def show_progress(tx: Transaction, thread: Thread, task: Task, text: str, percent: int | None) -> None:

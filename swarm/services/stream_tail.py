@@ -15,16 +15,20 @@ import structlog
 
 from swarm.domain.conduct import Conduct
 from swarm.domain.errors import Unavailable
+from swarm.domain.inbox import MAX_ATTEMPTS, EntryStatus
 from swarm.domain.leases import LeaseEnd
 from swarm.domain.streaming.events import AgentEvent, Broken, Finished
 from swarm.domain.streaming.pieces import Closed, event_of
+from swarm.domain.tasks import MAX_ATTEMPTS as MAX_TASK_ATTEMPTS
+from swarm.domain.tasks import TaskStatus
 from swarm.services.leases import SILENT, why_expired
 from swarm.services.stream_open import is_withdrawn
-from swarm.store import leases, turn_events, turns
+from swarm.store import inbox, leases, tasks, turn_events, turns
 from swarm.store.database import Database
 from swarm.store.leases import Lease
 from swarm.store.transaction import Transaction
 from swarm.store.turn_events import TurnEvent
+from swarm.store.turns import Turn
 
 LOOK_SECONDS: Final = 1.0
 
@@ -113,14 +117,27 @@ def _end(tx: Transaction, turn_id: str, conduct: Conduct) -> AgentEvent | Stoppe
         return Stopped(by=turn.stop_requested_by)
     if is_withdrawn(tx, turn) or (lease and lease.ended_as is LeaseEnd.CANCELLED):
         return Stopped(by=None)
-    return None if leases.holds(lease, tx.now) else _lost(tx, lease, conduct)
+    return None if leases.holds(lease, tx.now) else _lost(tx, turn, lease, conduct)
 
 
-def _lost(tx: Transaction, lease: Lease | None, conduct: Conduct) -> AgentEvent:
+def _lost(tx: Transaction, turn: Turn, lease: Lease | None, conduct: Conduct) -> AgentEvent:
     """The agent has settled its work in another way and left the answer open, or the work is not its own any more."""
     how = lease.ended_as if lease else None
     if how in (LeaseEnd.RESOLVED, LeaseEnd.FINISHED):
         return Finished(elsewhere=True)
-    if how in _WHY_LOST:
-        return Broken(reason=_WHY_LOST[how])
-    return Broken(reason=why_expired(tx, lease, conduct) if lease else SILENT)
+    expired = why_expired(tx, lease, conduct) if lease else SILENT
+    return Broken(reason=_WHY_LOST.get(how, expired) if how else expired, comes_again=_comes_again(tx, turn))
+
+
+def _comes_again(tx: Transaction, turn: Turn) -> bool:
+    """Whether the work is handed out again by itself, now or when the sweep finds that its lease has expired."""
+    task = tasks.get(tx, turn.task_id) if turn.task_id else None
+    if task:
+        has_more = task.status is TaskStatus.IN_PROGRESS and task.attempts + 1 < MAX_TASK_ATTEMPTS
+        return has_more or task.status is TaskStatus.PENDING
+    entries = [entry for entry_id in turn.entry_ids if (entry := inbox.get(tx, entry_id))]
+    return any(
+        entry.status is EntryStatus.UNREAD
+        or (entry.status is EntryStatus.CLAIMED and entry.attempts + 1 < MAX_ATTEMPTS)
+        for entry in entries
+    )

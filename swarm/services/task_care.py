@@ -24,6 +24,13 @@ from swarm.store.transaction import Transaction
 
 BATCH: Final = 200
 
+_UNSUCCESSFUL: Final = {
+    TaskStatus.FAILED: "has failed",
+    TaskStatus.DECLINED: "was declined",
+    TaskStatus.CANCELLED: "was cancelled",
+    TaskStatus.DEAD: "was given up",
+}
+
 Care = Callable[[Transaction, Task, Conduct], None]
 
 
@@ -59,7 +66,7 @@ def settle(tx: Transaction, task: Task, conduct: Conduct) -> None:
     others = task_queries.dependencies(tx, task.id)
     hopeless = next((other for other in others if other.status in UNSUCCESSFUL), None)
     if hopeless:
-        why = f"it depends on “{hopeless.title}”, which is {hopeless.status}"
+        why = f"it depends on “{hopeless.title}”, which {_UNSUCCESSFUL[hopeless.status]}"
         task_ends.break_off(tx, task, f"{why}: {hopeless.error}" if hopeless.error else why, conduct)
     elif all(other.status is TaskStatus.COMPLETED for other in others):
         step = TaskStep.UNBLOCK if task.agent_id else TaskStep.FREE

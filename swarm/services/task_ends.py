@@ -6,9 +6,10 @@ there is one, must be locked, and the task as well.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
-from swarm.domain.conduct import Conduct
+from swarm.domain.conduct import Conduct, Reactions
 from swarm.domain.inbox import EntryStatus, EntryStep
 from swarm.domain.leases import LeaseEnd
 from swarm.domain.notices import NoticeKind
@@ -16,16 +17,16 @@ from swarm.domain.tasks import TaskStatus, TaskStep
 from swarm.domain.threads import Thread
 from swarm.services.handover import hand_back
 from swarm.services.roster import read_roster
-from swarm.services.speak import close_progress, react_failed, say, show_answered
+from swarm.services.speak import close_progress, react_failed, say, sentence, show_anew, show_answered, show_stopped
 from swarm.store import inbox, leases, notices, task_queries, tasks, threads, transcript
 from swarm.store.tasks import Task
 from swarm.store.transaction import Transaction
 
 FAILED_TEXT: Final = "The task “{title}” failed: {reason}"
 SET_ASIDE_TEXT: Final = (
-    "The task “{title}” could not be done: {reason}. It is set aside; an operator can hand it out again (redrive)."
+    "The task “{title}” could not be done: {reason} It is set aside; an operator can hand it out again (redrive)."
 )
-CANCELLED_TEXT: Final = "The task “{title}” was cancelled: {reason}."
+CANCELLED_TEXT: Final = "The task “{title}” was cancelled {reason}"
 
 
 def complete(tx: Transaction, task: Task, result: str, conduct: Conduct) -> None:
@@ -35,7 +36,7 @@ def complete(tx: Transaction, task: Task, result: str, conduct: Conduct) -> None
         thread = _thread(tx, task)
         if thread:
             threads.answered(tx, thread.id)
-            _react(tx, thread, task, conduct, failed=False)
+            _react(tx, thread, task, conduct, show_answered)
             close_progress(tx, thread, task, "done")
         _report(tx, task, NoticeKind.TASK_FINISHED)
 
@@ -61,16 +62,20 @@ def bury(tx: Transaction, task: Task, reason: str, conduct: Conduct, *, told: bo
 def cancel(
     tx: Transaction, task: Task, reason: str, conduct: Conduct, *, by: str | None = None, person: str | None = None
 ) -> bool:
-    """Cancel a task that is not over; False if it is. ``by`` is the agent that does so, ``person`` the Slack user."""
+    """Cancel a task that is not over; False if it is. ``by`` is the agent that does so, ``person`` the Slack user.
+
+    ``reason`` goes on where “was cancelled” ends.
+    """
     if not tasks.move(tx, TaskStep.CANCEL, task, reason=reason, actor=by):
         return False
     _end_run(tx, task, by, person or by, reason)
     _after(tx, task, conduct, "its task was cancelled")
     thread = _thread(tx, task)
     if thread:
-        words = CANCELLED_TEXT.format(title=task.title, reason=reason)
+        words = CANCELLED_TEXT.format(title=task.title, reason=sentence(reason))
         say(tx, thread, words, task_id=task.id, mentionable=frozenset({person} if person else ()))
         threads.answered(tx, thread.id)
+        _react(tx, thread, task, conduct, show_stopped)
         close_progress(tx, thread, task, "cancelled")
     if task.created_by != by:
         _report(tx, task, NoticeKind.TASK_FINISHED, by=person or by)
@@ -112,9 +117,9 @@ def _failed(tx: Transaction, task: Task, reason: str, words: str | None, conduct
     thread = _thread(tx, task)
     if thread:
         if words:
-            say(tx, thread, words.format(title=task.title, reason=reason), task_id=task.id)
+            say(tx, thread, words.format(title=task.title, reason=sentence(reason)), task_id=task.id)
         threads.answered(tx, thread.id)
-        _react(tx, thread, task, conduct, failed=True)
+        _react(tx, thread, task, conduct, react_failed)
         close_progress(tx, thread, task, "failed")
     _report(tx, task, NoticeKind.TASK_FINISHED)
 
@@ -171,10 +176,23 @@ def _report(
         )
 
 
-def _react(tx: Transaction, thread: Thread, task: Task, conduct: Conduct, *, failed: bool) -> None:
-    """✅ or ❌ on the messages that were delegated."""
+def take_marks_back(tx: Transaction, task: Task, conduct: Conduct) -> None:
+    """A task is handed out again that was over: the messages that were delegated do not show its end any more."""
+    if thread := _thread(tx, task):
+        for entry in inbox.of_task(tx, task.id, EntryStatus.DELEGATED):
+            show_anew(tx, thread, entry, conduct.reactions)
+
+
+def _react(
+    tx: Transaction,
+    thread: Thread,
+    task: Task,
+    conduct: Conduct,
+    show: Callable[[Transaction, Thread, str, Reactions], None],
+) -> None:
+    """✅, ❌ or 🛑 on the messages that were delegated."""
     for entry in inbox.of_task(tx, task.id, EntryStatus.DELEGATED):
-        (react_failed if failed else show_answered)(tx, thread, entry.ts, conduct.reactions)
+        show(tx, thread, entry.ts, conduct.reactions)
 
 
 def _thread(tx: Transaction, task: Task) -> Thread | None:

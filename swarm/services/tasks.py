@@ -10,7 +10,7 @@ from swarm.domain.agents import Agent, Role
 from swarm.domain.conduct import Conduct
 from swarm.domain.errors import Conflict, Forbidden, LeaseLost, NotFound
 from swarm.domain.tasks import ACTIVE_STATUSES, OPEN_STATUSES, TaskStatus, TaskStep
-from swarm.services import task_ends
+from swarm.services import retry_buttons, task_ends
 from swarm.services.assignees import check_no_return, check_space, check_vouched, must_wait, place_below, worker
 from swarm.services.fencing import NAME_LEASE, check_run, grip_task, lock_task
 from swarm.services.handover import take_if_free
@@ -146,7 +146,7 @@ class Tasks:
 
     def _cancel(self, tx: Transaction, caller: Caller | None, task_id: str, reason: str) -> TaskView:
         who = caller.agent.name if caller else "an operator"
-        why = f"by {who}" + (f", {reason.strip()}" if reason.strip() else "")
+        why = f"by {who}" + (f": {reason.strip()}" if reason.strip() else "")
 
         def act() -> dict[str, object]:
             task = _own(tx, caller, task_id) or _to_manage(tx, caller, task_id)
@@ -161,6 +161,8 @@ class Tasks:
         task = _to_manage(tx, None, task_id)
         if not redrive_dead(tx, task, "redriven by an operator", self._conduct):
             raise Conflict(f"This task is {task.status}; only dead ones can be redriven.")
+        if task.thread_id and (thread := threads.get(tx, task.thread_id)):
+            retry_buttons.of_task(tx, thread, task)
         return view_of(tx, task_id)
 
 
@@ -201,6 +203,7 @@ def redrive_dead(tx: Transaction, task: Task, reason: str, conduct: Conduct) -> 
         return False
     epoch = _take_thread(tx, task, task.agent_id, reason, conduct)
     tasks.move(tx, TaskStep.REDRIVE, task, reason=reason)
+    task_ends.take_marks_back(tx, task, conduct)
     tasks.give(tx, task, task.agent_id, epoch, reason)
     return True
 

@@ -18,10 +18,10 @@ from swarm.domain.presses import SessionStopped
 from swarm.domain.tasks import ACTIVE_STATUSES
 from swarm.domain.threads import Thread
 from swarm.domain.transcript import Author, ChannelType, SlackMessage
-from swarm.domain.turns import RETRYABLE, Opinion, TurnStatus
-from swarm.services import task_ends
+from swarm.domain.turns import RETRYABLE, UNFINISHED, Opinion, TurnStatus
+from swarm.services import retry_buttons, task_ends
 from swarm.services.fencing import lock_task
-from swarm.services.speak import show_answered
+from swarm.services.speak import show_anew, show_answered
 from swarm.services.standings import Standings
 from swarm.services.tasks import redrive_dead
 from swarm.store import feedback, inbox, leases, receipts, running, task_queries, tasks, threads, turns
@@ -69,6 +69,14 @@ class Retried(StrEnum):
     DONE = "done"
     BEFORE = "before"  # it is run again already
     IMPOSSIBLE = "impossible"  # it did not fail, or there is nothing left of it to be done
+
+
+_INSTEAD: Final = {
+    Retried.DONE: retry_buttons.RETRIED_BY,
+    Retried.BEFORE: retry_buttons.RETRIED,
+    Retried.IMPOSSIBLE: retry_buttons.IMPOSSIBLE,
+}
+"""What stands in the place of a Retry button that was pressed."""
 
 
 def can_stop(tx: Transaction, team: str, message: SlackMessage, thread: Thread | None) -> bool:
@@ -120,19 +128,36 @@ def stop_turn(tx: Transaction, turn_id: str, channel: str, person: str) -> bool:
     return bool(turns.request_stop(tx, person, turn_id=turn.id)) or _is_being_stopped(tx, turn.id)
 
 
-def retry_turn(tx: Transaction, turn_id: str, channel: str, person: str, conduct: Conduct) -> Retried:
-    """A person wants a turn run again that failed or was stopped: once, and while its work can still be done."""
+def retry_turn(
+    tx: Transaction, turn_id: str, channel: str, person: str, conduct: Conduct, message_ts: str | None = None
+) -> Retried:
+    """A person wants a turn run again that failed or was stopped: once, and while its work can still be done.
+
+    ``message_ts`` is the message with the button, which goes: nothing comes of pressing it a second time.
+    """
     turn = shown_in(tx, turn_id, channel)
     if turn is None or turn.thread_id is None:
         return Retried.IMPOSSIBLE
     thread = threads.locked(tx, turn.thread_id)
     turn = turns.get(tx, turn_id)  # as it is now that nobody else can retry it
-    if turn is None or turn.status not in RETRYABLE:
+    if turn is None or turn.status in UNFINISHED:
+        return Retried.IMPOSSIBLE
+    retried = _retry(tx, turn, thread, person, conduct)
+    if message_ts:
+        retry_buttons.pressed(tx, thread, message_ts, _INSTEAD[retried].format(person=person))
+    return retried
+
+
+def _retry(tx: Transaction, turn: Turn, thread: Thread, person: str, conduct: Conduct) -> Retried:
+    if turn.status not in RETRYABLE:
         return Retried.IMPOSSIBLE
     if turn.retried_at is not None:
         return Retried.BEFORE
     reason = f"run again for <@{person}>"
-    retried = _redrive_task(tx, turn, reason, conduct) if turn.task_id else _redrive_entries(tx, turn, reason)
+    if turn.task_id:
+        retried = _redrive_task(tx, turn, reason, conduct)
+    else:
+        retried = _redrive_entries(tx, turn, thread, reason, conduct)
     if retried is Retried.DONE:
         turns.retry(tx, turn, person)
         threads.active(tx, thread.id)
@@ -167,12 +192,14 @@ def _redrive_task(tx: Transaction, turn: Turn, reason: str, conduct: Conduct) ->
     return Retried.BEFORE if task and task.status in ACTIVE_STATUSES else Retried.IMPOSSIBLE
 
 
-def _redrive_entries(tx: Transaction, turn: Turn, reason: str) -> Retried:
+def _redrive_entries(tx: Transaction, turn: Turn, thread: Thread, reason: str, conduct: Conduct) -> Retried:
     """All messages are locked before the first queue is."""
     found = [inbox.locked(tx, entry_id) for entry_id in sorted(turn.entry_ids)]
     entries = [entry for entry in found if entry]
-    redriven = [inbox.move(tx, EntryStep.RETRY, entry, reason=reason) for entry in entries]
-    if any(redriven):
+    redriven = [entry for entry in entries if inbox.move(tx, EntryStep.RETRY, entry, reason=reason)]
+    for entry in redriven:
+        show_anew(tx, thread, entry, conduct.reactions)
+    if redriven:
         return Retried.DONE
     return Retried.BEFORE if any(entry.status in _UNDER_WAY for entry in entries) else Retried.IMPOSSIBLE
 

@@ -20,7 +20,7 @@ from swarm.domain.turns import UNFINISHED, TurnOutcome, TurnStep
 from swarm.services import task_ends
 from swarm.services.follow_ups import answered_before
 from swarm.services.leases import claimed_members, end_if_resolved
-from swarm.services.speak import react_failed, say_closing, show_answered
+from swarm.services.speak import react_failed, say_closing, show_answered, show_stopped
 from swarm.services.stream_ends import is_ours_to_settle, is_polling, show_settled
 from swarm.services.turn_record import outcome_of
 from swarm.store import deliveries, inbox, interrupts, leases, tasks, threads, transcript, turn_pages, turns
@@ -30,6 +30,12 @@ from swarm.store.transaction import Transaction
 from swarm.store.turns import Turn
 
 STOP_TEXT: Final = "⏳ Still working on it."
+
+_END_MARKS: Final = {
+    EntryStep.RESPOND: show_answered,
+    EntryStep.BURY: react_failed,
+    EntryStep.DISMISS: show_stopped,  # a run dismisses a message only when people have stopped it
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,11 +117,8 @@ def settle_work(
 def _settle_messages(tx: Transaction, lease: Lease, thread: Thread, ending: Ending, conduct: Conduct) -> None:
     step, reason = _entry_step(ending.outcome)
     for entry in claimed_members(tx, lease):
-        if inbox.move(tx, step, entry, reason=reason):
-            if step is EntryStep.RESPOND:
-                show_answered(tx, thread, entry.ts, conduct.reactions)
-            elif step is EntryStep.BURY:
-                react_failed(tx, thread, entry.ts, conduct.reactions)
+        if inbox.move(tx, step, entry, reason=reason) and (show := _END_MARKS.get(step)):
+            show(tx, thread, entry.ts, conduct.reactions)
     threads.answered(tx, thread.id)
 
 

@@ -5,6 +5,7 @@ Every call may be repeated, and none is made by a process that has lost the offi
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -23,6 +24,7 @@ from swarm.store.turn_pages import TurnPage
 from swarm.store.turns import Turn
 
 _ATTEMPTS: Final = 3
+_PAUSE_SECONDS: Final = 0.5
 
 _log = structlog.get_logger(__name__)
 
@@ -111,7 +113,8 @@ class Seals:
         """Make a call that may be repeated, a few times if need be."""
         place = self.place
         slot = Slot.CLOSE if isinstance(call, CloseStream) else Slot.UPDATE
-        for _ in range(_ATTEMPTS):
+        for number in range(_ATTEMPTS):
+            await asyncio.sleep(_PAUSE_SECONDS * number)
             await self._slack.turn(slot, place.channel)
             if not await self._may_call():
                 raise LostRight

@@ -85,7 +85,7 @@ class Services:
             delegations=Delegations(database, conduct),
             tasks=Tasks(database, conduct),
             task_work=TaskWork(database, conduct),
-            inbox=Inbox(database, triggers),
+            inbox=Inbox(database, triggers, conduct.reactions),
             conversations=Conversations(database, triggers),
             files=Files(database, slack_files, cap_bytes=file_cap_bytes),
             uploads=Uploads(database, slack_files, cap_bytes=file_cap_bytes),

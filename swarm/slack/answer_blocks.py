@@ -20,6 +20,7 @@ from swarm.domain.presses import (
 )
 from swarm.domain.streaming.calls import Card, Chunk, Closing, Display, Place, PlanTitle, Text
 from swarm.domain.streaming.events import StepStatus
+from swarm.slack.fields import JsonObject, objects_at
 
 Block = dict[str, object]
 
@@ -62,10 +63,25 @@ def closing_blocks(closing: Closing, place: Place) -> list[Block]:
     if closing.retry:
         blocks.append(_actions(_button(RETRY_TURN_ACTION, "Retry", place.turn_id)))
     if closing.footer:
-        blocks.append({"type": "context", "elements": [{"type": "mrkdwn", "text": footer_text(place)}]})
+        blocks.append(_context(footer_text(place)))
     if closing.feedback:
         blocks.append(_feedback(place.turn_id))
     return blocks
+
+
+def without_retry(blocks: Sequence[JsonObject], instead: str) -> list[JsonObject] | None:
+    """A message's blocks with a line of mrkdwn in place of the Retry button; None if there is no such button."""
+    shown: list[JsonObject] = []
+    for block in blocks:
+        elements = list(objects_at(block, "elements"))
+        others = [element for element in elements if element.get("action_id") != RETRY_TURN_ACTION]
+        if len(others) == len(elements):
+            shown.append(block)
+            continue
+        if others:
+            shown.append({**block, "elements": others})
+        shown.append(_context(instead))
+    return shown if shown != list(blocks) else None
 
 
 def footer_text(place: Place) -> str:
@@ -111,6 +127,10 @@ def _plan_title(cards: Sequence[Card]) -> str:
     """What is being done, else what was done last."""
     running = (card for card in reversed(cards) if card.status is StepStatus.IN_PROGRESS)
     return next(running, cards[-1]).title
+
+
+def _context(text: str) -> Block:
+    return {"type": "context", "elements": [{"type": "mrkdwn", "text": text}]}
 
 
 def _actions(*elements: Block) -> Block:

@@ -15,31 +15,23 @@ import structlog
 from slack_sdk.web.async_client import AsyncWebClient
 
 from swarm.clock import slack_ts_to_us
-from swarm.domain.deliveries import Accepted, Answer, Delivery, DeliveryKind, InDoubt, Refused
+from swarm.domain.deliveries import Accepted, Answer, Delivery, DeliveryKind, InDoubt, NotSent, Refused
 from swarm.domain.errors import ConfigurationError, Unavailable
 from swarm.domain.people import Person
 from swarm.domain.routing import Me
 from swarm.domain.transcript import ChannelMessage, ChannelType, SlackMessage
 from swarm.domain.watchers import NOBODY, Watcher
-from swarm.slack.answer_blocks import MAX_UPDATE_CHARACTERS, closing_blocks, cut_text, stop_task_block, stop_turn_block
+from swarm.slack.answer_blocks import MAX_UPDATE_CHARACTERS, cut_text, without_retry
+from swarm.slack.delivery_calls import content, method_of, post_arguments, was_done_before
 from swarm.slack.fields import JsonObject, id_at, object_at, objects_at, text_at, ts_at
 from swarm.slack.files import Files
-from swarm.slack.outcomes import Failure
+from swarm.slack.outcomes import RETRY_SECONDS, Failure
 from swarm.slack.pacing import Pacing
 from swarm.slack.payloads import history_message, person_of
-from swarm.slack.streams import Streams, own_metadata
+from swarm.slack.streams import Streams
 from swarm.slack.web_api import RefusedBySlack, WebApi
 
 SLACK_API_URL: Final = "https://slack.com/api/"
-
-_METHODS: Final = {
-    DeliveryKind.POST: "chat.postMessage",
-    DeliveryKind.UPDATE: "chat.update",
-    DeliveryKind.DELETE: "chat.delete",
-    DeliveryKind.REACTION: "reactions.add",
-}
-_DONE_ALREADY: Final = {DeliveryKind.DELETE: "message_not_found", DeliveryKind.REACTION: "already_reacted"}
-"""Slack's word for an effect that is there already."""
 
 _NO_SUCH_USER: Final = frozenset({"user_not_found", "user_not_visible", "users_not_found"})
 
@@ -129,11 +121,11 @@ class Gateway:
 
     async def ready(self, delivery: Delivery) -> None:
         """Wait until Slack's limits leave room for this delivery; those for other channels do not wait for it."""
-        await self._api.turn(_method(delivery), delivery.channel)
+        await self._api.turn(method_of(delivery), delivery.channel)
 
     def expected_wait_seconds(self, delivery: Delivery) -> float:
         """How long :meth:`ready` would take, as far as can be foreseen."""
-        return self._api.expected_wait_seconds(_method(delivery), delivery.channel)
+        return self._api.expected_wait_seconds(method_of(delivery), delivery.channel)
 
     async def deliver(self, delivery: Delivery) -> Answer:
         """Make the call, once, within ``timeout_seconds``.
@@ -145,8 +137,10 @@ class Gateway:
                 return await self._tell(delivery, delivery.person)
             case DeliveryKind.POST:
                 return await self._post(delivery)
+            case DeliveryKind.UPDATE if delivery.removes:
+                return await self._without_retry(delivery)
             case DeliveryKind.UPDATE:
-                return await self._change(delivery, {"ts": delivery.target_ts, **_content(delivery)})
+                return await self._change(delivery, {"ts": delivery.target_ts, **content(delivery)})
             case DeliveryKind.DELETE:
                 return await self._change(delivery, {"ts": delivery.target_ts})
             case DeliveryKind.REACTION:
@@ -246,7 +240,7 @@ class Gateway:
         )
 
     async def _post(self, delivery: Delivery) -> Answer:
-        answer = await self._write(delivery, _post_arguments(delivery))
+        answer = await self._write(delivery, post_arguments(delivery))
         if isinstance(answer, Failure):
             return answer
         ts = ts_at(answer, "ts")
@@ -272,12 +266,28 @@ class Gateway:
     async def _change(self, delivery: Delivery, arguments: JsonObject) -> Answer:
         """An effect that is the same when it is repeated."""
         answer = await self._write(delivery, arguments)
-        if isinstance(answer, Failure) and answer != Refused(error=_DONE_ALREADY.get(delivery.kind, "")):
+        if isinstance(answer, Failure) and not was_done_before(delivery, answer):
             return answer
         return Accepted(ts=delivery.target_ts)
 
+    async def _without_retry(self, delivery: Delivery) -> Answer:
+        """Leave everything in a message as Slack has it now, but for its Retry button."""
+        where = {"channel": delivery.channel, "ts": delivery.target_ts, "limit": 1}
+        try:
+            page = await self._api.read("conversations.replies", where)
+        except RefusedBySlack as refused:
+            return Refused(error=refused.slack_code)
+        except Unavailable as error:
+            return NotSent(reason=error.message, retry_after_seconds=RETRY_SECONDS)
+        for message in objects_at(page, "messages"):
+            blocks = without_retry(objects_at(message, "blocks"), delivery.text)
+            if message.get("ts") == delivery.target_ts and blocks is not None:
+                text = cut_text(text_at(message, "text"), MAX_UPDATE_CHARACTERS)
+                return await self._change(delivery, {"ts": delivery.target_ts, "text": text, "blocks": blocks})
+        return Accepted(ts=delivery.target_ts)
+
     async def _write(self, delivery: Delivery, arguments: JsonObject) -> JsonObject | Failure:
-        return await self._api.call(_method(delivery), {"channel": delivery.channel, **arguments})
+        return await self._api.call(method_of(delivery), {"channel": delivery.channel, **arguments})
 
     async def _take_back(self, channel: str, ts: str) -> None:
         """Delete a post that landed in the channel itself because its thread's root is gone."""
@@ -330,10 +340,6 @@ class Gateway:
                 raise Unavailable("Slack gives the same page again and again.")
 
 
-def _method(delivery: Delivery) -> str:
-    return "chat.postEphemeral" if delivery.person else _METHODS[delivery.kind]
-
-
 def _identity(answer: JsonObject) -> Me:
     return Me(
         team=text_at(answer, "team_id"),
@@ -342,31 +348,6 @@ def _identity(answer: JsonObject) -> Me:
         url=text_at(answer, "url"),
         enterprise=text_at(answer, "enterprise_id"),
     )
-
-
-def _content(delivery: Delivery) -> dict[str, object]:
-    """The text as a markdown block; the plain text is what notifications show."""
-    blocks: list[dict[str, object]] = [{"type": "markdown", "text": delivery.text}]
-    if delivery.stops_task_id:
-        blocks.append(stop_task_block(delivery.stops_task_id))
-    if delivery.stops_turn_id:
-        blocks.append(stop_turn_block(delivery.stops_turn_id))
-    if delivery.closing and delivery.place:
-        blocks += closing_blocks(delivery.closing, delivery.place)
-    is_update = delivery.kind is DeliveryKind.UPDATE
-    return {"text": cut_text(delivery.text, MAX_UPDATE_CHARACTERS) if is_update else delivery.text, "blocks": blocks}
-
-
-def _post_arguments(delivery: Delivery) -> dict[str, object]:
-    arguments: dict[str, object] = {
-        **_content(delivery),
-        "metadata": own_metadata(delivery.id, delivery.agent_name or ""),
-        "unfurl_links": False,
-        "unfurl_media": False,
-    }
-    if delivery.thread_ts:
-        arguments |= {"thread_ts": delivery.thread_ts, "reply_broadcast": delivery.broadcast}
-    return arguments
 
 
 def _oldest(delivery: Delivery) -> str | None:

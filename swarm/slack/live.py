@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
 from typing import Any, Final, TypeGuard
@@ -65,6 +66,7 @@ LANDING_SECONDS: Final = 3.0
 """So long a call that is under way is waited for when everything has to end."""
 
 _FIND_AGAIN_SECONDS: Final = 2.0
+_FIND_AT_LEAST_EVERY_SECONDS: Final = 30.0
 _UNFINISHED: Final = "it stopped in the middle of its answer"
 _CRASHED: Final = "it failed inside"
 
@@ -128,7 +130,9 @@ class LiveAnswer:
         self._showing: asyncio.Task[None] | None = None
         self._status: tuple[SetStatus, ...] = ()
         self._looked_at = clock()  # what has become due since then is still to be done
-        self._live, self._first = begin(self._looked_at, mentionable=mentionable, mode=mode, pace=pace, pages=pages)
+        self._live, self._first = begin(
+            self._looked_at, mentionable=mentionable, mode=mode, pace=pace, pages=pages, spread=_jitter()
+        )
 
     def stop(self, by: str | None = None) -> None:
         """A person does not want the answer any more; ``by`` is the user id."""
@@ -182,6 +186,12 @@ class LiveAnswer:
             taken, rest = self._together(rest)
             before, self._looked_at = self._live, self._clock()
             self._live, commands = step(before, taken, self._looked_at)
+            if self._live.gives_up and not before.gives_up:
+                _log.warning(
+                    "Slack takes no more of an answer live; the rest is posted after its end.",
+                    action="stream_given_up",
+                    turn=self._place.turn_id,
+                )
             await self._note_end(before, taken)
             await self._obey(commands)
 
@@ -271,7 +281,7 @@ class LiveAnswer:
     async def _find(self, page: int) -> None:
         """Search for a message that may have begun, when a call in flight must be over."""
         await asyncio.sleep(self._doubt_seconds)
-        is_post = self._live.mode is Mode.POST
+        is_post, pause = self._live.mode is Mode.POST, _FIND_AGAIN_SECONDS
         while True:
             try:
                 ts = await self._slack.find(self._place, page, self._call_began_us, self._known, is_post=is_post)
@@ -280,7 +290,8 @@ class LiveAnswer:
                 ts = None
             except SwarmError as error:
                 _log.warning("an answer could not be looked up", action="stream_find", error=str(error))
-                await asyncio.sleep(_FIND_AGAIN_SECONDS)
+                await asyncio.sleep(pause * _jitter())
+                pause = min(2 * pause, _FIND_AT_LEAST_EVERY_SECONDS)
                 continue
             if ts:
                 self._remember(ts)
@@ -352,6 +363,11 @@ class LiveAnswer:
 
 async def _always() -> bool:
     return True
+
+
+def _jitter() -> float:
+    """A factor near 1, so that answers that were held up together do not all come back at one moment."""
+    return random.uniform(0.8, 1.2)  # noqa: S311 - nothing secret
 
 
 def _may_grow(event: AgentEvent) -> TypeGuard[TextDelta]:

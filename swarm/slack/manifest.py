@@ -32,6 +32,7 @@ METHOD_SCOPES: Final[dict[str, tuple[str, ...]]] = {
     "files.getUploadURLExternal": ("files:write",),
     "files.info": ("files:read",),
     "reactions.add": ("reactions:write",),
+    "reactions.remove": ("reactions:write",),
     "users.conversations": _READ_CONVERSATIONS,
     "users.info": ("users:read",),
 }

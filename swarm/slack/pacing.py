@@ -65,6 +65,7 @@ METHOD_LIMITS: Final = {
     "files.getUploadURLExternal": TIER_4,
     "files.info": TIER_4,
     "reactions.add": TIER_3,
+    "reactions.remove": TIER_2,
     "users.conversations": TIER_3,
     "users.info": TIER_4,
 }

@@ -37,6 +37,7 @@ _TAKES_JSON: Final = frozenset(
         "chat.stopStream",
         "chat.update",
         "reactions.add",
+        "reactions.remove",
     }
 )
 """Slack reads JSON only where something is written; most of the rest takes its arguments from the query."""

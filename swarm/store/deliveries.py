@@ -39,7 +39,7 @@ _VALUES: dict[str, BindParameter[object]] = {
     for name in (
         "id", "kind", "thread_id", "agent_id", "inbox_message_id", "channel", "thread_ts", "target_ts", "text",
         "broadcast", "once_key", "expires_at", "task_id", "updates_id", "stops_task_id",
-        "stops_turn_id", "closing", "person", "mark",
+        "stops_turn_id", "closing", "person", "mark", "removes",
     )
 }  # fmt: skip
 _ADD = Statement(
@@ -86,6 +86,7 @@ _BY_STATUS = Statement(
 _RECENT = Statement(select(deliveries).order_by(_d.seq.desc()).limit(AT_MOST_N))
 
 _BY_ONCE_KEY = Statement(select(deliveries).where(_d.once_key == bindparam("once_key")))
+_RELEASE_KEY = Statement(update(deliveries).where(_d.id == bindparam("delivery_id")).values(once_key=None))
 # What has not left yet is reworded instead of being followed by another change.
 _REWORD = Statement(
     update(deliveries)
@@ -164,6 +165,7 @@ def add(
     once_key: str | None = None,
     mark: Mark | None = None,
     lasting: bool = False,
+    removes: bool = False,
     task_id: str | None = None,
     updates_id: str | None = None,
     stops_task_id: str | None = None,
@@ -176,7 +178,8 @@ def add(
 
     A reaction expires after EPHEMERAL_SECONDS, or after END_MARK_SECONDS if its ``mark`` is an end mark, unless it is
     ``lasting``; nothing else ever does. ``closing`` is what stands below a text; it needs the ``place`` of the answer.
-    ``person`` is the only one who sees a post.
+    ``person`` is the only one who sees a post. With ``removes`` a reaction is taken away, and an update puts ``text``
+    in the place of the Retry button.
     """
     delivery_id = new_id()
     added = _ADD.run(
@@ -200,6 +203,7 @@ def add(
         closing=below_text(closing, place),
         person=person,
         mark=mark,
+        removes=removes,
         now=tx.now,
     )
     tx.wake(DELIVERIES)
@@ -228,9 +232,19 @@ def change(
     return True
 
 
+def of_key(tx: Transaction, once_key: str) -> Row | None:
+    """The delivery that was wanted under a key."""
+    return _BY_ONCE_KEY.first(tx, once_key=once_key)
+
+
+def release_key(tx: Transaction, delivery_id: str) -> None:
+    """What was wanted once may be wanted once more."""
+    _RELEASE_KEY.run(tx, delivery_id=delivery_id)
+
+
 def is_wanted(tx: Transaction, once_key: str) -> bool:
     """Whether the effect of this key was wanted before."""
-    return _BY_ONCE_KEY.first(tx, once_key=once_key) is not None
+    return of_key(tx, once_key) is not None
 
 
 def take_down(tx: Transaction, thread: Thread, once_key: str) -> bool:
@@ -341,6 +355,7 @@ def delivery(row: Mapping[str, object]) -> Delivery:
         person=_text(row["person"]),
         closing=below.closing if below else None,
         place=below.place if below else None,
+        removes=bool(row["removes"]),
     )
 
 

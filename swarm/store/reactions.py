@@ -16,6 +16,7 @@ from swarm.store.transaction import Transaction
 _d = tables.deliveries.c
 _reactions = with_author.where(
     _d.kind == DeliveryKind.REACTION.value,
+    _d.removes == bindparam("removes"),
     _d.due_at <= bindparam("now"),
     or_(_d.expires_at.is_(None), _d.expires_at > bindparam("now")),
 )
@@ -81,15 +82,35 @@ def react(tx: Transaction, thread: Thread, ts: str, emoji: str | None, mark: Mar
             thread,
             text=emoji,
             target_ts=ts,
-            once_key=f"reaction:{thread.team}:{thread.channel}:{ts}:{emoji}",
+            once_key=_key(thread, ts, emoji),
             mark=mark,
             lasting=lasting,
         )
 
 
+def take_back(tx: Transaction, thread: Thread, ts: str, emoji: str, reason: str) -> None:
+    """Want a reaction gone that was wanted on a message, if it was; after that it may be wanted anew.
+
+    One that has not left is given up. One that Slack may have is removed, once nothing of it is under way.
+    """
+    row = deliveries.of_key(tx, _key(thread, ts, emoji))
+    if row is None:
+        return
+    deliveries.release_key(tx, row["id"])
+    is_open = row["status"] == DeliveryStatus.QUEUED
+    if row["attempts"] == 0 and (not is_open or deliveries.move(tx, DeliveryStep.EXPIRE, row, error=reason)):
+        return
+    deliveries.add(tx, DeliveryKind.REACTION, thread, text=emoji, target_ts=ts, removes=True)
+
+
 def due(tx: Transaction, limit: int) -> list[Row]:
     """Reactions whose turn it is, those that have waited longest first."""
-    return _DUE.all(tx, now=tx.now, n=limit)
+    return _DUE.all(tx, now=tx.now, n=limit, removes=False)
+
+
+def removals(tx: Transaction, limit: int) -> list[Row]:
+    """The same of reactions that are to be taken away."""
+    return _DUE.all(tx, now=tx.now, n=limit, removes=True)
 
 
 def most_urgent(tx: Transaction, limit: int) -> list[Row]:
@@ -97,7 +118,7 @@ def most_urgent(tx: Transaction, limit: int) -> list[Row]:
 
     None of a message whose end mark waits as well, unless it is that end mark.
     """
-    return _MOST_URGENT.all(tx, now=tx.now, n=limit)
+    return _MOST_URGENT.all(tx, now=tx.now, n=limit, removes=False)
 
 
 def overtaken(tx: Transaction, row: Row) -> None:
@@ -114,3 +135,8 @@ def expire_late(tx: Transaction) -> int:
     if count:
         tx.note(ReactionsExpired(count=count))
     return count
+
+
+def _key(thread: Thread, ts: str, emoji: str) -> str:
+    """What makes a reaction of ours on a message one."""
+    return f"reaction:{thread.team}:{thread.channel}:{ts}:{emoji}"

@@ -26,7 +26,7 @@ SEED = 20_261_121
 @pytest.mark.req("LOOP-01", "LOOP-04", "LOOP-06", "LOOP-08", "LOOP-12", "OPS-10")
 async def test_in_a_storm_every_message_is_answered_exactly_once(scene: Scene) -> None:
     chance = random.Random(SEED)
-    async with _answering(scene):
+    async with answering(scene):
         talking = asyncio.create_task(_talk(scene, chance))
         for _ in range(KILLS):
             await _some_more_posts(scene, chance.randint(2, 6))
@@ -58,7 +58,7 @@ async def _talk(scene: Scene, chance: random.Random) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def _answering(scene: Scene) -> AsyncIterator[None]:
+async def answering(scene: Scene) -> AsyncIterator[None]:
     """Runs of the lead that poll and answer, as a team of processes with one token would, whatever becomes of it."""
     runs = [asyncio.create_task(_answer(scene.lea)) for _ in range(AGENTS)]
     try:

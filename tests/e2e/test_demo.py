@@ -111,12 +111,14 @@ async def test_a_long_report_goes_on_in_another_message(twin: TwinClient) -> Non
     assert len("".join(seen.answers)) > 12_000
 
 
-@pytest.mark.req("OPS-01", "STREAM-07", "CHAN-06")
+@pytest.mark.req("OPS-01", "STREAM-07", "CHAN-06", "LOOP-14")
 async def test_a_run_that_fails_has_a_button_with_which_it_goes_well(twin: TwinClient) -> None:
     ts = await twin.say("swarm#writer fail")
     await twin.until(ts, lambda seen: "x" in seen.emoji)
     await twin.press(ts, "I begin to answer", "swarm_retry_turn")
     await twin.until(ts, lambda seen: any("This time it went well." in answer for answer in seen.answers))
+    await twin.until(ts, lambda seen: set(seen.emoji) <= {STORED, ANSWERED} and ANSWERED in seen.emoji)
+    assert "swarm_retry_turn" not in str(await twin.messages(thread_ts=ts))
 
 
 @pytest.mark.req("OPS-01", "STREAM-03")

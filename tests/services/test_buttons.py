@@ -51,7 +51,7 @@ async def test_it_stops_the_task_tells_the_run_and_says_so_in_the_thread(world: 
     assert await world.buttons.press(press(task.id)) is None
     assert await status(world, task) is TaskStatus.CANCELLED
     await world.send()
-    assert world.slack.posts[-1].startswith("The task “Count.” was cancelled: by <@U1>")
+    assert world.slack.posts[-1].startswith("The task “Count.” was cancelled by <@U1>.")
     worker = next(one.agent for one in await world.services.agents.present() if one.agent.name == "worker")
     beat = await world.services.work.renew(worker, [task.lease_token])
     assert (beat.renewed.lost, [notice.kind for notice in beat.notices]) == ((task.lease_token,), ["task_cancelled"])

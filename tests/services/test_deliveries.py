@@ -207,7 +207,7 @@ async def test_a_post_that_waits_costs_no_work(world: World) -> None:
     await conversation(world, "one", "two", "three")
     world.slack.script.append(is_busy(30))
     await world.send()
-    assert await world.database.read(deliver.lanes_due, 10, 10) == ([], [])
+    assert await world.database.read(deliver.lanes_due, 10, 10) == ([], [], [])
 
 
 async def test_other_threads_do_not_wait_for_a_busy_one(world: World) -> None:

@@ -50,16 +50,25 @@ async def test_each_reaction_comes_once_even_if_two_agents_have_the_message(worl
     assert world.slack.reactions == [(message.ts, "eyes"), (message.ts, "white_check_mark")]
 
 
-async def test_a_message_that_dies_twice_shows_it_once(world: World) -> None:
+@pytest.mark.parametrize("under_way", ["queued", "sending", "sent"])
+async def test_a_message_that_dies_twice_shows_it_once_however_far_the_first_mark_was(
+    world: World, under_way: str
+) -> None:
     lead = await world.lead()
     message = await world.says(f"{BOT} hello")
+    await world.send()
     for _ in range(2):
         for _ in range(5):
             await world.only(lead)
             await world.later(LEASE_SECONDS)
-        await world.send()
-        await world.services.inbox.redrive((await world.entry(message)).id)
-    assert world.slack.reactions.count((message.ts, "x")) == 1
+        if under_way == "sending":
+            await world.change("UPDATE deliveries SET status = 'sending', attempts = 1 WHERE text = 'x'")
+        elif under_way == "sent":
+            await world.send()
+        if not await world.rows("SELECT 1 FROM history WHERE change = 'inbox.redrive'"):
+            await world.services.inbox.redrive((await world.entry(message)).id)
+    await world.send()
+    assert world.slack.reactions == [(message.ts, "eyes"), (message.ts, "x")]
 
 
 async def test_reactions_can_be_chosen_and_switched_off(world: World) -> None:

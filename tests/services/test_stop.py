@@ -135,7 +135,7 @@ async def test_it_cancels_the_tasks_of_its_thread_and_ends_their_runs(world: Wor
     beat = await world.services.work.renew(a, [run.lease_token])
     assert beat.renewed.lost == (run.lease_token,)
     await world.send()
-    assert sum("was cancelled: by <@U1>" in post for post in world.slack.posts) == 2
+    assert sum("was cancelled by <@U1>." in post for post in world.slack.posts) == 2
     assert not any("failed" in post for post in world.slack.posts)
 
 

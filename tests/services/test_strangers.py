@@ -254,7 +254,7 @@ def press(action: str, value: str, *, by: str = "U2", team: str | None = None) -
 @pytest.mark.parametrize("action", [STOP_TASK_ACTION, RETRY_TURN_ACTION])
 async def test_a_strangers_click_does_nothing_and_says_why(world: World, action: str) -> None:
     world.slack.persons["U2"] = guest()
-    assert "guest of the workspace" in (await world.buttons.press(press(action, "1")) or "")
+    assert "You are a guest of this workspace" in (await world.buttons.press(press(action, "1")) or "")
     assert "another workspace" in (await world.buttons.press(press(action, "1", by="U3", team="T9")) or "")
     world.slack.persons["U4"] = None
     assert await world.buttons.press(press(action, "1", by="U4")) == UNVERIFIED_TEXT

@@ -393,12 +393,27 @@ async def test_an_agent_that_falls_silent_leaves_a_note_and_its_work_comes_again
         message = await writing.over(show)
         assert (message.text, message.streaming) == ("As far as I know", False)
         assert (message.closing.feedback, "fell silent" in message.closing.note) == (False, True)
+        assert not message.closing.retry, "nobody needs to"
         assert (await writing.turn()).status is TurnStatus.FAILED
         await world.sweep()
         assert (await world.only(lead)).attempt == 2
         assert await world.database.write(retry, writing) is Retried.BEFORE
     await world.send()
     assert (writing.root.ts, CHECK) not in world.slack.reactions
+
+
+@pytest.mark.req("CHAN-06")
+async def test_work_that_is_lost_for_the_last_time_can_be_retried(world: World) -> None:
+    lead = await world.lead()
+    async with playing(world) as show:
+        writing = await begun(world, lead)
+        await writing.append("As far as I ")
+        await writing.until_shown(show, "As far")
+        await world.change("UPDATE inbox_messages SET attempts = 4")
+        world.clock.advance(61)
+        assert (await writing.over(show)).closing.retry
+        await world.sweep()
+        assert await world.database.write(retry, writing) is Retried.DONE
 
 
 async def test_work_that_is_given_back_ends_the_answer_honestly(world: World) -> None:

@@ -175,7 +175,7 @@ async def test_an_end_that_meets_the_cancel_of_the_task_is_refused_and_says_why(
     handed = await asked_and_handed(world, lead, worker)
     run = await world.only(worker)
     async with under_way(world, world.services.tasks._cancel, None, handed.task_id, "not needed") as go_on:
-        with pytest.raises(Conflict, match="cancelled: by an operator, not needed"):
+        with pytest.raises(Conflict, match="cancelled by an operator: not needed"):
             await once_it_waits(
                 world, go_on, world.services.task_work.complete(holding(run, worker), handed.task_id, "42", "It is 42.")
             )

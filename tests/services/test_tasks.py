@@ -94,7 +94,7 @@ async def test_what_depends_on_a_failed_task_fails_with_the_reason_and_so_on(wor
     await world.services.task_work.fail(holding(run, worker), first.id, "no access")
     for _ in range(2):
         await world.sweep()
-    assert (await task_of(world, second.id)).error == "it depends on “Collect.”, which is failed: no access"
+    assert (await task_of(world, second.id)).error == "it depends on “Collect.”, which has failed: no access"
     assert (await task_of(world, third.id)).status is TaskStatus.FAILED
     assert "no access" in ((await task_of(world, third.id)).error or "")
     assert await news_of(world, lead) == ["task_finished", "task_finished"]
@@ -498,7 +498,7 @@ async def test_a_failure_shows_one_sign_and_one_sentence(world: World) -> None:
     for _ in range(2):
         await world.services.task_work.fail(by, handed.task_id, "no access")
     await world.send()
-    assert world.slack.posts == ["The task “Count.” failed: no access"]
+    assert world.slack.posts == ["The task “Count.” failed: no access."]
     assert world.slack.reactions.count((handed.root.ts, "x")) == 1
     assert (handed.root.ts, "white_check_mark") not in world.slack.reactions
 
@@ -652,7 +652,7 @@ async def test_a_cancelled_task_tells_its_run_its_creator_and_the_thread_which_r
     assert len(await world.poll(lead)) == 1
     assert await owner_of(world, handed.root) == lead.id
     await world.send()
-    assert world.slack.posts == ["The task “Count.” was cancelled: by an operator, not needed."]
+    assert world.slack.posts == ["The task “Count.” was cancelled by an operator: not needed."]
     with pytest.raises(Conflict, match="cancelled"):
         await complete(world, worker, run)
     assert (await world.entry(handed.root)).status is EntryStatus.DELEGATED

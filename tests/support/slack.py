@@ -58,7 +58,14 @@ class FakeSlack:
 
     @property
     def reactions(self) -> list[tuple[str | None, str]]:
-        return [(done.target_ts, done.text) for done in self.landed if done.kind is DeliveryKind.REACTION]
+        """Those that stand, in the order in which they were given."""
+        given: list[tuple[str | None, str]] = []
+        for done in self.landed:
+            if done.kind is DeliveryKind.REACTION and done.removes:
+                given.remove((done.target_ts, done.text))
+            elif done.kind is DeliveryKind.REACTION:
+                given.append((done.target_ts, done.text))
+        return given
 
     def expected_wait_seconds(self, delivery: Delivery) -> float:
         return self.wait_seconds

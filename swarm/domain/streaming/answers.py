@@ -25,12 +25,14 @@ from swarm.domain.streaming.sending import over, without_page
 from swarm.domain.streaming.state import Flight, Live, is_visible, join
 
 _PAUSE_SECONDS: Final = 0.5
+_LONGEST_PAUSE_SECONDS: Final = 8.0  # between tries to reach Slack
 _REPEAT_SECONDS: Final = 1.0
 _DOUBT_SECONDS: Final = 0.1
 
 MOST_DOUBTS: Final = 10
 """After so many calls in a row in doubt, over 51 seconds and more, the rest of an answer is left to posts that wait."""
 
+_RATE_LIMITED: Final = "ratelimited"  # why a call was not sent, if Slack says when it may be
 _STILL_LIVE: Final = "streaming_state_conflict"  # of chat.update
 
 Step = tuple[Live, tuple[Command, ...]]
@@ -42,13 +44,13 @@ def answered(live: Live, answer: Answer, now: float) -> Step:
     assert flight is not None  # only a call that is under way is answered
     match answer:
         case Accepted(ts=ts):
-            return _accepted(replace(live, doubts=0), flight, ts, now)
-        case NotSent(retry_after_seconds=seconds):
-            return replace(_undone(live, flight), not_before=now + max(seconds, _PAUSE_SECONDS)), ()
+            return _accepted(replace(live, doubts=0, unsent=0), flight, ts, now)
+        case NotSent(reason=reason, retry_after_seconds=seconds):
+            return _unsent(_undone(live, flight), reason, seconds, now), ()
         case InDoubt():
             return _doubted(live, flight, now)
         case Refused(error=error):
-            return _refused(replace(live, doubts=0), flight, error, now)
+            return _refused(replace(live, doubts=0, unsent=0), flight, error, now)
         case _:
             assert_never(answer)
 
@@ -127,17 +129,30 @@ def _doubted(live: Live, flight: Flight, now: float) -> Step:
         case AppendStream() | CloseStream():
             return _doubted_stream(_done(live, flight, _in_doubt(flight, now)), now), ()
         case UpdatePage():
-            return replace(_undone(live, flight), not_before=now + _REPEAT_SECONDS), ()
+            live = _repeated_later(_undone(live, flight), now)
+            return _useless(live, flight) if live.doubts >= MOST_DOUBTS else (live, ())
         case _:
             assert_never(flight.call)
 
 
 def _doubted_stream(live: Live, now: float) -> Live:
-    """It is closed again, ever later, since a connection that is reset is reset at once; at last it stays as it is."""
-    live = replace(live, doubts=live.doubts + 1)
-    if live.doubts >= MOST_DOUBTS:
-        return replace(without_page(live), gives_up=True)
-    return replace(live, not_before=now + _DOUBT_SECONDS * 2 ** (live.doubts - 1))
+    """It is closed again; at last it stays as it is."""
+    live = _repeated_later(live, now)
+    return replace(without_page(live), gives_up=True) if live.doubts >= MOST_DOUBTS else live
+
+
+def _repeated_later(live: Live, now: float) -> Live:
+    """A call in doubt is repeated, ever later, since a connection that is reset is reset at once."""
+    pause = _DOUBT_SECONDS * 2**live.doubts
+    return replace(live, doubts=live.doubts + 1, not_before=now + pause * live.spread)
+
+
+def _unsent(live: Live, reason: str, seconds: float, now: float) -> Live:
+    """Slack says how long a limit lasts. Where there is no connection, one is tried ever later."""
+    if reason == _RATE_LIMITED:
+        return replace(live, not_before=now + max(seconds, _PAUSE_SECONDS))
+    pause = min(max(seconds, _PAUSE_SECONDS) * 2**live.unsent, _LONGEST_PAUSE_SECONDS)
+    return replace(live, unsent=live.unsent + 1, not_before=now + pause * live.spread)
 
 
 def _in_doubt(flight: Flight, now: float) -> Page:

@@ -167,6 +167,7 @@ class Broken:
     """
 
     reason: str
+    comes_again: bool = False  # its work is handed out again by itself
 
 
 AgentEvent = (

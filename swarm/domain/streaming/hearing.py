@@ -78,7 +78,7 @@ def hear(live: Live, event: AgentEvent, now: float) -> Heard:
         case Failed():
             return end(live, RunFailed(reason=event.message), now), ()
         case Broken():
-            return end(live, RunFailed(reason=event.reason), now), ()
+            return end(live, RunFailed(reason=event.reason, comes_again=event.comes_again), now), ()
         case _:
             assert_never(event)
 
@@ -106,8 +106,8 @@ def _closing(outcome: Outcome, *, is_partial: bool) -> Closing:
     match outcome:
         case Answered():
             return Closing(feedback=True, footer=True)
-        case RunFailed(reason=reason):
-            return Closing(note=words.broke_off(reason, is_partial=is_partial), retry=True)
+        case RunFailed(reason=reason, comes_again=comes_again):
+            return Closing(note=words.broke_off(reason, is_partial=is_partial), retry=not comes_again)
         case RunStopped(by=by):
             return Closing(note=words.stopped(by))
         case Asks(asked=asked):

@@ -17,6 +17,7 @@ class RunFailed:
     """There is no answer, or it is not whole. ``reason`` is a clause for people."""
 
     reason: str
+    comes_again: bool = False  # the work is handed out again by itself, so nobody is asked to retry it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -95,16 +95,19 @@ def begin(
     mode: Mode = Mode.STREAM,
     pace: Pace | None = None,
     pages: int = 0,
+    spread: float = 1.0,
 ) -> Step:
     """The state before the agent has said anything. ``mentionable`` are the user ids that the answer may mention.
 
-    ``pages`` messages were begun by another process, and sealed: the answer begins anew behind them.
+    ``pages`` messages were begun by another process, and sealed: the answer begins anew behind them. ``spread`` is a
+    factor of its own for pauses after failures.
     """
     live = Live(
         text=SafeText(mentionable=frozenset(mentionable)),
         mode=mode,
         pace=pace or Pace(),
         pages=pages,
+        spread=spread,
         status_wanted=words.THINKING,
         status_at=now - GIVE_UP_SECONDS,
     )

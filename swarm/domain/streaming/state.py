@@ -75,7 +75,9 @@ class Live:
     asked: frozenset[Slot] = frozenset()
     granted: frozenset[Slot] = frozenset()
     not_before: float = 0.0  # no call sooner
-    doubts: int = 0  # calls about a stream in a row whose outcome nobody knows
+    doubts: int = 0  # calls in a row whose outcome nobody knows, about a message that is there
+    unsent: int = 0  # calls in a row that did not reach Slack
+    spread: float = 1.0  # by which pauses differ from those of other answers, so that not all come back at once
     gives_up: bool = False  # Slack takes nothing more of it live
     below_apart: bool = False  # the closing blocks do not fit below the last message
     is_over: bool = False

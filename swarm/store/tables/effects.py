@@ -12,6 +12,7 @@ from sqlalchemy import (
     Integer,
     Table,
     Text,
+    false,
 )
 
 from swarm.domain.deliveries import DeliveryKind, DeliveryStatus, Mark
@@ -57,6 +58,8 @@ deliveries = Table(
     Column("closing", Text),  # JSON: what stands below the text, and of which answer
     Column("person", Text),  # of a post: the only user who sees it; null: everybody in the channel does
     Column("mark", Text, one_of("mark", Mark)),  # of a reaction: what it says of its message
+    # a reaction is taken away, or an update puts its text in the place of the Retry button
+    Column("removes", Boolean, nullable=False, server_default=false()),
     one_of("kind", DeliveryKind),
     one_of("status", DeliveryStatus),
     CheckConstraint("(due_at IS NULL) = (status IN ('sent', 'failed', 'expired'))", name="due_until_over"),

@@ -229,18 +229,34 @@ def test_with_slack_away_the_answer_is_given_up_and_left_to_posts() -> None:
     assert run.now == pytest.approx(1000 + 18 + 90, abs=1)
 
 
+@pytest.mark.parametrize("mode", [Mode.STREAM, Mode.POST])
 @pytest.mark.parametrize("end", [18.0, 3600.0], ids=["a run that ends", "a run that goes on for an hour"])
-def test_a_stream_whose_calls_are_always_in_doubt_is_closed_ever_later_and_then_left_to_posts(end: float) -> None:
+def test_a_message_whose_calls_are_always_in_doubt_is_tried_ever_later_and_then_left_to_posts(
+    end: float, mode: Mode
+) -> None:
     """A connection that is reset is reset at once: without a pause that was 400 calls a second."""
     doubt = InDoubt(reason="the connection was reset")
-    run = Run(fault=lambda call, number: doubt if number > 3 else None, call_seconds=0.001)
+    run = Run(fault=lambda call, number: doubt if number > 3 else None, call_seconds=0.001, mode=mode)
     run.play([*told(FINISHED)[:-1], (end, FINISHED)])
     assert_told(run)
-    moments = [moment for moment, call in run.calls[3:] if isinstance(call, AppendStream | CloseStream)]
-    pauses = [after - before for before, after in itertools.pairwise(moments)]
+    moments = [moment for moment, call in run.calls[3:] if isinstance(call, AppendStream | CloseStream | UpdatePage)]
+    pauses = [after - before for before, after in itertools.pairwise(moments)][1:]  # the first may wait for more text
     assert len(moments) <= MOST_DOUBTS
     assert all(longer > 1.9 * pause for pause, longer in itertools.pairwise(pauses))
     assert moments[-1] - moments[0] > 50
+
+
+def test_slack_that_cannot_be_reached_is_tried_ever_more_rarely_and_one_that_is_busy_as_often_as_it_says() -> None:
+    """An hour without a connection was a try a second for each answer."""
+    for reason, most in (("connection refused", 500), ("ratelimited", 4_000)):
+        calls = _calls_while(NotSent(reason=reason, retry_after_seconds=1.0))
+        assert most / 2 < calls < most, reason
+
+
+def _calls_while(away: NotSent) -> int:
+    """The calls of a run of an hour while Slack answers so."""
+    run = Run(fault=lambda call, number: away if number > 2 else None)
+    return len(run.play([*told(FINISHED)[:-1], (3600.0, FINISHED)]).calls)
 
 
 def test_doubts_are_forgotten_once_a_call_succeeds() -> None:

@@ -1,0 +1,20 @@
+"""Deliveries that take something away: the end mark of a message that is run again, or the Retry button."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+from sqlalchemy import Boolean, Column
+
+revision = "0013"
+down_revision = "0012"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.add_column("deliveries", Column("removes", Boolean, nullable=False, server_default=sa.false()))
+
+
+def downgrade() -> None:
+    raise NotImplementedError("Older versions would give the reactions that are to be taken away; restore a backup.")
