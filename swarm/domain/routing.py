@@ -270,14 +270,14 @@ def _by_stop(message: SlackMessage, situation: Situation, change: Change) -> Dec
     """The end of rule 1. Bots stop nothing, and what is said to somebody else is meant for them."""
     if not situation.can_stop or change is not Change.POSTED or message.author.kind is not AuthorKind.USER:
         return None
-    if not asks_to_stop(message.text) or _mentions_only_others(message, situation):
+    if not asks_to_stop(message.own_text) or _mentions_only_others(message, situation):
         return None
     return Decision(outcome=Outcome.STOP, reason="it stops what runs here")
 
 
 def _by_address(message: SlackMessage, situation: Situation) -> Decision | None:
     """Rule 2. Naming one agent also hands it the thread, naming several only if nobody owns it, naming all never."""
-    named, everybody, unknown = addressed(message.text, situation.roster)
+    named, everybody, unknown = addressed(message.own_text, situation.roster)
     if everybody and situation.roster.agents:
         targets = tuple(Target(agent_id=agent.id, matched_by=MatchedBy.BROADCAST) for agent in situation.roster.agents)
         return Decision(outcome=Outcome.BROADCAST, reason="swarm#all addresses every agent", targets=targets)
@@ -326,7 +326,7 @@ def _by_owner(message: SlackMessage, situation: Situation) -> Decision | None:
 def _by_listening(message: SlackMessage, situation: Situation) -> Decision | None:
     """Rule 4. A mention of the bot is left to rule 5, so that the reason names it."""
     listen = situation.policy.listen
-    if situation.me.user_id in mentions(message.text) or message.channel_type is ChannelType.DM:
+    if situation.me.user_id in mentions(message.own_text) or message.channel_type is ChannelType.DM:
         return None
     if message.author.kind is AuthorKind.BOT:
         if listen is Listen.BOTS:
@@ -343,7 +343,7 @@ def _by_mention(message: SlackMessage, situation: Situation) -> Decision | None:
     """Rule 5."""
     is_direct = message.channel_type is ChannelType.DM
     of_what = _FOR_DIRECT_MESSAGES if is_direct else _OF_CHANNEL
-    if situation.me.user_id in mentions(message.text):
+    if situation.me.user_id in mentions(message.own_text):
         return _to_channel_agent(situation, Outcome.MENTION, MatchedBy.MENTION, "it mentions the bot", of_what)
     if is_direct:
         return _to_channel_agent(
@@ -354,7 +354,7 @@ def _by_mention(message: SlackMessage, situation: Situation) -> Decision | None:
 
 def _mentions_only_others(message: SlackMessage, situation: Situation) -> bool:
     """Whether it is meant for others; in a direct message to the bot there are no others."""
-    named = mentions(message.text)
+    named = mentions(message.own_text)
     return bool(named) and situation.me.user_id not in named and message.channel_type is not ChannelType.DM
 
 

@@ -215,7 +215,7 @@ class Ingest:
             return True  # Slack unfurled a link, or the post is ours
         if forgotten.is_forgotten(tx, message.author.id, message.ts):
             return True
-        adds_mention = names_swarm(message.text, self._me) and not names_swarm(event.previous_text or "", self._me)
+        adds_mention = names_swarm(message.own_text, self._me) and not names_swarm(event.previous_text or "", self._me)
         is_unsure = adds_mention and message.author.standing is None
         if is_unsure and not is_final:
             return False
@@ -228,7 +228,7 @@ class Ingest:
         if stored and (stored["deleted_at"] or (stored["edited_ts"] or "") > message.edited_ts):
             return True  # it comes late: what it says is no longer so
         entries = inbox.of_message_locked(tx, team, message.channel, message.ts)
-        if thread or stored or names_swarm(message.text, self._me):
+        if thread or stored or names_swarm(message.own_text, self._me):
             transcript.keep(tx, team, [self._marked(message)])
         decision = self._decide(tx, message, thread, roster, Change.EDITED, routed=bool(entries))
         if stored and stored["text"] != message.text:
@@ -304,7 +304,7 @@ class Ingest:
             awaits_lead=thread is not None and thread.owner_id is None and inbox.awaits_lead(tx, thread.id),
             bot_turns=turns,
             routed=routed,
-            can_stop=asks_to_stop(message.text) and can_stop(tx, self._me.team, message, thread),
+            can_stop=asks_to_stop(message.own_text) and can_stop(tx, self._me.team, message, thread),
         )
 
     def _open(

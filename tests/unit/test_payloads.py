@@ -172,7 +172,7 @@ def test_an_unfurled_link_is_an_edit_without_an_edit_time() -> None:
             subtype="message_changed",
             text=None,
             ts="1700000009.000000",
-            message={**inner, "attachments": [{"fallback": "a page"}]},
+            message={**inner, "attachments": [{"fallback": "a page", "from_url": "https://x.test"}]},
             previous_message=inner,
         ),
         ME,
@@ -223,7 +223,7 @@ RICH_TEXT = {
     [
         (
             {"blocks": [RICH_TEXT]},
-            "<@U2> a &lt; b &amp; c <https://x.test|there>:wave:<#C2><!here>\none\ntwo",
+            "<@U2> a &lt; b &amp; c <https://x.test|there>:wave:<#C2><!here>\n• one\n• two",
         ),
         (
             {
@@ -313,7 +313,7 @@ ANY_JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(ANY_TEXT, inner, max_size=4),
     max_leaves=20,
 )
-KEYS = st.sampled_from(sorted({*FILLED_IN, "text", "subtype", "message", "previous_message", "files", "blocks"}))
+KEYS = st.sampled_from(sorted({*FILLED_IN, "text", "subtype", "message", "previous_message", "files", "blocks", "attachments"}))
 SUBTYPES = st.sampled_from([None, "message_changed", "message_deleted", "file_share", "bot_message", "tombstone"])
 
 
