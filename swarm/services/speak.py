@@ -15,7 +15,7 @@ from swarm.domain.streaming.calls import Closing, Place
 from swarm.domain.text.secrets import REMOVED
 from swarm.domain.threads import Thread
 from swarm.domain.transcript import Author, ChannelType, SlackMessage, Standing
-from swarm.store import deliveries, threads
+from swarm.store import deliveries
 from swarm.store.reactions import react
 from swarm.store.tasks import Task
 from swarm.store.transaction import Transaction
@@ -23,9 +23,6 @@ from swarm.store.transaction import Transaction
 PART_CHARACTERS: Final = 3_900
 """Longer texts are split: Slack itself splits a message at about 4,000 characters, without regard for code."""
 
-QUEUED_TEXT: Final = (
-    "Nobody is available right now. Your message is queued and will be answered as soon as an agent is back."
-)
 FAILED_TEXT: Final = (
     "This message could not be answered: {reason}. It is set aside; an operator can hand it out again (redrive)."
 )
@@ -133,12 +130,6 @@ def whisper(tx: Transaction, thread: Thread, message: SlackMessage, text: str, o
         target_ts=None if is_private else message.ts,
         person=None if is_private else message.author.id,
     )
-
-
-def tell_queued(tx: Transaction, thread: Thread) -> None:
-    """Tell a thread that nobody is there, once until it has been answered."""
-    if threads.tell_queued(tx, thread.id):
-        say(tx, thread, QUEUED_TEXT)
 
 
 def show_stored(tx: Transaction, thread: Thread, ts: str, reactions: Reactions) -> None:

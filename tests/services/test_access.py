@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.access import ChannelPolicy, Listen
+from swarm.domain.access import BOT_MESSAGES_PER_HOUR, ChannelPolicy, Listen
 from swarm.domain.conduct import Conduct
-from swarm.domain.routing import BOT_TURNS_PER_HOUR
 from swarm.domain.transcript import AuthorKind, ChannelType, SlackMessage
 from tests.support.world import BOT, World, said
 
@@ -81,9 +80,9 @@ async def test_the_turns_of_bots_in_a_thread_are_capped_by_the_hour(world: World
     allowing = world.governed_by(Conduct(everywhere=PAGER))
     await allowing.lead()
     root = await allowing.says(f"{BOT} watch this")
-    heard = [await allowing.hears(by_pager(f"line {number}", root)) for number in range(BOT_TURNS_PER_HOUR + 3)]
+    heard = [await allowing.hears(by_pager(f"line {number}", root)) for number in range(BOT_MESSAGES_PER_HOUR + 3)]
     routed = [len(await allowing.entries(message)) for message in heard]
-    assert routed == [1] * BOT_TURNS_PER_HOUR + [0] * 3
+    assert routed == [1] * BOT_MESSAGES_PER_HOUR + [0] * 3
     assert len(await allowing.entries(await allowing.says("a person", thread=root))) == 1
     allowing.clock.advance(3600 + 1)
     assert len(await allowing.entries(await allowing.hears(by_pager("next hour", root)))) == 1
@@ -94,6 +93,6 @@ async def test_bots_that_are_not_heard_use_up_nobodys_turns(world: World) -> Non
     allowing = world.governed_by(Conduct(everywhere=PAGER))
     await allowing.lead()
     root = await allowing.says(f"{BOT} watch this")
-    for number in range(BOT_TURNS_PER_HOUR + 1):
+    for number in range(BOT_MESSAGES_PER_HOUR + 1):
         await allowing.hears(said(f"spam {number}", by="B2", kind=AuthorKind.BOT, thread_ts=root.ts))
     assert len(await allowing.entries(await allowing.hears(by_pager("disk full", root)))) == 1

@@ -8,7 +8,7 @@ import pytest
 
 from swarm.domain.conduct import Conduct
 from swarm.domain.inbox import EntryStatus, MatchedBy
-from swarm.services.speak import QUEUED_TEXT
+from swarm.services.recipients import QUEUED_TEXT
 from swarm.services.stand_in import Waiting, look_after
 from tests.support.world import BOT, World, texts
 

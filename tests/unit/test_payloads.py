@@ -313,7 +313,9 @@ ANY_JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(ANY_TEXT, inner, max_size=4),
     max_leaves=20,
 )
-KEYS = st.sampled_from(sorted({*FILLED_IN, "text", "subtype", "message", "previous_message", "files", "blocks", "attachments"}))
+KEYS = st.sampled_from(
+    sorted({*FILLED_IN, "text", "subtype", "message", "previous_message", "files", "blocks", "attachments"})
+)
 SUBTYPES = st.sampled_from([None, "message_changed", "message_deleted", "file_share", "bot_message", "tombstone"])
 
 
