@@ -47,6 +47,9 @@ _CHANNEL_TYPES: Final = {"im": ChannelType.DM, "app_home": ChannelType.DM, "mpim
 _TOMBSTONE: Final = "tombstone"
 """The subtype of a deleted root whose replies are still there."""
 
+_SLACKBOT: Final = "USLACKBOT"
+"""Slack's own bot, whose reminders and answers name a user only."""
+
 _NEWS_ABOUT_OTHERS: Final = frozenset({"message_replied"})
 """Subtypes that repeat what another event says."""
 
@@ -140,10 +143,11 @@ def _author(message: JsonObject, me: Me | None) -> Author | None:
     author_id = user or bot
     if author_id is None:
         return None
+    is_bot = bot is not None or user == _SLACKBOT or text_at(message, "subtype") == "bot_message"
     author = Author(
         id=author_id,
-        kind=AuthorKind.BOT if bot else AuthorKind.USER,
-        name=_bot_name(message) if bot else None,
+        kind=AuthorKind.BOT if is_bot else AuthorKind.USER,
+        name=_bot_name(message) if is_bot else None,
         bot_id=bot,
         teams=_homes(message),
     )

@@ -140,6 +140,13 @@ def test_a_person_a_bot_with_a_user_and_a_bare_bot_are_told_apart() -> None:
     assert (bare.id, bare.kind, bare.name, bare.bot_id) == ("B1", AuthorKind.BOT, "Alerts", "B1")
 
 
+@pytest.mark.req("CHAN-10")
+@pytest.mark.parametrize("said", [{"user": "USLACKBOT"}, {"user": "U7", "subtype": "bot_message"}])
+def test_slackbot_and_whoever_posts_as_a_bot_is_no_person(said: dict[str, str]) -> None:
+    author = message(**said, username="Reminder").author
+    assert (author.id, author.kind, author.name) == (said["user"], AuthorKind.BOT, "Reminder")
+
+
 def test_only_our_own_posts_carry_our_key() -> None:
     metadata = {"event_type": METADATA_EVENT_TYPE, "event_payload": {"delivery_id": "d-1", "agent": "lead"}}
     ours = message(user="UBOT", bot_id="BBOT", metadata=metadata)
