@@ -151,6 +151,7 @@ def _policy(chosen: ChannelSettings) -> ChannelPolicy:
         listen=chosen.listen,
         allowed_users=chosen.allowed_users,
         allowed_bots=chosen.allowed_bots,
+        bot_messages_per_hour=chosen.bot_messages_per_hour,
         display=chosen.display,
         client_context=chosen.client_context,
         external=chosen.external,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pydantic import Field, JsonValue, field_validator
 
 from swarm.config.section import Section
-from swarm.domain.access import External, Listen
+from swarm.domain.access import BOT_MESSAGES_PER_HOUR, External, Listen
 from swarm.domain.client_context import OWN_KEYS
 from swarm.domain.streaming.calls import Display
 
@@ -17,9 +17,14 @@ class ChannelSettings(Section):
 
     agent: str | None = Field(None, description="an agent's name; without it the default lead")
     enabled: bool = True
-    listen: Listen = Field(Listen.MENTION, description="mention, all (people's root messages), bots (allowed bots too)")
+    listen: Listen = Field(
+        Listen.MENTION, description="mention, all (people's root messages), bots (allowed bots' posts only)"
+    )
     allowed_users: frozenset[str] | None = Field(None, description="user ids; null allows everybody")
     allowed_bots: frozenset[str] = Field(frozenset(), description="bot ids (B…) or bot users' ids (U…)")
+    bot_messages_per_hour: int = Field(
+        BOT_MESSAGES_PER_HOUR, ge=1, le=1_000, description="messages of bots that agents get per thread and hour"
+    )
     external: External = Field(
         External.DENY, description="deny, or allow: guests and people of other workspaces reach agents"
     )

@@ -17,7 +17,7 @@ class Listen(StrEnum):
 
     MENTION = "mention"  # none
     ALL = "all"  # people's root messages
-    BOTS = "bots"  # allowed bots' posts as well
+    BOTS = "bots"  # allowed bots' posts, and no person's
 
 
 class External(StrEnum):
@@ -25,6 +25,10 @@ class External(StrEnum):
 
     DENY = "deny"
     ALLOW = "allow"  # they reach agents; tools that write stay closed to what they alone have said
+
+
+BOT_MESSAGES_PER_HOUR: Final = 10
+"""So many messages of bots are routed per thread and hour, so that two bots cannot talk for ever."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,6 +40,7 @@ class ChannelPolicy:
     listen: Listen = Listen.MENTION
     allowed_users: frozenset[str] | None = None  # user ids; None: everybody
     allowed_bots: frozenset[str] = frozenset()  # bot ids (B…) or their users' ids (U…)
+    bot_messages_per_hour: int = BOT_MESSAGES_PER_HOUR  # that are routed in one thread
     display: Display = Display.PLAN
     client_context: Mapping[str, object] = field(default_factory=dict, hash=False)  # its own keys, JSON values
     external: External = External.DENY

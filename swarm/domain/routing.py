@@ -16,24 +16,20 @@ outcomes. The first rule that applies decides:
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
 from swarm.domain.access import ChannelPolicy, External, Listen, denial
-from swarm.domain.agents import Role
 from swarm.domain.inbox import MatchedBy
+from swarm.domain.roster import ADDRESS, Candidate, Roster, addressed
 from swarm.domain.transcript import Author, AuthorKind, ChannelType, SlackMessage, Standing
-
-BOT_TURNS_PER_HOUR: Final = 10
-"""So many messages of bots are routed per thread and hour, so that two bots cannot talk for ever."""
 
 _CONTENT_SUBTYPES: Final = frozenset({None, "file_share", "thread_broadcast", "me_message", "bot_message"})
 _MENTION = re.compile(r"<@([UW][A-Z0-9]*)(?:\|[^>]*)?>")
 _OF_CHANNEL: Final = "the channel's agent"
 _FOR_DIRECT_MESSAGES: Final = "the agent for direct messages"
 _STOP: Final = "!stop"
-_ADDRESS = re.compile(r"(?<![\w#])swarm#([a-z0-9-]+)", re.IGNORECASE)
 
 
 class Change(StrEnum):
@@ -89,44 +85,6 @@ class Me:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Candidate:
-    """An agent that could get a message."""
-
-    id: str
-    name: str
-    role: Role
-    online: bool
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Roster:
-    """All agents, oldest first, and which lead stands in where nobody else is named."""
-
-    agents: tuple[Candidate, ...]
-    default_name: str | None = None
-    _by_id: dict[str, Candidate] = field(init=False, repr=False, compare=False)
-    _by_name: dict[str, Candidate] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        # A roster is read once a second, and asked several times for each message.
-        object.__setattr__(self, "_by_id", {agent.id: agent for agent in self.agents})
-        object.__setattr__(self, "_by_name", {agent.name: agent for agent in self.agents})
-
-    def by_id(self, agent_id: str | None) -> Candidate | None:
-        return self._by_id.get(agent_id) if agent_id is not None else None
-
-    def by_name(self, name: str | None) -> Candidate | None:
-        return self._by_name.get(name) if name is not None else None
-
-    @property
-    def default_lead(self) -> Candidate | None:
-        """The configured default; else the oldest lead that is online; else the oldest lead."""
-        leads = [agent for agent in self.agents if agent.role is Role.LEAD]
-        online = [lead for lead in leads if lead.online]
-        return self.by_name(self.default_name) or next(iter(online or leads), None)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Situation:
     """What we know when a message arrives."""
 
@@ -156,7 +114,9 @@ class Decision:
     reason: str
     targets: tuple[Target, ...] = ()
     new_owner_id: str | None = None  # whom the thread goes to; None: it stays where it is
-    is_refusal: bool = False  # of a person's message that would have been work otherwise: they are told
+    is_refusal: bool = False  # of what would have been work otherwise: the person, or the bot's thread, is told
+    absent: tuple[Candidate, ...] = ()  # whom the message names, and for whom the default lead stands in
+    unknown: tuple[str, ...] = ()  # names in the message that no agent has
 
     @property
     def is_work(self) -> bool:
@@ -169,42 +129,14 @@ def mentions(text: str) -> frozenset[str]:
     return frozenset(_MENTION.findall(text))
 
 
-def addressed(text: str, roster: Roster) -> tuple[tuple[Candidate, ...], bool, tuple[str, ...]]:
-    """Whom ``swarm#…`` in a text names: agents in order of appearance, whether all, and names that nobody has."""
-    found: dict[str, Candidate] = {}
-    everybody = False
-    unknown: list[str] = []
-    for word in _ADDRESS.findall(text):
-        name = word.lower().rstrip("-")
-        agent = _longest_match(word.lower(), roster)
-        if agent:
-            found[agent.id] = agent
-        elif name == "all":
-            everybody = True
-        else:
-            unknown.append(name)
-    return tuple(found.values()), everybody, tuple(unknown)
-
-
 def names_swarm(text: str, me: Me) -> bool:
     """Whether a text mentions the bot or addresses an agent."""
-    return me.user_id in mentions(text) or _ADDRESS.search(text) is not None
+    return me.user_id in mentions(text) or ADDRESS.search(text) is not None
 
 
 def asks_to_stop(text: str) -> bool:
     """Whether a text is ``!stop``, in any case, with or without mentions around it."""
     return _STOP in text.lower() and _MENTION.sub("", text).strip().lower() == _STOP
-
-
-def _longest_match(word: str, roster: Roster) -> Candidate | None:
-    """The agent whose name or id is the word; trailing hyphens may belong to the sentence."""
-    for end in range(len(word), 0, -1):
-        agent = roster.by_name(word[:end]) or roster.by_id(word[:end])
-        if agent:
-            return agent
-        if word[end - 1] != "-":
-            return None
-    return None
 
 
 def decide(message: SlackMessage, situation: Situation, change: Change = Change.POSTED) -> Decision:
@@ -250,11 +182,11 @@ def _refused(message: SlackMessage, situation: Situation, change: Change) -> Dec
             return heard  # it is nobody's work, whoever wrote it
         is_told = situation.policy.enabled and message.author.kind is AuthorKind.USER
         return Decision(outcome=outcome, reason=denied, is_refusal=is_told and heard.is_work)
-    if message.author.kind is AuthorKind.BOT and situation.bot_turns >= BOT_TURNS_PER_HOUR:
-        return Decision(
-            outcome=Outcome.BOT_CAPPED,
-            reason=f"bots have had their {BOT_TURNS_PER_HOUR} messages of this hour in this thread",
-        )
+    most = situation.policy.bot_messages_per_hour
+    if message.author.kind is AuthorKind.BOT and situation.bot_turns >= most:
+        reason = f"bots have had their {most} messages of this hour in this thread (bot_messages_per_hour)"
+        is_work = _heard(message, situation, change).is_work
+        return Decision(outcome=Outcome.BOT_CAPPED, reason=reason, is_refusal=is_work)
     return None
 
 
@@ -270,30 +202,48 @@ def _by_stop(message: SlackMessage, situation: Situation, change: Change) -> Dec
     """The end of rule 1. Bots stop nothing, and what is said to somebody else is meant for them."""
     if not situation.can_stop or change is not Change.POSTED or message.author.kind is not AuthorKind.USER:
         return None
-    if not asks_to_stop(message.text) or _mentions_only_others(message, situation):
+    if not asks_to_stop(message.own_text) or _mentions_only_others(message, situation):
         return None
     return Decision(outcome=Outcome.STOP, reason="it stops what runs here")
 
 
 def _by_address(message: SlackMessage, situation: Situation) -> Decision | None:
     """Rule 2. Naming one agent also hands it the thread, naming several only if nobody owns it, naming all never."""
-    named, everybody, unknown = addressed(message.text, situation.roster)
+    named, everybody, unknown = addressed(message.own_text, situation.roster)
     if everybody and situation.roster.agents:
         targets = tuple(Target(agent_id=agent.id, matched_by=MatchedBy.BROADCAST) for agent in situation.roster.agents)
         return Decision(outcome=Outcome.BROADCAST, reason="swarm#all addresses every agent", targets=targets)
     if named:
-        return Decision(
-            outcome=Outcome.ADDRESS,
-            reason="it names " + " and ".join(f"swarm#{agent.name}" for agent in named),
-            targets=tuple(Target(agent_id=agent.id, matched_by=MatchedBy.ADDRESS) for agent in named),
-            new_owner_id=named[0].id if len(named) == 1 or situation.owner_id is None else None,
-        )
+        return replace(_to_named(named, situation), unknown=unknown)
     if everybody or unknown:
         wanted = "all" if everybody else unknown[0]
-        return _to_default(
-            situation, Outcome.ADDRESS, MatchedBy.ADDRESS, f"swarm#{wanted} names no agent, so the default lead gets it"
-        )
+        reason = f"swarm#{wanted} names no agent, so the default lead gets it"
+        return replace(_to_default(situation, Outcome.ADDRESS, MatchedBy.ADDRESS, reason), unknown=unknown)
     return None
+
+
+def _to_named(named: tuple[Candidate, ...], situation: Situation) -> Decision:
+    """To those who are named; the default lead gets it once for all of them that are offline."""
+    targets: dict[str, Target] = {}
+    stand_ins = {agent: situation.roster.stand_in_for(agent) for agent in named}
+    for agent, stand_in in stand_ins.items():
+        target = _target(stand_in, MatchedBy.READDRESSED) if stand_in else _target(agent, MatchedBy.ADDRESS)
+        if target.agent_id not in targets or not stand_in:
+            targets[target.agent_id or ""] = target
+    absent = tuple(agent for agent, stand_in in stand_ins.items() if stand_in)
+    why = f"; {_names(absent)} offline, so the default lead gets it" if absent else ""
+    is_moved = len(named) == 1 and not absent  # who is not there takes no thread from anybody
+    return Decision(
+        outcome=Outcome.ADDRESS,
+        reason="it names " + " and ".join(f"swarm#{agent.name}" for agent in named) + why,
+        targets=tuple(targets.values()),
+        new_owner_id=next(iter(targets)) if is_moved or situation.owner_id is None else None,
+        absent=absent,
+    )
+
+
+def _names(agents: tuple[Candidate, ...]) -> str:
+    return " and ".join(agent.name for agent in agents) + (" is" if len(agents) == 1 else " are")
 
 
 def _by_owner(message: SlackMessage, situation: Situation) -> Decision | None:
@@ -307,13 +257,13 @@ def _by_owner(message: SlackMessage, situation: Situation) -> Decision | None:
             situation, Outcome.THREAD_OWNER, MatchedBy.THREAD_OWNER, "the thread waits for a lead, who will own it"
         )
     owner = situation.roster.by_id(situation.owner_id)
-    stand_in = situation.roster.default_lead
-    if owner and (owner.online or stand_in is None or not stand_in.online):
+    if owner and not situation.roster.stand_in_for(owner):
         return Decision(
             outcome=Outcome.THREAD_OWNER,
             reason=f"{owner.name} owns the thread",
             targets=(Target(agent_id=owner.id, matched_by=MatchedBy.THREAD_OWNER),),
         )
+    stand_in = situation.roster.default_lead
     why = f"{owner.name} owns the thread but is offline" if owner else "the owner of the thread is gone"
     return Decision(
         outcome=Outcome.THREAD_OWNER_OFFLINE,
@@ -326,13 +276,13 @@ def _by_owner(message: SlackMessage, situation: Situation) -> Decision | None:
 def _by_listening(message: SlackMessage, situation: Situation) -> Decision | None:
     """Rule 4. A mention of the bot is left to rule 5, so that the reason names it."""
     listen = situation.policy.listen
-    if situation.me.user_id in mentions(message.text) or message.channel_type is ChannelType.DM:
+    if situation.me.user_id in mentions(message.own_text) or message.channel_type is ChannelType.DM:
         return None
     if message.author.kind is AuthorKind.BOT:
         if listen is Listen.BOTS:
             return _to_channel_agent(situation, Outcome.ALERT, MatchedBy.ALERT, "the channel listens to this bot")
         return None
-    if listen is Listen.MENTION or not message.is_root or _mentions_only_others(message, situation):
+    if listen is not Listen.ALL or not message.is_root or _mentions_only_others(message, situation):
         return None
     return _to_channel_agent(
         situation, Outcome.CHANNEL_AGENT, MatchedBy.CHANNEL_AGENT, "the channel listens to every root message"
@@ -343,7 +293,7 @@ def _by_mention(message: SlackMessage, situation: Situation) -> Decision | None:
     """Rule 5."""
     is_direct = message.channel_type is ChannelType.DM
     of_what = _FOR_DIRECT_MESSAGES if is_direct else _OF_CHANNEL
-    if situation.me.user_id in mentions(message.text):
+    if situation.me.user_id in mentions(message.own_text):
         return _to_channel_agent(situation, Outcome.MENTION, MatchedBy.MENTION, "it mentions the bot", of_what)
     if is_direct:
         return _to_channel_agent(
@@ -354,19 +304,22 @@ def _by_mention(message: SlackMessage, situation: Situation) -> Decision | None:
 
 def _mentions_only_others(message: SlackMessage, situation: Situation) -> bool:
     """Whether it is meant for others; in a direct message to the bot there are no others."""
-    named = mentions(message.text)
+    named = mentions(message.own_text)
     return bool(named) and situation.me.user_id not in named and message.channel_type is not ChannelType.DM
 
 
 def _to_channel_agent(
     situation: Situation, outcome: Outcome, matched_by: MatchedBy, reason: str, of_what: str = _OF_CHANNEL
 ) -> Decision:
-    """To the agent configured for the channel; to the default lead where none is, or where it does not exist."""
+    """To the agent configured for the channel; to the default lead where none is, or where it is not there."""
     name = situation.policy.agent
     agent = situation.roster.by_name(name)
     if agent is None:
         missing = f", and '{name}', {of_what}, does not exist" if name else ""
         return _to_default(situation, outcome, matched_by, f"{reason}{missing}; the default lead gets it")
+    if situation.roster.stand_in_for(agent):
+        why = f"{reason}; {agent.name}, {of_what}, is offline, so the default lead gets it"
+        return _to_default(situation, outcome, matched_by, why)
     return _to_one(agent, situation, outcome, matched_by, f"{reason}; {agent.name} is {of_what}")
 
 

@@ -125,6 +125,12 @@ class SlackMessage:
     event_id: str | None = None
     delivery_id: str | None = None  # our own key, from a post's metadata
     has_replies: bool = False  # as its conversation's history says of a root; an event does not say it
+    quoted: str = ""  # the end of ``text`` that somebody else has said, in a message that is forwarded
+
+    @property
+    def own_text(self) -> str:
+        """What the author says: mentions and addresses count here, and not in what is forwarded."""
+        return self.text.removesuffix(self.quoted)
 
     @property
     def root_ts(self) -> str:

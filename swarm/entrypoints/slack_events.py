@@ -38,10 +38,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from swarm.domain.errors import BadRequest, ConfigurationError, SwarmError, TooLarge
+from swarm.domain.mrkdwn import safe
 from swarm.domain.presses import ButtonPressed, SessionStopped
 from swarm.domain.transcript import AuthorKind, MessageDeleted, MessageEdited, SlackEvent, SlackMessage
 from swarm.entrypoints.errors import describe
-from swarm.slack.fields import JsonObject
+from swarm.slack.fields import JsonObject, text_at
 from swarm.slack.gateway import Gateway
 from swarm.slack.payloads import slack_event
 from swarm.slack.presses import button_pressed, session_stopped
@@ -267,6 +268,8 @@ class _Events(AsyncMiddleware):
     async def async_process(
         self, *, req: AsyncBoltRequest, resp: BoltResponse, next: Callable[[], Awaitable[BoltResponse]]
     ) -> BoltResponse:
+        if "command" in req.body:
+            return _without_command(text_at(req.body, "command"))
         press = button_pressed(req.body)
         if press:
             return await self._pressed(press)
@@ -319,8 +322,17 @@ class _Events(AsyncMiddleware):
 
 
 def _refusal(error: SwarmError) -> BoltResponse:
-    body = orjson.dumps({"error": describe(error)}).decode()
-    return BoltResponse(status=error.status, body=body, headers={"content-type": "application/json"})
+    return _json(error.status, {"error": describe(error)})
+
+
+def _without_command(command: str) -> BoltResponse:
+    """A slash command that somebody has given the Slack app: there are none so far, and silence would look like one."""
+    text = f"{safe(command)} does nothing: I have no commands. Mention me in a message, or write me a direct message."
+    return _json(200, {"response_type": "ephemeral", "text": text})
+
+
+def _json(status: int, body: object) -> BoltResponse:
+    return BoltResponse(status=status, body=orjson.dumps(body).decode(), headers={"content-type": "application/json"})
 
 
 def _message_of(event: SlackEvent) -> SlackMessage | MessageDeleted:

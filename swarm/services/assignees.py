@@ -8,7 +8,7 @@ from typing import Final
 from swarm.domain.agents import Agent, Role
 from swarm.domain.conduct import Conduct
 from swarm.domain.errors import Conflict, Forbidden, NotFound
-from swarm.domain.routing import Candidate, Roster
+from swarm.domain.roster import Candidate, Roster
 from swarm.domain.tasks import (
     MAX_OPEN_CHILDREN,
     MAX_OPEN_CREATED,

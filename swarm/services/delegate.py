@@ -9,7 +9,7 @@ from swarm.domain.conduct import Conduct
 from swarm.domain.errors import Conflict, Invalid, NotFound
 from swarm.domain.inbox import EntryStatus, EntryStep
 from swarm.domain.notices import NoticeKind
-from swarm.domain.routing import Candidate
+from swarm.domain.roster import Candidate
 from swarm.domain.tasks import OFFER_SECONDS, TaskStatus, TaskStep
 from swarm.services import task_ends
 from swarm.services.assignees import check_space, check_vouched, must_wait, place_below, worker

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from swarm.domain.agents import Role
-from swarm.domain.routing import Roster
+from swarm.domain.roster import Roster
 from swarm.domain.tasks import ACTIVE_STATUSES, TaskStatus
 from swarm.domain.threads import Thread
 from swarm.store import inbox, task_queries, tasks, threads

@@ -18,12 +18,12 @@ from swarm.clock import SECOND, slack_ts_to_us
 from swarm.domain.access import standing_in
 from swarm.domain.conduct import Conduct
 from swarm.domain.notices import NoticeKind
+from swarm.domain.roster import Roster
 from swarm.domain.routing import (
     Change,
     Decision,
     Me,
     Outcome,
-    Roster,
     Situation,
     Target,
     asks_to_stop,
@@ -44,8 +44,9 @@ from swarm.domain.transcript import (
 from swarm.services.erase import erase_deleted, erase_edited, withdraw
 from swarm.services.follow_ups import answer, concerned, stored
 from swarm.services.handover import hand_over
+from swarm.services.recipients import tell_refused, tell_routed
 from swarm.services.roster import Rosters
-from swarm.services.speak import LIMITED_TEXT, refused_text, show_stored, tell_queued, whisper
+from swarm.services.speak import show_stored
 from swarm.services.standings import Standings
 from swarm.services.turn_control import can_stop, stop_latest, stop_thread
 from swarm.store import (
@@ -181,11 +182,13 @@ class Ingest:
         return decision.is_refusal and not deliveries.is_wanted(tx, self._told_key(tx, message, decision))
 
     def _told_key(self, tx: Transaction, message: SlackMessage, decision: Decision) -> str:
-        """A refusal is told once a day and person, a limit once a minute of theirs."""
-        who = f"{self._me.team}:{message.author.id}"
+        """A refusal is told once a day and person, their limit once a minute, that of bots once a day and thread."""
+        who, day = f"{self._me.team}:{message.author.id}", tx.now // (24 * 3600 * SECOND)
+        if decision.outcome is Outcome.BOT_CAPPED:
+            return f"bot_capped:{self._me.team}:{message.channel}:{message.root_ts}:{day}"
         if decision.outcome is Outcome.RATE_LIMITED:
             return f"limited:{who}:{self._limited_since(tx, message)}"
-        return f"refused:{who}:{tx.now // (24 * 3600 * SECOND)}"
+        return f"refused:{who}:{day}"
 
     def _park(self, tx: Transaction, message: SlackMessage, thread: Thread | None) -> None:
         """Slack has not said who wrote it: it waits, and is context meanwhile."""
@@ -234,7 +237,7 @@ class Ingest:
             return True  # Slack unfurled a link, or the post is ours
         if forgotten.is_forgotten(tx, message.author.id, message.ts):
             return True
-        adds_mention = names_swarm(message.text, self._me) and not names_swarm(event.previous_text or "", self._me)
+        adds_mention = names_swarm(message.own_text, self._me) and not names_swarm(event.previous_text or "", self._me)
         is_unsure = adds_mention and message.author.standing is None
         if is_unsure and not is_final:
             return False
@@ -247,7 +250,7 @@ class Ingest:
         if stored and (stored["deleted_at"] or (stored["edited_ts"] or "") > message.edited_ts):
             return True  # it comes late: what it says is no longer so
         entries = inbox.of_message_locked(tx, team, message.channel, message.ts)
-        if thread or stored or names_swarm(message.text, self._me):
+        if thread or stored or names_swarm(message.own_text, self._me):
             transcript.keep(tx, team, [self._marked(message)])
         decision = self._decide(tx, message, thread, roster, Change.EDITED, routed=bool(entries))
         if stored and stored["text"] != message.text:
@@ -323,7 +326,7 @@ class Ingest:
             awaits_lead=thread is not None and thread.owner_id is None and inbox.awaits_lead(tx, thread.id),
             bot_turns=turns,
             routed=routed,
-            can_stop=asks_to_stop(message.text) and can_stop(tx, self._me.team, message, thread),
+            can_stop=asks_to_stop(message.own_text) and can_stop(tx, self._me.team, message, thread),
         )
 
     def _open(
@@ -349,13 +352,13 @@ class Ingest:
         *,
         is_new: bool = False,
     ) -> None:
-        """Carry a decision out: entries, owner, 👀, and a word if nobody is there. In a new thread nothing waits."""
+        """Carry a decision out: entries, owner, 👀, and a word to people. In a new thread nothing waits."""
         self._note(tx, message, decision, thread)
         if decision.outcome is Outcome.STOP:
             stop_thread(tx, thread, message, self._conduct)
             return
         if decision.is_refusal:
-            self._tell_refused(tx, message, thread, decision)
+            tell_refused(tx, thread, message, decision, self._told_key(tx, message, decision))
             return
         in_order = sorted(decision.targets, key=lambda target: target.agent_id or "")  # in which heads are locked
         if decision.new_owner_id:  # first, since messages are locked before heads
@@ -366,13 +369,7 @@ class Ingest:
         if self._conduct.messages_per_minute is not None and _counts(tx, message):
             people.count(tx, self._me.team, message.author.id)
         show_stored(tx, thread, message.ts, self._conduct.reactions)
-        if not any(_online(target, roster) for target in decision.targets):
-            tell_queued(tx, thread)
-
-    def _tell_refused(self, tx: Transaction, message: SlackMessage, thread: Thread, decision: Decision) -> None:
-        """Say so to this person alone."""
-        text = LIMITED_TEXT if decision.outcome is Outcome.RATE_LIMITED else refused_text(message.author)
-        whisper(tx, thread, message, text, self._told_key(tx, message, decision))
+        tell_routed(tx, thread, message, decision, roster)
 
     def _address(
         self, tx: Transaction, message: SlackMessage, thread: Thread, target: Target, reason: str, *, is_new: bool
@@ -428,8 +425,3 @@ def _may_have_overtaken(message: SlackMessage) -> bool:
 
 def _edited_by(event: MessageEdited, author: Author) -> MessageEdited:
     return replace(event, message=replace(event.message, author=author))
-
-
-def _online(target: Target, roster: Roster) -> bool:
-    agent = roster.by_id(target.agent_id)
-    return agent is not None and agent.online

@@ -8,7 +8,7 @@ from typing import Final
 
 from swarm.domain.agents import Role, is_online
 from swarm.domain.conduct import Conduct
-from swarm.domain.routing import Candidate, Roster
+from swarm.domain.roster import Candidate, Roster
 from swarm.store import agents
 from swarm.store.database import Database
 from swarm.store.transaction import Transaction

@@ -16,7 +16,7 @@ from swarm.domain.streaming.calls import Closing, Place
 from swarm.domain.text.secrets import REMOVED
 from swarm.domain.threads import Thread
 from swarm.domain.transcript import Author, ChannelType, SlackMessage, Standing
-from swarm.store import deliveries, inbox, threads
+from swarm.store import deliveries, inbox
 from swarm.store.inbox import Entry
 from swarm.store.reactions import react, take_back
 from swarm.store.tasks import Task
@@ -25,9 +25,6 @@ from swarm.store.transaction import Transaction
 PART_CHARACTERS: Final = 3_900
 """Longer texts are split: Slack itself splits a message at about 4,000 characters, without regard for code."""
 
-QUEUED_TEXT: Final = (
-    "Nobody is available right now. Your message is queued and will be answered as soon as an agent is back."
-)
 FAILED_TEXT: Final = (
     "This message could not be answered: {reason} It is set aside; an operator can hand it out again (redrive)."
 )
@@ -145,12 +142,6 @@ def whisper(tx: Transaction, thread: Thread, message: SlackMessage, text: str, o
         target_ts=None if is_private else message.ts,
         person=None if is_private else message.author.id,
     )
-
-
-def tell_queued(tx: Transaction, thread: Thread) -> None:
-    """Tell a thread that nobody is there, once until it has been answered."""
-    if threads.tell_queued(tx, thread.id):
-        say(tx, thread, QUEUED_TEXT)
 
 
 def show_stored(tx: Transaction, thread: Thread, ts: str, reactions: Reactions) -> None:

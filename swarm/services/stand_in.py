@@ -11,12 +11,13 @@ from typing import Final
 
 from swarm.clock import SECOND
 from swarm.domain.conduct import Conduct
-from swarm.domain.routing import Roster
+from swarm.domain.inbox import MatchedBy
+from swarm.domain.roster import Roster
 from swarm.domain.threads import Thread
 from swarm.services.attempt import attempt
 from swarm.services.news import tell_result
+from swarm.services.recipients import tell_queued, tell_stand_in
 from swarm.services.roster import read_roster
-from swarm.services.speak import tell_queued
 from swarm.store import heads, inbox, notices, threads
 from swarm.store.database import Database
 from swarm.store.notices import Notice
@@ -132,13 +133,16 @@ def _move_on(tx: Transaction, thread: Thread, roster: Roster, agent_id: str) -> 
     lead = roster.default_lead
     gone = roster.by_id(agent_id)
     if lead is None or lead.id == agent_id or not (lead.online or gone is None):
-        tell_queued(tx, thread)
+        tell_queued(tx, thread, roster, [gone] if gone else [])
         return
     reason = f"{gone.name} is offline" if gone else "its agent was removed"
-    for entry in inbox.unread_in_thread(tx, agent_id, thread.id):
+    unread = inbox.unread_in_thread(tx, agent_id, thread.id)
+    for entry in unread:
         _give(tx, thread, entry, lead.id, f"{reason}, so the default lead gets it")
     if not lead.online:
-        tell_queued(tx, thread)
+        tell_queued(tx, thread, roster, [lead])
+    elif gone and any(entry.matched_by is MatchedBy.ADDRESS for entry in unread):
+        tell_stand_in(tx, thread, [gone], lead)
 
 
 def _give(tx: Transaction, thread: Thread, entry: inbox.Entry, agent_id: str, reason: str) -> None:

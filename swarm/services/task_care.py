@@ -15,8 +15,8 @@ from swarm.domain.tasks import UNSUCCESSFUL, TaskStatus, TaskStep
 from swarm.services import task_ends
 from swarm.services.attempt import attempt
 from swarm.services.fencing import lock_task
+from swarm.services.recipients import tell_queued
 from swarm.services.roster import read_roster
-from swarm.services.speak import tell_queued
 from swarm.store import task_queries, tasks, threads
 from swarm.store.database import Database
 from swarm.store.tasks import Task
@@ -103,4 +103,4 @@ def take_from_absent(tx: Transaction, task: Task, conduct: Conduct) -> None:
     task_ends.unassign(tx, task, why, conduct)
     thread = threads.get(tx, task.thread_id) if task.thread_id else None
     if thread and not any(lead.online for lead in roster.agents if lead.role == "lead"):
-        tell_queued(tx, thread)
+        tell_queued(tx, thread, roster, [roster.default_lead] if roster.default_lead else [])

@@ -24,7 +24,6 @@ from swarm.domain.transcript import (
     SlackEvent,
     SlackMessage,
 )
-from swarm.slack.block_text import block_text
 from swarm.slack.fields import (
     EMPTY,
     JsonObject,
@@ -37,6 +36,7 @@ from swarm.slack.fields import (
     text_at,
     ts_at,
 )
+from swarm.slack.message_text import message_words
 
 T = TypeVar("T")
 
@@ -46,6 +46,9 @@ _ABOUT_MESSAGES: Final = frozenset({"message", "app_mention"})
 _CHANNEL_TYPES: Final = {"im": ChannelType.DM, "app_home": ChannelType.DM, "mpim": ChannelType.GROUP}
 _TOMBSTONE: Final = "tombstone"
 """The subtype of a deleted root whose replies are still there."""
+
+_SLACKBOT: Final = "USLACKBOT"
+"""Slack's own bot, whose reminders and answers name a user only."""
 
 _NEWS_ABOUT_OTHERS: Final = frozenset({"message_replied"})
 """Subtypes that repeat what another event says."""
@@ -101,7 +104,7 @@ def _changed(event: JsonObject, event_id: str | None, me: Me | None) -> MessageE
     where = {key: event[key] for key in ("channel", "channel_type") if key in event}
     return MessageEdited(
         message=_message({**message, **where}, event_id, me),
-        previous_text=_text(previous) if previous else None,
+        previous_text=_own_text(previous, me) if previous else None,
     )
 
 
@@ -118,12 +121,14 @@ def _message(message: JsonObject, event_id: str | None, me: Me | None) -> SlackM
     channel = _required(id_at(message, "channel"), "channel")
     ts = _required(ts_at(message, "ts"), "ts")
     author = _required(_author(message, me), "user or bot_id")
+    words = message_words(message, author.kind)
     return SlackMessage(
         channel=channel,
         ts=ts,
         thread_ts=_thread_ts(message, ts),
         author=author,
-        text=_text(message),
+        text=words.text,
+        quoted=words.quoted,
         subtype=text_at(message, "subtype") or None,
         channel_type=_channel_type(message, channel),
         files=tuple(_files(message)),
@@ -139,10 +144,11 @@ def _author(message: JsonObject, me: Me | None) -> Author | None:
     author_id = user or bot
     if author_id is None:
         return None
+    is_bot = bot is not None or user == _SLACKBOT or text_at(message, "subtype") == "bot_message"
     author = Author(
         id=author_id,
-        kind=AuthorKind.BOT if bot else AuthorKind.USER,
-        name=_bot_name(message) if bot else None,
+        kind=AuthorKind.BOT if is_bot else AuthorKind.USER,
+        name=_bot_name(message) if is_bot else None,
         bot_id=bot,
         teams=_homes(message),
     )
@@ -189,9 +195,11 @@ def _own_metadata(message: JsonObject, key: str) -> str | None:
     return text_at(object_at(metadata, "event_payload"), key) or None
 
 
-def _text(message: JsonObject) -> str:
-    text = text_at(message, "text")
-    return text if text.strip() else block_text(message)
+def _own_text(message: JsonObject, me: Me | None) -> str:
+    """What the author of a message says, without what they forward."""
+    author = _author(message, me)
+    words = message_words(message, author.kind if author else AuthorKind.USER)
+    return words.text.removesuffix(words.quoted)
 
 
 def _thread_ts(message: JsonObject, ts: str | None) -> str | None:

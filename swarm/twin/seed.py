@@ -112,6 +112,7 @@ DEFAULT = Seed(
             bot_token="xoxb-twin-swarm",
             app_token="xapp-twin-swarm",
             signing_secret="twin-signing-secret",
+            commands=(),  # our own app has none
         ),
     ),
 )

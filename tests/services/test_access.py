@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from swarm.domain.access import ChannelPolicy, Listen
+from swarm.domain.access import BOT_MESSAGES_PER_HOUR, ChannelPolicy, Listen
 from swarm.domain.conduct import Conduct
-from swarm.domain.routing import BOT_TURNS_PER_HOUR
 from swarm.domain.transcript import AuthorKind, ChannelType, SlackMessage
 from tests.support.world import BOT, World, said
 
@@ -81,9 +82,9 @@ async def test_the_turns_of_bots_in_a_thread_are_capped_by_the_hour(world: World
     allowing = world.governed_by(Conduct(everywhere=PAGER))
     await allowing.lead()
     root = await allowing.says(f"{BOT} watch this")
-    heard = [await allowing.hears(by_pager(f"line {number}", root)) for number in range(BOT_TURNS_PER_HOUR + 3)]
+    heard = [await allowing.hears(by_pager(f"line {number}", root)) for number in range(BOT_MESSAGES_PER_HOUR + 3)]
     routed = [len(await allowing.entries(message)) for message in heard]
-    assert routed == [1] * BOT_TURNS_PER_HOUR + [0] * 3
+    assert routed == [1] * BOT_MESSAGES_PER_HOUR + [0] * 3
     assert len(await allowing.entries(await allowing.says("a person", thread=root))) == 1
     allowing.clock.advance(3600 + 1)
     assert len(await allowing.entries(await allowing.hears(by_pager("next hour", root)))) == 1
@@ -94,6 +95,39 @@ async def test_bots_that_are_not_heard_use_up_nobodys_turns(world: World) -> Non
     allowing = world.governed_by(Conduct(everywhere=PAGER))
     await allowing.lead()
     root = await allowing.says(f"{BOT} watch this")
-    for number in range(BOT_TURNS_PER_HOUR + 1):
+    for number in range(BOT_MESSAGES_PER_HOUR + 1):
         await allowing.hears(said(f"spam {number}", by="B2", kind=AuthorKind.BOT, thread_ts=root.ts))
     assert len(await allowing.entries(await allowing.hears(by_pager("disk full", root)))) == 1
+
+
+@pytest.mark.req("CHAN-10")
+async def test_that_bots_have_had_their_turns_is_said_once_and_the_limit_is_the_channels_own(world: World) -> None:
+    allowing = world.governed_by(Conduct(everywhere=replace(PAGER, bot_messages_per_hour=2)))
+    await allowing.lead()
+    root = await allowing.says(f"{BOT} watch this")
+    heard = [await allowing.hears(by_pager(f"line {number}", root)) for number in range(2)]
+    await allowing.hears(by_pager("<@U2> look", root))  # would be nobody's work anyway
+    await allowing.send()
+    assert allowing.slack.posts == []
+    heard += [await allowing.hears(by_pager(f"line {number}", root)) for number in range(2)]
+    assert [len(await allowing.entries(message)) for message in heard] == [1, 1, 0, 0]
+    await allowing.send()
+    (told,) = [delivery for delivery in allowing.slack.landed if "Bots have said" in delivery.text]
+    assert (told.person, told.thread_ts) == (None, root.ts)
+
+
+@pytest.mark.req("LOOP-11")
+async def test_who_writes_to_a_name_that_nobody_has_is_told_alone_who_got_it_and_who_there_is(world: World) -> None:
+    world = world.governed_by(Conduct(everywhere=PAGER))
+    lead = await world.lead()
+    await world.worker("adder", online=False)
+    await world.worker("counter")
+    for message in (said("swarm#conter hello"), by_pager("swarm#conter hello")):
+        assert (await world.entry(await world.hears(message))).agent_id == lead.id
+    await world.send()
+    (told,) = [delivery for delivery in world.slack.landed if delivery.kind == "post"]
+    assert (told.person, told.text) == (
+        "U1",
+        "No agent is called “conter”, so lead got your message. "
+        "You can write to swarm#lead, swarm#counter, swarm#adder, or to all of them with swarm#all.",
+    )

@@ -19,7 +19,7 @@ from swarm.domain.streaming.agent import OnRestart
 from swarm.domain.streaming.calls import CloseStream, OpenStream
 from swarm.domain.turns import TurnStatus
 from swarm.services import converse, turn_ends, turn_run
-from swarm.services.speak import QUEUED_TEXT
+from swarm.services.recipients import QUEUED_TEXT
 from swarm.services.turn_loss import RESTARTED, RESTARTED_TEXT
 from swarm.store import turns
 from swarm.store.turns import Turn

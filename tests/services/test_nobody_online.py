@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from swarm.domain.access import ChannelPolicy
 from swarm.domain.conduct import Conduct
 from swarm.domain.inbox import EntryStatus, MatchedBy
-from swarm.services.speak import QUEUED_TEXT
+from swarm.services.recipients import QUEUED_TEXT
 from swarm.services.stand_in import Waiting, look_after
 from tests.support.world import BOT, World, texts
 
@@ -167,3 +168,65 @@ async def test_a_follow_up_in_a_thread_that_waits_for_a_lead_waits_with_it(world
     lead = await world.lead()
     await world.sweep()
     assert texts([await world.only(lead)]) == [["@UBOT first", "second, without a mention"]]
+
+
+# Who is away, by name
+
+
+async def test_where_only_the_named_agent_is_away_the_lead_answers_at_once_and_nobody_says_nobody(world: World) -> None:
+    lead = await world.lead()
+    await world.worker("counter", online=False)
+    root = await world.says("swarm#counter hello")
+    assert texts([await world.only(lead)]) == [["swarm#counter hello"]]
+    await world.says("swarm#counter please", thread=root)
+    await world.sweep()
+    await world.send()
+    assert world.slack.posts == ["counter is not available right now, so lead answers instead."]
+
+
+async def test_a_channels_agent_that_is_away_is_stood_in_for_without_a_word(world: World) -> None:
+    world = world.governed_by(Conduct(everywhere=ChannelPolicy(agent="counter")))
+    lead, counter = await world.lead(), await world.worker("counter", online=False)
+    entry = await world.entry(await world.says(f"{BOT} hello"))
+    assert (entry.agent_id, entry.matched_by) == (lead.id, MatchedBy.MENTION)
+    await world.is_here(counter)
+    moved = await world.says(f"{BOT} hello")
+    assert (await world.entry(moved)).agent_id == counter.id
+    world.clock.advance(121)
+    await world.is_here(lead)
+    await world.sweep()
+    assert (await world.entry(moved)).agent_id == lead.id
+    await world.send()
+    assert world.slack.posts == []
+
+
+async def test_a_message_that_waits_names_whom_it_waits_for_where_others_are_there(world: World) -> None:
+    await world.lead(online=False)
+    await world.worker("counter", online=False)
+    await world.worker("adder")
+    for text in ("swarm#counter hello", f"{BOT} hello"):
+        await world.says(text)
+    await world.sweep()
+    await world.send()
+    # Threads are sent to side by side, in any order.
+    assert [post.split(". ") for post in sorted(world.slack.posts)] == [
+        [
+            "counter is not available right now",
+            "Your message is queued and will be answered as soon as counter or lead is available.",
+        ],
+        [
+            "lead is not available right now",
+            "Your message is queued and will be answered as soon as lead is available.",
+        ],
+    ]
+
+
+async def test_a_named_agent_that_goes_away_before_it_has_read_a_message_is_stood_in_for_aloud(world: World) -> None:
+    lead, _ = await world.lead(), await world.worker("counter")
+    await world.says("swarm#counter hello")
+    world.clock.advance(121)
+    await world.is_here(lead)
+    await world.sweep()
+    await world.only(lead)
+    await world.send()
+    assert world.slack.posts == ["counter is not available right now, so lead answers instead."]

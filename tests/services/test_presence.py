@@ -10,7 +10,7 @@ import pytest
 from swarm.clock import SECOND
 from swarm.domain.agents import SEEN_EVERY_SECONDS, Agent
 from swarm.domain.conduct import Conduct
-from swarm.domain.routing import Roster
+from swarm.domain.roster import Roster
 from swarm.services import roster
 from swarm.services.presence import Presence
 from swarm.services.roster import AGENTS, Rosters, read_roster

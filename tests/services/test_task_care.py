@@ -15,7 +15,7 @@ from swarm.domain.leases import Outcome
 from swarm.domain.notices import NOTICE_ATTEMPTS
 from swarm.domain.tasks import TaskStatus
 from swarm.domain.triggers import TriggerKind
-from swarm.services.speak import QUEUED_TEXT
+from swarm.services.recipients import QUEUED_TEXT
 from swarm.services.stand_in import look, pass_on
 from tests.support.tasks import asked_and_handed, complete, news_of, owner_of, status_of, task_of, work_of
 from tests.support.world import World, holding, texts

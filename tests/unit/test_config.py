@@ -40,6 +40,7 @@ EVERY_CHANNEL_KEY = """
   listen: bots
   allowed_users: [U1]
   allowed_bots: [B1]
+  bot_messages_per_hour: 3
   display: timeline
   client_context: {tone: short}
   share_email: true
@@ -65,7 +66,7 @@ def test_a_channels_own_word_wins_over_the_defaults_also_where_it_is_the_usual_o
     policy = decisions.policies(read(f"channel_defaults:{EVERY_CHANNEL_KEY}channels: {{C123: {own}}}")).of("C123")
     assert (policy.agent, policy.enabled, policy.listen, policy.allowed_users) == (None, True, Listen.MENTION, None)
     assert (dict(policy.client_context), policy.share_email) == ({}, False)
-    assert policy.allowed_bots == {"B1"}, "which it leaves out"
+    assert (policy.allowed_bots, policy.bot_messages_per_hour) == (frozenset({"B1"}), 3), "which it leaves out"
 
 
 @pytest.mark.req("CHAN-01")

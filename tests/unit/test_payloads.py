@@ -140,6 +140,13 @@ def test_a_person_a_bot_with_a_user_and_a_bare_bot_are_told_apart() -> None:
     assert (bare.id, bare.kind, bare.name, bare.bot_id) == ("B1", AuthorKind.BOT, "Alerts", "B1")
 
 
+@pytest.mark.req("CHAN-10")
+@pytest.mark.parametrize("said", [{"user": "USLACKBOT"}, {"user": "U7", "subtype": "bot_message"}])
+def test_slackbot_and_whoever_posts_as_a_bot_is_no_person(said: dict[str, str]) -> None:
+    author = message(**said, username="Reminder").author
+    assert (author.id, author.kind, author.name) == (said["user"], AuthorKind.BOT, "Reminder")
+
+
 def test_only_our_own_posts_carry_our_key() -> None:
     metadata = {"event_type": METADATA_EVENT_TYPE, "event_payload": {"delivery_id": "d-1", "agent": "lead"}}
     ours = message(user="UBOT", bot_id="BBOT", metadata=metadata)
@@ -172,7 +179,7 @@ def test_an_unfurled_link_is_an_edit_without_an_edit_time() -> None:
             subtype="message_changed",
             text=None,
             ts="1700000009.000000",
-            message={**inner, "attachments": [{"fallback": "a page"}]},
+            message={**inner, "attachments": [{"fallback": "a page", "from_url": "https://x.test"}]},
             previous_message=inner,
         ),
         ME,
@@ -223,7 +230,7 @@ RICH_TEXT = {
     [
         (
             {"blocks": [RICH_TEXT]},
-            "<@U2> a &lt; b &amp; c <https://x.test|there>:wave:<#C2><!here>\none\ntwo",
+            "<@U2> a &lt; b &amp; c <https://x.test|there>:wave:<#C2><!here>\n• one\n• two",
         ),
         (
             {
@@ -313,7 +320,9 @@ ANY_JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(ANY_TEXT, inner, max_size=4),
     max_leaves=20,
 )
-KEYS = st.sampled_from(sorted({*FILLED_IN, "text", "subtype", "message", "previous_message", "files", "blocks"}))
+KEYS = st.sampled_from(
+    sorted({*FILLED_IN, "text", "subtype", "message", "previous_message", "files", "blocks", "attachments"})
+)
 SUBTYPES = st.sampled_from([None, "message_changed", "message_deleted", "file_share", "bot_message", "tombstone"])
 
 

@@ -8,19 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.domain.access import ChannelPolicy, External, Listen
+from swarm.domain.access import BOT_MESSAGES_PER_HOUR, ChannelPolicy, External, Listen
 from swarm.domain.agents import Role
 from swarm.domain.inbox import MatchedBy
+from swarm.domain.roster import Candidate, Roster, addressed
 from swarm.domain.routing import (
-    BOT_TURNS_PER_HOUR,
-    Candidate,
     Change,
     Decision,
     Me,
     Outcome,
-    Roster,
     Situation,
-    addressed,
     decide,
     names_swarm,
 )
@@ -197,13 +194,19 @@ ROWS = {
     ),
     "a bot that has had its turns": Row(
         message=alert(f"{BOT} hi", in_thread=True),
-        situation=situation(policy=PAGER_ALLOWED, bot_turns=BOT_TURNS_PER_HOUR),
+        situation=situation(policy=PAGER_ALLOWED, bot_turns=BOT_MESSAGES_PER_HOUR),
         outcome=Outcome.BOT_CAPPED,
         because="10 messages of this hour",
     ),
+    "a bot that has had its turns by the channel's own limit": Row(
+        message=alert(f"{BOT} hi", in_thread=True),
+        situation=situation(policy=replace(PAGER_ALLOWED, bot_messages_per_hour=2), bot_turns=2),
+        outcome=Outcome.BOT_CAPPED,
+        because="2 messages of this hour",
+    ),
     "a bot's last turn": Row(
         message=alert(f"{BOT} hi", in_thread=True),
-        situation=situation(policy=PAGER_ALLOWED, bot_turns=BOT_TURNS_PER_HOUR - 1),
+        situation=situation(policy=PAGER_ALLOWED, bot_turns=BOT_MESSAGES_PER_HOUR - 1),
         outcome=Outcome.MENTION,
         to=(LEAD,),
         matched_by=MatchedBy.MENTION,
@@ -212,7 +215,7 @@ ROWS = {
     ),
     "a person where bots have had their turns": Row(
         message=message(f"{BOT} hi", in_thread=True),
-        situation=situation(bot_turns=BOT_TURNS_PER_HOUR),
+        situation=situation(bot_turns=BOT_MESSAGES_PER_HOUR),
         outcome=Outcome.MENTION,
         to=(LEAD,),
         matched_by=MatchedBy.MENTION,
@@ -317,14 +320,40 @@ ROWS = {
         new_owner=SPARE,
         because="swarm#spare",
     ),
-    "an agent that is offline": Row(
-        message=message("swarm#spare hi"),
-        situation=situation(roster=asleep(SPARE)),
+    "an agent that is offline, where the default lead is there": Row(
+        message=message("swarm#rev hi"),
+        situation=situation(roster=asleep(REV)),
         outcome=Outcome.ADDRESS,
-        to=(SPARE,),
+        to=(LEAD,),
+        matched_by=MatchedBy.READDRESSED,
+        new_owner=LEAD,
+        because="swarm#rev; rev is offline, so the default lead gets it",
+    ),
+    "an agent that is offline, in the thread of another": Row(
+        message=message("swarm#rev hi", in_thread=True),
+        situation=situation(roster=asleep(REV), owner=REV2),
+        outcome=Outcome.ADDRESS,
+        to=(LEAD,),
+        matched_by=MatchedBy.READDRESSED,
+        because="rev is offline",
+    ),
+    "an agent that is offline, and the lead beside it": Row(
+        message=message("swarm#rev or swarm#lead hi"),
+        situation=situation(roster=asleep(REV)),
+        outcome=Outcome.ADDRESS,
+        to=(LEAD,),
         matched_by=MatchedBy.ADDRESS,
-        new_owner=SPARE,
-        because="swarm#spare",
+        new_owner=LEAD,
+        because="rev is offline",
+    ),
+    "an agent that is offline like everybody": Row(
+        message=message("swarm#rev hi"),
+        situation=situation(roster=asleep(*TEAM.agents)),
+        outcome=Outcome.ADDRESS,
+        to=(REV,),
+        matched_by=MatchedBy.ADDRESS,
+        new_owner=REV,
+        because="swarm#rev",
     ),
     "two agents where nobody owns the thread": Row(
         message=message("swarm#spare and swarm#rev, please"),
@@ -481,11 +510,31 @@ ROWS = {
     "a person's root message where the channel listens to bots": Row(
         message=message(),
         situation=situation(policy=LISTENS_TO_BOTS),
+        outcome=Outcome.CONTEXT,
+        because="names nobody",
+    ),
+    "a person's mention where the channel listens to bots": Row(
+        message=message(f"{BOT} hi"),
+        situation=situation(policy=LISTENS_TO_BOTS),
+        outcome=Outcome.MENTION,
+        to=(LEAD,),
+        matched_by=MatchedBy.MENTION,
+        new_owner=LEAD,
+        because="mentions the bot",
+    ),
+    "a channel's agent that is offline": Row(
+        message=message(),
+        situation=situation(policy=replace(LISTENS_TO_ALL, agent="rev"), roster=asleep(REV)),
         outcome=Outcome.CHANNEL_AGENT,
         to=(LEAD,),
         matched_by=MatchedBy.CHANNEL_AGENT,
         new_owner=LEAD,
-        because="listens to every root message",
+        because="rev, the channel's agent, is offline, so the default lead gets it",
+    ),
+    "a forwarded message that mentions the bot": Row(
+        message=replace(message(f"look\n> {BOT} swarm#spare"), quoted=f"> {BOT} swarm#spare"),
+        outcome=Outcome.CONTEXT,
+        because="names nobody",
     ),
     "an allowed bot where the channel listens to people": Row(
         message=alert(),
@@ -610,8 +659,7 @@ def test_every_row_of_the_table(row: Row) -> None:
 def test_the_table_has_every_outcome_and_every_way_to_match() -> None:
     # Who has said too much is told from the database, see `Ingest`.
     assert {row.outcome for row in ROWS.values()} == set(Outcome) - {Outcome.RATE_LIMITED}
-    # An entry is re-addressed after routing, never by it.
-    assert {row.matched_by for row in ROWS.values()} == {None, *MatchedBy} - {MatchedBy.READDRESSED}
+    assert {row.matched_by for row in ROWS.values()} == {None, *MatchedBy}
 
 
 @pytest.mark.parametrize(
@@ -720,7 +768,7 @@ def is_heard(post: SlackMessage, known: Situation) -> bool:
     if ME.wrote(post.author) or post.subtype == "channel_join" or not known.policy.enabled:
         return False
     if post.author.kind is AuthorKind.BOT:
-        return post.author.id in known.policy.allowed_bots and known.bot_turns < BOT_TURNS_PER_HOUR
+        return post.author.id in known.policy.allowed_bots and known.bot_turns < BOT_MESSAGES_PER_HOUR
     is_listed = known.policy.allowed_users is None or post.author.id in known.policy.allowed_users
     return is_listed and post.author.standing is Standing.MEMBER
 

@@ -72,6 +72,7 @@ export class Desk {
     this.seen = state.seen;
     this.views.take(state);
     drawPerson(this.roster);
+    byId("command-key").hidden = !this.roster.apps.some((app) => app.commands?.length);
     if (this.channel) this.drawFrame();
   }
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
+from slack_sdk.web.async_client import AsyncWebClient
 
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.transcript import MessageDeleted, MessageEdited, SlackEvent, SlackMessage
@@ -145,6 +146,24 @@ async def test_edits_and_deletes_arrive(door: SlackDoor, workspace: Workspace, i
     assert (deleted.channel, deleted.ts) == ("C0GENERAL", ts)
 
 
+@pytest.mark.req("LOOP-02")
+async def test_a_bots_attachments_a_reply_shown_in_the_channel_and_a_file_arrive(
+    door: SlackDoor, workspace: Workspace, inbox: Inbox
+) -> None:
+    await workspace._post("seed", {"apps": ["pager"]})
+    client = AsyncWebClient("xoxb-twin-pager", base_url=workspace.api_url)
+    field = {"title": "Severity", "value": "critical"}
+    post = await client.chat_postMessage(channel="C0GENERAL", text="Disk full", attachments=[{"fields": [field]}])
+    root = str(post["ts"])
+    await workspace.say("seen", thread_ts=root, broadcast=True)
+    await workspace.say("the log", thread_ts=root, files=[{"name": "log.txt", "content": "x"}])
+    found = [await inbox.next() for _ in range(3)]
+    alert, reply, upload = sorted((one for one in found if isinstance(one, SlackMessage)), key=lambda one: one.ts)
+    assert (alert.author.kind, alert.text) == ("bot", "Disk full\nSeverity: critical")
+    assert (reply.subtype, reply.thread_ts, reply.text) == ("thread_broadcast", root, "seen")
+    assert (upload.subtype, upload.thread_ts, [file.name for file in upload.files]) == ("file_share", root, ["log.txt"])
+
+
 async def test_a_direct_message_arrives_as_one(door: SlackDoor, workspace: Workspace, inbox: Inbox) -> None:
     await workspace.say("hello", channel="@swarm")
     found = await inbox.next()
@@ -183,6 +202,18 @@ async def test_what_is_no_message_is_acknowledged_so_that_it_does_not_come_again
     reply = await workspace.twin.sockets.send(workspace.app, event, Retry())
     assert reply.error is None
     assert inbox.events == []
+
+
+async def test_a_command_that_somebody_gave_the_app_is_answered_that_there_is_none(
+    door: SlackDoor, workspace: Workspace
+) -> None:
+    app = workspace.app
+    seeded = {"name": app.name, "bot_token": app.bot_token, "app_token": app.app_token, "commands": ["swarm"]}
+    await workspace._post("seed", {"apps": [seeded]})
+    await workspace._post("commands", {"user": "alice", "channel": "general", "command": "/swarm", "text": "status"})
+    (shown,) = (await workspace._get("messages", {"channel": "general", "user": "alice"}))["messages"]
+    assert shown["subtype"] == "ephemeral"
+    assert shown["text"].startswith("/swarm does nothing: I have no commands. Mention me")
 
 
 async def test_our_own_posts_do_not_come_back(

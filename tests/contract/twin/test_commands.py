@@ -3,9 +3,12 @@
 import asyncio
 from typing import Any
 
+import aiohttp
 import pytest
 from slack_sdk.webhook.async_client import AsyncWebhookClient
 
+from swarm.twin import build_twin
+from swarm.twin import running as serving
 from tests.contract.twin.acting import Json, actions, button, heard, modal, posted, pressing, strange, within
 from tests.contract.twin.receiver import receiving
 from tests.contract.twin.world import Line, World
@@ -204,3 +207,13 @@ async def test_a_shortcut_of_a_message_brings_the_message(world: World) -> None:
     assert strange(payload, "interactive-components/MessageShortcutPayload") == []
     assert told == {"ok": True}
     assert await respond(world, payload["response_url"], text="seen") == (200, {"ok": True})
+
+
+async def test_the_app_of_the_default_seed_is_offered_without_commands() -> None:
+    body = {"user": "alice", "channel": "general", "command": "/swarm", "text": "status"}
+    async with (
+        serving(build_twin()) as base,
+        aiohttp.ClientSession() as http,
+        http.post(f"{base}twin/commands", json=body) as answer,
+    ):
+        assert (answer.status, (await answer.json())["error"]["hint"]) == (404, "there is: no command")

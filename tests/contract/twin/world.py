@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import aiohttp
@@ -12,6 +12,7 @@ from slack_sdk.web.async_client import AsyncWebClient
 from slack_sdk.web.client import WebClient
 
 from swarm.twin import Twin, build_twin, running
+from swarm.twin.seed import DEFAULT
 from tests.support.still import still_clock
 
 PATIENCE_SECONDS = 20.0
@@ -100,8 +101,9 @@ class World:
 
 @asynccontextmanager
 async def new_world() -> AsyncIterator[World]:
-    """A twin with the default seed on a free port; its clock moves when it is told to."""
-    twin = build_twin(clock=still_clock())
+    """A twin on a free port whose clock moves when it is told to. The default seed's app has a command here."""
+    seed = replace(DEFAULT, apps=tuple(replace(app, commands=None) for app in DEFAULT.apps))
+    twin = build_twin(seed=seed, clock=still_clock())
     async with running(twin) as base, aiohttp.ClientSession() as http:
         world = World(twin=twin, base=base, http=http)
         yield world
