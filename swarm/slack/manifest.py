@@ -67,7 +67,7 @@ WHY: Final[dict[str, str]] = {
     "im:read": "Tell agents with whom a direct message is.",
     "mpim:history": "Hear direct messages among several people and the bot.",
     "mpim:read": "Tell agents the name of such a conversation.",
-    "reactions:write": "Mark a message as seen, answered or failed.",
+    "reactions:write": "Mark a message as seen, answered, failed or stopped.",
     "users:read": "Show agents people's and bots' names instead of ids.",
     "users:read.email": "Tell agents people's e-mail addresses, in channels that share them.",
 }
