@@ -18,4 +18,4 @@ async def accept_task(call: Call, said: AcceptTask) -> TaskShape:
     return task_shape(await call.services.delegations.accept(call.caller(said), said.task_id))
 
 
-TOOL = Tool(name="accept-task", arguments=AcceptTask, result=TaskShape, run=accept_task, roles=[Role.WORKER])
+TOOL = Tool(name="accept-task", arguments=AcceptTask, result=TaskShape, run=accept_task, roles=(Role.WORKER,))

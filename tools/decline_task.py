@@ -21,4 +21,4 @@ async def decline_task(call: Call, said: DeclineTask) -> TaskShape:
     return task_shape(await call.services.delegations.decline(call.caller(said), said.task_id, said.reason))
 
 
-TOOL = Tool(name="decline-task", arguments=DeclineTask, result=TaskShape, run=decline_task, roles=[Role.WORKER])
+TOOL = Tool(name="decline-task", arguments=DeclineTask, result=TaskShape, run=decline_task, roles=(Role.WORKER,))

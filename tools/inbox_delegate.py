@@ -42,4 +42,4 @@ async def inbox_delegate(call: Call, said: InboxDelegate) -> Delegation:
     return {"task_id": delegated.task_id, "owner": delegated.owner}
 
 
-TOOL = Tool(name="inbox-delegate", arguments=InboxDelegate, result=Delegation, run=inbox_delegate, roles=[Role.LEAD])
+TOOL = Tool(name="inbox-delegate", arguments=InboxDelegate, result=Delegation, run=inbox_delegate, roles=(Role.LEAD,))

@@ -29,4 +29,4 @@ async def task_complete(call: Call, said: TaskComplete) -> TaskShape:
     return task_shape(await call.services.task_work.complete(call.caller(said), said.task_id, said.result, said.reply))
 
 
-TOOL = Tool(name="task-complete", arguments=TaskComplete, result=TaskShape, run=task_complete, roles=[Role.WORKER])
+TOOL = Tool(name="task-complete", arguments=TaskComplete, result=TaskShape, run=task_complete, roles=(Role.WORKER,))

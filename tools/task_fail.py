@@ -26,4 +26,4 @@ async def task_fail(call: Call, said: TaskFail) -> TaskShape:
     return task_shape(await call.services.task_work.fail(call.caller(said), said.task_id, said.error, said.reply))
 
 
-TOOL = Tool(name="task-fail", arguments=TaskFail, result=TaskShape, run=task_fail, roles=[Role.WORKER])
+TOOL = Tool(name="task-fail", arguments=TaskFail, result=TaskShape, run=task_fail, roles=(Role.WORKER,))

@@ -25,4 +25,4 @@ async def task_progress(call: Call, said: TaskProgress) -> TaskShape:
     return task_shape(task)
 
 
-TOOL = Tool(name="task-progress", arguments=TaskProgress, result=TaskShape, run=task_progress, roles=[Role.WORKER])
+TOOL = Tool(name="task-progress", arguments=TaskProgress, result=TaskShape, run=task_progress, roles=(Role.WORKER,))

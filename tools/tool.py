@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -77,7 +77,7 @@ class Tool(Generic[A, R]):
     arguments: type[A]
     result: type[R]
     run: Callable[[Call, A], Awaitable[R]]
-    roles: Collection[Role] = tuple(Role)  # whose list shows it; what a call may do is up to the use case
+    roles: tuple[Role, ...] = tuple(Role)  # whose list shows it; what a call may do is up to the use case
 
     @property
     def description(self) -> str:

@@ -7,6 +7,7 @@ the same rules as ever, those of the use cases.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any
 
 import mcp_types as types
@@ -24,6 +25,7 @@ def listings(tools: Iterable[Tool[Any, Any]]) -> dict[Role, types.ListToolsResul
     return {role: types.ListToolsResult(tools=[shown for roles, shown in described if role in roles]) for role in Role}
 
 
+@cache  # the schemas of all tools take a quarter of a second
 def describe_tool(tool: Tool[Any, Any]) -> types.Tool:
     """A tool as clients see it."""
     return types.Tool(
@@ -43,24 +45,26 @@ def _short(schema: Schema, *, takes_null: bool) -> dict[str, Any]:
     definitions = schema.get("$defs", {})
 
     def short(node: Schema) -> dict[str, Any]:
-        said = {key: value for key, value in node.items() if key not in ("$defs", "$ref", "anyOf", "title")}
+        said = {key: value for key, value in node.items() if key not in ("$defs", "title")}
         match node:
             case {"$ref": str(reference)}:
+                del said["$ref"]
                 meant = short(definitions[reference.removeprefix("#/$defs/")])
                 if "enum" in meant:
-                    del meant["description"]
+                    meant.pop("description", None)
                 return meant | said
-            case {"anyOf": [value, {"type": "null"}]}:
-                meant = short(value)
-                if takes_null:
-                    meant["type"] = [meant["type"], "null"]
-                elif said["default"] is None:
-                    del said["default"]
-                return meant | said
-        if "properties" in said:
-            said["properties"] = {name: short(inner) for name, inner in said["properties"].items()}
-        if "items" in said:
-            said["items"] = short(said["items"])
+            case {"anyOf": [value, {"type": "null"}], "default": None} if not takes_null:
+                del said["anyOf"], said["default"]
+                return short(value) | said
+            case {"anyOf": [{"type": str(kind)} as value, {"type": "null"}]} if "enum" not in value:
+                del said["anyOf"]
+                return short({**value, "type": [kind, "null"]}) | said
+            case {"anyOf": list(values)}:
+                return said | {"anyOf": [short(value) for value in values]}
+            case {"properties": dict(properties)}:
+                return said | {"properties": {name: short(inner) for name, inner in properties.items()}}
+            case {"items": dict(items)}:
+                return said | {"items": short(items)}
         return said
 
     return short(schema)
