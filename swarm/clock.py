@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import uuid_utils
 
 SECOND = 1_000_000
 """Microseconds in a second."""
 
+_ELAPSED = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -26,24 +27,46 @@ class Clock(Protocol):
         ...
 
 
+@runtime_checkable
+class MeasuredClock(Clock, Protocol):
+    """A clock whose steps can be told from the time that passes."""
+
+    def elapsed_us(self) -> int:
+        """Microseconds since some moment, on a clock that nobody sets."""
+        ...
+
+
 class SystemClock:
     """The machine's own clock."""
 
     def now_us(self) -> int:
         return time.time_ns() // 1_000
 
+    def elapsed_us(self) -> int:
+        """Goes on while the machine sleeps, where there is such a clock."""
+        return time.clock_gettime_ns(_ELAPSED) // 1_000
+
 
 class ManualClock:
     """A clock that stands still until a test moves it."""
 
     def __init__(self, start_us: int = 1_700_000_000 * SECOND) -> None:
-        self._now_us = start_us
+        self._set_to_us = start_us
+        self._elapsed_us = 0
 
     def now_us(self) -> int:
-        return self._now_us
+        return self._set_to_us + self._elapsed_us
+
+    def elapsed_us(self) -> int:
+        return self._elapsed_us
 
     def advance(self, seconds: float) -> None:
-        self._now_us += int(seconds * SECOND)
+        """Let time pass."""
+        self._elapsed_us += int(seconds * SECOND)
+
+    def step(self, seconds: float) -> None:
+        """Set the clock forth or back, without any time that passes."""
+        self._set_to_us += int(seconds * SECOND)
 
 
 def new_id() -> str:
