@@ -61,7 +61,7 @@ from swarm.slack.gateway import Gateway
 from swarm.slack.live import LiveStage
 from swarm.slack.names import Names
 from swarm.slack.pacing import Pacing
-from swarm.store import preparation
+from swarm.store import clock_steps, preparation
 from swarm.store.database import Database
 from swarm.store.urls import PostgresUrl, parse_url
 from swarm.telemetry import loop_lag
@@ -381,6 +381,7 @@ async def _database(settings: Settings, telemetry: Telemetry) -> AsyncIterator[D
     """The database, migrated: the embedded one by us, a PostgreSQL by its operator."""
     await asyncio.to_thread(preparation.prepare, settings.database_url)
     async with Database(settings.database_url, watcher=telemetry.watcher) as database:
+        await database.write(clock_steps.started)
         yield database
 
 

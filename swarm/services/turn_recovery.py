@@ -170,8 +170,9 @@ class Recovery:
         known = {other.ts for other in found.pages if other.ts} | await self._database.read(
             turn_pages.known_in_thread, found.turn.thread_id or ""
         )
+        after_us = await self._database.read(turn_pages.begins_after, page.turn_id, page.page)
         try:
-            return await self._slack.find(place, page.page, page.began_at, known, is_post=page.kind is PageKind.POST)
+            return await self._slack.find(place, page.page, after_us, known, is_post=page.kind is PageKind.POST)
         except NotFound:
             return None
 

@@ -206,7 +206,7 @@ def test_a_long_answer_is_no_step() -> None:
     """The server was asked, and the process suspended before it had the answer: or the server was slow."""
     clock = ManualClock()
     watch = ClockWatch(None, lambda _: None)
-    watch._elapsed_us = clock.elapsed_us  # noqa: SLF001 - the server's clock is played here
+    watch._elapsed_us = clock.elapsed_us  # the server's clock is played here
     assert watch.read(clock.now_us(), watch.asked())[1] == 0
     asked_at, early = watch.asked(), clock.now_us()
     clock.advance(HOUR)
