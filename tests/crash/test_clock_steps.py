@@ -20,7 +20,7 @@ from swarm.store import migrations
 from tests.crash.scene import Trigger, entry_of, lease_of
 from tests.support.agui_server import FINISHED, STARTED, AguiServer, said
 from tests.support.doors import Visitor
-from tests.support.faketime import SetClock, postgres_server_by, set_clock
+from tests.support.faketime import SEEN_SECONDS, SetClock, postgres_server_by, set_clock
 from tests.support.http import client as http_client
 from tests.support.postgres import fresh_database
 from tests.support.processes import SWARM, free_port, processes_in
@@ -36,6 +36,7 @@ SETTLED_SECONDS: Final = 60.0
 SWEPT_SECONDS: Final = 4.0
 """By then the sweep and the sender have looked several times."""
 
+AGENTS: Final = 2
 RENEW_SECONDS: Final = 5.0
 WHOLE: Final = "Half of it.\nAll of it."
 
@@ -82,15 +83,16 @@ class Scene:
         self.poet.on("/", STARTED, start, half, gate, rest, end, FINISHED)
         told = await self.twin.say("swarm#poet tell me")
         await self.twin.until(told, lambda seen: seen.is_growing)
-        held = await self.twin.say("@swarm that takes long")
+        held = await self.twin.say("swarm#lea that takes long")
         holding = await self.trigger()
-        doubted = await self.twin.say("@swarm that is quick")
+        doubted = await self.twin.say("swarm#lea that is quick")
         await self.twin.fault("cut_after_accept", method="chat.postMessage", times=1)
         await self.reply(await self.trigger(), "quick")
         await self.twin.until(doubted, lambda seen: seen.answers)
         async with self.renewing(holding):
             self.clock.step(step)
-            new = await self.twin.say("@swarm and now")
+            await asyncio.sleep(SEEN_SECONDS)
+            new = await self.twin.say("swarm#lea and now")
             told_new = await self.twin.say("swarm#poet and again")
             await self.reply(await self.trigger(), "now")
             await asyncio.sleep(SWEPT_SECONDS)
@@ -114,6 +116,13 @@ def configure(stage: Stage, agent_port: int) -> None:
     slack = "slack: {pace: false, stop_button_after_seconds: 600}"
     remote = f"    poet: {{url: 'http://127.0.0.1:{agent_port}/', on_restart: rerun}}"
     (stage.processes.folder / "swarm.yaml").write_text(f"{slack}\nagents:\n  remote:\n{remote}\n")
+
+
+async def agents_are_there(operator: Visitor) -> None:
+    async def look() -> int:
+        return len([agent for agent in (await operator.get("/agents"))["agents"] if agent["last_seen_at"]])
+
+    await wait_until(look, lambda n: n == AGENTS, what="the agents are there")
 
 
 @pytest.fixture
@@ -158,6 +167,7 @@ async def scene(stage: Stage, clock: SetClock) -> AsyncIterator[Scene]:
         await stage.until_ready()
         lea = stage.visitor(http, await stage.register(http, "lea"))
         assert await lea.poll() == []
+        await agents_are_there(stage.visitor(http))
         yield Scene(stage=stage, clock=clock, twin=stage.person(http), lea=lea, poet=poet, http=http)
         server.close()
         await poet.stop()
@@ -175,7 +185,7 @@ async def test_a_coordinator_that_starts_after_a_step_back_does_not_wait_for_tom
     stage, clock = scene.stage, scene.clock
     clock.step(DAY)
     await scene.live(0)
-    doubted = await scene.twin.say("@swarm that is quick")
+    doubted = await scene.twin.say("swarm#lea that is quick")
     await scene.twin.fault("cut_after_accept", method="chat.postMessage", times=1)
     await scene.reply(await scene.trigger(), "quick")
     await scene.twin.until(doubted, lambda seen: seen.answers)

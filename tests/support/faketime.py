@@ -17,6 +17,9 @@ import pytest
 
 from tests.support.postgres import NoPostgres, _debian_binaries, _own, _run
 
+SEEN_SECONDS = 1
+"""Within this time a step is seen."""
+
 _SLEEP = """
 # libfaketime 0.9.10 refuses the absolute times by which time.sleep() waits on a clock that is not faked.
 import threading, time
@@ -41,8 +44,9 @@ class SetClock:
         return {
             "LD_PRELOAD": str(self._library),
             "FAKETIME_TIMESTAMP_FILE": str(self._path),
-            "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_CACHE_DURATION": str(SEEN_SECONDS),  # to read the file each time costs most of a core
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "NO_FAKE_STAT": "1",  # or Python would compile all code anew, since its files look changed
             "PYTHONPATH": str(self._folder),
         }
 
