@@ -63,7 +63,7 @@ from swarm.slack.gateway import Gateway
 from swarm.slack.live import LiveStage
 from swarm.slack.names import Names
 from swarm.slack.pacing import Pacing
-from swarm.store import preparation
+from swarm.store import clock_steps, preparation
 from swarm.store.database import Database
 from swarm.store.urls import PostgresUrl, parse_url
 from swarm.telemetry import loop_lag
@@ -405,6 +405,7 @@ async def _database(settings: Settings, telemetry: Telemetry) -> AsyncIterator[D
     await asyncio.to_thread(preparation.prepare, settings.database_url)
     tests_clock = clock.SystemClock() if settings.test_clock else None  # without it PostgreSQL's own counts
     async with Database(settings.database_url, clock=tests_clock, watcher=telemetry.watcher) as database:
+        await database.write(clock_steps.started)
         yield database
 
 

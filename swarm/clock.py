@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 import uuid_utils
 
@@ -20,6 +20,9 @@ SECOND = 1_000_000
 """Microseconds in a second."""
 
 _LOOK_SECONDS: Final = 0.02  # whoever sleeps looks so often whether a test has moved the clock
+
+ELAPSED: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""The machine's clock that nobody sets and that goes on while the machine sleeps, where there is such a one."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -32,11 +35,24 @@ class Clock(Protocol):
         ...
 
 
+@runtime_checkable
+class MeasuredClock(Clock, Protocol):
+    """A clock whose steps can be told from the time that passes."""
+
+    def elapsed_us(self) -> int:
+        """Microseconds since some moment, on a clock that nobody sets."""
+        ...
+
+
 class SystemClock:
     """The machine's own clock."""
 
     def now_us(self) -> int:
         return time.time_ns() // 1_000 + int(offset.seconds() * SECOND)
+
+    def elapsed_us(self) -> int:
+        """Goes on while the machine sleeps, where there is such a clock."""
+        return time.clock_gettime_ns(ELAPSED) // 1_000 + int(offset.seconds() * SECOND)
 
 
 class ClockOffset:
@@ -85,13 +101,22 @@ class ManualClock:
     """A clock that stands still until a test moves it."""
 
     def __init__(self, start_us: int = 1_700_000_000 * SECOND) -> None:
-        self._now_us = start_us
+        self._set_to_us = start_us
+        self._elapsed_us = 0
 
     def now_us(self) -> int:
-        return self._now_us
+        return self._set_to_us + self._elapsed_us
+
+    def elapsed_us(self) -> int:
+        return self._elapsed_us
 
     def advance(self, seconds: float) -> None:
-        self._now_us += int(seconds * SECOND)
+        """Let time pass."""
+        self._elapsed_us += int(seconds * SECOND)
+
+    def step(self, seconds: float) -> None:
+        """Set the clock forth or back, without any time that passes."""
+        self._set_to_us += int(seconds * SECOND)
 
 
 def new_id() -> str:

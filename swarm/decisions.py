@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from pydantic import SecretStr
 
-from swarm.clock import SystemClock
 from swarm.config import BuiltinAgentSettings, ChannelSettings, Kind, OAuthSettings, RemoteAgentSettings, Settings
 from swarm.config.builtin import SERVERS_CONFIG
 from swarm.domain.access import CallerPolicy, ChannelPolicy
@@ -24,7 +23,6 @@ def conduct(settings: Settings) -> Conduct:
         lease_seconds=settings.leases.seconds,
         most_agents=settings.agents.most,
         most_enrolled=settings.agents.most_enrolled,
-        started_at=SystemClock().now_us(),
         retention=Retention(**settings.retention.model_dump()),
         history_characters=settings.prompts.history_characters,
         book=PolicyBook(policies(settings)),

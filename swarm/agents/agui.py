@@ -23,7 +23,7 @@ from swarm.agents.http import CONNECT_PATIENCE_SECONDS, Call, whole_body
 from swarm.agents.sse import BODY_BYTES, EVENT_BYTES, Deadline, event_data
 from swarm.agents.translation.translator import Translator
 from swarm.agents.whole_answers import answer_in, collected
-from swarm.clock import Clock
+from swarm.clock import MeasuredClock
 from swarm.domain.streaming.events import AgentEvent, Broken, TurnInput
 from swarm.domain.streaming.remote import Health, RemoteAgent, RunEnd
 
@@ -46,7 +46,7 @@ class AguiAgent:
         agent: RemoteAgent,
         *,
         tls: ssl.SSLContext | None = None,
-        clock: Clock | None = None,
+        clock: MeasuredClock | None = None,
         connect_patience_seconds: float = CONNECT_PATIENCE_SECONDS,
     ) -> None:
         self._agent = agent

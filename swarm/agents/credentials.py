@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from swarm.agents.failures import GaveUp
 from swarm.agents.http import Call, Sender, insist_on_success, whole_body
-from swarm.clock import SECOND, Clock
+from swarm.clock import SECOND, MeasuredClock
 from swarm.domain.streaming.remote import ClientCredentials, RemoteAgent
 
 RENEW_SECONDS: Final = 60
@@ -42,16 +42,16 @@ class _Grant(BaseModel):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Token:
     value: str = field(repr=False)
-    good_until_us: int
+    good_until_us: int  # of time that passes
 
 
 class Credentials:
     """The bearer token of one agent, for all of its runs."""
 
-    def __init__(self, agent: RemoteAgent, sender: Sender, clock: Clock) -> None:
+    def __init__(self, agent: RemoteAgent, sender: Sender, clock: MeasuredClock) -> None:
         self._agent = agent
         self._sender = sender
-        self._clock = clock
+        self._elapsed_us = clock.elapsed_us
         self._token: _Token | None = None
         self._fetching = asyncio.Lock()  # those who come meanwhile take what the first one gets
 
@@ -72,12 +72,12 @@ class Credentials:
 
     async def _renewable(self, oauth: ClientCredentials) -> str:
         async with self._fetching:
-            if self._token is None or self._clock.now_us() >= self._token.good_until_us:
+            if self._token is None or self._elapsed_us() >= self._token.good_until_us:
                 self._token = await self._fetch(oauth)
             return self._token.value
 
     async def _fetch(self, oauth: ClientCredentials) -> _Token:
-        asked_at_us = self._clock.now_us()
+        asked_at_us = self._elapsed_us()
         try:
             grant = _Grant.model_validate_json(await self._ask(oauth))
         except ValidationError:  # without its text, which would repeat the token

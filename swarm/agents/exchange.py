@@ -11,7 +11,7 @@ import httpx2
 from swarm.agents.credentials import Credentials
 from swarm.agents.failures import Unauthenticated
 from swarm.agents.http import CONNECT_PATIENCE_SECONDS, Call, Sender, insist_on_success, open_client
-from swarm.clock import Clock, SystemClock
+from swarm.clock import MeasuredClock, SystemClock
 from swarm.domain.streaming.remote import RemoteAgent
 
 LOOK_BYTES: Final = 64 * 1024
@@ -25,7 +25,7 @@ class Exchange:
         agent: RemoteAgent,
         *,
         tls: ssl.SSLContext | None = None,
-        clock: Clock | None = None,
+        clock: MeasuredClock | None = None,
         patience_seconds: float = CONNECT_PATIENCE_SECONDS,
     ) -> None:
         self._agent = agent

@@ -102,7 +102,7 @@ class Conduct:
     lease_seconds: float
     most_agents: int
     most_enrolled: int
-    started_at: int  # microseconds; when this coordinator began to listen
+    started_at: int  # microseconds; when this coordinator began to listen. 0: when it opened the database
     retention: Retention
     history_characters: int | None  # of a thread, told with a prompt or a run; None: all
     book: PolicyBook

@@ -101,6 +101,7 @@ class Delivery:
     agent_name: str | None
     attempts: int
     inbox_message_id: str | None = None  # what it answers
+    answers_ts: str | None = None  # and when that was said; known where a post is looked up
     stops_task_id: str | None = None  # of a post or an update: the task that its button stops
     stops_turn_id: str | None = None  # of a post or an update: the turn that its button stops
     person: str | None = None  # of a post: the only user who sees it

@@ -80,6 +80,9 @@ class Watcher:
     def caught_up(self, messages: int) -> None:
         """So many events that had been missed were taken in."""
 
+    def clock_stepped(self, seconds: float) -> None:
+        """The database's clock was set forth, or back, by so much."""
+
 
 class Watchers(Watcher):
     """Several watchers, each told everything."""
@@ -118,6 +121,10 @@ class Watchers(Watcher):
     def caught_up(self, messages: int) -> None:
         for watcher in self._watchers:
             watcher.caught_up(messages)
+
+    def clock_stepped(self, seconds: float) -> None:
+        for watcher in self._watchers:
+            watcher.clock_stepped(seconds)
 
 
 NOBODY: Final = Watcher()

@@ -117,7 +117,7 @@ class SlackDoor:
         self._gateway = gateway
         self._app_token = app_token
         self._backoff_seconds = backoff_seconds
-        self._verifier = SignatureVerifier(signing_secret) if signing_secret else None
+        self._verifier = SignatureVerifier(signing_secret, gateway.clock) if signing_secret else None
         self._socket: SocketMode | None = None
         self._takes_http = False
         self._closing = False

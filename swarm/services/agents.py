@@ -12,7 +12,7 @@ from swarm.domain.errors import Conflict, NotFound
 from swarm.domain.leases import LeaseEnd
 from swarm.services.credentials import Credentials
 from swarm.services.leases import lose
-from swarm.services.roster import AGENTS
+from swarm.services.roster import AGENTS, began
 from swarm.services.stand_in import look_after_offline
 from swarm.services.task_care import tend_tasks
 from swarm.store import agents, history, leases
@@ -175,7 +175,7 @@ def _ensure(
 
 def _present(tx: Transaction, conduct: Conduct) -> list[Present]:
     return [
-        Present(agent=agent, online=agent.online(tx.now, conduct.offline_after_seconds, conduct.started_at))
+        Present(agent=agent, online=agent.online(tx.now, conduct.offline_after_seconds, began(tx, conduct)))
         for agent in agents.everyone(tx)
     ]
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, assert_never
 
@@ -269,8 +269,9 @@ class Sender:
         if row["kind"] != DeliveryKind.POST or row["person"]:  # Slack does not show what one person alone saw
             await self._database.write(resend, row)
             return
+        said_at = await self._database.read(inbox.said_at, row["inbox_message_id"])
         try:
-            found = await self._slack.find(deliveries.delivery(row))
+            found = await self._slack.find(replace(deliveries.delivery(row), answers_ts=said_at))
         except NotFound as refused:  # Slack will say no next time too
             await self._settle(row, Refused(error=f"in doubt, and may not be looked up: {refused.message}"))
             return

@@ -27,6 +27,7 @@ from typing import Final
 
 import structlog
 
+from swarm.clock import ELAPSED
 from swarm.domain.errors import SwarmError
 from swarm.services.attempt import attempt
 from swarm.store import elections
@@ -46,7 +47,7 @@ _log = structlog.get_logger(__name__)
 
 def awake_or_not() -> float:
     """Seconds on a clock that goes on while the machine sleeps, where there is one."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+    return time.clock_gettime(ELAPSED)
 
 
 class Term:

@@ -19,6 +19,7 @@ from swarm.domain.tasks import TaskStatus, TaskStep
 from swarm.domain.threads import Thread
 from swarm.services import task_ends
 from swarm.services.news import lose_notice
+from swarm.services.roster import began
 from swarm.services.speak import show_answered, show_failed
 from swarm.store import agent_messages, agents, heads, holds, inbox, leases, notices, tasks, threads, turn_events, turns
 from swarm.store.inbox import Entry
@@ -124,7 +125,7 @@ def why_expired(tx: Transaction, lease: Lease, conduct: Conduct) -> str:
     """
     agent = agents.by_id(tx, lease.agent_id)
     third = int(conduct.lease_seconds * SECOND / 3)
-    if lease.expires_at - third < conduct.started_at or (agent and agent.reach is not Reach.POLLING):
+    if lease.expires_at - third < began(tx, conduct) or (agent and agent.reach is not Reach.POLLING):
         return INTERRUPTED
     return SILENT
 

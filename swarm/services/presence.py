@@ -7,7 +7,7 @@ from typing import Final
 
 from swarm.domain.agents import SEEN_EVERY_SECONDS, Agent
 from swarm.domain.conduct import Conduct
-from swarm.services.roster import AGENTS
+from swarm.services.roster import AGENTS, began
 from swarm.store import agents
 from swarm.store.database import Database
 from swarm.store.transaction import Transaction
@@ -44,5 +44,5 @@ def note_seen(tx: Transaction, agent_id: str, conduct: Conduct) -> None:
     if agent is None:
         return  # it was removed a moment ago
     agents.seen(tx, agent_id)
-    if not agent.online(tx.now, conduct.offline_after_seconds, conduct.started_at):
+    if not agent.online(tx.now, conduct.offline_after_seconds, began(tx, conduct)):
         tx.wake(AGENTS)

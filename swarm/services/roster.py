@@ -57,8 +57,13 @@ def read_roster(tx: Transaction, conduct: Conduct) -> Roster:
             id=row["id"],
             name=row["name"],
             role=Role(row["role"]),
-            online=is_online(row["last_seen_at"], tx.now, conduct.offline_after_seconds, conduct.started_at),
+            online=is_online(row["last_seen_at"], tx.now, conduct.offline_after_seconds, began(tx, conduct)),
         )
         for row in agents.signs_of_life(tx)
     )
     return Roster(agents=found, default_name=conduct.default_agent)
+
+
+def began(tx: Transaction, conduct: Conduct) -> int:
+    """When this coordinator began to listen, by the database's clock as it is now: ours may differ, and be set."""
+    return max(tx.opened_at, conduct.started_at)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from swarm.clock import SECOND, Clock, SystemClock
+from swarm.clock import SECOND, MeasuredClock, SystemClock
 from swarm.domain.people import standing_by_event, standing_of
 from swarm.domain.ports import People
 from swarm.domain.routing import Me
@@ -35,7 +35,7 @@ REMEMBERED: Final = 20_000
 @dataclass(frozen=True, slots=True)
 class _Known:
     standing: Standing
-    until: int  # microseconds
+    until: int  # microseconds of time that passes
 
 
 class Standings:
@@ -47,13 +47,13 @@ class Standings:
         slack: People,
         me: Me,
         *,
-        clock: Clock | None = None,
+        clock: MeasuredClock | None = None,
         wait_seconds: float = WAIT_SECONDS,
     ) -> None:
         self._database = database
         self._slack = slack
         self._me = me
-        self._clock = clock or SystemClock()
+        self._elapsed_us = (clock or SystemClock()).elapsed_us
         self._wait_seconds = wait_seconds
         self._known: dict[str, _Known] = {}
 
@@ -83,17 +83,17 @@ class Standings:
 
     def _remembered(self, user_id: str) -> Standing | None:
         known = self._known.get(user_id)
-        return known.standing if known and known.until > self._clock.now_us() else None
+        return known.standing if known and known.until > self._elapsed_us() else None
 
     def _remember(self, user_id: str, found: Verified) -> bool:
         """Whether what Slack said is still good."""
         seconds = MEMBER_SECONDS if found.standing is Standing.MEMBER else STRANGER_SECONDS
-        until = found.at + seconds * SECOND
-        if until <= self._clock.now_us():
+        left_us = seconds * SECOND - found.age_us
+        if left_us <= 0:
             return False
         if len(self._known) >= REMEMBERED:
             del self._known[next(iter(self._known))]
-        self._known[user_id] = _Known(found.standing, until)
+        self._known[user_id] = _Known(found.standing, self._elapsed_us() + left_us)
         return True
 
 

@@ -10,6 +10,7 @@ from swarm.domain.conduct import Conduct
 from swarm.domain.errors import NotFound
 from swarm.domain.team import IDLE, Load
 from swarm.services.agents import Present
+from swarm.services.roster import began
 from swarm.store import agents, loads
 from swarm.store.database import Database
 from swarm.store.transaction import Transaction
@@ -38,7 +39,7 @@ class Team:
 def read_team(tx: Transaction, conduct: Conduct) -> list[Present]:
     """Everybody, oldest first, and whether each is there now."""
     return [
-        Present(agent=agent, online=agent.online(tx.now, conduct.offline_after_seconds, conduct.started_at))
+        Present(agent=agent, online=agent.online(tx.now, conduct.offline_after_seconds, began(tx, conduct)))
         for agent in agents.everyone(tx)
     ]
 

@@ -102,7 +102,8 @@ class Seals:
         )
         try:
             is_post = page.kind is PageKind.POST
-            ts = await self._slack.find(self.place, page.page, page.began_at, known, is_post=is_post)
+            after_us = await self._database.read(turn_pages.begins_after, turn.id, page.page)
+            ts = await self._slack.find(self.place, page.page, after_us, known, is_post=is_post)
         except NotFound:
             return None
         if ts:

@@ -65,7 +65,8 @@ def claim(tx: Transaction, upload: Upload, file_id: str | None) -> Turn | Shared
     if not isinstance(stage, Sharing):
         return stage or (_begin(tx, upload, key, thread, file_id) if key and file_id else None)
     assert key is not None  # or there would be no stage
-    ours = stage.until <= tx.now
+    # No doubt lasts longer: the clock has been set back since.
+    ours = stage.until <= tx.now or stage.until > _doubt_ends(tx)
     if ours:
         stage = replace(stage, until=_doubt_ends(tx))
         _save(tx, key, stage)

@@ -11,7 +11,7 @@ import asyncio
 from dataclasses import replace
 from typing import Final
 
-from swarm.clock import SECOND, Clock, SystemClock
+from swarm.clock import SECOND
 from swarm.domain.transcript import Standing
 from swarm.services.attempt import attempt
 from swarm.services.ingest import Ingest
@@ -32,11 +32,10 @@ _LOOK_EVERY_SECONDS: Final = 5.0
 class Verifier:
     """The background task that asks again."""
 
-    def __init__(self, database: Database, ingest: Ingest, standings: Standings, *, clock: Clock | None = None) -> None:
+    def __init__(self, database: Database, ingest: Ingest, standings: Standings) -> None:
         self._database = database
         self._ingest = ingest
         self._standings = standings
-        self._clock = clock or SystemClock()
 
     async def run(self) -> None:
         """Verify until cancelled, or until the shutdown, whatever goes wrong meanwhile."""
@@ -54,7 +53,7 @@ class Verifier:
     async def _verify(self, parked: Parked) -> None:
         message = parked.message
         author = await self._standings.settled(message.author, ASK_SECONDS)
-        if author.standing is None and self._clock.now_us() - parked.since >= GIVE_UP_SECONDS * SECOND:
+        if author.standing is None and parked.age_us >= GIVE_UP_SECONDS * SECOND:
             author = replace(author, standing=Standing.UNVERIFIED)
         if author.standing is None:
             await self._ingest.postpone(message, RETRY_SECONDS)

@@ -29,7 +29,7 @@ from swarm.slack.outcomes import RETRY_SECONDS, Failure
 from swarm.slack.pacing import Pacing
 from swarm.slack.payloads import history_message, person_of
 from swarm.slack.streams import Streams
-from swarm.slack.web_api import RefusedBySlack, WebApi
+from swarm.slack.web_api import RefusedBySlack, SlackClock, WebApi
 
 SLACK_API_URL: Final = "https://slack.com/api/"
 
@@ -78,6 +78,11 @@ class Gateway:
         self._me: Me | None = None
         self.files = Files(self._api, timeout_seconds=timeout_seconds)
         self.streams = Streams(self._api, self._messages, self._take_back, agent_sessions=agent_sessions)
+
+    @property
+    def clock(self) -> SlackClock:
+        """Slack's time."""
+        return self._api.clock
 
     @property
     def client(self) -> AsyncWebClient:
@@ -169,7 +174,7 @@ class Gateway:
         if delivery.kind is not DeliveryKind.POST or delivery.person:
             return None
         found = await self._find_in_thread(delivery) if delivery.thread_ts else None
-        found = found or await self._find_among("conversations.history", delivery, {})
+        found = found or await self._find_among("conversations.history", delivery, {"oldest": _oldest(delivery)})
         if found is None:
             return None
         if delivery.thread_ts and found.is_root:
@@ -301,14 +306,16 @@ class Gateway:
 
     async def _find_in_thread(self, delivery: Delivery) -> SlackMessage | None:
         try:
-            return await self._find_among("conversations.replies", delivery, {"ts": delivery.thread_ts})
+            since = delivery.answers_ts or delivery.thread_ts  # by Slack's clock, since ours may have been set
+            return await self._find_among(
+                "conversations.replies", delivery, {"ts": delivery.thread_ts, "oldest": since}
+            )
         except RefusedBySlack as refused:
             if refused.slack_code in _NO_SUCH_THREAD:
                 return None
             raise
 
     async def _find_among(self, method: str, delivery: Delivery, where: JsonObject) -> SlackMessage | None:
-        where = {**where, "oldest": _oldest(delivery)}
         async for message in self._messages(method, delivery.channel, where):
             if message.delivery_id == delivery.id:
                 return message
@@ -351,7 +358,10 @@ def _identity(answer: JsonObject) -> Me:
 
 
 def _oldest(delivery: Delivery) -> str | None:
-    """From when on a post is looked for. Our ids tell when they were made; with any other, everything is searched."""
+    """From when on a post is looked for in the channel itself, where it is only if its thread's root is gone.
+
+    Our ids tell when they were made, by our clock; with any other, everything is searched.
+    """
     try:
         made = uuid.UUID(delivery.id)
     except ValueError:

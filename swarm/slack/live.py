@@ -15,7 +15,7 @@ from typing import Any, Final, TypeGuard
 
 import structlog
 
-from swarm.clock import SystemClock
+from swarm.clock import slack_ts_to_us
 from swarm.domain.deliveries import Accepted, Answer
 from swarm.domain.errors import NotFound, SwarmError
 from swarm.domain.streaming.calls import (
@@ -123,7 +123,7 @@ class LiveAnswer:
         self._reading: asyncio.Task[None] | None = None
         self._known = set[str]() if known is None else known
         self._own: set[str] = set()
-        self._call_began_us = 0
+        self._call_began_after = ""
         self._over: Over | None = None
         self._failure: BaseException | None = None
         self._logged: tuple[str, str] | None = None  # the failure that was logged last, until a call succeeds
@@ -249,7 +249,7 @@ class LiveAnswer:
     async def _call(self, call: StreamCall) -> None:
         if not await self._may_call():
             raise LostRight
-        self._call_began_us = SystemClock().now_us()
+        self._call_began_after = max((*self._known, self._place.thread_ts), key=slack_ts_to_us)
         answer = await self._slack.call(self._place, call)
         self._log_failure(type(call).__name__, None if isinstance(answer, Accepted) else repr(answer))
         await self._landed(call, answer)
@@ -284,7 +284,8 @@ class LiveAnswer:
         is_post, pause = self._live.mode is Mode.POST, _FIND_AGAIN_SECONDS
         while True:
             try:
-                ts = await self._slack.find(self._place, page, self._call_began_us, self._known, is_post=is_post)
+                after_us = slack_ts_to_us(self._call_began_after)
+                ts = await self._slack.find(self._place, page, after_us, self._known, is_post=is_post)
             except NotFound as error:
                 _log.warning("an answer may not be looked up", action="stream_find", error=str(error))
                 ts = None

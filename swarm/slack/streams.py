@@ -14,7 +14,7 @@ from typing import Final, assert_never
 import stamina
 import structlog
 
-from swarm.clock import SECOND, slack_ts_to_us
+from swarm.clock import slack_ts_to_us, us_to_slack_ts
 from swarm.domain.deliveries import (
     EPHEMERAL_SECONDS,
     METADATA_EVENT_TYPE,
@@ -49,9 +49,6 @@ from swarm.slack.answer_blocks import (
 from swarm.slack.fields import JsonObject, object_at, ts_at
 from swarm.slack.outcomes import Failure
 from swarm.slack.web_api import RefusedBySlack, WebApi
-
-_KEY_CLOCKS_APART_SECONDS: Final = 600  # ours and Slack's: a post is looked for by its key from so long before
-_STREAM_CLOCKS_APART_SECONDS: Final = 60  # an open stream has no key, so this must not reach back to earlier answers
 
 _STATUS: Final = "assistant.threads.setStatus"
 _SESSION_STATUS: Final = "agents.sessions.setStatus"
@@ -119,24 +116,25 @@ class Streams:
                 assert_never(call)
 
     async def find(
-        self, place: Place, page: int, since_us: int, known: Container[str], *, is_post: bool = False
+        self, place: Place, page: int, after_us: int, known: Container[str], *, is_post: bool = False
     ) -> str | None:
-        """Look for the message that a call in doubt may have begun at ``since_us`` (``conversations.replies``).
+        """Look for the message that a call in doubt may have begun (``conversations.replies``).
 
-        A post or a closed stream is found by its key. An open stream has none: it is the newest message of ours in the
-        thread that is not in ``known``, has no other key, no files, and is not older than the call; with ``is_post``
-        only the key counts. None means that Slack does not have it now: ask when the call has timed out. Raises
-        RefusedBySlack if Slack will never tell, Unavailable if it cannot be asked now.
+        ``after_us`` is a moment by Slack's own timestamps that it is later than, whatever our clock shows. A post or a
+        closed stream is found by its key. An open stream has none: it is the newest message of ours in the thread that
+        is not in ``known``, has no other key and no files; with ``is_post`` only the key counts. None means that Slack
+        does not have it now: ask when the call has timed out. Raises RefusedBySlack if Slack will never tell,
+        Unavailable if it cannot be asked now.
         """
         key = page_key(place.turn_id, page)
         newest: str | None = None
         try:
-            async for message in self._replies_since(place, since_us):
+            async for message in self._replies_after(place, after_us):
                 if message.ts in known or message.author.kind is not AuthorKind.AGENT:
                     continue
                 if message.delivery_id == key:
                     return message.ts
-                if not is_post and _may_be_open_stream(message, since_us):
+                if not is_post and message.delivery_id is None and not message.files:
                     newest = max(newest or message.ts, message.ts, key=slack_ts_to_us)
         except RefusedBySlack as refused:
             if refused.slack_code not in _NO_SUCH_THREAD:
@@ -211,12 +209,11 @@ class Streams:
     async def _send(self, slot: Slot, place: Place, arguments: JsonObject) -> JsonObject | Failure:
         return await self._api.call(slot.value, {"channel": place.channel, **arguments})
 
-    async def _replies_since(self, place: Place, since_us: int) -> AsyncIterator[SlackMessage]:
+    async def _replies_after(self, place: Place, after_us: int) -> AsyncIterator[SlackMessage]:
         """Without the root, which is on every page and may be ours."""
-        oldest = max(since_us // SECOND - _KEY_CLOCKS_APART_SECONDS, 0)
-        where = {"ts": place.thread_ts, "oldest": f"{oldest}.000000"}
+        where = {"ts": place.thread_ts, "oldest": us_to_slack_ts(after_us)}
         async for message in self._messages("conversations.replies", place.channel, where):
-            if message.ts != place.thread_ts:
+            if message.ts != place.thread_ts and slack_ts_to_us(message.ts) > after_us:
                 yield message
 
 
@@ -225,11 +222,6 @@ def _begun(answer: JsonObject) -> Answer:
     if ts is None:
         return InDoubt(reason="Slack's answer has no timestamp")
     return Accepted(ts=ts, thread_ts=ts_at(object_at(answer, "message"), "thread_ts"))
-
-
-def _may_be_open_stream(message: SlackMessage, since_us: int) -> bool:
-    is_new = slack_ts_to_us(message.ts) >= since_us - _STREAM_CLOCKS_APART_SECONDS * SECOND
-    return is_new and message.delivery_id is None and not message.files
 
 
 def _opening_arguments(place: Place, call: OpenStream) -> JsonObject:

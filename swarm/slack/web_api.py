@@ -7,12 +7,15 @@ import logging
 import time
 import urllib.request
 from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
 from typing import Final
 from urllib.parse import urlsplit
 
 import aiohttp
+from slack_sdk.signature import Clock
 from slack_sdk.web.async_client import AsyncWebClient
 
+from swarm.clock import SECOND, SystemClock
 from swarm.domain.deliveries import InDoubt, NotSent, Refused
 from swarm.domain.errors import NotFound, Unavailable
 from swarm.domain.watchers import NOBODY, SlackCall, Watcher
@@ -54,6 +57,31 @@ class RefusedBySlack(NotFound):
         self.slack_code = slack_code
 
 
+class SlackClock(Clock):
+    """Slack's time, as its last answer had it: our own clock may be an hour off, or be set."""
+
+    def __init__(self) -> None:
+        self._noted: tuple[str, float] | None = None
+
+    def note(self, date: str | None) -> None:
+        """An answer came with this ``Date``."""
+        if date:
+            self._noted = date, self._elapsed()
+
+    def now(self) -> float:
+        """Seconds since 1970; by our own clock where Slack's is not known."""
+        if self._noted is None:
+            return time.time()
+        date, noted_at = self._noted
+        try:
+            return parsedate_to_datetime(date).timestamp() + self._elapsed() - noted_at
+        except ValueError:
+            return time.time()
+
+    def _elapsed(self) -> float:
+        return SystemClock().elapsed_us() / SECOND
+
+
 class WebApi:
     """Slack's Web API over slack_sdk's client, without its retries: they would repeat a post whose answer was lost."""
 
@@ -66,6 +94,7 @@ class WebApi:
         self.client = AsyncWebClient(token, base_url=base_url, retry_handlers=[], logger=_logger())
         if _reached_directly(self.client.base_url):
             self.client.proxy = None
+        self.clock = SlackClock()
         self._closed = False
 
     async def close(self) -> None:
@@ -130,6 +159,7 @@ class WebApi:
             answer = await self.client.api_call(method, data=dict(arguments))
         else:
             answer = await self.client.api_call(method, http_verb="GET", params=dict(arguments))
+        self.clock.note(answer.headers.get("Date"))
         return answer.data if is_object(answer.data) else EMPTY
 
     def _open_session(self) -> None:

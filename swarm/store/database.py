@@ -13,9 +13,10 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import structlog
 
-from swarm.clock import Clock
+from swarm.clock import Clock, SystemClock
 from swarm.domain.errors import Unavailable
 from swarm.domain.watchers import NOBODY, Watcher
+from swarm.store.clock_watch import ClockWatch
 from swarm.store.engine import Call, Engine
 from swarm.store.transaction import Dialect, Transaction
 from swarm.store.urls import PostgresUrl, parse_url
@@ -132,6 +133,10 @@ class Database:
     def _bump(self, topic: str) -> None:
         self._on_loop(self.wakeups.bump, [topic])
 
+    def _stepped(self, seconds: float) -> None:
+        self._on_loop(self._watcher.clock_stepped, seconds)
+        self._bump_all()  # whoever sleeps until a moment should look at the clock again
+
     def _on_loop(self, act: Callable[..., None], *args: object) -> None:
         """From an engine's thread to the event loop's."""
         if self._loop is None:
@@ -147,14 +152,14 @@ class Database:
         if isinstance(where, PostgresUrl):
             from swarm.store.postgres import PostgresEngine
 
-            return PostgresEngine(where, self._deliver, self._bump, self._bump_all, clock=clock)
+            return PostgresEngine(where, self._deliver, self._bump, self._bump_all, ClockWatch(clock, self._stepped))
         from swarm.store.sqlite import SqliteEngine
 
         return SqliteEngine(
             where.path,
             self._deliver,
             self._bump_all,
-            clock=clock,
+            watch=ClockWatch(clock or SystemClock(), self._stepped),  # SQLite has no clock of its own
             busy_timeout_seconds=busy_timeout_seconds,
             tick_seconds=tick_seconds,
         )

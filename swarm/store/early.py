@@ -125,10 +125,10 @@ def take(tx: Transaction, team: str, channel: str, thread_ts: str) -> list[Slack
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parked:
-    """A message that waits until Slack says who wrote it; ``since`` is in microseconds."""
+    """A message that waits until Slack says who wrote it; ``age_us`` is for how long already, in microseconds."""
 
     message: SlackMessage
-    since: int
+    age_us: int
 
 
 def park(tx: Transaction, team: str, message: SlackMessage) -> None:
@@ -141,7 +141,7 @@ def park(tx: Transaction, team: str, message: SlackMessage) -> None:
 def parked(tx: Transaction, limit: int) -> list[Parked]:
     """Messages whose author is to be asked for now, those that have waited longest first."""
     rows = _PARKED.all(tx, now=tx.now, n=limit)
-    return [Parked(message=_message(orjson.loads(row["message"])), since=row["stored_at"]) for row in rows]
+    return [Parked(message=_message(orjson.loads(row["message"])), age_us=tx.now - row["stored_at"]) for row in rows]
 
 
 def postpone(tx: Transaction, team: str, message: SlackMessage, seconds: float) -> None:

@@ -213,6 +213,12 @@ def add(
     return entry_id
 
 
+def said_at(tx: Transaction, entry_id: str | None) -> str | None:
+    """The timestamp in Slack of an inbox message, if there is one."""
+    entry = get(tx, entry_id) if entry_id else None
+    return entry.ts if entry else None
+
+
 def get(tx: Transaction, entry_id: str) -> Entry | None:
     row = _GET.first(tx, id=entry_id)
     return entry(row) if row else None

@@ -49,10 +49,10 @@ _COUNT = Statement(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verified:
-    """What Slack said of somebody, and when it was asked, in microseconds."""
+    """What Slack said of somebody, and how long ago."""
 
     standing: Standing
-    at: int
+    age_us: int
 
 
 def find(tx: Transaction, team: str, user_id: str) -> Verified | None:
@@ -60,13 +60,13 @@ def find(tx: Transaction, team: str, user_id: str) -> Verified | None:
     row = _FIND.first(tx, team=team, user_id=user_id)
     if row is None or row["standing"] is None:
         return None
-    return Verified(standing=Standing(row["standing"]), at=row["verified_at"])
+    return Verified(standing=Standing(row["standing"]), age_us=max(0, tx.now - row["verified_at"]))
 
 
 def put(tx: Transaction, team: str, user_id: str, standing: Standing) -> Verified:
     """Keep what Slack says of somebody now."""
     _PUT.run(tx, team=team, user_id=user_id, standing=standing, now=tx.now)
-    return Verified(standing=standing, at=tx.now)
+    return Verified(standing=standing, age_us=0)
 
 
 def exhausted(tx: Transaction, team: str, user_id: str, limit: int) -> int | None:

@@ -24,12 +24,14 @@ import psycopg
 import structlog
 from psycopg import errors
 
-from swarm.clock import Clock, new_id
+from swarm.clock import new_id
 from swarm.domain.errors import OutcomeUnknown, Unavailable
+from swarm.store import clock_steps
+from swarm.store.clock_watch import ClockWatch
 from swarm.store.engine import Call, Deliver
 from swarm.store.postgres_listener import Listener, PostgresConnection
 from swarm.store.postgres_session import Session
-from swarm.store.transaction import ConstraintViolated, Dialect, Transaction, caused_by
+from swarm.store.transaction import ConstraintViolated, Dialect, Moment, Transaction, caused_by
 from swarm.store.urls import PostgresUrl
 
 MAX_CONNECTIONS = 8
@@ -49,21 +51,10 @@ _log = structlog.get_logger(__name__)
 
 
 class PostgresTransaction(Transaction):
-    """A transaction on ``session``; its moment is that of its BEGIN, by the server's clock."""
+    """A transaction on a session; its moment is that of its BEGIN, by the server's clock."""
 
     dialect = "postgresql"
     driver_error = psycopg.Error
-
-    def __init__(self, session: Session, clock: Clock | None, *, read_only: bool) -> None:
-        super().__init__(session, clock, read_only=read_only)
-        self._session = session
-        self._begun_at = 0
-
-    def begin(self) -> None:
-        self._begun_at = self._session.begin(self._read_only)
-
-    def _database_now(self) -> int:
-        return self._begun_at
 
 
 class PostgresEngine:
@@ -77,15 +68,15 @@ class PostgresEngine:
         deliver: Deliver,
         bump: Callable[[str], None],
         bump_all: Callable[[], None],
+        watch: ClockWatch,
         *,
-        clock: Clock | None = None,
         lock_timeout_seconds: float = 5.0,
     ) -> None:
         self._url = url
         self._deliver = deliver
         self._bump = bump
         self._bump_all = bump_all
-        self._clock = clock
+        self._watch = watch
         self._lock_timeout_seconds = lock_timeout_seconds
         self._origin = new_id()  # in our own notifications, so that we need not hear them
         self._queue: _Queue = SimpleQueue()
@@ -96,7 +87,7 @@ class PostgresEngine:
         self._listener = Listener(self._connect, self._origin, self._bump, self._bump_all)
         self._listener.start()
         for number in range(MAX_CONNECTIONS):
-            worker = Worker(self._connect, self._queue, self._deliver, self._origin, self._clock)
+            worker = Worker(self._connect, self._queue, self._deliver, self._origin, self._watch)
             thread = threading.Thread(target=worker.serve, name=f"swarm-postgres-{number}", daemon=True)
             self._threads.append(thread)
             thread.start()
@@ -152,13 +143,13 @@ class Worker:
         queue: _Queue,
         deliver: Deliver,
         origin: str,
-        clock: Clock | None,
+        watch: ClockWatch,
     ) -> None:
         self._connect = connect
         self._queue = queue
         self._deliver = deliver
         self._origin = origin
-        self._clock = clock
+        self._watch = watch
         self._session: Session | None = None
 
     def serve(self) -> None:
@@ -186,12 +177,12 @@ class Worker:
         while True:
             runs += 1
             session = self._connected()
-            tx = PostgresTransaction(session, self._clock, read_only=read_only)
+            tx: PostgresTransaction | None = None
             try:
-                tx.begin()
+                tx = PostgresTransaction(session, self._begin(session, read_only), read_only=read_only)
                 call.run(tx)
             except BaseException as error:
-                cause = tx.failure or error
+                cause = (tx.failure if tx else None) or error
                 if _is_broken(session, cause):
                     broken_connections += 1
                     again = broken_connections == 1
@@ -207,6 +198,30 @@ class Worker:
             self._roll_back(session)
         else:
             self._commit(session, call, tx.topics)
+
+    def _begin(self, session: Session, read_only: bool) -> Moment:
+        """Begin a transaction; its moment. One that reads goes by the clock as it was, if that has just been set."""
+        while True:
+            asked_at = self._watch.asked()
+            reading, step = self._watch.read(session.begin(read_only), asked_at)
+            if read_only or not step:
+                return self._watch.moment(reading, step)
+            session.roll_back()
+            with self._watch.settling:
+                self._settle(session)
+
+    def _settle(self, session: Session) -> None:
+        """Move along what is due after a step of the clock, unless another thread has done it meanwhile."""
+        session.begin_alone()
+        asked_at = self._watch.asked()
+        reading, step = self._watch.read(session.now(), asked_at)
+        if step:
+            tx = PostgresTransaction(session, self._watch.moment(reading))
+            moved = clock_steps.step(tx, step)
+            session.commit(())
+            self._watch.settle(reading, step, moved)
+        else:
+            session.roll_back()
 
     def _commit(self, session: Session, call: Call[Any], topics: Iterable[str]) -> None:
         try:

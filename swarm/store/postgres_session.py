@@ -17,7 +17,10 @@ from swarm.store.postgres_listener import CHANNEL, PostgresConnection
 PostgresCursor = psycopg.Cursor[tuple[Any, ...]]
 
 _NOW = b"SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-BEGIN_WRITE = b"BEGIN ISOLATION LEVEL READ COMMITTED; " + _NOW
+_CLOCK_LOCK = int.from_bytes(b"swarm.cl")
+# Whoever moves along what is due (`swarm.store.clock_steps`) waits for the writes under way, and new ones wait for it.
+BEGIN_WRITE = b"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock_shared(%d); %b" % (_CLOCK_LOCK, _NOW)
+BEGIN_ALONE = b"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock(%d)" % _CLOCK_LOCK
 BEGIN_READ = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; " + _NOW
 COMMIT = b"COMMIT"
 ROLLBACK = b"ROLLBACK"
@@ -43,8 +46,15 @@ class Session:
 
     def begin(self, read_only: bool) -> int:
         """Begin a transaction; the server's time in microseconds since 1970."""
-        answer = self._send(BEGIN_READ if read_only else BEGIN_WRITE).get_value(0, 0)
-        return int(answer or 0)
+        return self._number(BEGIN_READ if read_only else BEGIN_WRITE)
+
+    def begin_alone(self) -> None:
+        """Begin a transaction beside which no other writes."""
+        self._send(BEGIN_ALONE)
+
+    def now(self) -> int:
+        """The server's time."""
+        return self._number(_NOW)
 
     def commit(self, notifications: Iterable[str]) -> None:
         """COMMIT, and before it in the same message to the server the notifications."""
@@ -56,6 +66,9 @@ class Session:
 
     def close(self) -> None:
         self._connection.close()
+
+    def _number(self, text: bytes) -> int:
+        return int(self._send(text).get_value(0, 0) or 0)
 
     def _send(self, text: bytes) -> pq.abc.PGresult:
         """What the last statement of a text answers. Raises a psycopg.Error as psycopg would."""

@@ -15,8 +15,8 @@ from typing import Any
 
 import structlog
 
-from swarm.clock import Clock
 from swarm.domain.errors import Unavailable
+from swarm.store.clock_watch import ClockWatch
 from swarm.store.engine import Call, Deliver
 from swarm.store.sqlite_driver import SqliteTransaction, connect, explain, sqlite3, warn_if_old
 from swarm.store.sqlite_writer import Queue, Writer
@@ -44,14 +44,14 @@ class SqliteEngine:
         deliver: Deliver,
         on_foreign_change: Callable[[], None],
         *,
-        clock: Clock | None = None,
+        watch: ClockWatch,
         busy_timeout_seconds: float = 5.0,
         tick_seconds: float = 1.0,
     ) -> None:
         self._path = path
         self._deliver = deliver
         self._on_foreign_change = on_foreign_change
-        self._clock = clock
+        self._watch = watch
         self._busy_timeout_seconds = busy_timeout_seconds
         self._tick_seconds = tick_seconds
         self._writes: Queue = SimpleQueue()
@@ -67,14 +67,14 @@ class SqliteEngine:
                     opened.enter_context(contextlib.closing(self._connect(read_only=True))) for _ in range(READERS)
                 ]
                 writer = Writer(
-                    writing, self._writes, self._deliver, self._on_foreign_change, self._clock, self._tick_seconds
+                    writing, self._writes, self._deliver, self._on_foreign_change, self._watch, self._tick_seconds
                 )
             except sqlite3.Error as error:
                 raise Unavailable(f"The database file {self._path} cannot be opened: {error}.") from error
             opened.pop_all()  # the threads close them
         self._start("swarm-writer", writer.serve)
         for number, connection in enumerate(reading):
-            reader = Reader(connection, self._reads, self._deliver, self._clock)
+            reader = Reader(connection, self._reads, self._deliver, self._watch)
             self._start(f"swarm-reader-{number}", reader.serve)
 
     def write(self, call: Call[Any]) -> None:
@@ -122,11 +122,11 @@ class SqliteEngine:
 class Reader:
     """Runs reading calls one by one, each on the state that was committed when it began."""
 
-    def __init__(self, connection: sqlite3.Connection, queue: Queue, deliver: Deliver, clock: Clock | None) -> None:
+    def __init__(self, connection: sqlite3.Connection, queue: Queue, deliver: Deliver, watch: ClockWatch) -> None:
         self._connection = connection
         self._queue = queue
         self._deliver = deliver
-        self._clock = clock
+        self._watch = watch
 
     def serve(self) -> None:
         """Answer calls until the queue ends, then disconnect."""
@@ -138,7 +138,8 @@ class Reader:
     def _answer(self, call: Call[Any]) -> None:
         try:
             self._connection.execute("BEGIN")
-            call.run(SqliteTransaction(self._connection, self._clock, read_only=True))
+            moment = self._watch.moment(*self._watch.read())
+            call.run(SqliteTransaction(self._connection, moment, read_only=True))
         except BaseException as error:  # noqa: BLE001 - an interrupt too belongs to the caller
             call.fail(explain(error))
         finally:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from swarm.clock import SystemClock
 from swarm.domain.errors import ConfigurationError, Unavailable
 from swarm.store.transaction import ConstraintViolated, Transaction, caused_by
 
@@ -46,9 +45,6 @@ _ENVIRONMENT = {
 class SqliteTransaction(Transaction):
     dialect = "sqlite"
     driver_error = sqlite3.Error
-
-    def _database_now(self) -> int:
-        return SystemClock().now_us()  # SQLite has no clock of its own
 
 
 def connect(path: Path, *, busy_timeout_seconds: float) -> sqlite3.Connection:

@@ -22,9 +22,11 @@ from typing import Any
 
 import structlog
 
-from swarm.clock import Clock
+from swarm.store import clock_steps
+from swarm.store.clock_watch import ClockWatch
 from swarm.store.engine import Call, Deliver
 from swarm.store.sqlite_driver import SqliteTransaction, explain, sqlite3, unavailable
+from swarm.store.transaction import Moment
 
 MAX_GROUP = 256
 """Calls in one transaction: the last one's results should not make the first one wait for long."""
@@ -44,14 +46,14 @@ class Writer:
         queue: Queue,
         deliver: Deliver,
         on_foreign_change: Callable[[], None],
-        clock: Clock | None,
+        watch: ClockWatch,
         tick_seconds: float,
     ) -> None:
         self._connection = connection
         self._queue = queue
         self._deliver = deliver
         self._on_foreign_change = on_foreign_change
-        self._clock = clock
+        self._watch = watch
         self._tick_seconds = tick_seconds
         self._ended = False
         self._next_look = time.monotonic() + tick_seconds
@@ -106,20 +108,39 @@ class Writer:
             self._lose(calls, error)
             return ()
         for position, call in enumerate(calls, start=1):
-            broken = self._run(call)
+            reading, step = self._watch.read()
+            if step:
+                self._commit(calls[: position - 1])
+                return calls[position - 1 :] if self._settle(calls[position - 1 :]) else ()
+            broken = self._run(call, self._watch.moment(reading))
             if not self._connection.in_transaction:
                 self._lose(calls[:position], broken)
                 return calls[position:]
         self._commit(calls)
         return ()
 
-    def _run(self, call: Call[Any]) -> BaseException | None:
+    def _settle(self, waiting: Sequence[Call[Any]]) -> bool:
+        """Move along what is due after a step of the clock; False if that failed, and who waits has lost."""
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            reading, step = self._watch.read()
+            tx = SqliteTransaction(self._connection, self._watch.moment(reading))
+            moved = clock_steps.step(tx, step) if step else None
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._roll_back()
+            self._lose(waiting, error)
+            return False
+        self._watch.settle(reading, step, moved)
+        return True
+
+    def _run(self, call: Call[Any], moment: Moment) -> BaseException | None:
         """Run one call under its savepoint; what it was rolled back for."""
         if call.abandoned:
             return None
         try:
             self._connection.execute("SAVEPOINT call")
-            call.run(SqliteTransaction(self._connection, self._clock))
+            call.run(SqliteTransaction(self._connection, moment))
             self._connection.execute("RELEASE call")
         except BaseException as error:  # noqa: BLE001 - an interrupt too belongs to the caller
             call.fail(explain(error, writes=True))

@@ -7,11 +7,10 @@ transaction refuses every further statement, as PostgreSQL does, and the whole f
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
-from swarm.clock import Clock
 from swarm.domain.errors import SwarmError
 from swarm.domain.facts import Fact
 
@@ -42,27 +41,37 @@ class Connection(Protocol):
     def cursor(self) -> Any: ...
 
 
-class Transaction(ABC):
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When a transaction happens, and when its process opened the database. Microseconds since 1970 UTC."""
+
+    now: int
+    opened_at: int
+
+
+class Transaction:
     """One transaction on one engine, alive while its query function runs."""
 
     dialect: ClassVar[Dialect]
     driver_error: ClassVar[type[Exception]]
 
-    def __init__(self, connection: Connection, clock: Clock | None, *, read_only: bool = False) -> None:
+    def __init__(self, connection: Connection, moment: Moment, *, read_only: bool = False) -> None:
         self._connection: Connection | None = connection
-        self._clock = clock
+        self._moment = moment
         self._read_only = read_only
-        self._now: int | None = None
         self.failure: Exception | None = None  # the first database error, even if the function swallowed it
         self.topics: dict[str, None] = {}  # an ordered set
         self.facts: list[Fact] = []
 
     @property
     def now(self) -> int:
-        """This transaction's moment in microseconds since 1970 UTC: asked once, the same until the end."""
-        if self._now is None:
-            self._now = self._clock.now_us() if self._clock else self._database_now()
-        return self._now
+        """This transaction's moment in microseconds since 1970 UTC, the same until the end."""
+        return self._moment.now
+
+    @property
+    def opened_at(self) -> int:
+        """When this process opened the database, in microseconds since 1970 UTC as the clock counts now."""
+        return self._moment.opened_at
 
     def wake(self, topic: str) -> None:
         """Bump ``topic`` after the commit, and only then; nothing happens when the transaction is rolled back."""
@@ -114,10 +123,6 @@ class Transaction(ABC):
             raise RuntimeError("A statement of this transaction failed, so it takes no more.") from self.failure
         cursor: Cursor = self._connection.cursor()
         return cursor
-
-    @abstractmethod
-    def _database_now(self) -> int:
-        """The engine's idea of the present moment, when no clock was injected."""
 
 
 def caused_by(error: E, cause: BaseException) -> E:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pydantic_core import from_json
 from sqlalchemy import bindparam, delete, select, update
 
+from swarm.clock import slack_ts_to_us
 from swarm.domain.turns import PAGE_TRANSITIONS, PageKind, PagePhase, PageStep
 from swarm.store.conditions import literally, may
 from swarm.store.statements import Row, Statement
-from swarm.store.tables import turn_messages, turns
+from swarm.store.tables import inbox_messages, threads, turn_messages, turns
 from swarm.store.transaction import Transaction
 
 
@@ -22,7 +24,7 @@ class TurnPage:
     kind: PageKind
     ts: str | None  # None: it may exist, and it is not known where
     phase: PagePhase
-    began_at: int  # microseconds; no message of this page is older
+    began_at: int  # microseconds, by the database's clock
     text: str | None  # the whole text, known from when the message is to be closed
 
 
@@ -73,6 +75,16 @@ _UNSEALED_IN_THREAD = Statement(
         turns.c.agent_id == bindparam("agent_id"),
     )
 )
+
+_PAGES_BEFORE = Statement(
+    select(_m.ts).where(_m.turn_id == bindparam("turn_id"), _m.page < bindparam("page"), _m.ts.is_not(None))
+)
+_ANSWERED = Statement(
+    select(turns.c.entry_ids, threads.c.thread_ts)
+    .outerjoin(threads, threads.c.id == turns.c.thread_id)
+    .where(turns.c.id == bindparam("turn_id"))
+)
+_SAID_AT = Statement(select(inbox_messages.c.ts).where(inbox_messages.c.id == bindparam("entry_id")))
 
 
 def _move(step: PageStep) -> Statement:
@@ -134,6 +146,20 @@ def is_unsealed_in_thread(tx: Transaction, thread_id: str, agent_id: str) -> boo
 def known_in_thread(tx: Transaction, thread_id: str) -> frozenset[str]:
     """Where the messages of all answers in a thread are: none of them is one that is searched for."""
     return frozenset(row["ts"] for row in _KNOWN_IN_THREAD.all(tx, thread_id=thread_id))
+
+
+def begins_after(tx: Transaction, turn_id: str, page: int) -> int:
+    """A moment on Slack's clock, in microseconds, that a message of a turn is certainly later than.
+
+    From the turn's messages before it and those that it answers: our own clock may be set, or differ from Slack's.
+    """
+    turn = _ANSWERED.first(tx, turn_id=turn_id)
+    if turn is None:
+        return 0
+    known = [row["ts"] for row in _PAGES_BEFORE.all(tx, turn_id=turn_id, page=page)]
+    said = [_SAID_AT.first(tx, entry_id=entry_id) for entry_id in from_json(turn["entry_ids"])]
+    known += [row["ts"] for row in said if row]
+    return max(map(slack_ts_to_us, [*known, turn["thread_ts"] or "0"]))
 
 
 def _turn_page(row: Row) -> TurnPage:

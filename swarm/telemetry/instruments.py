@@ -112,6 +112,9 @@ class Instruments:
         self.database_group_size = self._histogram(
             "swarm_database_group_size", "Writes that shared one transaction and one commit.", GROUP_SIZES
         )
+        self.clock_steps = self._counter(
+            "swarm_clock_steps_total", "Times that the database's clock was set.", "direction"
+        )
 
     def _counter(self, name: str, help: str, *labels: str) -> Counter:
         return Counter(name, help, labels, registry=self._registry)

@@ -82,6 +82,9 @@ class Metrics(Watcher):
     def caught_up(self, messages: int) -> None:
         self.count.slack_missed.inc(messages)
 
+    def clock_stepped(self, seconds: float) -> None:
+        self._of(self.count.clock_steps, "forth" if seconds > 0 else "back").inc()
+
     def request_answered(self, method: str, route: str, status: str, seconds: float) -> None:
         """An HTTP request was answered, or its client had gone."""
         self._of(self.count.http_requests, method, route, status).inc()

@@ -205,7 +205,7 @@ async def test_a_process_that_was_suspended_does_not_go_on_beside_its_successor(
     def take_over(tx: Transaction) -> None:
         tx.fetch("SELECT role FROM elections FOR UPDATE", {})  # the other one sees time go by, and stands in vain
         clock.advance(60)
-        elections.stand(tx, ROLE, "bob", LEASE_SECONDS)
+        elections.stand(tx, ROLE, "bob", 60 + LEASE_SECONDS, at_once=True)  # its moment is that of its beginning
 
     async with ann.standing():
         await ann.elected()

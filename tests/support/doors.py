@@ -102,7 +102,7 @@ class Visitor:
     async def mcp(self, mode: Mode = "auto", lease: str | None = None) -> AsyncIterator[Client]:
         headers = {"Authorization": f"Bearer {self.token}"} | ({"X-Swarm-Lease": lease} if lease else {})
         async with (
-            http_client(headers=headers) as http,
+            http_client(headers=headers, timeout=PATIENCE_SECONDS) as http,
             Client(streamable_http_client(f"{self.base}/mcp", http_client=http), mode=mode) as client,
         ):
             yield client

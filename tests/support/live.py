@@ -105,7 +105,7 @@ class FakeLive:
         return Accepted(ts=call.ts, thread_ts=place.thread_ts)
 
     async def find(
-        self, place: Place, page: int, since_us: int, known: Container[str], *, is_post: bool = False
+        self, place: Place, page: int, after_us: int, known: Container[str], *, is_post: bool = False
     ) -> str | None:
         found = [shown.ts for shown in self.messages if shown.place.thread_ts == place.thread_ts]
         return next((ts for ts in reversed(found) if ts not in known), None)

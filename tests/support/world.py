@@ -97,7 +97,7 @@ class World:
         self.services = Services.over(self.database, self.slack, ME, self.conduct, self.files)
         self.standings = Standings(self.database, self.slack, ME, clock=self.clock)
         self.ingest = Ingest(self.database, rosters, ME, self.conduct, self.standings)
-        self.verifier = Verifier(self.database, self.ingest, self.standings, clock=self.clock)
+        self.verifier = Verifier(self.database, self.ingest, self.standings)
         self.buttons = Buttons(self.database, self.conduct, self.standings, ME.team)
         self.turn_control = TurnControl(self.database, self.conduct, ME.team, self.standings)
         self.sweeper = Sweeper(self.database, self.conduct)

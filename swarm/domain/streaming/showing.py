@@ -69,7 +69,7 @@ class LiveSlack(Protocol):
         ...
 
     async def find(
-        self, place: Place, page: int, since_us: int, known: Container[str], *, is_post: bool = False
+        self, place: Place, page: int, after_us: int, known: Container[str], *, is_post: bool = False
     ) -> str | None:
         """Look for a message that may have begun; raises Unavailable or NotFound."""
         ...

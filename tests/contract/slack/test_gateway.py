@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from aiohttp import web
@@ -81,6 +82,18 @@ async def test_a_post_lands_in_its_thread_with_our_key_and_can_be_found(gateway:
     assert call["args"]["text"] == "**done**"
     assert call["args"]["reply_broadcast"] is False
     assert call["args"]["unfurl_links"] is call["args"]["unfurl_media"] is False
+
+
+async def test_a_post_in_a_thread_is_found_however_far_our_clock_was_ahead(
+    gateway: Gateway, workspace: Workspace
+) -> None:
+    """Looked for from the time of its id on, it would not be there, and be posted again."""
+    root = await workspace.say("@swarm hello")
+    wanted = delivery(thread_ts=root, id="0fffffff-6400-7000-8000-000000000000")
+    answer = await gateway.deliver(wanted)
+    assert await gateway.find(wanted) == answer
+    question = await workspace.say("and this?", thread_ts=root)
+    assert await gateway.find(replace(wanted, answers_ts=question)) is None, "it answers what was said before it"
 
 
 async def test_a_post_outside_a_thread_can_be_found_too(gateway: Gateway) -> None:

@@ -8,6 +8,7 @@ import hmac
 import json
 import time
 from collections.abc import AsyncIterator
+from email.utils import formatdate
 from typing import Any
 from urllib.parse import urlencode
 
@@ -45,7 +46,8 @@ class Door:
     def __init__(self) -> None:
         self.events: list[SlackEvent] = []
         self.problem: Exception | None = None
-        self.door = SlackDoor(KnownGateway(), self._handle, signing_secret=SECRET)
+        self.gateway = KnownGateway()
+        self.door = SlackDoor(self.gateway, self._handle, signing_secret=SECRET)
         transport = httpx2.ASGITransport(app=Starlette(routes=self.door.routes()))
         self.client = httpx2.AsyncClient(transport=transport, base_url="http://test")
 
@@ -193,6 +195,15 @@ async def test_what_slack_did_not_sign_is_refused(slack: Door, headers: dict[str
     assert answer.status_code == 401
     assert answer.json()["error"]["code"] == "unauthorized"
     assert slack.events == []
+
+
+async def test_a_signature_is_as_old_as_slack_says_whatever_our_own_clock_shows(slack: Door) -> None:
+    slacks = time.time() + 3600
+    slack.gateway.clock.note(formatdate(slacks, usegmt=True))
+    assert (await slack.send(BODY, signed(BODY, at=slacks))).status_code == 200
+    assert (await slack.send(BODY, signed(BODY))).status_code == 401
+    slack.gateway.clock.note("no date")
+    assert (await slack.send(BODY, signed(BODY))).status_code == 200
 
 
 async def test_a_request_without_a_signature_is_refused(slack: Door) -> None:

@@ -1,0 +1,107 @@
+"""The database's clock is set forth or back while there is work: nothing ends early, and nothing waits for tomorrow."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from swarm.domain.turns import PageKind
+from swarm.store import turn_pages, turns
+from swarm.store.transaction import Transaction
+from tests.support.slack import is_busy, takes_but_the_answer_is_lost
+from tests.support.world import BOT, World
+
+pytestmark = [
+    pytest.mark.req("OPS-03"),
+    pytest.mark.parametrize("database_url", ["sqlite"], indirect=True),  # each engine: tests/store/test_clock_steps.py
+]
+
+HOUR: Final = 3600.0
+DAY: Final = 24 * HOUR
+
+steps = pytest.mark.parametrize("seconds", [HOUR, -HOUR, DAY, -DAY])
+
+
+@steps
+async def test_a_lease_and_the_presence_of_its_holder_outlast_a_step(world: World, seconds: float) -> None:
+    lead = await world.lead()
+    message = await world.says(f"{BOT} hello")
+    trigger = await world.only(lead)
+    world.clock.step(seconds)
+    await world.sweep()
+    assert (await world.entry(message)).attempts == 0
+    renewed = (await world.services.work.renew(lead, [trigger.lease_token])).renewed
+    assert not renewed.lost
+    await world.answers(lead, trigger, "still here")
+    await world.send()
+    assert world.slack.posts == ["still here"]
+
+
+@steps
+async def test_what_is_tried_again_soon_is_tried_again_soon_after_a_step(world: World, seconds: float) -> None:
+    lead = await world.lead()
+    await world.says(f"{BOT} hello")
+    await world.send()
+    await world.answers(lead, await world.only(lead), "late")
+    await world.says(f"{BOT} and this?")
+    await world.send()
+    await world.answers(lead, await world.only(lead), "in doubt")
+    world.slack.script.extend([is_busy(60), takes_but_the_answer_is_lost])
+    await world.send()
+    world.clock.step(seconds)
+    world.clock.advance(120)
+    await world.send()
+    await world.send()
+    assert sorted(world.slack.posts) == ["in doubt", "late"]
+
+
+async def test_what_was_said_before_a_step_back_is_handed_out_first(world: World) -> None:
+    lead = await world.lead()
+    before = await world.says(f"{BOT} before")
+    world.clock.advance(10)
+    world.clock.step(-DAY)
+    after = await world.says(f"{BOT} after")
+    triggers = await world.poll(lead)
+    assert [trigger.inbox_messages[0].ts for trigger in triggers] == [before.ts, after.ts]
+
+
+async def test_the_minute_in_which_somebody_has_written_much_ends_after_a_step_back(world: World) -> None:
+    world = world.governed_by(type(world.conduct)(messages_per_minute=1))
+    lead = await world.lead()
+    await world.says(f"{BOT} one")
+    world.clock.step(-DAY)
+    world.clock.advance(61)
+    await world.is_here(lead)
+    await world.says(f"{BOT} two")
+    assert len(await world.poll(lead)) == 2
+
+
+async def test_a_message_of_an_answer_is_looked_for_by_slacks_time(world: World) -> None:
+    """A clock an hour ahead would look where it cannot be, and show the answer twice."""
+    lead = await world.lead()
+    message = await world.says(f"{BOT} hello")
+    world.clock.step(HOUR)
+    trigger = await world.only(lead)
+
+    def begin(tx: Transaction) -> tuple[int, int]:
+        turn = turns.start(
+            tx,
+            agent_id=lead.id,
+            thread_id=trigger.place.id if trigger.place else None,
+            lease_token=trigger.lease_token,
+            trigger_id=trigger.id,
+            entry_ids=[trigger.inbox_messages[0].id],
+            attempt=1,
+            conversation_id="c",
+            run_id="r",
+        )
+        assert turn is not None
+        turn_pages.open_page(tx, turn.id, 1, PageKind.STREAM)
+        turn_pages.page_opened(tx, turn.id, 1, "9000000000.000100")
+        return turn_pages.begins_after(tx, turn.id, 1), turn_pages.begins_after(tx, turn.id, 2)
+
+    first, second = await world.database.write(begin)
+    seconds, _, fraction = message.ts.partition(".")
+    assert first == int(seconds) * 1_000_000 + int(fraction)
+    assert second == 9_000_000_000_000_100

@@ -1,0 +1,217 @@
+"""The database's clock is set while transactions go by it: what is due keeps its distance from now."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+import pytest
+from sqlalchemy import BigInteger
+
+from swarm.clock import SECOND, ManualClock
+from swarm.domain.watchers import Watcher
+from swarm.store import clock_steps, elections
+from swarm.store.clock_steps import MOVED
+from swarm.store.clock_watch import ClockWatch
+from swarm.store.database import Database
+from swarm.store.tables import metadata
+from swarm.store.transaction import Transaction
+
+pytestmark = pytest.mark.req("OPS-03")
+
+HOUR: Final = 3600.0
+OFFICE: Final = "upkeep"
+
+both_ways = pytest.mark.parametrize("seconds", [HOUR, -HOUR])
+
+KEPT: Final = {
+    "agent_message_addressees.read_at",
+    "agent_tokens.created_at",
+    "agent_tokens.revoked_at",
+    "agents.created_at",
+    "agents.revoked_at",
+    "deliveries.ended_at",
+    "early_messages.stored_at",
+    "feedback.created_at",
+    "forgotten.forgotten_at",
+    "history.at",
+    "inbox_messages.resolved_at",
+    "interrupts.created_at",
+    "interrupts.ended_at",
+    "leases.ended_at",
+    "model_runs.ended_at",
+    "model_runs.started_at",
+    "receipts.created_at",
+    "session_messages.created_at",
+    "session_messages.replaced_at",
+    "sessions.created_at",
+    "sessions.summarised_at",
+    "sessions.updated_at",
+    "tasks.ended_at",
+    "tasks.started_at",
+    "thread_messages.deleted_at",
+    "thread_messages.routed_at",
+    "thread_messages.stored_at",
+    "threads.active_at",
+    "threads.created_at",
+    "threads.told_queued_at",
+    "turn_events.created_at",
+    "turns.ended_at",
+    "turns.retried_at",
+    "turns.stop_requested_at",
+}
+"""Moments that tell when something was, and decide nothing but for how many days it is kept."""
+
+
+class Told(Watcher):
+    def __init__(self) -> None:
+        self.steps: list[float] = []
+
+    def clock_stepped(self, seconds: float) -> None:
+        self.steps.append(seconds)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+@pytest.fixture
+async def db(database_url: str, clock: ManualClock, told: Told) -> AsyncIterator[Database]:
+    async with Database(database_url, clock=clock, watcher=told) as opened:
+        yield opened
+
+
+def now(tx: Transaction) -> int:
+    return tx.now
+
+
+async def office_left(db: Database) -> float:
+    """For how many seconds the office is still held; negative: it has been over for so long."""
+
+    def left(tx: Transaction) -> float:
+        _, rows = tx.fetch("SELECT expires_at FROM elections", {})
+        return float(rows[0][0] - tx.now) / SECOND
+
+    return await db.read(left)
+
+
+async def elect(db: Database, holder: str = "ann") -> int | None:
+    return (await db.write(elections.stand, OFFICE, holder, 10.0)).term
+
+
+def test_every_moment_in_the_tables_moves_or_is_known_to_decide_nothing() -> None:
+    moments = {
+        f"{table.name}.{column.name}"
+        for table in metadata.sorted_tables
+        for column in table.columns
+        if isinstance(column.type, BigInteger)
+        and (column.name.endswith("_at") or column.name in ("at", "since", "order_key"))
+    }
+    moved = {f"{one.table.name}.{name}" for one in MOVED for name in one.columns}
+    assert moments - moved == KEPT - moved
+    assert moved <= moments
+
+
+@both_ways
+async def test_what_is_due_moves_with_the_clock_in_both_directions(
+    db: Database, clock: ManualClock, told: Told, seconds: float
+) -> None:
+    await elect(db)
+    clock.advance(4)
+    clock.step(seconds)
+    assert await elect(db, "bob") is None, "the office is still Ann's"
+    assert await office_left(db) == pytest.approx(6)
+    assert await db.write(now) == clock.now_us(), "from then on the clock is believed"
+    assert told.steps == [seconds]
+
+
+@both_ways
+async def test_reading_goes_by_the_clock_as_it_was_until_somebody_writes(
+    db: Database, clock: ManualClock, seconds: float
+) -> None:
+    await elect(db)
+    clock.step(seconds)
+    assert await office_left(db) == pytest.approx(10)
+    assert await db.read(now) == clock.now_us() - int(seconds * SECOND)
+
+
+async def test_time_that_passes_and_small_steps_are_no_steps(db: Database, clock: ManualClock, told: Told) -> None:
+    await elect(db)
+    clock.advance(86_400)
+    clock.step(9)
+    clock.step(-9)
+    assert await elect(db, "bob") == 2
+    assert told.steps == []
+
+
+@both_ways
+async def test_of_two_processes_one_moves_what_is_due(
+    database_url: str, db: Database, clock: ManualClock, seconds: float
+) -> None:
+    async with Database(database_url, clock=clock) as other:
+        await elect(db)
+        await other.write(now)
+        clock.step(seconds)
+        await db.write(now)
+        await other.write(now)
+        assert await office_left(other) == pytest.approx(10)
+        clock.step(-seconds)
+        await other.write(now)
+        await db.write(now)
+        assert await office_left(db) == pytest.approx(10)
+
+
+@both_ways
+async def test_several_steps_between_two_looks_of_a_process_count_as_their_sum(
+    database_url: str, db: Database, clock: ManualClock, seconds: float
+) -> None:
+    async with Database(database_url, clock=clock) as other:
+        await elect(db)
+        await other.write(now)
+        clock.step(seconds)
+        await db.write(now)
+        clock.step(seconds)
+        await db.write(now)
+        await other.write(now)
+        assert await office_left(other) == pytest.approx(10)
+
+
+async def test_a_process_that_starts_after_a_step_back_finds_it(database_url: str, clock: ManualClock) -> None:
+    async with Database(database_url, clock=clock) as before:
+        await elect(before)
+    clock.advance(60)
+    clock.step(-HOUR)
+    clock = ManualClock(clock.now_us())  # of another process: it has seen no step
+    async with Database(database_url, clock=clock) as after:
+        assert await after.write(clock_steps.started) == pytest.approx((HOUR - 60) * SECOND)
+        assert await office_left(after) == pytest.approx(10)
+        assert await after.write(clock_steps.started) == 0
+
+
+async def test_a_process_that_starts_later_finds_nothing(database_url: str, clock: ManualClock) -> None:
+    async with Database(database_url, clock=clock) as db:
+        await elect(db)
+        clock.advance(HOUR)
+        assert await db.write(clock_steps.started) == 0
+        assert await office_left(db) == pytest.approx(10 - HOUR)
+
+
+def test_a_long_answer_is_no_step() -> None:
+    """The server was asked, and the process suspended before it had the answer: or the server was slow."""
+    clock = ManualClock()
+    watch = ClockWatch(None, lambda _: None)
+    watch._elapsed_us = clock.elapsed_us  # the server's clock is played here
+    assert watch.read(clock.now_us(), watch.asked())[1] == 0
+    asked_at, early = watch.asked(), clock.now_us()
+    clock.advance(HOUR)
+    assert watch.read(early, asked_at)[1] == 0
+    assert watch.read(clock.now_us(), asked_at)[1] == 0
+    assert watch.read(clock.now_us(), watch.asked())[1] == 0
+    clock.step(HOUR)
+    assert watch.read(clock.now_us(), watch.asked())[1] == HOUR * SECOND
