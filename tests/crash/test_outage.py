@@ -306,7 +306,7 @@ async def test_what_was_said_in_an_hour_without_a_coordinator_is_served_once_and
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("deaf", [False, True], ids=["both down", "one down and one deaf"])
 async def test_the_same_with_two_coordinators_on_postgresql(
     tmp_path: Path, postgres_server_url: str, migrated_postgres: str, deaf: bool
