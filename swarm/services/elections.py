@@ -6,7 +6,9 @@ starts last takes over at once, since its predecessor is gone.
 
 What is guaranteed: two processes are never both in office by the database's clock. A holder counts its own time from
 before the call that granted it, on a clock that goes on while the machine sleeps, and stops `STOP_SECONDS` before its
-lease runs out: local time can only make it stop earlier. So by the time another is elected, it begins no call any more.
+lease runs out: local time can only make it stop earlier. One that has missed to prolong its term, since it slept or the
+database was away, asks the database before each call to Slack. So by the time another is elected, it begins no call
+any more.
 
 What is merely harmless: work that outlives its term, because the process was suspended in the middle of it. Each step
 of a delivery is guarded by its own state, a sweep may be done twice, a thread read twice. What suffers is the pacing.

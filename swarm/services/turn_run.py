@@ -30,9 +30,13 @@ from swarm.services.turn_record import TurnRecord
 from swarm.store import agents, leases, turn_pages, turns
 from swarm.store.transaction import Transaction
 
+SEAL_SECONDS: Final = 5.0
+"""So long a run waits for the abandoned answer before it to be sealed."""
+
 RELEASE_SECONDS: Final = 2.0
 """After so long a trigger comes again that another turn still had in hand."""
 
+_LOOK_SECONDS: Final = 0.1
 _AGAIN_SECONDS: Final = 1.0
 _FRESH: Final = 2 / 3  # of a lease; it is renewed every third
 
@@ -71,6 +75,7 @@ class TurnRun:
     async def run(self) -> None:
         """Run the agent, show what it does, and record how it ended."""
         ids = Ids(turn_id=self.turn_id, run_id=new_id(), trace_id=new_id(), conversation_id=self._conversation_id())
+        await self._until_sealed()
         starting = self._crew.background(self._start(ids))
         beside = [self._crew.background(self._keep_lease())]
         try:
@@ -116,6 +121,26 @@ class TurnRun:
             raise LostRight
         self._was_called = True
         await self._end(await self._shown(taken, place), place)
+
+    async def _until_sealed(self) -> None:
+        """Wait until the agent's last answer in this thread says that it was abandoned, for a few seconds."""
+        place = self._trigger.place
+        if place is None:
+            return
+        try:
+            async with asyncio.timeout(SEAL_SECONDS):
+                while True:
+                    read = self._crew.database.read(turn_pages.is_unsealed_in_thread, place.id, self.agent.id)
+                    if not await read:
+                        return
+                    await asyncio.sleep(_LOOK_SECONDS)
+        except TimeoutError:
+            return  # the work is given back, and comes again
+        except Unavailable as error:
+            _log.warning("a turn cannot begin yet", action="turn", turn=self.turn_id, error=error.message)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._crew.work.release(self.agent, [self._trigger.lease_token], 0))
+            raise
 
     async def _start(self, ids: Ids) -> bool:
         return await self._crew.database.write(self._started, ids)

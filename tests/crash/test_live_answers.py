@@ -23,7 +23,7 @@ import pytest
 
 from swarm.domain.presses import RETRY_TURN_ACTION, STOP_TURN_ACTION
 from swarm.services.turn_ends import STOP_TEXT
-from swarm.services.turn_loss import RESTARTED_TEXT
+from swarm.services.turn_loss import RESTARTED, RESTARTED_TEXT
 from tests.support.agui_server import STALL, STARTED, AguiServer, Request, answering, said
 from tests.support.http import client as http_client
 from tests.support.postgres import fresh_database
@@ -232,7 +232,7 @@ async def test_killed_in_the_middle_of_what_must_not_be_done_twice_it_asks(scene
         return [message for message in await scene.answers(ts) if not message["streaming"]]
 
     (message,) = await wait_until(sealed)
-    assert is_sealed(message, "the coordinator was restarted")
+    assert is_sealed(message, RESTARTED)
     await wait_until(scene.is_over)  # the button is there a moment before the turn is over
     scene.agent.on("/", *answering("All of it."))
     await scene.twin.press(ts, "Half of it.", RETRY_TURN_ACTION)

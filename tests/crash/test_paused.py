@@ -85,15 +85,30 @@ class Paused:
         """Every thread shows one whole answer, and says of all others that they were abandoned; how many were."""
         count = 0
         for question, ts in self.asked.items():
-            *others, last = await wait_until(partial(self.answers, ts), lambda seen: not any_grows(seen))
-            told = [message for message in others if ABANDONED in json.dumps(message, ensure_ascii=False)]
-            seen = [message["text"] for message in (*others, last)]
-            assert told == others, (question, seen)
-            assert ABANDONED not in json.dumps(last, ensure_ascii=False), (question, seen)
-            assert last["text"] == WHOLE, (question, seen)
-            assert len(self.runs(question)) <= 1 + len(told), (question, seen)
-            count += len(told)
+            seen = await wait_until(partial(self.answers, ts), lambda seen: not any_grows(seen))
+            *others, last = answers_of(seen)
+            what = (question, [[message["text"] for message in answer] for answer in (*others, last)])
+            assert all(is_abandoned(answer[0]) and is_abandoned(answer[-1]) for answer in others), what
+            assert not any(is_abandoned(message) for message in last), what
+            assert "".join(message["text"] for message in last) == WHOLE, what
+            assert len(self.runs(question)) <= 1 + len(others), what
+            count += len(others)
         return count
+
+
+def answers_of(seen: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """The messages of each answer: after a broken connection the rest of one stands in another message."""
+    found: list[list[dict[str, Any]]] = []
+    for message in seen:
+        begins = message["text"].startswith("Line 0") or ABANDONED in message["text"]
+        if begins or not found:
+            found.append([])
+        found[-1].append(message)
+    return found
+
+
+def is_abandoned(message: dict[str, Any]) -> bool:
+    return ABANDONED in json.dumps(message, ensure_ascii=False)
 
 
 def any_grows(seen: list[dict[str, Any]]) -> bool:

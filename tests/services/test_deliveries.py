@@ -620,6 +620,28 @@ async def test_out_of_office_nothing_is_taken(world: World) -> None:
 
 
 @pytest.mark.req("OPS-03")
+async def test_by_a_process_that_is_not_certain_of_its_office_nothing_is_taken(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deliver, "_UNCERTAIN_SECONDS", 0.01)
+    await conversation(world, "answer")
+    asked = 0
+
+    async def is_certain() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 3
+
+    running = asyncio.create_task(world.sender.run(lambda: True, is_certain))
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not world.slack.posts:
+            await asyncio.sleep(0.01)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert (asked, world.slack.posts) == (4, ["answer"])
+
+
+@pytest.mark.req("OPS-03")
 async def test_a_sender_hears_at_once_of_what_another_process_stored(world: World, database_url: str) -> None:
     lead, _, trigger = await conversation(world)
     async with Database(database_url) as elsewhere, asyncio.timeout(PATIENCE_SECONDS):

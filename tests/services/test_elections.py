@@ -216,6 +216,24 @@ async def test_a_process_that_was_suspended_does_not_go_on_beside_its_successor(
         assert len(ann.terms) == 1
 
 
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+async def test_a_holder_that_slept_asks_the_database_before_its_next_call(
+    ann: Candidate, bob: Candidate, clock: ManualClock
+) -> None:
+    async with ann.standing():
+        term = await ann.elected()
+        ann.database.away = True
+        clock.advance(5)
+        assert (term.holds(), await term.is_ours()) == (True, False)  # nobody can tell it
+        ann.database.away = False
+        assert await term.is_ours()
+        ann.database.away = True
+        clock.advance(5)
+        await bob.database.write(elections.stand, ROLE, "bob", LEASE_SECONDS, at_once=True)
+        ann.database.away = False
+        assert (await term.is_ours(), term.holds()) == (False, False)
+
+
 async def test_a_holder_whose_term_the_database_calls_over_stops_before_its_time(
     ann: Candidate, bob: Candidate
 ) -> None:

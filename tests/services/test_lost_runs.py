@@ -16,6 +16,7 @@ from swarm.domain.inbox import MAX_ATTEMPTS, EntryStatus
 from swarm.domain.leases import LeaseEnd
 from swarm.domain.streaming.agent import OnRestart
 from swarm.domain.streaming.calls import NOTHING_BELOW, CloseStream, OpenStream, Place
+from swarm.domain.streaming.events import TextDelta, TurnInput
 from swarm.domain.streaming.outcomes import Answered
 from swarm.domain.streaming.showing import LostRight
 from swarm.domain.transcript import SlackMessage
@@ -28,7 +29,7 @@ from swarm.store import leases, turn_pages, turns
 from swarm.store.turns import Turn
 from tests.services.test_converse_again import unheard
 from tests.support.conversing import begun, status
-from tests.support.live import FakeLive, Gate, Scripted, hired, playing, show
+from tests.support.live import Events, FakeLive, Gate, Scripted, hired, playing, show
 from tests.support.turns import begun as turn_begun
 from tests.support.turns import now, place_of
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
@@ -322,18 +323,51 @@ async def test_who_has_slept_past_the_time_of_its_lease_asks_before_the_next_cal
     """It wakes up in office, and nothing has told it yet that its work was given to somebody else."""
     slept, clock = 0.0, elections.awake_or_not
     monkeypatch.setattr(turn_run, "awake_or_not", lambda: clock() + slept)
-    monkeypatch.setattr(turn_run, "RELEASE_SECONDS", 0.0)
-    gate, live, ada = Gate(), FakeLive(), Scripted()
-    ada.scripts.append(gate)
+    woken, hung_up = asyncio.Event(), asyncio.Event()
+
+    async def endless(turn: TurnInput) -> Events:
+        try:
+            yield TextDelta(text="Some words.\n", message_id="1")
+            await woken.wait()
+            yield TextDelta(text="More.\n", message_id="1")
+            await asyncio.Event().wait()
+        finally:
+            hung_up.set()
+
+    live, ada = FakeLive(), Scripted()
+    ada.scripts.append(endless)
     async with playing(world, hired("ada", ada), live=live) as first:
         root = await world.says(f"{BOT} hello")
-        turn = await begun(first, gate, root)
+        await wait_until(lambda: first.turns(root), lambda seen: bool(live.of(root)))
+        (turn,) = await first.turns(root)
         slept = 50.0
-        await first.world.database.write(break_off, turn.id, LOSS, None, world.conduct)
-        calls = [call for turn_id, call in live.calls if turn_id == turn.id]
-        gate.opened.set()
-        await asyncio.wait_for(gate.left.wait(), PATIENCE_SECONDS)
+        await world.database.write(break_off, turn.id, LOSS, place_of(turn, root), world.conduct)
+        woken.set()
+        await asyncio.wait_for(hung_up.wait(), PATIENCE_SECONDS)
         await first.over(root, 2)
-    after = [call for turn_id, call in live.calls if turn_id == turn.id][len(calls) :]
-    assert all(isinstance(call, CloseStream) and call.closing.note == RESTARTED_TEXT for call in after)
+    assert [(shown.text, shown.closing.note) for shown in live.of(root)] == [
+        ("Some words.\n", RESTARTED_TEXT),
+        ("Hello.", ""),
+    ]
+
+
+async def test_a_run_waits_until_the_answer_before_it_says_that_it_was_abandoned(world: World) -> None:
+    gate, live, ada = Gate(), FakeLive(), Scripted()
+    async with playing(world, hired("ada", Scripted(gate)), live=live) as first:
+        root = await world.says(f"{BOT} hello")
+        await begun(first, gate, root)
+        await first.deposed()
+    sealing = live.hold[CloseStream] = asyncio.Event()
+    async with playing(world, hired("ada", ada), live=live) as second:
+
+        async def claimed_again() -> bool:
+            entry = await world.entry(root)
+            return entry.status is EntryStatus.CLAIMED and entry.attempts == 1
+
+        await wait_until(claimed_again)
+        for _ in range(10):
+            assert ada.inputs == []
+            await asyncio.sleep(0.02)
+        sealing.set()
+        await second.over(root, 2)
     assert [shown.text for shown in live.of(root)] == ["Some words.\n", "Hello."]
