@@ -157,7 +157,7 @@ async def test_a_connection_that_breaks_during_the_commit_leaves_the_outcome_unk
 
 @pytest.mark.req("LOOP-01")
 def test_a_server_that_says_farewell_and_goes_leaves_a_broken_connection(postgres_url: str) -> None:
-    """As all servers do beside one that was killed. Then libpq does not call the connection bad before the next call."""
+    """As all servers do beside one that was killed. Then libpq calls the connection bad only the next time."""
     session = Session(psycopg.connect(postgres_url, autocommit=True))
     ours, theirs = socket.socketpair()
     with ours, theirs:
