@@ -74,7 +74,8 @@ class Session:
         """What the last statement of a text answers. Raises a psycopg.Error as psycopg would."""
         result = self._libpq.exec_(text)
         if result.status == pq.ExecStatus.FATAL_ERROR:
-            if self.closed and not result.error_field(pq.DiagnosticField.SQLSTATE):
+            if not result.error_field(pq.DiagnosticField.SQLSTATE):  # libpq's own word: the connection broke
+                self.close()  # which libpq may notice no sooner than with the next call
                 raise psycopg.OperationalError(result.get_error_message())
             raise errors.error_from_result(result)
         return result

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
+import struct
 import threading
 from collections.abc import AsyncIterator, Callable
 
@@ -12,6 +15,7 @@ import pytest
 from swarm.domain.errors import OutcomeUnknown, Unavailable
 from swarm.store.database import Database
 from swarm.store.postgres import MAX_RUNS
+from swarm.store.postgres_session import Session
 from swarm.store.transaction import ConstraintViolated, Transaction
 from tests.store import items
 from tests.store.items import PATIENCE_SECONDS, look, with_items
@@ -149,6 +153,20 @@ async def test_a_connection_that_breaks_during_the_commit_leaves_the_outcome_unk
     assert isinstance(raised.value.__cause__, psycopg.OperationalError)
     assert db.wakeups.generation("ada") == 1  # it may have happened, so whoever waits looks
     assert await db.read(items.ids) == []
+
+
+@pytest.mark.req("LOOP-01")
+def test_a_server_that_says_farewell_and_goes_leaves_a_broken_connection(postgres_url: str) -> None:
+    """As all servers do beside one that was killed. Then libpq calls the connection bad only the next time."""
+    session = Session(psycopg.connect(postgres_url, autocommit=True))
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        os.dup2(ours.fileno(), session.cursor().connection.fileno())
+        farewell = b"SWARNING\0C57P02\0Mterminating connection because of crash of another server process\0\0"
+        theirs.sendall(b"N" + struct.pack("!I", len(farewell) + 4) + farewell)
+    with pytest.raises(psycopg.OperationalError, match="closed the connection"):
+        session.begin(read_only=False)
+    assert session.closed
 
 
 async def test_a_constraint_broken_at_the_commit_is_known_to_have_failed(db: Database) -> None:
