@@ -70,5 +70,6 @@ def client_context(
         "overthink": overthink or None,
         "humble_followup": humble_followup or None,
         "started_by": "strangers" if by_strangers else None,
+        THREAD_CONTEXT: None,  # put in when the run begins
     }
     return {key: value for key, value in {**(extra or {}), **own}.items() if value not in (None, "")}
