@@ -114,20 +114,21 @@ def expire(tx: Transaction, token: str, conduct: Conduct) -> None:
     if turn and turn_events.last(tx, turn.id) is None:
         return
     if lease and lease.expires_at <= tx.now:
-        _lose(tx, lease, LeaseEnd.EXPIRED, why_expired(tx, lease, conduct), conduct)
+        agent = agents.by_id(tx, lease.agent_id)
+        is_polling = agent is None or agent.reach is Reach.POLLING
+        if is_polling and could_not_renew(tx, lease, conduct):
+            leases.prolong(tx, token, conduct.lease_seconds)
+            return
+        _lose(tx, lease, LeaseEnd.EXPIRED, SILENT if is_polling else INTERRUPTED, conduct)
 
 
-def why_expired(tx: Transaction, lease: Lease, conduct: Conduct) -> str:
-    """Why a lease was not renewed, as a clause for people.
+def could_not_renew(tx: Transaction, lease: Lease, conduct: Conduct) -> bool:
+    """Whether a polling agent that works is not to blame, and so gets one more term before its work goes to others.
 
-    The coordinator itself renews for the agents that it runs. The others renew every third of a lease, which they could
-    not do if the coordinator came back later than that before its end.
+    Such agents renew every third of a lease, which they could not do if the coordinator began to listen, or woke up,
+    later than that before its end.
     """
-    agent = agents.by_id(tx, lease.agent_id)
-    third = int(conduct.lease_seconds * SECOND / 3)
-    if lease.expires_at - third < began(tx, conduct) or (agent and agent.reach is not Reach.POLLING):
-        return INTERRUPTED
-    return SILENT
+    return lease.expires_at - int(conduct.lease_seconds * SECOND / 3) < began(tx, conduct)
 
 
 def _lose(tx: Transaction, lease: Lease, how: LeaseEnd, reason: str, conduct: Conduct) -> None:

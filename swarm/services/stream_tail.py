@@ -21,7 +21,7 @@ from swarm.domain.streaming.events import AgentEvent, Broken, Finished
 from swarm.domain.streaming.pieces import Closed, event_of
 from swarm.domain.tasks import MAX_ATTEMPTS as MAX_TASK_ATTEMPTS
 from swarm.domain.tasks import TaskStatus
-from swarm.services.leases import SILENT, why_expired
+from swarm.services.leases import SILENT, could_not_renew
 from swarm.services.stream_open import is_withdrawn
 from swarm.store import inbox, leases, tasks, turn_events, turns
 from swarm.store.database import Database
@@ -117,16 +117,17 @@ def _end(tx: Transaction, turn_id: str, conduct: Conduct) -> AgentEvent | Stoppe
         return Stopped(by=turn.stop_requested_by)
     if is_withdrawn(tx, turn) or (lease and lease.ended_as is LeaseEnd.CANCELLED):
         return Stopped(by=None)
-    return None if leases.holds(lease, tx.now) else _lost(tx, turn, lease, conduct)
+    if leases.holds(lease, tx.now) or (lease and not lease.ended_as and could_not_renew(tx, lease, conduct)):
+        return None  # the sweep is about to prolong such a lease
+    return _lost(tx, turn, lease)
 
 
-def _lost(tx: Transaction, turn: Turn, lease: Lease | None, conduct: Conduct) -> AgentEvent:
+def _lost(tx: Transaction, turn: Turn, lease: Lease | None) -> AgentEvent:
     """The agent has settled its work in another way and left the answer open, or the work is not its own any more."""
     how = lease.ended_as if lease else None
     if how in (LeaseEnd.RESOLVED, LeaseEnd.FINISHED):
         return Finished(elsewhere=True)
-    expired = why_expired(tx, lease, conduct) if lease else SILENT
-    return Broken(reason=_WHY_LOST.get(how, expired) if how else expired, comes_again=_comes_again(tx, turn))
+    return Broken(reason=_WHY_LOST.get(how, SILENT) if how else SILENT, comes_again=_comes_again(tx, turn))
 
 
 def _comes_again(tx: Transaction, turn: Turn) -> bool:

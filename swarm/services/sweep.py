@@ -1,16 +1,19 @@
 """The sweep: what time makes due, it makes due by a write, once a second.
 
 Leases that expired, delays that passed, messages that wait for nobody, ownership that went stale. The elected process
-sweeps (`swarm.services.elections`); that two do it is harmless.
+sweeps (`swarm.services.elections`); that two do it is harmless. A process that was asleep (a closed laptop, SIGSTOP)
+could hear nobody meanwhile, so nobody counts as silent or gone for that.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from swarm.domain.conduct import Conduct
 from swarm.services.attempt import attempt
+from swarm.services.elections import awake_or_not
 from swarm.services.leases import expire
 from swarm.services.stand_in import look_after_offline
 from swarm.services.task_care import tend_tasks
@@ -29,7 +32,8 @@ BATCH: Final = 200
 class Sweeper:
     """The background task that sweeps."""
 
-    def __init__(self, database: Database, conduct: Conduct) -> None:
+    def __init__(self, database: Database, conduct: Conduct, *, clock: Callable[[], float] = awake_or_not) -> None:
+        self._clock = clock
         self._database = database
         self._conduct = conduct
         self._tidier = Tidier(database, conduct.retention)
@@ -38,11 +42,15 @@ class Sweeper:
         """Sweep until cancelled, whatever goes wrong meanwhile. A database that is away is waited for."""
         loop = asyncio.get_running_loop()
         tidy_at = loop.time()
+        paused_at = self._clock()
         while True:
+            if self._clock() - paused_at > SWEEP_SECONDS + self._conduct.lease_seconds / 3:  # so often agents renew
+                self._database.woke_up()
             await self.sweep()
             if loop.time() >= tidy_at:
                 tidy_at = loop.time() + TIDY_SECONDS
                 await self.tidy()
+            paused_at = self._clock()
             await asyncio.sleep(SWEEP_SECONDS)
 
     async def sweep(self) -> None:

@@ -50,8 +50,12 @@ class ClockWatch:
         self._is_believed = clock is not None and not isinstance(clock, MeasuredClock)
         self._elapsed_us = (clock if isinstance(clock, MeasuredClock) else SystemClock()).elapsed_us
         self._on_step = on_step
-        self._opened_at = self._elapsed_us()
+        self.begin()
         self._last: Reading | None = None
+
+    def begin(self) -> None:
+        """Those who use the database listen from now on: it was opened, or their process was asleep."""
+        self._opened_at = self._elapsed_us()
 
     def asked(self) -> int:
         """To be noted before the server is asked."""

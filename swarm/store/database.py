@@ -103,6 +103,10 @@ class Database:
         """
         return await asyncio.to_thread(self._engine.scrub, rewrite=rewrite)
 
+    def woke_up(self) -> None:
+        """This process slept, so its transactions count from now on as those of one that was just opened."""
+        self._watch.begin()
+
     async def _through(
         self, enter: Callable[[Call[T]], None], work: Callable[[Transaction], T], writes: bool = True
     ) -> T:
@@ -152,14 +156,16 @@ class Database:
         if isinstance(where, PostgresUrl):
             from swarm.store.postgres import PostgresEngine
 
-            return PostgresEngine(where, self._deliver, self._bump, self._bump_all, ClockWatch(clock, self._stepped))
+            self._watch = ClockWatch(clock, self._stepped)
+            return PostgresEngine(where, self._deliver, self._bump, self._bump_all, self._watch)
         from swarm.store.sqlite import SqliteEngine
 
+        self._watch = ClockWatch(clock or SystemClock(), self._stepped)  # SQLite has no clock of its own
         return SqliteEngine(
             where.path,
             self._deliver,
             self._bump_all,
-            watch=ClockWatch(clock or SystemClock(), self._stepped),  # SQLite has no clock of its own
+            watch=self._watch,
             busy_timeout_seconds=busy_timeout_seconds,
             tick_seconds=tick_seconds,
         )

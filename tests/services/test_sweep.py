@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from swarm.domain.conduct import Conduct
 from swarm.domain.inbox import EntryStatus
-from swarm.domain.leases import LEASE_SECONDS, LeaseEnd
+from swarm.domain.leases import LEASE_SECONDS, LeaseEnd, Outcome
 from swarm.services import agents, stand_in, sweep
 from swarm.services.leases import expire, lose
+from swarm.services.sweep import Sweeper
 from swarm.store import heads, holds, leases
+from swarm.store.statements import Row
 from swarm.store.transaction import Transaction
+from tests.support.waiting import wait_until
 from tests.support.world import BOT, World, texts
 
 PATIENCE_SECONDS = 20.0
@@ -141,3 +146,25 @@ async def test_each_lease_of_a_removed_agent_ends_in_a_transaction_of_its_own(
     entries = [await world.entry(message) for message in messages]
     assert [(entry.agent_id, entry.status) for entry in entries] == [(lead.id, EntryStatus.UNREAD)] * 3
     assert await world.rows("SELECT DISTINCT ended_as FROM leases") == [{"ended_as": LeaseEnd.REVOKED}]
+
+
+@pytest.mark.req("LOOP-05", "LOOP-13")
+async def test_a_process_that_was_asleep_blames_nobody_for_what_it_could_not_hear(world: World) -> None:
+    lead = await world.lead()
+    await world.says(f"{BOT} hello")
+    trigger = await world.only(lead)
+    await world.later(1)
+    passed = itertools.chain([0.0, LEASE_SECONDS + 1], itertools.repeat(LEASE_SECONDS + 1))
+    world.clock.advance(LEASE_SECONDS)
+    waking = asyncio.create_task(Sweeper(world.database, world.conduct, clock=lambda: next(passed)).run())
+
+    async def lease() -> Sequence[Row]:
+        return await world.rows("SELECT expires_at, ended_at FROM leases")
+
+    def lasts(found: Sequence[Row]) -> bool:
+        return found[0]["ended_at"] is None and found[0]["expires_at"] > world.clock.now_us()
+
+    await wait_until(lease, lasts)
+    waking.cancel()
+    assert (await world.services.work.renew(lead, [trigger.lease_token])).renewed.lost == ()
+    await world.services.work.finish(lead, [trigger.lease_token], Outcome.DISMISSED, "seen")
