@@ -16,6 +16,9 @@ from swarm.store.urls import PostgresUrl, SqliteUrl, parse_url
 LOCK_SECONDS: Final = 60
 """How long SQLite waits for another process that migrates; PostgreSQL waits for as long as that one lives."""
 
+STARTING_SECONDS: Final = 60
+"""How long a PostgreSQL that is starting is waited for."""
+
 _CURRENT: Final = "SELECT version_num FROM alembic_version"
 
 _Rows = list[tuple[str]]
@@ -74,9 +77,23 @@ def _on_sqlite(path: Path) -> _Rows:
 
 def _on_postgres(where: PostgresUrl) -> _Rows:
     import psycopg  # not loaded for SQLite
+    import stamina
 
+    attempts = stamina.retry_context(
+        on=_is_starting, attempts=None, timeout=STARTING_SECONDS, wait_initial=0.2, wait_max=2.0
+    )
     try:
-        with psycopg.connect(where.conninfo) as connection:
-            return connection.execute(_CURRENT).fetchall()
+        for attempt in attempts:
+            with attempt, psycopg.connect(where.conninfo) as connection:
+                return connection.execute(_CURRENT).fetchall()
     except psycopg.Error:  # as above
-        return []
+        pass
+    return []
+
+
+def _is_starting(error: Exception) -> bool:
+    """Whether a server says that it recovers from a crash, starts or ends: no reason to end as well.
+
+    psycopg does not give such errors their code (57P03), so an English server's words have to do.
+    """
+    return "FATAL:  the database system is" in str(error)

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
+import psycopg
 import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
@@ -330,3 +331,18 @@ BEFORE_ERASURE = (
     *(f"{_SAID}{at}, 'user', '{{}}', 'r2', 1)" for at in (4, 5)),
     f"{_SAID}6, 'user', '{{}}', 'of no turn', 1)",
 )
+
+
+def test_a_server_that_is_starting_is_waited_for(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = psycopg.connect
+    refusals = ["starting up", "in recovery mode", "shutting down"]
+
+    def connect(conninfo: str) -> psycopg.Connection[tuple[object, ...]]:
+        if refusals:
+            raise psycopg.OperationalError(f"connection failed: FATAL:  the database system is {refusals.pop()}")
+        return real(conninfo)
+
+    monkeypatch.setattr(psycopg, "connect", connect)
+    assert preparation.is_current(postgres_url)
+    monkeypatch.setattr(psycopg, "connect", real)
+    assert preparation.revision("postgresql://127.0.0.1:9/nobody") is None  # one that is not there is told at once
