@@ -58,6 +58,7 @@ LEASE_SECONDS = 6
 PATIENCE_SECONDS = 150.0
 LOOK_SECONDS = 0.2
 RETRY_SECONDS = 60
+BY_ITSELF = "the coordinator ended by itself"
 
 WITH_ALL = {"SWARM_LEASE_SECONDS": str(LEASE_SECONDS)}
 
@@ -234,7 +235,7 @@ class Scene:
 
     async def _restart(self) -> None:
         house, fired = self.house, self.house.kill.fired
-        self.ends.append("killed: the coordinator" if fired else "the coordinator ended by itself")
+        self.ends.append("killed: the coordinator" if fired else BY_ITSELF)
         point = self.point
         if fired and point and point.victim is Victim.BOTH and house.server:
             await asyncio.to_thread(house.server.crash)
@@ -372,7 +373,7 @@ class Scene:
         ]
         runs = (await self.http.get(f"http://127.0.0.1:{self.house.streaming_port}/sent")).json()
         for asked in self.asked:
-            found += faults_of_marks(asked, messages, has_failed=bool(self.pressed.get(asked.name)))
+            found += faults_of_marks(asked, messages)
             if order := self.orders.get(asked.name):
                 found += faults_of_stream(self._thread(asked), order)
                 begun = len(runs.get(str(order.stream), []))

@@ -122,9 +122,9 @@ def faults_of_stream(thread: Sequence[Message], order: Order) -> list[str]:
     return found
 
 
-def faults_of_marks(asked: Asked, seen: Mapping[str, Message], *, has_failed: bool) -> list[str]:
-    """What is wrong with the reactions on a message that was answered; it may have failed before."""
+def faults_of_marks(asked: Asked, seen: Mapping[str, Message]) -> list[str]:
+    """What is wrong with the reactions on a message that was answered; a mark of an earlier failure is taken away."""
     given = [reaction["name"] for reaction in seen[asked.ts]["reactions"] for _ in reaction["users"]]
-    is_fine = given.count(ANSWERED) == 1 and set(given) <= {ANSWERED, STORED} | ({FAILED} if has_failed else set())
+    is_fine = given.count(ANSWERED) == 1 and set(given) <= {ANSWERED, STORED}
     is_fine = is_fine and len(given) == len(set(given))
     return [] if is_fine else [f"{asked.name} is marked {given}"]

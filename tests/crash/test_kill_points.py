@@ -23,7 +23,7 @@ import pytest
 
 from swarm.store import migrations
 from tests.crash.kill_plan import Victim, point
-from tests.crash.kill_scene import WITH_ALL, House, Scene
+from tests.crash.kill_scene import BY_ITSELF, WITH_ALL, House, Scene
 from tests.crash.kill_verdict import Rows
 from tests.support.http import client as http_client
 from tests.support.kill_point import KillPoint, NoCompiler, built_shim
@@ -123,6 +123,7 @@ async def test_killed_at_a_point_it_loses_and_doubles_nothing(houses: Houses, en
             try:
                 await scene.play()
                 faults = await scene.faults()
+                faults += [end for end in scene.ends if end == BY_ITSELF]
             except (AssertionError, httpx2.HTTPError) as error:
                 faults = [str(error)]
             if faults or scene.has_fired:
