@@ -126,6 +126,11 @@ async def test_an_agent_that_is_removed_while_it_answers_is_stopped_until_it_is_
         await show.converse.introduce({"bob"})
         assert [agent.name for agent in await world.services.agents.everyone()] == ["bob"]
         await show.converse.introduce({"ada"})
+
+        async def present() -> list[str]:
+            return [here.agent.name for here in await world.services.agents.present() if here.online]
+
+        await wait_until(present, lambda seen: "ada" in seen)
         again = await world.says("swarm#ada hello again")
         await show.over(again)
         assert [shown.text for shown in show.live.of(again)] == ["I am back."]

@@ -260,7 +260,7 @@ async def test_a_worker_that_completes_while_it_is_found_absent_is_in_time(world
     lead, worker = await world.lead(), await world.worker()
     handed = await asked_and_handed(world, lead, worker)
     run = await world.only(worker)
-    await world.change("UPDATE agents SET last_seen_at = 0 WHERE name = 'worker'")
+    await world.change("UPDATE agents SET last_seen_at = NULL WHERE name = 'worker'")
     complete = world.services.task_work._complete
     async with under_way(world, complete, holding(run, worker), handed.task_id, "42", None) as go_on:
         await once_it_waits(world, go_on, world.database.write(_tend, handed.task_id, take_from_absent, world.conduct))
@@ -273,7 +273,7 @@ async def test_a_worker_that_completes_what_was_just_taken_from_it_is_refused(wo
     handed = await asked_and_handed(world, lead, worker)
     run = await world.only(worker)
     world.clock.advance(1)
-    await world.change("UPDATE agents SET last_seen_at = 0 WHERE name = 'worker'")
+    await world.change("UPDATE agents SET last_seen_at = NULL WHERE name = 'worker'")
     async with under_way(world, _tend, handed.task_id, take_from_absent, world.conduct) as go_on:
         with pytest.raises(Conflict):
             await once_it_waits(

@@ -264,7 +264,7 @@ async def test_a_task_that_came_back_can_be_assigned_by_the_same_call_again(
     else:
         with pytest.raises(Conflict, match="This task is pending"):
             await assign(by, task.id, "worker")
-    await world.change("UPDATE agents SET last_seen_at = 0 WHERE name = 'worker'")
+    await world.change("UPDATE agents SET last_seen_at = NULL WHERE name = 'worker'")
     await world.sweep()
     assert await status_of(world, task.id) is TaskStatus.UNASSIGNED
     await world.is_here(worker)
@@ -284,7 +284,7 @@ async def test_a_task_that_is_given_again_does_not_take_the_thread_from_a_newer_
         for _ in range(MAX_ATTEMPTS):
             await world.services.work.finish(a, [(await world.only(a)).lease_token], Outcome.FAILED)
     else:
-        await world.change("UPDATE agents SET last_seen_at = 0 WHERE name = 'a'")
+        await world.change("UPDATE agents SET last_seen_at = NULL WHERE name = 'a'")
         await world.sweep()
         await world.is_here(a)
     await asked_and_handed(world, lead, b, thread=old.root)
@@ -322,7 +322,7 @@ async def test_a_task_that_is_given_again_takes_no_thread_that_a_newer_task_of_t
 async def test_a_task_that_is_given_again_takes_no_thread_from_a_worker_whom_a_person_has_named(world: World) -> None:
     lead, a, b = await world.lead(), await world.worker("a"), await world.worker("b")
     old = await asked_and_handed(world, lead, a)
-    await world.change("UPDATE agents SET last_seen_at = 0 WHERE name = 'a'")
+    await world.change("UPDATE agents SET last_seen_at = NULL WHERE name = 'a'")
     await world.sweep()
     await world.says("swarm#b you do it", thread=old.root)
     await world.is_here(a)

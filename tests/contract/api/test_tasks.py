@@ -118,7 +118,7 @@ async def test_an_operator_and_a_lead_manage_tasks_over_http_and_a_worker_may_no
     assert made == made | {"title": "Tidy up.", "status": "pending", "agent": "wim", "created_by": None}
     assert await lea.get(f"/tasks/{made['id']}") == made
     cancelled = await lea.post(f"/tasks/{made['id']}/cancel", {"reason": "not today"})
-    assert (cancelled["status"], cancelled["error"]) == ("cancelled", "by lea, not today")
+    assert (cancelled["status"], cancelled["error"]) == ("cancelled", "by lea: not today")
     assert [task["id"] for task in (await doors.operator.get("/tasks?status=cancelled"))["tasks"]] == [made["id"]]
     asked = [
         ("GET", "/tasks", None),

@@ -194,4 +194,4 @@ async def test_a_strangers_click_does_nothing_and_only_they_are_told(desk: Desk,
 
     (call,) = await eventually(whispered)
     assert call["args"]["user"] == "U00000EVE"
-    assert "belongs to another workspace" in call["args"]["text"]
+    assert "belong to another workspace" in call["args"]["text"]
