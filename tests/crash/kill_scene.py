@@ -150,6 +150,7 @@ class Scene:
         try:
             await self._talk()
             await self._until_over(watching)
+            self.log.read(await self.twin.calls(since=self.log.last_seq))  # what came between the last two looks
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
