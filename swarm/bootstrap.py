@@ -53,7 +53,7 @@ from swarm.services.hearing import Hearing
 from swarm.services.ingest import Ingest
 from swarm.services.roster import Rosters
 from swarm.services.standings import Standings
-from swarm.services.sweep import Sweeper
+from swarm.services.sweep import Sweeper, listen
 from swarm.services.talks import Talks
 from swarm.services.ticker import Ticker
 from swarm.services.turn_control import TurnControl
@@ -154,6 +154,7 @@ class Coordinator:
     agent_runs: AgentRuns
     reloader: Reloader
     telemetry: Telemetry
+    lease_seconds: float
 
 
 def build(
@@ -223,6 +224,7 @@ def build(
         converse=converse,
         reloader=reloader,
         telemetry=telemetry,
+        lease_seconds=conduct.lease_seconds,
     )
 
 
@@ -306,6 +308,7 @@ async def _live(
     background = [asyncio.create_task(coordinator.election.run(upkeep), name=UPKEEP)]
     background.append(asyncio.create_task(coordinator.reloader.obey(hangup), name="reload"))
     background.append(asyncio.create_task(coordinator.hearing.run(coordinator.slack_door), name="hearing"))
+    background.append(asyncio.create_task(listen(database, coordinator.lease_seconds), name="listen"))
     lag = coordinator.telemetry.metrics.count.event_loop_lag_seconds
     background.append(asyncio.create_task(loop_lag.watch(lag.observe), name="loop lag"))
     if database.dialect == "postgresql":

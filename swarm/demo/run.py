@@ -115,7 +115,8 @@ async def _run_parts(demo: Plan, stop: asyncio.Event) -> int:
         print("\n".join([f"{died}. Its last lines:", *died.last_lines]), file=sys.stderr)
         return 1
     except (NotReady, settings_file.Unusable) as error:
-        print(f"{error} The logs are in {demo.home / 'logs'}.", file=sys.stderr)
+        logs = demo.home / "logs"
+        print(f"{error} The logs are in {logs}." if logs.exists() else str(error), file=sys.stderr)
         return 1
     finally:
         await parts.stop()

@@ -18,7 +18,7 @@ from swarm.domain.tasks import TaskStatus
 from swarm.domain.threads import Thread
 from swarm.domain.turns import TurnStatus
 from swarm.services import task_ends
-from swarm.services.leases import claimed_members, end_if_resolved
+from swarm.services.leases import claimed_members, could_not_renew, end_if_resolved
 from swarm.services.speak import react_failed, show_answered
 from swarm.store import inbox, leases, tasks, threads, turn_events
 from swarm.store.leases import Lease
@@ -54,16 +54,22 @@ def is_polling(tx: Transaction, turn: Turn) -> bool:
     return turn_events.last(tx, turn.id) is not None
 
 
-def goes_on(tx: Transaction, turn: Turn) -> bool:
+def goes_on(tx: Transaction, turn: Turn, conduct: Conduct) -> bool:
     """Whether an answer of which nobody shows more at the moment is still to be shown: its every word is stored.
 
-    False for one that people want stopped, and for one whose run has lost its lease: the work comes again.
+    False for one that people want stopped, and for one whose run has lost its lease: the work comes again. A lease that
+    could not be renewed is about to be prolonged.
     """
     last = turn_events.last(tx, turn.id)
     if last is None or turn.status is not TurnStatus.RUNNING or turn.stop_requested_at is not None:
         return False
     lease = leases.peek(tx, turn.lease_token)
-    return isinstance(last.piece, Closed) or leases.holds(lease, tx.now)
+    return isinstance(last.piece, Closed) or has_lease(tx, lease, conduct)
+
+
+def has_lease(tx: Transaction, lease: Lease | None, conduct: Conduct) -> bool:
+    """Whether a polling agent's lease holds, or is about to be prolonged by the sweep."""
+    return leases.holds(lease, tx.now) or bool(lease and not lease.ended_as and could_not_renew(tx, lease, conduct))
 
 
 def is_ours_to_settle(tx: Transaction, turn: Turn, outcome: Outcome) -> bool:

@@ -94,11 +94,11 @@ class StreamRun:
 
     async def _sealed(self) -> Streaming | None:
         """What is to be shown, once nothing of it grows that another process has begun; None if it is over."""
-        streaming = await self._crew.database.read(_streaming, self.turn_id)
+        streaming = await self._crew.database.read(_streaming, self.turn_id, self._crew.conduct)
         if streaming is None or not streaming.is_left:
             return streaming
         await self._crew.recovery.bring_to_end(self.turn_id, self._term.is_ours, counts=True)
-        return await self._crew.database.read(_streaming, self.turn_id)
+        return await self._crew.database.read(_streaming, self.turn_id, self._crew.conduct)
 
     def _place(self, streaming: Streaming) -> Place:
         thread = streaming.thread
@@ -203,7 +203,7 @@ def _finish(tx: Transaction, turn_id: str, ending: Ending, place: Place, conduct
         tx.wake(turns.TURNS)
 
 
-def _streaming(tx: Transaction, turn_id: str) -> Streaming | None:
+def _streaming(tx: Transaction, turn_id: str, conduct: Conduct) -> Streaming | None:
     turn = turns.get(tx, turn_id)
     if turn is None or turn.status is not TurnStatus.RUNNING or turn.thread_id is None:
         return None
@@ -216,7 +216,7 @@ def _streaming(tx: Transaction, turn_id: str) -> Streaming | None:
         thread=thread,
         people=_people(tx, turn, thread),
         pages=max((page.page for page in pages), default=0),
-        is_left=any(page.phase is not PagePhase.CLOSED for page in pages) or not goes_on(tx, turn),
+        is_left=any(page.phase is not PagePhase.CLOSED for page in pages) or not goes_on(tx, turn, conduct),
     )
 
 

@@ -21,7 +21,8 @@ from swarm.domain.streaming.events import AgentEvent, Broken, Finished
 from swarm.domain.streaming.pieces import Closed, event_of
 from swarm.domain.tasks import MAX_ATTEMPTS as MAX_TASK_ATTEMPTS
 from swarm.domain.tasks import TaskStatus
-from swarm.services.leases import SILENT, could_not_renew
+from swarm.services.leases import SILENT
+from swarm.services.stream_ends import has_lease
 from swarm.services.stream_open import is_withdrawn
 from swarm.store import inbox, leases, tasks, turn_events, turns
 from swarm.store.database import Database
@@ -117,9 +118,7 @@ def _end(tx: Transaction, turn_id: str, conduct: Conduct) -> AgentEvent | Stoppe
         return Stopped(by=turn.stop_requested_by)
     if is_withdrawn(tx, turn) or (lease and lease.ended_as is LeaseEnd.CANCELLED):
         return Stopped(by=None)
-    if leases.holds(lease, tx.now) or (lease and not lease.ended_as and could_not_renew(tx, lease, conduct)):
-        return None  # the sweep is about to prolong such a lease
-    return _lost(tx, turn, lease)
+    return None if has_lease(tx, lease, conduct) else _lost(tx, turn, lease)
 
 
 def _lost(tx: Transaction, turn: Turn, lease: Lease | None) -> AgentEvent:

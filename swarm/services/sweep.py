@@ -1,19 +1,16 @@
 """The sweep: what time makes due, it makes due by a write, once a second.
 
 Leases that expired, delays that passed, messages that wait for nobody, ownership that went stale. The elected process
-sweeps (`swarm.services.elections`); that two do it is harmless. A process that was asleep (a closed laptop, SIGSTOP)
-could hear nobody meanwhile, so nobody counts as silent or gone for that.
+sweeps (`swarm.services.elections`); that two do it is harmless.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Final
 
 from swarm.domain.conduct import Conduct
 from swarm.services.attempt import attempt
-from swarm.services.elections import awake_or_not
 from swarm.services.leases import expire
 from swarm.services.stand_in import look_after_offline
 from swarm.services.task_care import tend_tasks
@@ -25,6 +22,7 @@ from swarm.store.transaction import Transaction
 
 SWEEP_SECONDS: Final = 1.0
 TIDY_SECONDS: Final = 60.0
+LISTEN_SECONDS: Final = 1.0
 BATCH: Final = 200
 """So many things are treated in one transaction, so that nobody else has to wait long."""
 
@@ -32,8 +30,7 @@ BATCH: Final = 200
 class Sweeper:
     """The background task that sweeps."""
 
-    def __init__(self, database: Database, conduct: Conduct, *, clock: Callable[[], float] = awake_or_not) -> None:
-        self._clock = clock
+    def __init__(self, database: Database, conduct: Conduct) -> None:
         self._database = database
         self._conduct = conduct
         self._tidier = Tidier(database, conduct.retention)
@@ -42,16 +39,12 @@ class Sweeper:
         """Sweep until cancelled, whatever goes wrong meanwhile. A database that is away is waited for."""
         loop = asyncio.get_running_loop()
         tidy_at = loop.time()
-        paused_at = self._clock()
         while True:
-            if self._clock() - paused_at > SWEEP_SECONDS + self._conduct.lease_seconds / 3:  # so often agents renew
-                self._database.woke_up()
             await self.sweep()
             if loop.time() >= tidy_at:
                 tidy_at = loop.time() + TIDY_SECONDS
                 await self.tidy()
-            paused_at = self._clock()
-            await asyncio.sleep(SWEEP_SECONDS)
+                await asyncio.sleep(SWEEP_SECONDS)
 
     async def sweep(self) -> None:
         """One round; each part, lease and thread in a transaction of its own, and none fails for another's sake."""
@@ -83,6 +76,17 @@ class Sweeper:
 
     async def _make_thread_due(self, thread_id: str) -> None:
         await attempt(self._database.write(make_due, thread_id), "make_due", thread=thread_id)
+
+
+async def listen(database: Database, lease_seconds: float) -> None:
+    """Tell the database once a second that this process hears agents, until cancelled.
+
+    A process that was asleep (a closed laptop, SIGSTOP) could hear nobody, so nobody counts as silent or gone for that:
+    if it slept for as long as agents take between two renewals, it listens from its waking on, as after a start.
+    """
+    while True:
+        database.listens(asleep_seconds=LISTEN_SECONDS + lease_seconds / 3)
+        await asyncio.sleep(LISTEN_SECONDS)
 
 
 def make_due(tx: Transaction, thread_id: str) -> None:

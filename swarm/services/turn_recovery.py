@@ -75,7 +75,7 @@ class Recovery:
             _log.info("an unfinished answer is somebody else's by now", action="turn_recover", turn=turn_id)
 
     async def _bring_to_end(self, turn_id: str, may_call: MayCall, *, counts: bool, was_called: bool) -> None:
-        found = await self._database.read(_unfinished, turn_id)
+        found = await self._database.read(_unfinished, turn_id, self._conduct)
         if found is None:
             return
         if not await may_call():  # the one who is elected decides
@@ -96,7 +96,7 @@ class Recovery:
     async def _begin_anew(self, found: Unfinished, place: Place | None, may_call: MayCall) -> None:
         """Seal what was shown of a polling agent's answer; from what is stored it is shown anew."""
         await self._database.write(first_page_is_open, found.turn)
-        opened = await self._database.read(_unfinished, found.turn.id)
+        opened = await self._database.read(_unfinished, found.turn.id, self._conduct)
         if place and opened and opened.pages:
             seals = Seals(self._database, self._slack, opened, place, may_call)
             await self._beside_status(place, seals.seal(Closing(note=RESTARTED_TEXT)))
@@ -104,7 +104,7 @@ class Recovery:
 
     async def _seal(self, turn_id: str, place: Place | None, may_call: MayCall) -> None:
         """The messages of a turn that is over say how it ended."""
-        found = await self._database.read(_unfinished, turn_id)
+        found = await self._database.read(_unfinished, turn_id, self._conduct)
         if found is None or found.turn.status is TurnStatus.CLOSING:  # all is said, or its run has told its end
             if place and found is None:
                 await self._slack.status(place, "", works=False)
@@ -180,7 +180,7 @@ def _outcome(turn: Turn) -> Outcome:
             return Answered()
 
 
-def _unfinished(tx: Transaction, turn_id: str) -> Unfinished | None:
+def _unfinished(tx: Transaction, turn_id: str, conduct: Conduct) -> Unfinished | None:
     turn = turns.get(tx, turn_id)
     if turn is None or turn.status is TurnStatus.WAITING:
         return None
@@ -194,5 +194,5 @@ def _unfinished(tx: Transaction, turn_id: str) -> Unfinished | None:
         agent_name=name,
         thread=thread,
         pages=pages,
-        goes_on=goes_on(tx, turn),
+        goes_on=goes_on(tx, turn, conduct),
     )

@@ -313,15 +313,15 @@ class TurnRun:
             asked_at = awake_or_not()
             try:
                 heartbeat = await self._crew.work.renew(self.agent, [self._trigger.lease_token])
+                if not heartbeat.renewed.lost:
+                    self._confirmed_at = asked_at
+                elif await self._keep() is not Kept.OURS:
+                    return
             except (Unavailable, LeaseLost) as error:
                 _log.warning("a lease could not be renewed", action="turn_renew", error=error.message)
                 continue
             for trigger in heartbeat.notices:
                 await self._take_news(self.agent, trigger)
-            if not heartbeat.renewed.lost:
-                self._confirmed_at = asked_at
-            elif await self._keep() is not Kept.OURS:
-                return
 
     async def _keep(self) -> Kept:
         """Keep the work although the time of its lease is over, if nobody has taken it away meanwhile."""

@@ -50,12 +50,20 @@ class ClockWatch:
         self._is_believed = clock is not None and not isinstance(clock, MeasuredClock)
         self._elapsed_us = (clock if isinstance(clock, MeasuredClock) else SystemClock()).elapsed_us
         self._on_step = on_step
-        self.begin()
+        self._opened_at = self._elapsed_us()
+        self._listened_at: int | None = None  # None: nobody says so regularly
+        self._asleep_us = 0
         self._last: Reading | None = None
 
-    def begin(self) -> None:
-        """Those who use the database listen from now on: it was opened, or their process was asleep."""
-        self._opened_at = self._elapsed_us()
+    def listens(self, asleep_seconds: float) -> None:
+        """Note that this process is awake; a longer time without that means that it was asleep."""
+        now = self._elapsed_us()
+        self._notice_sleep(now)
+        self._listened_at, self._asleep_us = now, int(asleep_seconds * SECOND)
+
+    def _notice_sleep(self, now: int) -> None:
+        if self._listened_at is not None and now - self._listened_at > self._asleep_us:
+            self._opened_at = self._listened_at = now
 
     def asked(self) -> int:
         """To be noted before the server is asked."""
@@ -74,6 +82,7 @@ class ClockWatch:
 
     def moment(self, reading: Reading, step: int = 0) -> Moment:
         """The moment of a transaction; with ``step`` by the clock as it was before."""
+        self._notice_sleep(reading.answered_at)
         now = reading.moment - step
         return Moment(now, now - (reading.answered_at - self._opened_at))
 

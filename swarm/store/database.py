@@ -103,9 +103,12 @@ class Database:
         """
         return await asyncio.to_thread(self._engine.scrub, rewrite=rewrite)
 
-    def woke_up(self) -> None:
-        """This process slept, so its transactions count from now on as those of one that was just opened."""
-        self._watch.begin()
+    def listens(self, *, asleep_seconds: float) -> None:
+        """This process hears those who call it. Whoever says so regularly is asleep between two times so far apart.
+
+        From the first transaction after that on, `Transaction.opened_at` is the moment of the waking.
+        """
+        self._watch.listens(asleep_seconds)
 
     async def _through(
         self, enter: Callable[[Call[T]], None], work: Callable[[Transaction], T], writes: bool = True

@@ -150,7 +150,7 @@ class Scene:
         try:
             await self._talk()
             await self._until_over(watching)
-            self.log.read(await self.twin.calls(since=self.log.last_seq))  # what came between the last two looks
+            await self._look()  # once more: what is seen was looked at before what is left to do
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
@@ -285,18 +285,22 @@ class Scene:
         if not await self._is_ready():
             return False
         await self._repeat_events()
-        self.log.read(await self.twin.calls(since=self.log.last_seq))
-        for asked in self.asked:
-            if asked.ts == asked.thread_ts:
-                place = {"channel": asked.channel, "thread_ts": asked.ts}
-                found = (await self.twin.ask("GET", "messages", params=place))["messages"]
-                self.threads[asked.channel, asked.ts] = found
+        await self._look()
         await self._press_retry()
         if await self._say_more() or not all(self._has_end(asked) for asked in self.asked):
             return False
         with contextlib.suppress(psycopg.OperationalError):  # it recovers
             return not self.house.rows.open()
         return False
+
+    async def _look(self) -> None:
+        """See what people see, and what was called since the last look."""
+        self.log.read(await self.twin.calls(since=self.log.last_seq))
+        for asked in self.asked:
+            if asked.ts == asked.thread_ts:
+                place = {"channel": asked.channel, "thread_ts": asked.ts}
+                found = (await self.twin.ask("GET", "messages", params=place))["messages"]
+                self.threads[asked.channel, asked.ts] = found
 
     async def _is_ready(self) -> bool:
         with contextlib.suppress(httpx2.HTTPError):

@@ -382,6 +382,25 @@ async def test_after_a_restart_that_left_no_time_to_renew_the_agent_gets_a_lease
         assert "silent" in show.live.of(writing.root)[-1].closing.note
 
 
+@pytest.mark.req("STREAM-07", "LOOP-06")
+async def test_a_coordinator_that_was_away_for_longer_than_a_lease_shows_the_stream_to_its_end(world: World) -> None:
+    lead = await world.lead()
+    async with playing(world) as show:
+        writing = await begun(world, lead)
+        await writing.append("As far as I ")
+        await writing.until_shown(show, "As far")
+    world.clock.advance(61)
+    restarted = world.governed_by(Conduct(started_at=world.clock.now_us()))
+    async with playing(restarted, live=show.live) as again:
+        await writing.until_shown(again, "As far as I As far")  # before any sweep
+        await restarted.sweep()
+        await writing.append("know.")
+        await writing.close("")
+        await writing.ended()
+    assert (await writing.turn()).status is TurnStatus.ANSWERED
+    assert await entry_status(writing) is EntryStatus.RESPONDED
+
+
 @pytest.mark.req("STREAM-07")
 async def test_an_agent_that_falls_silent_leaves_a_note_and_its_work_comes_again(world: World) -> None:
     lead = await world.lead()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -15,11 +13,8 @@ from swarm.domain.inbox import EntryStatus
 from swarm.domain.leases import LEASE_SECONDS, LeaseEnd, Outcome
 from swarm.services import agents, stand_in, sweep
 from swarm.services.leases import expire, lose
-from swarm.services.sweep import Sweeper
 from swarm.store import heads, holds, leases
-from swarm.store.statements import Row
 from swarm.store.transaction import Transaction
-from tests.support.waiting import wait_until
 from tests.support.world import BOT, World, texts
 
 PATIENCE_SECONDS = 20.0
@@ -154,17 +149,8 @@ async def test_a_process_that_was_asleep_blames_nobody_for_what_it_could_not_hea
     await world.says(f"{BOT} hello")
     trigger = await world.only(lead)
     await world.later(1)
-    passed = itertools.chain([0.0, LEASE_SECONDS + 1], itertools.repeat(LEASE_SECONDS + 1))
+    world.database.listens(asleep_seconds=1 + LEASE_SECONDS / 3)
     world.clock.advance(LEASE_SECONDS)
-    waking = asyncio.create_task(Sweeper(world.database, world.conduct, clock=lambda: next(passed)).run())
-
-    async def lease() -> Sequence[Row]:
-        return await world.rows("SELECT expires_at, ended_at FROM leases")
-
-    def lasts(found: Sequence[Row]) -> bool:
-        return found[0]["ended_at"] is None and found[0]["expires_at"] > world.clock.now_us()
-
-    await wait_until(lease, lasts)
-    waking.cancel()
+    await world.sweep()
     assert (await world.services.work.renew(lead, [trigger.lease_token])).renewed.lost == ()
     await world.services.work.finish(lead, [trigger.lease_token], Outcome.DISMISSED, "seen")
