@@ -110,6 +110,7 @@ class Converse:
         while True:
             with contextlib.suppress(Removed):
                 await self._serve(agent, one)
+            self._turns.lose(agent.id)
             _log.warning(
                 "an agent was removed; it comes back with the next reload or start",
                 action="agent_removed",

@@ -69,6 +69,12 @@ class RunningTurns:
         for run in self._runs:
             run.withdraw(entry_id)
 
+    def lose(self, agent_id: str) -> None:
+        """An agent was removed: its work is not its own any more, and nothing more of it is shown."""
+        for run in self._runs:
+            if run.agent.id == agent_id:
+                run.lose()
+
     def runs(self, turn_id: str) -> bool:
         """Whether this process runs a turn, or is just beginning or ending it."""
         return self._streams.shows(turn_id) or any(run.turn_id == turn_id for run in self._runs)

@@ -335,10 +335,10 @@ class TurnRun:
             self._confirmed_at = math.inf
             self.stop(None)
         else:
-            self._lose()
+            self.lose()
         return kept
 
-    def _lose(self) -> None:
+    def lose(self) -> None:
         """The work is somebody else's: nothing more is shown, and the agent is not listened to any more."""
         self._is_lost = True
         if self._showing:

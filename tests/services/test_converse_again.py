@@ -11,6 +11,7 @@ from swarm.domain.agents import Agent, Role
 from swarm.domain.conduct import Conduct, Policies
 from swarm.domain.deliveries import Refused
 from swarm.domain.inbox import EntryStatus
+from swarm.domain.leases import LEASE_SECONDS
 from swarm.domain.presses import (
     FEEDBACK_ACTION,
     RETRY_TURN_ACTION,
@@ -26,7 +27,7 @@ from swarm.store import agents
 from tests.support.conversing import begun, no_news, press, pressed, status
 from tests.support.live import Gate, Scripted, ends, hired, playing, says, show
 from tests.support.tasks import hand, status_of
-from tests.support.waiting import PATIENCE_SECONDS, wait_until
+from tests.support.waiting import wait_until
 from tests.support.world import BOT, World
 
 # Trying again, and what people think of it
@@ -107,7 +108,7 @@ async def test_an_agent_that_is_removed_while_it_answers_is_stopped_until_it_is_
 ) -> None:
     monkeypatch.setattr(turn_run, "RELEASE_SECONDS", 0.0)
     monkeypatch.setattr(converse, "POLL_SECONDS", 0.1)
-    world = world.governed_by(Conduct(lease_seconds=0.6, default_agent="bob"))
+    world = world.governed_by(Conduct(default_agent="bob"))
     gate = Gate()
     ada = Scripted(says("I am back."))
     ada.scripts.append(gate)
@@ -115,7 +116,7 @@ async def test_an_agent_that_is_removed_while_it_answers_is_stopped_until_it_is_
         root = await world.says("swarm#ada hello")
         await begun(show, gate, root)
         await world.services.agents.revoke("ada")
-        await asyncio.wait_for(gate.left.wait(), PATIENCE_SECONDS)
+        await asyncio.wait_for(gate.left.wait(), LEASE_SECONDS / 6)  # long before it would have renewed its lease
 
         async def look() -> list[str]:
             await world.sweep()
