@@ -12,7 +12,6 @@ from enum import StrEnum
 from typing import Final
 
 LEASE_SECONDS: Final = 60
-RENEW_EVERY_SECONDS: Final = 20
 
 
 class LeaseKind(StrEnum):

@@ -35,8 +35,10 @@ from swarm.store.tables import (
     leases,
     notices,
     people,
+    sessions,
     talks,
     tasks,
+    thread_messages,
     threads,
     turn_messages,
     turns,
@@ -47,7 +49,8 @@ TERM_US: Final = 10 * SECOND
 """The longest lease of an office, which `swarm.services.elections` gives."""
 
 _LATELY_US: Final = 600 * SECOND
-"""What has happened within this time may still count: limits for a minute, an attempt before this one."""
+"""What has happened within this time may still count: limits for a minute, an attempt before this one, what an agent
+was told before it began, and what may hold a copy of a message."""
 
 _by = bindparam("by", type_=BigInteger)
 _lately = bindparam("lately", type_=BigInteger)
@@ -91,6 +94,8 @@ MOVED: Final = (
     Moved(documents, ("created_at",), documents.c.status == literally(DocumentStatus.LOADING)),
     Moved(people, ("window_started_at",), _since(people.c.window_started_at)),
     Moved(people, ("verified_at",), _since(people.c.verified_at)),
+    Moved(thread_messages, ("stored_at",), _since(thread_messages.c.stored_at)),
+    Moved(sessions, ("updated_at",), _since(sessions.c.updated_at)),
     Moved(agent_messages, ("created_at",), _since(agent_messages.c.created_at)),
     Moved(turns, ("started_at",), turns.c.ended_at.is_(None) | _since(turns.c.started_at)),
     Moved(

@@ -22,7 +22,8 @@ from swarm.clock import SECOND, Clock, MeasuredClock, SystemClock
 from swarm.store.transaction import Moment
 
 STEP_US: Final = 10 * SECOND
-"""Smaller steps are borne: what holds for a shorter time is renewed long before its end."""
+"""Smaller steps are borne: leases are renewed long before their last ten seconds, and who holds an office may renew it
+after its end (`swarm.store.elections`)."""
 
 _SHARP_US: Final = SECOND // 2  # a moment that is known less sharply is not measured against later
 

@@ -1,7 +1,8 @@
 """Elections: which process does what only one should do.
 
 An office is one row: who holds it, until when, and the number of the term, which grows with every change. The
-database's clock decides; a term that has run out never comes back to life, so whoever held it must stand anew.
+database's clock decides when another may take it. Until one has, the term is its holder's, who may prolong it late: a
+clock that was set forth by a little ends nobody's work. Once one has, the old term never comes back to life.
 """
 
 from __future__ import annotations
@@ -57,9 +58,7 @@ _TAKE = Statement(
 )
 _ours = (_e.role == bindparam("of_role")) & (_e.holder == bindparam("of_holder"))
 _RENEW = Statement(
-    update(elections)
-    .where(_ours, _e.term == bindparam("of_term"), _e.expires_at > bindparam("now"))
-    .values(expires_at=bindparam("new_expires_at"))
+    update(elections).where(_ours, _e.term == bindparam("of_term")).values(expires_at=bindparam("new_expires_at"))
 )
 _RESIGN = Statement(update(elections).where(_ours).values(holder=None, expires_at=bindparam("now")))
 _GET = Statement(select(elections).where(_e.role == bindparam("role")))
@@ -75,9 +74,9 @@ def stand(tx: Transaction, role: str, holder: str, lease_seconds: float, *, at_o
 
 
 def renew(tx: Transaction, role: str, holder: str, term: int, lease_seconds: float) -> bool:
-    """Prolong a term; False if it is over."""
+    """Prolong a term, even one that has run out; False if the office was taken or given up since."""
     expires_at = _in(tx, lease_seconds)
-    return bool(_RENEW.run(tx, of_role=role, of_holder=holder, of_term=term, now=tx.now, new_expires_at=expires_at))
+    return bool(_RENEW.run(tx, of_role=role, of_holder=holder, of_term=term, new_expires_at=expires_at))
 
 
 def resign(tx: Transaction, role: str, holder: str) -> bool:

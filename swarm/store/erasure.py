@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
-from uuid import UUID
 
 from pydantic_core import from_json, to_json
 from sqlalchemy import BindParameter, Column, ColumnElement, bindparam, case, delete, func, or_, select, update
@@ -95,8 +94,11 @@ _CUT_POSTS: Final = _cut(
     & (_tm.thread_ts == bindparam("in_thread"))
     & (_tm.author_kind == literally(AuthorKind.AGENT)),
 )
-_CUT_BETWEEN_AGENTS: Final = _cut(agent_messages.c.text, agent_messages.c.id >= bindparam("since_id"))
-_CUT_NEWS_OF_THOSE: Final = _cut(notices.c.text, notices.c.agent_message_id >= bindparam("since_id"))
+_sent_since = agent_messages.c.created_at >= bindparam("since")
+_CUT_BETWEEN_AGENTS: Final = _cut(agent_messages.c.text, _sent_since)
+_CUT_NEWS_OF_THOSE: Final = _cut(
+    notices.c.text, notices.c.agent_message_id.in_(select(agent_messages.c.id).where(_sent_since))
+)
 _used_since = _s.updated_at >= bindparam("since")
 _SUMMARISED: Final = Statement(
     select(_s.agent, _s.id.label("session_id"), _s.summarised_to.label("position")).where(
@@ -131,7 +133,7 @@ def _cut_part(tx: Transaction, thread: Thread, since: int, part: str) -> int:
     cut += _CUT_POSTS.run(tx, **place, part=part)
     if len(part) >= SHORTEST_ANYWHERE:
         for statement in (_CUT_BETWEEN_AGENTS, _CUT_NEWS_OF_THOSE):
-            cut += statement.run(tx, since_id=_id_at(since), part=part)
+            cut += statement.run(tx, since=since, part=part)
         cut += _cut_remembered(tx, since, part)
     return cut
 
@@ -323,8 +325,3 @@ def _at(row: Row) -> Mapping[str, object]:
 def _as_json(part: str) -> str:
     """As it stands inside a string of JSON."""
     return json.dumps(part, ensure_ascii=False)[1:-1]
-
-
-def _id_at(moment: int) -> str:
-    """Lower than every id that was made later (`swarm.clock.new_id`)."""
-    return str(UUID(int=(moment // 1000) << 80))

@@ -120,12 +120,18 @@ class Writer:
         return ()
 
     def _settle(self, waiting: Sequence[Call[Any]]) -> bool:
-        """Move along what is due after a step of the clock; False if that failed, and who waits has lost."""
+        """Move along what is due after a step of the clock, unless it was set right again meanwhile.
+
+        False if that failed, and who waits has lost.
+        """
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             reading, step = self._watch.read()
+            if not step:
+                self._connection.execute("ROLLBACK")
+                return True
             tx = SqliteTransaction(self._connection, self._watch.moment(reading))
-            moved = clock_steps.step(tx, step) if step else None
+            moved = clock_steps.step(tx, step)
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             self._roll_back()

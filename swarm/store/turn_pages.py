@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pydantic_core import from_json
-from sqlalchemy import bindparam, delete, select, update
+from sqlalchemy import bindparam, select, update
 
 from swarm.clock import slack_ts_to_us
 from swarm.domain.turns import PAGE_TRANSITIONS, PageKind, PagePhase, PageStep
@@ -45,7 +45,6 @@ _BEGIN = Statement(
         .on_conflict_do_nothing()
     )
 )
-_TAKE_BACK = Statement(delete(turn_messages).where(_page, _m.phase == PagePhase.OPENING.value))
 _TEXT = Statement(
     update(turn_messages).where(_page, _m.phase != PagePhase.CLOSED.value).values(text=bindparam("new_text"))
 )
@@ -101,11 +100,6 @@ _MOVES = {step: _move(step) for step in PageStep}
 def open_page(tx: Transaction, turn_id: str, page: int, kind: PageKind) -> bool:
     """Note that a message is about to be asked of Slack; False if it was before, so that it may exist already."""
     return bool(_BEGIN.run(tx, turn_id=turn_id, page=page, kind=kind.value, now=tx.now))
-
-
-def page_not_opened(tx: Transaction, turn_id: str, page: int) -> bool:
-    """Slack certainly has no such message: it may be asked for again, in another way."""
-    return bool(_TAKE_BACK.run(tx, of_turn=turn_id, of_page=page))
 
 
 def page_opened(tx: Transaction, turn_id: str, page: int, ts: str) -> bool:

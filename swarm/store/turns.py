@@ -116,9 +116,6 @@ _LAST_HEARD = Statement(
     .order_by(_t.id.desc())
     .limit(1)
 )
-_UNFINISHED_IN_THREAD = Statement(
-    select(turns).where(_t.thread_id == bindparam("thread_id"), _unfinished).order_by(_t.id)
-)
 _WAITING_IN_THREAD = Statement(
     select(turns)
     .where(_t.thread_id == bindparam("thread_id"), _t.status == literally(TurnStatus.WAITING))
@@ -239,11 +236,6 @@ def of_lease(tx: Transaction, lease_token: str) -> Turn | None:
 def unfinished(tx: Transaction) -> list[Turn]:
     """All turns that run or are closing, oldest first: what is to be looked after when their process is gone."""
     return [_turn(row) for row in _UNFINISHED.all(tx)]
-
-
-def unfinished_in_thread(tx: Transaction, thread_id: str) -> list[Turn]:
-    """Those of one thread."""
-    return [_turn(row) for row in _UNFINISHED_IN_THREAD.all(tx, thread_id=thread_id)]
 
 
 def of_thread(tx: Transaction, thread_id: str, limit: int = 100) -> list[Turn]:

@@ -6,11 +6,18 @@ from typing import Final
 
 import pytest
 
-from swarm.domain.turns import PageKind
+from swarm.domain.sessions import MessageRole, SessionMessage
+from swarm.domain.streaming.calls import NOTHING_BELOW
+from swarm.domain.turns import PageKind, TurnOutcome, TurnStep
+from swarm.services.sessions import Sessions
+from swarm.services.turn_history import heard_before
 from swarm.store import turn_pages, turns
 from swarm.store.transaction import Transaction
+from tests.support.scan import places_of
 from tests.support.slack import is_busy, takes_but_the_answer_is_lost
-from tests.support.world import BOT, World
+from tests.support.tasks import work_of
+from tests.support.turns import begun
+from tests.support.world import BOT, World, delete, holding
 
 pytestmark = [
     pytest.mark.req("OPS-03"),
@@ -54,6 +61,44 @@ async def test_what_is_tried_again_soon_is_tried_again_soon_after_a_step(world: 
     await world.send()
     await world.send()
     assert sorted(world.slack.posts) == ["in doubt", "late"]
+
+
+@steps
+async def test_what_an_agent_was_told_before_a_step_is_known_after_it(world: World, seconds: float) -> None:
+    lead = await world.lead()
+    message = await world.says(f"{BOT} hello")
+    trigger = await world.only(lead)
+    world.clock.advance(2)
+    turn = await begun(world, lead, trigger)
+    world.clock.advance(2)
+    late = await world.says("earlier, and read late", thread=message)
+    await world.change("UPDATE inbox_messages SET ts = :ts WHERE ts = :was", ts=f"{late.ts}1", was=message.ts)
+
+    def finish(tx: Transaction) -> None:
+        turns.closing(tx, turn.id, text="hi", closing=NOTHING_BELOW, outcome=TurnOutcome.ANSWERED)
+        turns.end(tx, turn.id, TurnStep.ANSWER)
+
+    await world.database.write(finish)
+    world.clock.step(seconds)
+    await world.is_here(lead)
+    assert (await heard_before(world.database, trigger, lead.id)).timestamps == {message.ts}
+
+
+@pytest.mark.parametrize("seconds", [HOUR, -HOUR, 3650 * DAY])
+async def test_copies_of_a_message_are_found_after_a_step(world: World, seconds: float) -> None:
+    """Identifiers are made by another clock, of today: only a step of years shows whether they decide."""
+    lead, secret = await world.lead(), "the launch code is zebra-4711 and more"
+    await world.worker()
+    message = await world.says(f"{BOT} {secret}")
+    run = await work_of(world, lead)
+    copied = [SessionMessage(role=MessageRole.USER, text=f"he said: {secret}")]
+    await Sessions(world.database, "worker", None).add_run("s", "r", copied)
+    await world.services.messages.send(holding(run, lead), f"he said: {secret}", to="worker")
+    world.clock.step(seconds)
+    await world.is_here(lead)
+    assert await places_of(world.database, "zebra-4711")
+    await world.ingest.handle(delete(message))
+    assert await places_of(world.database, "zebra-4711") == {}
 
 
 async def test_what_was_said_before_a_step_back_is_handed_out_first(world: World) -> None:

@@ -166,7 +166,6 @@ async def test_a_message_is_stored_before_slack_is_asked_and_known_when_slack_ha
     (page,) = await world.database.read(turn_pages.of_turn, turn.id)
     assert (page.phase, page.ts, page.began_at) == (PagePhase.OPENING, None, world.clock.now_us())
     assert await write(turn_pages.page_opened, turn.id, 1, "1.5")
-    assert not await write(turn_pages.page_not_opened, turn.id, 1)
     assert await write(turn_pages.page_text, turn.id, 1, "all of it")
     assert await write(turn_pages.page_closed, turn.id, 1)
     assert not await write(turn_pages.page_closed, turn.id, 1)
@@ -176,16 +175,6 @@ async def test_a_message_is_stored_before_slack_is_asked_and_known_when_slack_ha
     first, second = await world.database.read(turn_pages.of_turn, turn.id)
     assert (first.phase, first.ts, first.text) == (PagePhase.CLOSED, "1.5", "all of it")
     assert (second.page, second.kind, second.phase) == (2, PageKind.POST, PagePhase.OPENING)
-
-
-@pytest.mark.req("STREAM-08")
-async def test_a_message_that_slack_refused_may_be_begun_in_another_way(world: World) -> None:
-    _, turn = await asked(world, await world.lead())
-    await world.database.write(turn_pages.open_page, turn.id, 1, PageKind.STREAM)
-    assert await world.database.write(turn_pages.page_not_opened, turn.id, 1)
-    assert await world.database.write(turn_pages.open_page, turn.id, 1, PageKind.POST)
-    (page,) = await world.database.read(turn_pages.of_turn, turn.id)
-    assert page.kind is PageKind.POST
 
 
 # What it asks

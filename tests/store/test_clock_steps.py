@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 from sqlalchemy import BigInteger
+from structlog.testing import capture_logs
 
 from swarm.clock import SECOND, ManualClock
 from swarm.domain.watchers import Watcher
@@ -46,12 +47,10 @@ KEPT: Final = {
     "session_messages.replaced_at",
     "sessions.created_at",
     "sessions.summarised_at",
-    "sessions.updated_at",
     "tasks.ended_at",
     "tasks.started_at",
     "thread_messages.deleted_at",
     "thread_messages.routed_at",
-    "thread_messages.stored_at",
     "threads.active_at",
     "threads.created_at",
     "threads.told_queued_at",
@@ -69,6 +68,16 @@ class Told(Watcher):
 
     def clock_stepped(self, seconds: float) -> None:
         self.steps.append(seconds)
+
+
+class Wavering(ManualClock):
+    """A clock that is an hour ahead when it is looked at once, and right again afterwards."""
+
+    wavers = False
+
+    def now_us(self) -> int:
+        ahead, self.wavers = self.wavers, False
+        return super().now_us() + (int(HOUR * SECOND) if ahead else 0)
 
 
 @pytest.fixture
@@ -148,6 +157,30 @@ async def test_time_that_passes_and_small_steps_are_no_steps(db: Database, clock
     clock.step(-9)
     assert await elect(db, "bob") == 2
     assert told.steps == []
+
+
+@pytest.mark.parametrize("seconds", [9.5, -9.5])
+async def test_a_step_too_small_to_be_noticed_takes_nobody_out_of_office(
+    db: Database, clock: ManualClock, seconds: float
+) -> None:
+    term = await elect(db)
+    assert term
+    clock.advance(3)
+    clock.step(seconds)
+    assert await db.write(elections.renew, OFFICE, "ann", term, 10.0)
+    assert await elect(db, "bob") is None
+
+
+async def test_a_clock_that_is_right_again_before_anything_is_moved_was_not_set(database_url: str, told: Told) -> None:
+    clock = Wavering()
+    async with Database(database_url, clock=clock, watcher=told) as db:
+        await elect(db)
+        clock.wavers = True
+        with capture_logs() as logs:
+            assert await db.write(now) == clock.now_us()
+        assert not clock.wavers
+        assert await office_left(db) == pytest.approx(10)
+        assert (told.steps, [log for log in logs if log.get("action") == "clock_stepped"]) == ([], [])
 
 
 @both_ways

@@ -60,10 +60,29 @@ async def test_a_renewed_lease_lasts_from_the_renewal(db: Database, clock: Manua
     assert await stand(db, "bob") == Standing(term=None, wait_seconds=1)
 
 
-async def test_a_term_that_ran_out_does_not_come_back_to_life(db: Database, clock: ManualClock) -> None:
+async def test_a_lease_that_ran_out_may_be_renewed_until_another_takes_the_office(
+    db: Database, clock: ManualClock
+) -> None:
     await stand(db, "ann")
     clock.advance(LEASE_SECONDS)
+    assert await renew(db, "ann", 1)
+    assert await stand(db, "bob") == Standing(term=None, wait_seconds=LEASE_SECONDS)
+    clock.advance(LEASE_SECONDS)
+    assert await stand(db, "bob") == Standing(term=2, wait_seconds=0)
+    clock.advance(LEASE_SECONDS)
     assert not await renew(db, "ann", 1)
+
+
+async def test_of_a_late_renewal_and_a_candidate_that_come_together_one_has_the_office(
+    db: Database, clock: ManualClock
+) -> None:
+    for _ in range(10):
+        term = (await stand(db, "ann", at_once=True)).term
+        assert term
+        clock.advance(LEASE_SECONDS)
+        renewed, standing = await asyncio.gather(renew(db, "ann", term), stand(db, "bob"))
+        assert renewed == (standing.term is None)
+        assert await db.read(elections.holder_of, ROLE) == ("ann" if renewed else "bob")
 
 
 async def test_who_stands_anew_gets_a_new_term_and_its_old_one_is_over(db: Database) -> None:
