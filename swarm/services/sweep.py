@@ -44,7 +44,7 @@ class Sweeper:
             if loop.time() >= tidy_at:
                 tidy_at = loop.time() + TIDY_SECONDS
                 await self.tidy()
-                await asyncio.sleep(SWEEP_SECONDS)
+            await asyncio.sleep(SWEEP_SECONDS)
 
     async def sweep(self) -> None:
         """One round; each part, lease and thread in a transaction of its own, and none fails for another's sake."""

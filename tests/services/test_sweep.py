@@ -154,3 +154,17 @@ async def test_a_process_that_was_asleep_blames_nobody_for_what_it_could_not_hea
     await world.sweep()
     assert (await world.services.work.renew(lead, [trigger.lease_token])).renewed.lost == ()
     await world.services.work.finish(lead, [trigger.lease_token], Outcome.DISMISSED, "seen")
+
+
+@pytest.mark.req("LOOP-05")
+async def test_between_two_rounds_it_rests(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds: list[None] = []
+
+    async def sweep() -> None:
+        rounds.append(None)
+
+    monkeypatch.setattr(world.sweeper, "sweep", sweep)
+    running = asyncio.create_task(world.sweeper.run())
+    await asyncio.sleep(0.3)
+    running.cancel()
+    assert len(rounds) == 1
