@@ -7,7 +7,7 @@ import pytest
 from swarm.domain.agents import OFFLINE_AFTER_SECONDS, Agent
 from swarm.domain.errors import Conflict, Invalid, NotFound
 from swarm.domain.inbox import EntryStatus
-from swarm.domain.leases import Outcome
+from swarm.domain.leases import LEASE_SECONDS, Outcome
 from swarm.domain.notices import NOTICE_ATTEMPTS
 from swarm.domain.tasks import MAX_DEPTH, MAX_OPEN_CHILDREN, MAX_OPEN_PER_THREAD, OFFER_SECONDS, TaskStatus
 from swarm.domain.transcript import SlackMessage
@@ -206,8 +206,7 @@ async def test_a_thread_has_room_for_ten_open_tasks(world: World) -> None:
 
 async def lead_holds(world: World, lead: Agent, root: SlackMessage) -> Trigger:
     """What the lead has in a thread, anew."""
-    await world.change("UPDATE leases SET expires_at = 0 WHERE ended_at IS NULL")
-    await world.sweep()
+    await world.later(LEASE_SECONDS)
     return await work_of(world, lead)
 
 
