@@ -26,7 +26,7 @@ from swarm.clock import SECOND, slack_ts_to_us, to_iso, us_to_slack_ts
 from swarm.domain.errors import NotFound, Unavailable
 from swarm.domain.ports import SlackReader
 from swarm.domain.routing import Me
-from swarm.domain.transcript import ChannelMessage, ContextState, MessageEdited, SlackEvent, SlackMessage
+from swarm.domain.transcript import ChannelMessage, MessageEdited, SlackEvent, SlackMessage
 from swarm.domain.watchers import NOBODY, Watcher
 from swarm.services.attempt import attempt
 from swarm.services.missed import Handle, Missed, oldest_answered
@@ -124,9 +124,9 @@ class CatchUp:
         return len(missed)
 
     async def _replies(self, root: ChannelMessage) -> list[SlackMessage]:
-        """The replies in a thread that we do not track; the others are read as a whole."""
+        """The replies in a thread, but for one that is about to be read as a whole: those that we track are."""
         place = (self._me.team, root.message.channel, root.message.ts)
-        if await self._database.read(threads.find, *place):
+        if await self._database.read(threads.is_to_be_read, *place):
             return []
         try:
             replies = await self._slack.read_thread(root.message.channel, root.message.ts)
@@ -155,9 +155,10 @@ def _is_heard(tx: Transaction, me: Me, message: SlackMessage, stored: Row | None
     """Whether somebody has decided about a message or will, or it is the context of a thread that was opened later."""
     if stored and stored["routed_at"]:
         return True
-    thread = threads.find(tx, me.team, message.channel, message.root_ts)
-    if thread and not message.is_root and thread.context is not ContextState.COMPLETE:
+    place = (me.team, message.channel, message.root_ts)
+    if not message.is_root and threads.is_to_be_read(tx, *place):
         return True  # shown in the conversation as well; it is taken in with its thread, which is about to be read
+    thread = threads.find(tx, *place)
     is_context = thread is not None and message.ts <= thread.watermark_ts
     return is_context or history.was_routed(tx, message.channel, message.ts)
 

@@ -97,6 +97,7 @@ class Hearing(Watcher):
         self._noted_ts = ""
         self._noted_at = -NOTE_SECONDS
         self._doubts: list[str | None] = []  # gaps to be opened, by their beginnings; None: the last event known to all
+        self._opening = asyncio.Lock()  # who waits for the database counts on the doubts that it has seen
         self._quiet_since = monotonic()  # the last event, or the last look that found nothing
         self._channels: OrderedDict[str, None] = OrderedDict()  # the most recently active one comes last
         self._others: list[str] = []  # of these, still to be looked at in this turn; the next one comes last
@@ -167,11 +168,12 @@ class Hearing(Watcher):
             self._noted_ts = newest
 
     async def _open_gaps(self) -> None:
-        while self._doubts:
-            since = None if None in self._doubts else min(ts for ts in self._doubts if ts)
-            known = len(self._doubts)
-            await self._database.write(watermarks.open_gap, self._me.team, since)
-            del self._doubts[:known]
+        async with self._opening:
+            while self._doubts:
+                since = None if None in self._doubts else min(ts for ts in self._doubts if ts)
+                known = len(self._doubts)
+                await self._database.write(watermarks.open_gap, self._me.team, since)
+                del self._doubts[:known]
 
     def _is_suspicious(self, connection: Connection) -> bool:
         return self._monotonic() - self._quiet_since >= self._silence_seconds or self._is_echo_lost(connection)

@@ -48,6 +48,11 @@ _OPEN = Statement(
     )
 )
 _AT = Statement(select(threads).where(_place))
+_TO_BE_READ = Statement(
+    select(threads.c.id).where(
+        _place, threads.c.context != ContextState.COMPLETE.value, threads.c.context_due_at.is_not(None)
+    )
+)
 _LOCK_PLACE = Statement(select(threads).where(_place).with_for_update(key_share=True))
 _LOCK = Statement(select(threads).where(threads.c.id == bindparam("thread_id")).with_for_update(key_share=True))
 _GET = Statement(select(threads).where(threads.c.id == bindparam("thread_id")))
@@ -175,6 +180,11 @@ def find(tx: Transaction, team: str, channel: str, thread_ts: str) -> Thread | N
     return _thread(row) if row else None
 
 
+def is_to_be_read(tx: Transaction, team: str, channel: str, thread_ts: str) -> bool:
+    """Whether the thread at this place is about to be read as a whole. One that was left alone is not."""
+    return _TO_BE_READ.first(tx, team=team, channel=channel, thread_ts=thread_ts) is not None
+
+
 def locked(tx: Transaction, thread_id: str) -> Thread:
     """A thread by id, locked until the transaction ends."""
     row = _LOCK.first(tx, thread_id=thread_id)
@@ -256,12 +266,18 @@ def read_failed(tx: Transaction, thread_id: str, retry_in_seconds: float) -> Non
 
 
 def read_refused(tx: Transaction, thread_id: str) -> None:
-    """Note that Slack does not let us read the thread: it is left alone until something new is said in it."""
+    """Note that Slack does not let us read the thread: it is left alone until something new is said in it.
+
+    Or until the next gap: Slack may let us by then, and something may have been missed.
+    """
     _LEAVE_ALONE.run(tx, thread_id=thread_id)
 
 
 def doubt(tx: Transaction, thread_id: str) -> None:
-    """Note that a thread is no longer known as a whole; it is read again when something new is said in it."""
+    """Note that a thread is no longer known as a whole; it is read again when something new is said in it.
+
+    Or when something may have been missed in it, which is a gap.
+    """
     _CONTEXT_MOVES[ContextStep.DOUBT].run(tx, thread_id=thread_id)
 
 

@@ -2,14 +2,15 @@
 
 A workspace has at most one open gap: ``gap_since`` in the row of `ALL`. Whoever suspects that events were missed opens
 it, or moves its beginning back; the elected process reads what was said since, and closes it unless it was opened anew
-meanwhile. Opening a gap makes the tracked threads stale, so that their messages wait until the thread was read.
+meanwhile. Opening a gap makes the tracked threads stale, so that their messages wait until the thread was read; those
+that were not known whole before and were left alone are read as well.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import bindparam, case, exists, func, or_, select, update
+from sqlalchemy import and_, bindparam, case, exists, func, or_, select, update
 from sqlalchemy.dialects import postgresql
 
 from swarm.clock import us_to_slack_ts
@@ -61,25 +62,33 @@ _OPEN_GAP = Statement(update(watermarks).where(_row).values(gap_since=bindparam(
 _FIRST_GAP = Statement(select(func.min(_w.gap_since).label("since")).where(_w.channel == bindparam("of_channel")))
 _CLOSE_GAP = Statement(update(watermarks).where(_row, _w.gaps == bindparam("number")).values(gap_since=None))
 # Follow-ups without a mention concern us where somebody owns the thread or something is open in it.
-_DOUBT_TRACKED = Statement(
-    update(threads)
-    .where(
-        _t.team == bindparam("of_team"),
-        _t.context == literally(ContextState.COMPLETE),
-        or_(
-            _t.owner_id.is_not(None),
-            exists().where(
-                inbox_messages.c.thread_id == _t.id,
-                inbox_messages.c.status.in_([literally(status) for status in _OPEN]),
-            ),
-        ),
-    )
-    .values(
-        context=literally(ContextState.STALE),
-        context_due_at=case((_t.context_due_at.is_(None), bindparam("now")), else_=_t.context_due_at),
-        context_failures=0,
-    )
+_is_tracked = or_(
+    _t.owner_id.is_not(None),
+    exists().where(
+        inbox_messages.c.thread_id == _t.id,
+        inbox_messages.c.status.in_([literally(status) for status in _OPEN]),
+    ),
 )
+_is_complete = _t.context == literally(ContextState.COMPLETE)
+
+
+def _doubt_tracked(*left_alone: ContextState) -> Statement:
+    """The update that has tracked threads read: those known whole, and those of these states that nobody is to read."""
+    is_left_alone = and_(_t.context.in_([literally(state) for state in left_alone]), _t.context_due_at.is_(None))
+    return Statement(
+        update(threads)
+        .where(_t.team == bindparam("of_team"), or_(_is_complete, is_left_alone), _is_tracked)
+        .values(
+            context=case((_is_complete, literally(ContextState.STALE)), else_=_t.context),
+            context_due_at=case((_t.context_due_at.is_(None), bindparam("now")), else_=_t.context_due_at),
+            context_failures=0,
+        )
+    )
+
+
+# What nobody is to read and is unknown was refused by Slack: it is tried again once in a gap, however often that opens.
+_DOUBT_AT_FIRST = _doubt_tracked(ContextState.STALE, ContextState.UNKNOWN)
+_DOUBT_ANEW = _doubt_tracked(ContextState.STALE)
 
 
 def heard(tx: Transaction, team: str, ts: str) -> None:
@@ -109,7 +118,8 @@ def open_gap(tx: Transaction, team: str, since: str | None = None) -> None:
         return
     begins = [ts for ts in (since or row["ts"], row["gap_since"]) if ts]
     _OPEN_GAP.run(tx, of_team=team, of_channel=ALL, since=min(begins))
-    _DOUBT_TRACKED.run(tx, of_team=team, now=tx.now)
+    doubt = _DOUBT_ANEW if row["gap_since"] else _DOUBT_AT_FIRST
+    doubt.run(tx, of_team=team, now=tx.now)
     tx.wake(GAPS)
     tx.wake(CONTEXTS)
 

@@ -454,3 +454,80 @@ async def test_a_thousand_messages_are_served_from_the_first_on_while_the_rest_i
     assert seen == [20 * (number // 20) for number in range(60)]
     assert [line["read"] for line in logs if "read" in line] == ["20 of 60", "40 of 60", "60 of 60"]
     assert lead
+
+
+async def test_a_mention_in_a_thread_that_all_have_answered_and_nobody_owns_is_found(
+    world: World, outage: Outage
+) -> None:
+    first, second = await world.lead("first"), await world.lead("second")
+    root = outage.says(said("swarm#all hello"))
+    await world.hears(root)
+    for agent in (first, second):
+        await world.answers(agent, await world.only(agent), "hi")
+    assert await world.rows("SELECT owner_id, context FROM threads") == [{"owner_id": None, "context": "complete"}]
+    await outage.begins()
+    again = outage.says(said("swarm#second again please", thread_ts=root.ts))
+    await outage.ends()
+    assert texts(await world.poll(second)) == [["swarm#second again please"]]
+    await outage.ends()
+    assert len(await world.entries(again)) == 1
+
+
+@pytest.mark.parametrize("context", ["unknown", "stale"])
+@pytest.mark.parametrize("is_tracked", [True, False])
+async def test_a_thread_that_was_not_known_whole_and_left_alone_is_read_in_a_gap(
+    world: World, outage: Outage, context: str, is_tracked: bool
+) -> None:
+    """Slack has refused it before, or it was doubted."""
+    lead = await world.lead()
+    root = outage.says(said(f"{BOT} hello"))
+    await world.hears(root)
+    await world.answers(lead, await world.only(lead), "hi")
+    await world.change(f"UPDATE threads SET context = '{context}', context_due_at = NULL")
+    if not is_tracked:
+        await world.change("UPDATE threads SET owner_id = NULL")
+    await outage.begins()
+    shown = outage.says(said(f"{BOT} for all to see", thread_ts=root.ts, subtype="thread_broadcast"))
+    world.slack.channels["C1"].append(ChannelMessage(message=shown))
+    outage.says(said(f"{BOT} and then?", thread_ts=root.ts))
+    await outage.ends()
+    got = [entry.text for trigger in await world.poll(lead) for entry in trigger.inbox_messages]
+    assert got == ["@UBOT for all to see", "@UBOT and then?"]
+
+
+@pytest.mark.parametrize(("context", "is_open"), [("unknown", False), ("stale", False), ("stale", True)])
+async def test_a_tracked_thread_that_was_left_alone_is_read_in_a_gap_however_old_it_is(
+    world: World, outage: Outage, context: str, is_open: bool
+) -> None:
+    lead = await world.lead()
+    root = outage.says(said(f"{BOT} hello"))
+    await world.hears(root)
+    await world.answers(lead, await world.only(lead), "hi")
+    await outage.begins()
+    if is_open:
+        await world.database.write(watermarks.open_gap, ME.team)
+        await world.backfill.read_due()
+    await world.change(f"UPDATE threads SET context = '{context}', context_due_at = NULL")
+    outage.says(said("and then?", thread_ts=root.ts))
+    world.slack.channels["C1"] = []  # its root is too old to be shown
+    await outage.ends()
+    assert texts(await world.poll(lead)) == [["and then?"]]
+
+
+async def test_a_thread_that_slack_refuses_for_good_is_read_once_in_a_gap(world: World, outage: Outage) -> None:
+    lead = await world.lead()
+    root = outage.says(said(f"{BOT} hello"))
+    await world.hears(root)
+    await world.answers(lead, await world.only(lead), "hi")
+    await world.change("UPDATE threads SET context = 'unknown', context_due_at = NULL")
+    world.slack.channels["C1"] = []  # we were removed
+    for _ in ("a gap", "another"):
+        tried = 0
+        for _ in range(3):  # it is opened anew while it is read
+            await world.database.write(watermarks.open_gap, ME.team)
+            world.slack.reads_fail.append(NotFound("not_in_channel"))
+            tried += await world.backfill.read_due()
+            world.slack.reads_fail.clear()
+        assert tried == 1
+        await world.catch_up.read_gap()
+        assert await world.database.read(watermarks.gap, ME.team) is None

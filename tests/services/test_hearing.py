@@ -200,3 +200,27 @@ async def test_an_event_that_could_not_be_stored_opens_a_gap_as_soon_as_that_wor
     gap = await scene.world.database.read(watermarks.gap, ME.team)
     assert gap
     assert gap.since == "1600000000.000100"
+
+
+async def test_an_event_that_is_missed_while_two_tasks_open_a_gap_is_not_forgotten(scene: Scene) -> None:
+    write, first, second = scene.world.database.write, asyncio.Event(), asyncio.Event()
+    turns = [first, second]
+
+    async def waits(*args: object, **kwargs: object) -> object:
+        if turns:
+            await turns.pop(0).wait()
+        return await write(*args, **kwargs)  # type: ignore[arg-type]
+
+    scene.world.database.write = waits  # type: ignore[method-assign, assignment]
+    connecting = asyncio.create_task(scene.hearing.connected())
+    noting = asyncio.create_task(scene.hearing._note())
+    await asyncio.sleep(0)
+    first.set()
+    await connecting
+    scene.hearing.missed("1600000000.000100")
+    second.set()
+    await noting
+    await scene.hearing._note()
+    gap = await scene.world.database.read(watermarks.gap, ME.team)
+    assert gap
+    assert gap.since == "1600000000.000100"
