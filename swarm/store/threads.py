@@ -90,12 +90,11 @@ _OWNED_IDLE = Statement(
 _OWNED = Statement(
     select(func.count().label("n")).select_from(threads).where(threads.c.owner_id == bindparam("agent_id"))
 )
-# After a gap many are due; those for which somebody waits come first.
 _is_waited_for = exists().where(
     inbox_messages.c.thread_id == threads.c.id, inbox_messages.c.held_by == literally(Hold.CONTEXT)
 )
 _CONTEXTS_DUE = Statement(
-    select(threads)
+    select(threads, _is_waited_for.label("is_waited_for"))
     .where(threads.c.context_due_at.is_not(None), threads.c.context_due_at <= bindparam("now"))
     .order_by(_is_waited_for.desc(), threads.c.context_due_at)
     .limit(AT_MOST_N)
@@ -241,8 +240,13 @@ def disown_idle(tx: Transaction, before: int, limit: int) -> int:
 
 
 def begin_reads(tx: Transaction, limit: int) -> list[Thread]:
-    """Take threads whose history is to be read; a read that does not come back is given up after a minute."""
-    due = [_thread(row) for row in _CONTEXTS_DUE.all(tx, now=tx.now, n=limit)]
+    """Take threads whose history is to be read; a read that does not come back is given up after a minute.
+
+    After a gap many are due, more than Slack lets us read in a minute. Those for which a message waits come first; the
+    others are taken one at a time, so that a message which comes next finds no queue before it.
+    """
+    rows = _CONTEXTS_DUE.all(tx, now=tx.now, n=limit)
+    due = [_thread(row) for row in rows if row["is_waited_for"]] or [_thread(row) for row in rows[:1]]
     for thread in due:
         _CONTEXT_MOVES[ContextStep.BEGIN].run(tx, thread_id=thread.id, new_due_at=tx.now + _READ_GIVEN_UP_AFTER)
     return due
