@@ -59,7 +59,7 @@ class ContextState(StrEnum):
         unknown | loading | stale → loading     begin
         loading → complete                      load
         loading → unknown                       give_up
-        complete → stale                        doubt
+        complete | loading → stale              doubt
     """
 
     UNKNOWN = "unknown"
@@ -74,7 +74,7 @@ class ContextStep(StrEnum):
     BEGIN = "begin"  # to read it from Slack; again, if a reader was never heard of again
     LOAD = "load"
     GIVE_UP = "give_up"
-    DOUBT = "doubt"  # something may have been missed
+    DOUBT = "doubt"  # something may have been missed, also by a read under way
 
 
 _C = ContextState
@@ -83,7 +83,7 @@ CONTEXT_TRANSITIONS: Final = {
     ContextStep.BEGIN: step(_C.UNKNOWN, _C.LOADING, _C.STALE, to=_C.LOADING),
     ContextStep.LOAD: step(_C.LOADING, to=_C.COMPLETE),
     ContextStep.GIVE_UP: step(_C.LOADING, to=_C.UNKNOWN),
-    ContextStep.DOUBT: step(_C.COMPLETE, to=_C.STALE),
+    ContextStep.DOUBT: step(_C.COMPLETE, _C.LOADING, to=_C.STALE),
 }
 
 

@@ -146,16 +146,19 @@ def _within(thread: Thread, ts: str) -> str | None:
 
 
 def keep_thread(tx: Transaction, thread: Thread, messages: list[SlackMessage], me: Me) -> None:
-    """Store a thread as Slack has it, and let out what waited for that. Routes nothing."""
+    """Store a thread as Slack has it, and let out what waited for that. Routes nothing.
+
+    Where the thread was doubted during the read, what waits goes on waiting, for the next read.
+    """
     locked = threads.locked(tx, thread.id)
     for message in messages:
         if me.wrote(message.author):
             transcript.own_post(tx, locked.team, _signed(tx, message))
         else:
             transcript.keep(tx, locked.team, [message])
-    threads.read_whole(tx, locked.id)
     history.record(tx, "thread.read", locked.id, thread_id=locked.id, reason=f"{len(messages)} messages")
-    holds.context_came(tx, locked.id)
+    if threads.read_whole(tx, locked.id):
+        holds.context_came(tx, locked.id)
 
 
 def do_without(tx: Transaction, thread: Thread, reason: str) -> None:

@@ -119,7 +119,12 @@ _CONTEXT_MOVES = {
         context_due_at=bindparam("now", type_=BigInteger)
         + bindparam("delay_us", type_=BigInteger) * case((_failures >= _SLOWEST, _SLOWEST), else_=_failures),
     ),
-    ContextStep.DOUBT: _to(ContextStep.DOUBT),
+    ContextStep.DOUBT: _to(
+        ContextStep.DOUBT,
+        context_due_at=case(
+            (threads.c.context == literally(ContextState.LOADING), bindparam("now")), else_=threads.c.context_due_at
+        ),
+    ),
 }
 _LEAVE_ALONE = _to(ContextStep.GIVE_UP, context_failures=_failures, context_due_at=None)
 _FORGET_UP_TO = Statement(
@@ -258,9 +263,9 @@ def want_whole(tx: Transaction, thread: Thread) -> None:
     tx.wake(CONTEXTS)
 
 
-def read_whole(tx: Transaction, thread_id: str) -> None:
-    """Note that the thread is known as a whole."""
-    _CONTEXT_MOVES[ContextStep.LOAD].run(tx, thread_id=thread_id)
+def read_whole(tx: Transaction, thread_id: str) -> bool:
+    """Note that the thread is known as a whole. False if it was doubted during the read, and is to be read again."""
+    return bool(_CONTEXT_MOVES[ContextStep.LOAD].run(tx, thread_id=thread_id))
 
 
 def read_failed(tx: Transaction, thread_id: str, retry_in_seconds: float) -> None:
@@ -280,9 +285,9 @@ def read_refused(tx: Transaction, thread_id: str) -> None:
 def doubt(tx: Transaction, thread_id: str) -> None:
     """Note that a thread is no longer known as a whole; it is read again when something new is said in it.
 
-    Or when something may have been missed in it, which is a gap.
+    Or when something may have been missed in it, which is a gap. A read under way counts for nothing: it may be older.
     """
-    _CONTEXT_MOVES[ContextStep.DOUBT].run(tx, thread_id=thread_id)
+    _CONTEXT_MOVES[ContextStep.DOUBT].run(tx, thread_id=thread_id, now=tx.now)
 
 
 def forget_up_to(tx: Transaction, thread_id: str, ts: str) -> None:

@@ -69,18 +69,19 @@ _is_tracked = or_(
         inbox_messages.c.status.in_([literally(status) for status in _OPEN]),
     ),
 )
-_is_complete = _t.context == literally(ContextState.COMPLETE)
+# A read under way may have begun before what was missed was said.
+_is_known = _t.context.in_([literally(state) for state in (ContextState.COMPLETE, ContextState.LOADING)])
 
 
 def _doubt_tracked(*left_alone: ContextState) -> Statement:
-    """The update that has tracked threads read: those known whole, and those of these states that nobody is to read."""
+    """The update that has tracked threads read: known whole, being read, or left alone in one of these states."""
     is_left_alone = and_(_t.context.in_([literally(state) for state in left_alone]), _t.context_due_at.is_(None))
     return Statement(
         update(threads)
-        .where(_t.team == bindparam("of_team"), or_(_is_complete, is_left_alone), _is_tracked)
+        .where(_t.team == bindparam("of_team"), or_(_is_known, is_left_alone), _is_tracked)
         .values(
-            context=case((_is_complete, literally(ContextState.STALE)), else_=_t.context),
-            context_due_at=case((_t.context_due_at.is_(None), bindparam("now")), else_=_t.context_due_at),
+            context=case((_is_known, literally(ContextState.STALE)), else_=_t.context),
+            context_due_at=bindparam("now"),
             context_failures=0,
         )
     )

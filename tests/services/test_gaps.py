@@ -129,6 +129,31 @@ async def test_a_thread_for_which_somebody_waits_is_read_before_those_of_the_gap
     assert await world.backfill.read_due() == 0
 
 
+async def test_a_thread_that_is_being_read_when_the_gap_opens_is_read_once_more(
+    world: World, outage: Outage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lead = await world.lead()
+    root = outage.says(said("the build is red", by="U2"))
+    await outage.begins()
+    await world.hears(outage.says(said(f"{BOT} why?", thread_ts=root.ts)))
+    read_thread = world.slack.read_thread
+
+    async def reads_what_was_said_before_the_outage(channel: str, thread_ts: str) -> list[SlackMessage]:
+        read = list(await read_thread(channel, thread_ts))
+        outage.says(said("and since when?", thread_ts=root.ts))
+        await world.database.write(watermarks.open_gap, ME.team)
+        return read
+
+    with monkeypatch.context() as before:
+        before.setattr(world.slack, "read_thread", reads_what_was_said_before_the_outage)
+        assert await world.backfill.read_due() == 1
+    assert await world.poll(lead) == []
+    await world.catch_up.read_gap()
+    assert await world.backfill.read_due() == 1
+    assert texts(await world.poll(lead)) == [["@UBOT why?", "and since when?"]]
+    assert await world.backfill.read_due() == 0
+
+
 async def test_what_was_heard_as_context_of_a_later_mention_stays_context(world: World, outage: Outage) -> None:
     lead = await world.lead()
     await outage.begins()
