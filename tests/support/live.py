@@ -40,7 +40,7 @@ from swarm.services.turn_crew import Crew, Hired
 from swarm.services.turn_news import TurnNews
 from swarm.services.turn_recovery import Recovery
 from swarm.slack.live import LiveStage
-from swarm.store import agents, turns
+from swarm.store import agents, turn_pages, turns
 from swarm.store.turns import Turn
 from tests.support.slack import next_ts
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
@@ -247,10 +247,12 @@ class Show:
         return (await self.world.database.read(turns.of_thread, found[0]))[::-1] if found else []
 
     async def over(self, root: SlackMessage, count: int = 1, within_seconds: float = PATIENCE_SECONDS) -> list[Turn]:
-        """The turns of a thread once so many have ended, or wait for people."""
+        """The turns of a thread once so many have ended, or wait for people, and their messages say so."""
 
         async def look() -> list[Turn]:
-            return [turn for turn in await self.turns(root) if turn.ended_at or turn.status == "waiting"]
+            over = [turn for turn in await self.turns(root) if turn.ended_at or turn.status == "waiting"]
+            growing = await self.world.database.read(turn_pages.unsealed)
+            return [turn for turn in over if turn.id not in growing]
 
         return await wait_until(
             look, lambda ended: len(ended) >= count, within_seconds=within_seconds, what=f"{count} turns are over"
