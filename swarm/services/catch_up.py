@@ -124,9 +124,12 @@ class CatchUp:
         return len(missed)
 
     async def _replies(self, root: ChannelMessage) -> list[SlackMessage]:
-        """The replies in a thread, but for one that is about to be read as a whole: those that we track are."""
+        """The replies in a thread, but for one that is about to be read as a whole: those that we track are.
+
+        One that has been read since the gap opened is read again: who owns it says nothing of when.
+        """
         place = (self._me.team, root.message.channel, root.message.ts)
-        if await self._database.read(_is_read_anyway, *place):
+        if await self._database.read(threads.is_to_be_read, *place):
             return []
         try:
             replies = await self._slack.read_thread(root.message.channel, root.message.ts)
@@ -134,13 +137,6 @@ class CatchUp:
             _log.info("A thread cannot be read.", action="catch_up", thread=root.message.ts, error=refused.message)
             return []
         return [reply for reply in replies if reply.ts != root.message.ts]
-
-
-def _is_read_anyway(tx: Transaction, team: str, channel: str, thread_ts: str) -> bool:
-    """Whether a thread is about to be read as a whole, or, as one with an owner, was since the gap opened."""
-    thread = threads.find(tx, team, channel, thread_ts)
-    has_owner = thread is not None and thread.owner_id is not None
-    return has_owner or threads.is_to_be_read(tx, team, channel, thread_ts)
 
 
 def unheard(tx: Transaction, me: Me, messages: Iterable[SlackMessage], since: str) -> list[SlackEvent]:

@@ -502,6 +502,22 @@ async def test_a_mention_in_a_thread_that_all_have_answered_and_nobody_owns_is_f
     assert len(await world.entries(again)) == 1
 
 
+async def test_a_mention_is_found_in_a_thread_that_somebody_owns_only_since_the_gap_opened(
+    world: World, outage: Outage
+) -> None:
+    first, second = await world.lead("first"), await world.lead("second")
+    root = outage.says(said("swarm#all hello"))
+    await world.hears(root)
+    for agent in (first, second):
+        await world.answers(agent, await world.only(agent), "hi")
+    await outage.begins()
+    missed_mention = outage.says(said("swarm#second again please", thread_ts=root.ts))
+    await world.database.write(watermarks.open_gap, ME.team)
+    await world.hears(outage.says(said("swarm#first and you?", thread_ts=root.ts)))
+    await world.catch_up.read_gap()
+    assert len(await world.entries(missed_mention)) == 1
+
+
 @pytest.mark.parametrize("context", ["unknown", "stale"])
 @pytest.mark.parametrize("is_tracked", [True, False])
 async def test_a_thread_that_was_not_known_whole_and_left_alone_is_read_in_a_gap(
