@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from swarm.domain.agents import Role
@@ -51,6 +52,11 @@ class Roster:
         leads = [agent for agent in self.agents if agent.role is Role.LEAD]
         online = [lead for lead in leads if lead.online]
         return self.by_name(self.default_name) or next(iter(online or leads), None)
+
+
+def names_and_verb(agents: Sequence[Candidate]) -> str:
+    """The subject and verb of a sentence about agents: ``ada is``, ``ada and bob are``."""
+    return " and ".join(agent.name for agent in agents) + (" is" if len(agents) == 1 else " are")
 
 
 def addressed(text: str, roster: Roster) -> tuple[tuple[Candidate, ...], bool, tuple[str, ...]]:

@@ -22,7 +22,7 @@ from typing import Final
 
 from swarm.domain.access import ChannelPolicy, External, Listen, denial
 from swarm.domain.inbox import MatchedBy
-from swarm.domain.roster import ADDRESS, Candidate, Roster, addressed
+from swarm.domain.roster import ADDRESS, Candidate, Roster, addressed, names_and_verb
 from swarm.domain.transcript import Author, AuthorKind, ChannelType, SlackMessage, Standing
 
 _CONTENT_SUBTYPES: Final = frozenset({None, "file_share", "thread_broadcast", "me_message", "bot_message"})
@@ -231,7 +231,7 @@ def _to_named(named: tuple[Candidate, ...], situation: Situation) -> Decision:
         if target.agent_id not in targets or not stand_in:
             targets[target.agent_id or ""] = target
     absent = tuple(agent for agent, stand_in in stand_ins.items() if stand_in)
-    why = f"; {_names(absent)} offline, so the default lead gets it" if absent else ""
+    why = f"; {names_and_verb(absent)} offline, so the default lead gets it" if absent else ""
     is_moved = len(named) == 1 and not absent  # who is not there takes no thread from anybody
     return Decision(
         outcome=Outcome.ADDRESS,
@@ -240,10 +240,6 @@ def _to_named(named: tuple[Candidate, ...], situation: Situation) -> Decision:
         new_owner_id=next(iter(targets)) if is_moved or situation.owner_id is None else None,
         absent=absent,
     )
-
-
-def _names(agents: tuple[Candidate, ...]) -> str:
-    return " and ".join(agent.name for agent in agents) + (" is" if len(agents) == 1 else " are")
 
 
 def _by_owner(message: SlackMessage, situation: Situation) -> Decision | None:

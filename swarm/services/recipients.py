@@ -11,7 +11,7 @@ from typing import Final
 
 from swarm.clock import SECOND
 from swarm.domain.deliveries import DeliveryKind
-from swarm.domain.roster import Candidate, Roster
+from swarm.domain.roster import Candidate, Roster, names_and_verb
 from swarm.domain.routing import Decision, Outcome
 from swarm.domain.threads import Thread
 from swarm.domain.transcript import AuthorKind, SlackMessage
@@ -55,14 +55,14 @@ def queued_text(roster: Roster, waits_for: Sequence[Candidate]) -> str:
         return NO_LEAD_TEXT
     others = [lead.name] if lead and lead not in waits_for else []
     back = " or ".join([*(agent.name for agent in waits_for), *others]) + " is"
-    return WAITS_TEXT.format(who=_are(waits_for), back=back)
+    return WAITS_TEXT.format(who=names_and_verb(waits_for), back=back)
 
 
 def tell_stand_in(tx: Transaction, thread: Thread, absent: Sequence[Candidate], lead: Candidate) -> None:
     """Tell a thread that an agent that somebody has named is away, and that the lead answers; once a day for each."""
     day = tx.now // (24 * 3600 * SECOND)
     key = f"stands_in:{thread.id}:{','.join(sorted(agent.id for agent in absent))}:{lead.id}:{day}"
-    text = STANDS_IN_TEXT.format(who=_are(absent), lead=lead.name)
+    text = STANDS_IN_TEXT.format(who=names_and_verb(absent), lead=lead.name)
     deliveries.add(tx, DeliveryKind.POST, thread, text=text, once_key=key)
 
 
@@ -96,10 +96,6 @@ def tell_refused(tx: Transaction, thread: Thread, message: SlackMessage, decisio
         return
     text = LIMITED_TEXT if decision.outcome is Outcome.RATE_LIMITED else refused_text(message.author)
     whisper(tx, thread, message, text, key)
-
-
-def _are(agents: Sequence[Candidate]) -> str:
-    return " and ".join(agent.name for agent in agents) + (" is" if len(agents) == 1 else " are")
 
 
 def _short(name: str) -> str:
