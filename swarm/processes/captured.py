@@ -48,25 +48,30 @@ async def run_program(
     The arguments are those of `Child.start`, and so are the errors. ``stdin`` is what it may read; None: nothing. It
     takes up to ``grace_seconds`` (and as long as killing takes) beyond the time limit, or beyond a cancellation.
     """
-    ends_at = asyncio.get_running_loop().time() + timeout_seconds
-    with contextlib.ExitStack() as open_things:
-        child = await Child.start(
-            argv,
-            cwd=cwd,
-            env=env,
-            stdin=DEVNULL if stdin is None else open_things.enter_context(_file(stdin)),
-            captured=2 if errors_apart else 1,
-            most_bytes=most_bytes,
-            grace_seconds=grace_seconds,
-        )
-    timed_out = False
+    child: Child | None = None
+    limit = asyncio.timeout(timeout_seconds)
     try:
-        async with asyncio.timeout_at(ends_at):
+        async with limit:  # of the start too: what it runs may stop the supervisor before that has said so
+            with contextlib.ExitStack() as open_things:
+                child = await Child.start(
+                    argv,
+                    cwd=cwd,
+                    env=env,
+                    stdin=DEVNULL if stdin is None else open_things.enter_context(_file(stdin)),
+                    captured=2 if errors_apart else 1,
+                    most_bytes=most_bytes,
+                    grace_seconds=grace_seconds,
+                )
             await child.ended.wait()
     except TimeoutError:
-        timed_out = True
+        if not limit.expired():
+            raise  # it is the system's word for a program that cannot be started
     finally:
-        await to_the_end(child.end())
+        if child:
+            await to_the_end(child.end())
+    if child is None:
+        return Ran(code=None, output="", timed_out=True)
+    timed_out = limit.expired()
     output, errors = (kept.decode(errors="replace") for kept in child.outputs)
     return Ran(
         code=None if timed_out else child.code, output=output, errors=errors, timed_out=timed_out, cut=child.is_cut

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from swarm.processes import supervisor
 from swarm.processes.captured import Ran, clean_environment, run_program
 from tests.support.idle_time import time_passes
 from tests.support.waiting import wait_until
@@ -59,6 +60,10 @@ class Running:
     def alive(self) -> list[int]:
         """Those of them that still are."""
         return [pid for pid in self.pids() if Path(f"/proc/{pid}").exists()]
+
+    def is_supervisor_stopped(self) -> bool:
+        """Whether the one program that is there has stopped its parent."""
+        return [_state_and_parent(_state_and_parent(pid)[1])[0] for pid in self.pids()] == ["T"]
 
     async def gone(self) -> None:
         """Wait until none is alive. Somebody else has become their parent, who may collect them late or never."""
@@ -302,11 +307,28 @@ async def test_a_supervisor_that_is_stopped_does_not_hold_us_up(
 ) -> None:
     monkeypatch.setattr("swarm.processes.child.SUPERVISOR_SECONDS", 0.1)
 
-    def stopped() -> bool:
-        return [_state_and_parent(_state_and_parent(pid)[1])[0] for pid in running.pids()] == ["T"]
-
-    ran = await running.ran_too_long("here; kill -STOP $PPID; sleep 1000", stopped, grace_seconds=0.1)
+    ran = await running.ran_too_long(
+        "here; kill -STOP $PPID; sleep 1000", running.is_supervisor_stopped, grace_seconds=0.1
+    )
     assert ran.timed_out
+
+    await running.gone()
+
+
+async def test_a_supervisor_that_is_stopped_before_it_has_said_that_it_started_does_not_hold_us_up(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("swarm.processes.child.SUPERVISOR_SECONDS", 0.1)
+    quick = Path(supervisor.__file__).read_text()
+    slow = quick.replace('self._tell(b"started', 'time.sleep(0.5); self._tell(b"started')
+    assert slow != quick
+    (running.folder / "slow.py").write_text(slow)
+    monkeypatch.setattr(supervisor, "__file__", str(running.folder / "slow.py"))
+
+    ran = await running.ran_too_long(
+        "here; kill -STOP $PPID; sleep 1000", running.is_supervisor_stopped, grace_seconds=0.1
+    )
+    assert ran == Ran(code=None, output="", timed_out=True)
 
     await running.gone()
 
