@@ -49,9 +49,9 @@ $(VENV)/.installer: requirements-installer.lock
 	$(PIP) --require-hashes -r requirements-installer.lock
 	@touch $@
 
-$(VENV)/.runtime: $(VENV)/.installer requirements.lock pyproject.toml
+$(VENV)/.runtime: $(VENV)/.installer requirements.lock pyproject.toml packages/slack_twin/pyproject.toml
 	$(call install,--require-hashes -r requirements.lock)
-	$(call install,--no-build-isolation -e .)
+	$(call install,--no-build-isolation -e . -e packages/slack_twin)
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime requirements-dev.lock

@@ -111,7 +111,7 @@ def twin(
     allow_origin
         Another web page that may call the twin, such as http://localhost:3000; may be given several times.
     """
-    from swarm.twin.server import run, serve
+    from slack_twin.server import run, serve
 
     log.configure("info")
     try:

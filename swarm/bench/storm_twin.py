@@ -90,7 +90,7 @@ async def twin(retention_messages: int, *, rates: bool = False) -> AsyncIterator
     settings = {"TWIN_RATES": "on" if rates else "off", "TWIN_RETENTION_MESSAGES": str(retention_messages)}
     environment = os.environ | settings
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "swarm.twin", "--port", "0"),
+        *(sys.executable, "-P", "-m", "slack_twin", "--port", "0"),
         stdout=asyncio.subprocess.PIPE,
         env=environment,
         start_new_session=True,

@@ -111,7 +111,7 @@ async def _twin() -> AsyncIterator[tuple[int, str]]:
     """A twin in a process of its own; gives its process id and base URL."""
     environment = os.environ | {"TWIN_RATES": "off", "TWIN_RETENTION_MESSAGES": _RETENTION}
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-m", "swarm.twin", "--port", "0"), stdout=asyncio.subprocess.PIPE, env=environment
+        *(sys.executable, "-P", "-m", "slack_twin", "--port", "0"), stdout=asyncio.subprocess.PIPE, env=environment
     )
     try:
         yield process.pid, await _base_url(process)

@@ -8,16 +8,16 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import httpx2
+from slack_twin.clock import Clock
+from slack_twin.seed import DEFAULT
+from slack_twin.server import running
+from slack_twin.twin import build_twin
 
 from swarm.conformance.record import POSTS, SHOWING, UPDATES, Call, Message
 from swarm.domain.streaming.calls import Place
 from swarm.domain.watchers import NOBODY, Watcher
 from swarm.slack.gateway import Gateway
 from swarm.slack.pacing import Pacing
-from swarm.twin.clock import Clock
-from swarm.twin.seed import DEFAULT
-from swarm.twin.server import running
-from swarm.twin.twin import build_twin
 
 CHANNEL: Final = "general"
 

@@ -14,13 +14,13 @@ from typing import Final
 
 import httpx2
 import orjson
+from slack_twin.seed import DEFAULT
 
 from swarm.demo import home, settings_file, work_tree
 from swarm.demo.asked import MODEL
 from swarm.demo.processes import Died, Parts
 from swarm.demo.settings_file import ASSISTANT, ROUTER, WRITER, Wanted
 from swarm.demo.tools import Tools
-from swarm.twin.seed import DEFAULT
 
 READY_SECONDS: Final = 60
 TOOL_SECONDS: Final = 20
@@ -158,7 +158,7 @@ async def _start(demo: Plan, parts: Parts) -> None:
     environment = _settings(demo, is_scripted=is_scripted)
     if not demo.slack:
         _say("starting the Slack twin")
-        await parts.start("twin", ["swarm.twin", "--port", str(demo.twin_port)], {})
+        await parts.start("twin", ["slack_twin", "--port", str(demo.twin_port)], {})
     _say("starting the coordinator")
     await parts.start("coordinator", ["swarm.cli", "up"], environment)
     _say(f"starting the agent {WRITER}")

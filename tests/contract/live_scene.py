@@ -8,6 +8,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
+from slack_twin.clock import still_clock
+from slack_twin.server import running
+from slack_twin.twin import build_twin
 
 from swarm.domain.streaming.calls import Place
 from swarm.domain.streaming.events import (
@@ -20,11 +23,8 @@ from swarm.domain.streaming.reducer import Pace
 from swarm.domain.streaming.showing import Last, Shown
 from swarm.slack.gateway import Gateway
 from swarm.slack.live import LiveAnswer
-from swarm.twin.server import running
-from swarm.twin.twin import build_twin
 from tests.contract.slack.answers import place
 from tests.contract.slack.workspace import Workspace
-from tests.support.still import still_clock
 
 PATIENCE_SECONDS = 20.0
 FAST = Pace(append=0.03, line=0.01, update=0.03, line_update=0.01)

@@ -35,7 +35,7 @@ LOADED = [
     "swarm.built_in",
     "swarm.demo.model_server",
     "swarm.entrypoints.mcp_server",
-    "swarm.twin.server",
+    "slack_twin.server",
     "psycopg",
     "uvloop",
 ]

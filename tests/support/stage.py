@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx2
+from slack_twin.seed import DEFAULT
 
 from swarm.domain.agents import Role
-from swarm.twin.seed import DEFAULT
 from tests.support.doors import Visitor
 from tests.support.processes import Process, Processes, free_port, until_ready
 from tests.support.twin_client import TwinClient
@@ -70,7 +70,7 @@ class Stage:
 
     async def start_twin(self, *, rates: bool = True) -> None:
         env = {"TWIN_RATES": "on" if rates else "off"}
-        self.twin = self.processes.fork("twin", "swarm.twin", "--port", str(self.twin_port), env=env)
+        self.twin = self.processes.fork("twin", "slack_twin", "--port", str(self.twin_port), env=env)
         await until_ready(self.twin, self.twin_url)
 
     async def start_coordinator(self) -> None:

@@ -6,6 +6,7 @@ from itertools import product
 from typing import Any
 
 import pytest
+from slack_twin.blocks import checked_blocks
 
 from swarm.domain.presses import FEEDBACK_ACTION, RETRY_TURN_ACTION, STOP_TASK_ACTION, STOP_TURN_ACTION
 from swarm.domain.streaming.calls import NOTHING_BELOW, Card, Closing, Display, PlanTitle, Text
@@ -20,7 +21,6 @@ from swarm.slack.answer_blocks import (
     stop_turn_block,
     stream_chunks,
 )
-from swarm.twin.blocks import checked_blocks
 from tests.contract.slack.answers import TURN, card, place
 
 THERE = place("1700000000.000100")

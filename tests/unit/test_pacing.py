@@ -7,11 +7,11 @@ import heapq
 import itertools
 
 import pytest
+from slack_twin.limits import Tier
+from slack_twin.methods import METHODS
 
 from swarm.domain.streaming.calls import Slot
 from swarm.slack.pacing import FORGET_ABOVE, METHOD_LIMITS, TIER_2, TIER_3, TIER_4, UNLIMITED, Limit, Pacing
-from swarm.twin.limits import Tier
-from swarm.twin.methods import METHODS
 
 pytestmark = pytest.mark.req("OPS-10")
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from slack_twin.server import running
+from slack_twin.twin import build_twin
 
 from swarm.clock import ManualClock
 from swarm.domain.deliveries import InDoubt, NotSent
@@ -22,8 +24,6 @@ from swarm.services.uploads import Uploads
 from swarm.slack.gateway import Gateway
 from swarm.slack.pacing import Pacing
 from swarm.store.database import Database
-from swarm.twin.server import running
-from swarm.twin.twin import build_twin
 from tests.support.doors import Doors, Visitor, WatchedWakeups, error_of, open_doors
 from tests.support.files import FakeContent
 from tests.support.twin_client import TwinClient

@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 from aiohttp import web
+from slack_twin.clock import still_clock
+from slack_twin.server import running
+from slack_twin.twin import build_twin
 
 from swarm.slack.gateway import Gateway
 from swarm.slack.pacing import Pacing
-from swarm.twin.server import running
-from swarm.twin.twin import build_twin
 from tests.contract.slack.scripted import ScriptedSlack
 from tests.contract.slack.workspace import Workspace
-from tests.support.still import still_clock
 
 
 @pytest.fixture

@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 
 import aiohttp
 import pytest
+from slack_twin.clock import still_clock
+from slack_twin.server import running
+from slack_twin.twin import build_twin
 
 from swarm.clock import ManualClock
 from swarm.domain.threads import Thread
@@ -22,10 +25,7 @@ from swarm.slack.pacing import Pacing
 from swarm.store import reactions, threads
 from swarm.store.database import Database
 from swarm.store.transaction import Transaction
-from swarm.twin.server import running
-from swarm.twin.twin import build_twin
 from tests.contract.slack.workspace import Workspace
-from tests.support.still import still_clock
 from tests.support.waiting import PATIENCE_SECONDS
 from tests.support.world import BOT, ME, World, said
 

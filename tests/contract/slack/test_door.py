@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
+from slack_twin.events import Event
+from slack_twin.socket_mode import Retry
 
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.transcript import MessageDeleted, MessageEdited, SlackEvent, SlackMessage
@@ -15,8 +17,6 @@ from swarm.entrypoints import slack_events
 from swarm.entrypoints.slack_events import SlackDoor
 from swarm.slack import socket_mode
 from swarm.slack.gateway import Gateway
-from swarm.twin.events import Event
-from swarm.twin.socket_mode import Retry
 from tests.contract.slack.workspace import Workspace, delivery
 
 LOOP_01 = pytest.mark.req("LOOP-01")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import aiohttp
+from slack_twin.people import App
+from slack_twin.twin import Twin
 
 from swarm.clock import new_id
 from swarm.domain.deliveries import Delivery, DeliveryKind
 from swarm.slack.gateway import Gateway
 from swarm.slack.pacing import Pacing
-from swarm.twin.people import App
-from swarm.twin.twin import Twin
 
 
 class Workspace:

@@ -1,0 +1,169 @@
+"""The arguments of a Web API call: merged from query, form, JSON and multipart, then read with a type.
+
+Slack's clients send most arguments in the query string, some as a form, some as JSON; all of them count.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from urllib.parse import parse_qsl
+
+import orjson
+from starlette.datastructures import FormData
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from slack_twin.errors import Json, SlackError
+
+MAX_BODY_BYTES = 8 * 1024 * 1024
+MAX_DEPTH = 100
+
+_TIMESTAMP = re.compile(r"\d{1,12}(\.\d{1,6})?")
+_TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off", ""}
+
+
+class Arguments:
+    """Arguments by name. A reader raises SlackError when a value is missing or of the wrong kind."""
+
+    def __init__(self, values: Mapping[str, object]) -> None:
+        self._values = dict(values)
+
+    def visible(self) -> Json:
+        """All of them except the token."""
+        return {name: value for name, value in self._values.items() if name != "token"}
+
+    def __contains__(self, name: str) -> bool:
+        return self._values.get(name) is not None
+
+    def text(self, name: str) -> str:
+        """A required string."""
+        value = self.optional(name)
+        if not value:
+            raise SlackError("invalid_arguments", messages=[f"[ERROR] missing required field: {name}"])
+        return value
+
+    def optional(self, name: str, default: str = "") -> str:
+        """A string; numbers count as what they look like. NUL is dropped: Slack never hands one on."""
+        value = self._values.get(name)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise _wrong(name, "a string")
+        return str(value).replace("\x00", "")
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """A boolean in any of the forms that Slack's SDKs send: true, "true", 1, "1"."""
+        value = self._values.get(name)
+        if value is None:
+            return default
+        if str(value).lower() in _TRUE:
+            return True
+        if str(value).lower() in _FALSE:
+            return False
+        raise _wrong(name, "a boolean")
+
+    def count(self, name: str, *, default: int, highest: int) -> int:
+        """A whole number from 1; more than `highest` counts as `highest`. Raises `invalid_limit`."""
+        value = self.optional(name)
+        if not value:
+            return default
+        if not re.fullmatch(r"\d{1,9}", value, re.ASCII) or int(value) == 0:
+            raise SlackError("invalid_limit")
+        return min(int(value), highest)
+
+    def timestamp(self, name: str) -> str:
+        """An optional message timestamp, `""` when absent."""
+        value = self.optional(name)
+        if value and not _TIMESTAMP.fullmatch(value):
+            raise _wrong(name, "a message timestamp like 1700000000.000100")
+        return value
+
+    def json(self, name: str) -> object:
+        """A structure, given as such or as a string of JSON; None when absent."""
+        value = self._values.get(name)
+        if not isinstance(value, str):
+            return value
+        if not value:
+            return None
+        try:
+            return loads(value)
+        except ValueError:
+            raise _wrong(name, "JSON") from None
+
+
+def loads(raw: str | bytes) -> object:
+    """JSON that can be written again later. Raises ValueError, also when it is nested more than 100 deep."""
+    value = orjson.loads(raw)
+    level: list[object] = [value]
+    for _ in range(MAX_DEPTH):
+        level = [child for node in level for child in _children(node)]
+        if not level:
+            return value
+    raise ValueError(f"nested more than {MAX_DEPTH} deep")
+
+
+def _children(node: object) -> Iterable[object]:
+    if isinstance(node, dict):
+        return node.values()
+    return node if isinstance(node, list) else ()
+
+
+def _wrong(name: str, wanted: str) -> SlackError:
+    return SlackError("invalid_arguments", messages=[f"[ERROR] {name} must be {wanted}"])
+
+
+async def read_arguments(request: Request) -> Arguments:
+    """Merge what the query and the body say; the body wins.
+
+    Raises SlackError with `invalid_json`, `json_not_object`, `invalid_form_data` or `invalid_arguments`.
+    """
+    values = _form(request.scope["query_string"], "invalid_arguments")
+    return Arguments(values | await _body(request))
+
+
+async def _body(request: Request) -> Json:
+    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    if kind == "multipart/form-data":
+        return await _multipart(request)
+    raw = await limited_body(request)
+    if kind == "application/json":
+        return _json_object(raw) if raw.strip() else {}
+    return _form(raw, "invalid_form_data")
+
+
+async def limited_body(request: Request) -> bytes:
+    """The whole body. Raises SlackError `request_too_large` above 8 MiB."""
+    chunks, size = [], 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > MAX_BODY_BYTES:
+            raise SlackError("request_too_large")
+        chunks.append(chunk)
+    return b"".join(chunks)
+
+
+def _json_object(raw: bytes) -> Json:
+    try:
+        value = loads(raw)
+    except ValueError:
+        raise SlackError("invalid_json") from None
+    if not isinstance(value, dict):
+        raise SlackError("json_not_object")
+    return value
+
+
+def _form(raw: bytes, refusal: str) -> Json:
+    try:
+        return dict(parse_qsl(raw.decode("utf-8"), keep_blank_values=True, errors="strict", max_num_fields=1000))
+    except ValueError:
+        raise SlackError(refusal) from None
+
+
+async def _multipart(request: Request) -> Json:
+    """Text fields of a multipart body; files are for the methods that take uploads."""
+    if int(request.headers.get("content-length", "0")) > MAX_BODY_BYTES:
+        raise SlackError("request_too_large")
+    try:
+        form: FormData = await request.form(max_part_size=MAX_BODY_BYTES)
+    except (HTTPException, ValueError, KeyError):
+        raise SlackError("invalid_form_data") from None
+    return {name: value for name, value in form.multi_items() if isinstance(value, str)}

@@ -1,0 +1,79 @@
+"""What apps show beside the threads they work in: a title, prompts to choose from, the state of their session.
+
+https://docs.slack.dev/ai/agent-sessions and https://docs.slack.dev/reference/methods/assistant.threads.setTitle
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from slack_twin.people import Channel
+
+_MOST_KEPT = 10_000
+
+
+class SessionStatus(StrEnum):
+    """Where an agent's session in a thread stands. Only its app moves it: Stop and the end of a stream do not."""
+
+    PROCESSING = "processing"  # the app works; people see a Stop button
+    ACTIVE = "active"
+    SUSPENDED = "suspended"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prompt:
+    """A suggestion: what its button says, and what a person sends by pressing it."""
+
+    title: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assistance:
+    """What one app shows in one thread."""
+
+    app_id: str
+    channel: str
+    thread_ts: str
+    title: str = ""
+    prompts_title: str = ""
+    prompts: tuple[Prompt, ...] = ()
+    session: SessionStatus | None = None  # None: the app has no session here
+    initiator: str | None = None  # who the session was begun for
+
+
+class Assistants:
+    """All of it, by channel, thread and app. The longest unchanged are forgotten beyond 10,000."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str, str], Assistance] = {}
+
+    def get(self, channel: Channel, thread_ts: str, app_id: str) -> Assistance:
+        """What the app shows there, be it nothing."""
+        known = self._known.get((channel.id, thread_ts, app_id))
+        return known or Assistance(app_id=app_id, channel=channel.id, thread_ts=thread_ts)
+
+    def put(self, shown: Assistance) -> None:
+        key = (shown.channel, shown.thread_ts, shown.app_id)
+        self._known.pop(key, None)
+        self._known[key] = shown
+        if len(self._known) > _MOST_KEPT:
+            del self._known[next(iter(self._known))]
+
+    def set_session(self, shown: Assistance, status: SessionStatus) -> Assistance:
+        changed = replace(shown, session=status)
+        self.put(changed)
+        return changed
+
+    def in_thread(self, channel: Channel, thread_ts: str) -> Iterator[Assistance]:
+        """What each app shows in a thread."""
+        for shown in self._known.values():
+            if (shown.channel, shown.thread_ts) == (channel.id, thread_ts):
+                yield shown
+
+    def all(self) -> Iterator[Assistance]:
+        yield from self._known.values()
+
+    def clear(self) -> None:
+        self._known.clear()

@@ -1,0 +1,22 @@
+"""Block Kit: what apps may send for messages, modals and home tabs, checked as Slack checks it.
+
+https://docs.slack.dev/reference/block-kit
+"""
+
+from slack_twin.blocks.plain import plain_text
+from slack_twin.blocks.reading import (
+    MAX_ATTACHMENTS,
+    MAX_BLOCKS,
+    MAX_MARKDOWN_CHARACTERS,
+    checked_attachments,
+    checked_blocks,
+)
+
+__all__ = [
+    "MAX_ATTACHMENTS",
+    "MAX_BLOCKS",
+    "MAX_MARKDOWN_CHARACTERS",
+    "checked_attachments",
+    "checked_blocks",
+    "plain_text",
+]

@@ -1,0 +1,204 @@
+"""What a test does to the workspace from outside: read the journals, plan faults, move the clock, seed and reset."""
+
+from starlette.requests import Request
+
+from slack_twin.control.body import Body, as_body, query_number, read_body
+from slack_twin.control.lookup import find_app
+from slack_twin.errors import ControlError, Json
+from slack_twin.faults import CALL_KINDS, EVENT_KINDS, SOCKET_KINDS, STREAM_METHODS, Fault, FaultKind
+from slack_twin.methods import METHODS
+from slack_twin.people import App, Command
+from slack_twin.seed import SCOPES, Seed, SeedApp, SeedChannel, SeedGuest, SeedTeam, SeedUser, SeedUserGroup
+from slack_twin.twin import Twin
+
+_MOST_SECONDS = 10 * 365 * 86_400.0
+_MOST_TIMES = 1_000_000
+_USER = "name real_name display_name email"
+
+
+class Admin:
+    """Journals, faults, clock, seed and reset."""
+
+    def __init__(self, twin: Twin) -> None:
+        self._twin = twin
+
+    async def calls(self, request: Request) -> Json:
+        return {"calls": self._twin.web_api.journal.since(query_number(request, "since"))}
+
+    async def deliveries(self, request: Request) -> Json:
+        return {"deliveries": self._twin.delivery.journal.since(query_number(request, "since"))}
+
+    async def advance_clock(self, request: Request) -> Json:
+        """Without `advance_seconds` it only tells the time."""
+        body = await read_body(request, known="advance_seconds")
+        seconds = body.number("advance_seconds", lowest=0, highest=_MOST_SECONDS)
+        return {"now": self._twin.clock.advance(seconds or 0.0)}
+
+    async def plan_fault(self, request: Request) -> Json:
+        """Plan a fault. What concerns open connections or streams in general happens to those that are open now."""
+        body = await read_body(request, known="method event app kind error seconds times")
+        kind = _kind(body)
+        app = find_app(self._twin.workspace, name) if (name := body.optional("app")) else None
+        method, event = body.optional("method"), body.optional("event")
+        _check_target(kind, method, event)
+        fault = self._twin.faults.plan(
+            kind,
+            method=method,
+            event=event,
+            app=app.id if app else None,
+            error=body.optional("error"),
+            seconds=body.number("seconds", lowest=0, highest=_MOST_SECONDS),
+            times=int(body.number("times", lowest=1, highest=_MOST_TIMES) or 1),
+        )
+        if self._act_now(fault, app):
+            self._twin.faults.cancel(fault)
+        return {"id": fault.id}
+
+    def _act_now(self, fault: Fault, app: App | None) -> bool:
+        """Do at once what needs no call or event; False when the fault has to wait for one."""
+        if fault.kind is FaultKind.EXPIRE_STREAM and fault.method is None:
+            return self._twin.workspace.streams.expire_all(fault.app)
+        if fault.kind not in SOCKET_KINDS or fault.event is not None:
+            return False
+        apps = [app.id] if app else list(self._twin.workspace.directory.apps)
+        if fault.kind is FaultKind.CLOSE_SOCKET:
+            self._twin.sockets.close(apps, reason=fault.error)
+            return True
+        for app_id in apps:
+            self._twin.sockets.silence(app_id, fault.seconds)
+        return True
+
+    async def clear_faults(self, request: Request) -> Json:
+        """Forget planned faults; connections that were silenced hear again."""
+        self._twin.faults.clear()
+        self._twin.sockets.unsilence()
+        return {"ok": True}
+
+    async def seed(self, request: Request) -> Json:
+        """Add people, channels and apps, or change those of the same name. A mere name will do for the first two."""
+        body = await read_body(request, known="users channels apps user_groups guests teams")
+        seed = Seed(
+            users=body.items("users", _user),
+            channels=body.items("channels", _channel),
+            apps=body.items("apps", _app),
+            user_groups=body.items("user_groups", _user_group),
+            guests=body.items("guests", _guest),
+            teams=body.items("teams", _team),
+        )
+        try:
+            self._twin.plant(seed)
+        except KeyError as unknown:
+            raise ControlError(404, "not_found", f"the seed names {unknown}, which does not exist") from None
+        self._twin.feed.reload()
+        directory = self._twin.workspace.directory
+        return {
+            "ok": True,
+            "users": {user.name: user.id for user in directory.users.values()},
+            "channels": {channel.name: channel.id for channel in directory.channels.values() if channel.name},
+            "apps": {app.name: app.id for app in directory.apps.values()},
+        }
+
+    async def reset(self, request: Request) -> Json:
+        """Back to the seed, or with `{"seed": "default"}` to what the twin started with."""
+        body = await read_body(request, known="seed")
+        if body.optional("seed") not in (None, "default"):
+            raise ControlError(422, "invalid", "'seed' can only be \"default\"")
+        await self._twin.reset(to_default=body.optional("seed") == "default")
+        return {"ok": True}
+
+
+def _kind(body: Body) -> FaultKind:
+    name = body.text("kind")
+    try:
+        return FaultKind(name)
+    except ValueError:
+        raise ControlError(422, "invalid", f"no fault {name!r}", f"there is: {', '.join(FaultKind)}") from None
+
+
+def _check_target(kind: FaultKind, method: str | None, event: str | None) -> None:
+    """A fault that could never happen is refused, so that no test waits for it."""
+    if method is not None and method not in METHODS:
+        raise ControlError(404, "not_found", f"no method {method!r}", f"there is: {', '.join(sorted(METHODS))}")
+    if method is not None and kind not in CALL_KINDS:
+        raise ControlError(422, "invalid", f"{kind} concerns events, not methods")
+    if method is not None and kind is FaultKind.EXPIRE_STREAM and method not in STREAM_METHODS:
+        raise ControlError(422, "invalid", f"{kind} concerns {' and '.join(sorted(STREAM_METHODS))} only")
+    if event is not None and kind not in EVENT_KINDS:
+        raise ControlError(422, "invalid", f"{kind} concerns methods, not events")
+    if method is not None and event is not None:
+        raise ControlError(422, "invalid", "a fault concerns a method or an event, not both")
+
+
+def _user(item: object) -> SeedUser:
+    return _seed_user(as_body(item, known=_USER))
+
+
+def _guest(item: object) -> SeedGuest:
+    given = as_body(item, known=f"{_USER} channels single_channel")
+    return SeedGuest(
+        user=_seed_user(given),
+        channels=given.texts("channels") or ("general",),
+        is_single_channel=given.flag("single_channel"),
+    )
+
+
+def _team(item: object) -> SeedTeam:
+    given = as_body(item, known="name users channels")
+    return SeedTeam(
+        name=given.text("name"), users=given.items("users", _user), channels=given.texts("channels") or ("general",)
+    )
+
+
+def _seed_user(given: Body) -> SeedUser:
+    return SeedUser(
+        name=given.text("name"),
+        real_name=given.optional("real_name") or "",
+        display_name=given.optional("display_name") or "",
+        email=given.optional("email") or "",
+    )
+
+
+def _channel(item: object) -> SeedChannel:
+    given = as_body(item, known="name members is_private topic")
+    return SeedChannel(
+        name=given.text("name").removeprefix("#"),
+        members=given.texts("members"),
+        is_private=given.flag("is_private"),
+        topic=given.optional("topic") or "",
+    )
+
+
+def _user_group(item: object) -> SeedUserGroup:
+    given = as_body(item, known="handle name description members")
+    return SeedUserGroup(
+        handle=given.text("handle").removeprefix("@"),
+        members=given.texts("members") or (),
+        name=given.optional("name") or "",
+        description=given.optional("description") or "",
+    )
+
+
+def _app(item: object) -> SeedApp:
+    given = as_body(item, known="name bot_token app_token signing_secret scopes request_url channels commands")
+    name = given.text("name")
+    return SeedApp(
+        name=name,
+        bot_token=given.optional("bot_token") or f"xoxb-twin-{name}",
+        app_token=given.optional("app_token") or f"xapp-twin-{name}",
+        signing_secret=given.optional("signing_secret") or f"twin-signing-secret-{name}",
+        scopes=given.texts("scopes") or SCOPES,
+        request_url=given.optional("request_url"),
+        channels=given.texts("channels"),
+        commands=given.items("commands", _command) if "commands" in given else None,
+    )
+
+
+def _command(item: object) -> Command:
+    """A command by its name, or with a description and a hint about its arguments."""
+    given = as_body(item, known="name description usage_hint")
+    name = given.text("name")
+    return Command(
+        name=name if name.startswith("/") else f"/{name}",
+        description=given.optional("description") or "",
+        usage_hint=given.optional("usage_hint") or "",
+    )

@@ -1,0 +1,127 @@
+"""What a person does in a channel: say, change, delete, react; and what a reader sees there."""
+
+import base64
+from dataclasses import replace
+
+from starlette.requests import Request
+
+from slack_twin.control.body import Body, as_body, read_body
+from slack_twin.control.lookup import find_channel, find_user
+from slack_twin.errors import ControlError, Json
+from slack_twin.files import File
+from slack_twin.messages import Message
+from slack_twin.methods.chat import MAX_TEXT_CHARACTERS
+from slack_twin.methods.reactions import emoji_name
+from slack_twin.people import Channel, User
+from slack_twin.text import from_reader
+from slack_twin.twin import Twin
+from slack_twin.views import View
+from slack_twin.workspace import Draft, Workspace
+
+
+class Messages:
+    """`/twin/messages` and `/twin/reactions`."""
+
+    def __init__(self, twin: Twin) -> None:
+        self._twin = twin
+
+    @property
+    def _workspace(self) -> Workspace:
+        return self._twin.workspace
+
+    async def read(self, request: Request) -> Json:
+        """The messages of a channel with all replies, or of one thread, oldest first."""
+        query = request.query_params
+        user = find_user(self._workspace, query["user"]) if query.get("user") else None
+        channel = self._readable_channel(query.get("channel", ""), user)
+        thread_ts = query.get("thread_ts") or None
+        messages = View(self._workspace).messages(channel, thread_ts=thread_ts)
+        return {"messages": messages + (self._only_for(user, channel, thread_ts) if user else [])}
+
+    def _only_for(self, user: User, channel: Channel, thread_ts: str | None) -> list[Json]:
+        """The ephemeral messages that one person sees, after the others: `subtype` says so."""
+        shown = self._workspace.ephemerals.seen_by(user.id, channel.id)
+        found = [message for message in shown if thread_ts in (None, message.thread_ts)]
+        return [View(self._workspace).message(message) for message in found]
+
+    def _readable_channel(self, name: str, user: User | None) -> Channel:
+        if not name:
+            raise ControlError(422, "invalid", "'channel' is missing: a name or an id")
+        return find_channel(self._workspace, name, user)
+
+    async def post(self, request: Request) -> Json:
+        """Say something as a person. The text may name people with `@` and channels with `#`."""
+        body = await read_body(request, known="user channel text thread_ts files broadcast")
+        user = find_user(self._workspace, body.text("user"))
+        channel = find_channel(self._workspace, body.text("channel"), user)
+        files = body.items("files", lambda item: self._file(item, user))
+        draft = Draft(
+            user=user.id,
+            text=self._stored(body, required=not files),
+            thread_ts=body.optional("thread_ts"),
+            broadcast=body.flag("broadcast"),
+            files=files,
+        )
+        message = self._workspace.post(channel, draft)
+        return {"ts": message.ts, "channel": channel.id}
+
+    def _stored(self, body: Body, *, required: bool) -> str:
+        """The text as Slack stores it. Raises ControlError 413 when it is too long."""
+        typed = body.text("text") if required else body.optional("text") or ""
+        if len(typed) > MAX_TEXT_CHARACTERS:
+            raise ControlError(413, "too_large", f"'text' is longer than {MAX_TEXT_CHARACTERS} characters")
+        directory = self._workspace.directory
+        return from_reader(typed, directory.id_of_user, directory.id_of_channel)
+
+    def _file(self, item: object, user: User) -> File:
+        """A file with `content` as text, or `content_base64` for any bytes."""
+        given = as_body(item, known="name content content_base64")
+        encoded = given.optional("content_base64")
+        content = _decoded(encoded) if encoded else (given.optional("content") or "").encode()
+        return self._workspace.add_file(name=given.text("name"), user=user.id, content=content)
+
+    async def edit(self, request: Request) -> Json:
+        """Change the text of one's own message."""
+        body = await read_body(request, known="user channel ts text")
+        channel, message = self._own(body, "cant_update_message")
+        self._workspace.edit(channel, message, replace(message, text=self._stored(body, required=True), blocks=()))
+        return {"ok": True}
+
+    async def delete(self, request: Request) -> Json:
+        """Delete one's own message. The arguments may come in the query."""
+        body = await self._body_or_query(request, "user channel ts")
+        channel, message = self._own(body, "cant_delete_message")
+        self._workspace.delete(channel, message)
+        return {"ok": True}
+
+    async def _body_or_query(self, request: Request, known: str) -> Body:
+        """Some clients send no body with DELETE."""
+        if request.query_params:
+            return Body(dict(request.query_params), known=known)
+        return await read_body(request, known=f"{known} text")
+
+    def _own(self, body: Body, refusal: str) -> tuple[Channel, Message]:
+        """Raises ControlError 403 when somebody else wrote it."""
+        user = find_user(self._workspace, body.text("user"))
+        channel = find_channel(self._workspace, body.text("channel"), user)
+        message = self._workspace.message(channel, body.text("ts"))
+        if message.user != user.id:
+            raise ControlError(403, refusal, f"{user.name} did not write that message")
+        return channel, message
+
+    async def react(self, request: Request) -> Json:
+        """Add an emoji to a message, or take it away with `remove`."""
+        body = await read_body(request, known="user channel ts name remove")
+        user = find_user(self._workspace, body.text("user"))
+        channel = find_channel(self._workspace, body.text("channel"), user)
+        message = self._workspace.message(channel, body.text("ts"))
+        act = self._workspace.unreact if body.flag("remove") else self._workspace.react
+        act(channel, message, user=user.id, name=emoji_name(body.text("name")))
+        return {"ok": True}
+
+
+def _decoded(encoded: str) -> bytes:
+    try:
+        return base64.b64decode(encoded, validate=True)
+    except ValueError:
+        raise ControlError(422, "invalid", "'content_base64' is not base64") from None

@@ -1,0 +1,152 @@
+"""Brings events and what people do to apps: over a socket or signed HTTP, with the faults a test asked for.
+
+An app has three seconds to acknowledge. Then it gets an event again: at once, a minute later, five minutes later.
+After that the event is dropped. What people do (buttons, forms, commands) is sent once. The journal has every attempt.
+"""
+
+import asyncio
+from collections import defaultdict
+from typing import Protocol
+
+from slack_twin.changes import Change
+from slack_twin.clock import Clock
+from slack_twin.events import Event, app_rate_limited, events_for
+from slack_twin.faults import Fault, FaultKind, Faults
+from slack_twin.journal import Attempt, Journal
+from slack_twin.limits import Limits, Passage
+from slack_twin.parcels import Parcel, Reply
+from slack_twin.people import App
+from slack_twin.signed_http import SignedHttp
+from slack_twin.socket_mode import Retry, Sockets
+from slack_twin.workspace import Workspace
+
+# Seconds before the first attempt and before each of the three retries.
+PAUSES = (0.0, 0.0, 60.0, 300.0)
+_HELD_SECONDS = 3.0
+
+
+class Lane(Protocol):
+    """A way to an app."""
+
+    async def send(self, app: App, parcel: Parcel, retry: Retry, *, ignore_ack: bool = False) -> Reply:
+        """Deliver once."""
+
+
+class Delivery:
+    """One task per event and app, from the change that caused it to its acknowledgement or its end."""
+
+    def __init__(
+        self, workspace: Workspace, sockets: Sockets, http: SignedHttp, faults: Faults, limits: Limits
+    ) -> None:
+        self.journal: Journal[Attempt] = Journal()
+        self._workspace = workspace
+        self._sockets = sockets
+        self._http = http
+        self._faults = faults
+        self._limits = limits
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._held: defaultdict[str, list[asyncio.Event]] = defaultdict(list)
+
+    @property
+    def _clock(self) -> Clock:
+        return self._workspace.clock
+
+    def on_change(self, change: Change) -> None:
+        """Start the deliveries that a change causes. Tasks start in this order, so events leave in this order."""
+        directory = self._workspace.directory
+        for app in directory.apps_in(change.channel):
+            for event in events_for(app, change, directory, now=self._clock.now()):
+                self._dispatch(app, event)
+
+    def _dispatch(self, app: App, event: Event) -> None:
+        """Start a delivery, unless the app had its share of this hour: then it hears so, once a minute."""
+        match self._limits.take_event(app.id):
+            case Passage.REFUSED:
+                return
+            case Passage.FIRST_REFUSED:
+                event = app_rate_limited(app, now=self._clock.now())
+            case Passage.FREE:
+                pass
+        task = asyncio.get_running_loop().create_task(self._deliver(app, event))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def stop(self) -> None:
+        """Give up everything that is under way."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def ask(self, app: App, parcel: Parcel) -> Reply:
+        """Deliver once, for a person who waits: what fails is not sent again."""
+        entry, reply = await self._attempt(app, parcel, Retry())
+        entry.dropped = not entry.acked
+        return reply
+
+    async def _deliver(self, app: App, event: Parcel) -> None:
+        entry, reason = None, ""
+        for attempt, pause in enumerate(PAUSES):
+            await self._clock.sleep(pause)
+            entry, reply = await self._attempt(app, event, Retry(attempt=attempt, reason=reason))
+            if entry.acked:
+                return
+            reason = reply.error or ""
+        if entry is not None:
+            entry.dropped = True
+
+    async def _attempt(self, app: App, parcel: Parcel, retry: Retry) -> tuple[Attempt, Reply]:
+        fault = self._faults.for_event((parcel.type, parcel.subtype), app.id)
+        if fault is not None:
+            await self._hold_back(app, fault)
+        entry = self.journal.add(_entry(app, parcel, retry, at=self._clock.now()))
+        sending = self._send(app, parcel, retry, fault)
+        if fault is None or fault.kind is not FaultKind.REORDER:
+            self._release(app)
+        reply = await sending
+        entry.error, entry.acked = reply.error, reply.error is None
+        return entry, reply
+
+    async def _hold_back(self, app: App, fault: Fault) -> None:
+        """Wait as `delay` and `reorder` ask: for a time, or for the next event of the app."""
+        if fault.kind is FaultKind.DELAY:
+            await self._clock.sleep(fault.seconds or 1.0)
+        elif fault.kind is FaultKind.REORDER:
+            overtaken = asyncio.Event()
+            self._held[app.id].append(overtaken)
+            timer = self._clock.call_at(self._clock.now() + (fault.seconds or _HELD_SECONDS), overtaken.set)
+            await overtaken.wait()
+            timer.cancel()
+
+    def _release(self, app: App) -> None:
+        for overtaken in self._held.pop(app.id, []):
+            asyncio.get_running_loop().call_soon(overtaken.set)
+
+    async def _send(self, app: App, parcel: Parcel, retry: Retry, fault: Fault | None) -> Reply:
+        lane: Lane = self._http if app.request_url else self._sockets
+        match fault.kind if fault else None:
+            case FaultKind.DROP_ACK:
+                return await lane.send(app, parcel, retry, ignore_ack=True)
+            case FaultKind.DUPLICATE:
+                self.journal.add(_entry(app, parcel, retry, at=self._clock.now()))
+                replies = await asyncio.gather(lane.send(app, parcel, retry), lane.send(app, parcel, retry))
+                return next((reply for reply in replies if reply.error is None), replies[0])
+            case FaultKind.CLOSE_SOCKET:
+                self._sockets.close_next(app.id, reason=fault.error if fault else None)
+                return Reply(error="socket_closed")
+            case FaultKind.SILENT_SOCKET:
+                self._sockets.silence(app.id, fault.seconds if fault else None)
+        return await lane.send(app, parcel, retry)
+
+
+def _entry(app: App, parcel: Parcel, retry: Retry, *, at: float) -> Attempt:
+    return Attempt(
+        at=at,
+        app=app.name,
+        kind=parcel.type,
+        subtype=parcel.subtype,
+        event_id=parcel.id,
+        channel=parcel.channel,
+        ts=parcel.ts,
+        attempt=retry.attempt,
+    )

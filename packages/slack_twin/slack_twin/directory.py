@@ -1,0 +1,140 @@
+"""Who is in the workspace and where: people, apps and channels, found by id, by name and by token."""
+
+import re
+
+from slack_twin.messages import MessageLog
+from slack_twin.people import App, Channel, ChannelKind, User, UserGroup
+
+TEAM_ID = "T0TWIN"
+TEAM_NAME = "Twin"
+TEAM_DOMAIN = "twin"
+
+SLACKBOT = User(id="USLACKBOT", name="slackbot", real_name="Slackbot", display_name="Slackbot")
+
+
+class Directory:
+    """People, apps and channels with an index for each way of asking."""
+
+    def __init__(self) -> None:
+        self.users: dict[str, User] = {}
+        self.apps: dict[str, App] = {}
+        self.channels: dict[str, Channel] = {}
+        self.user_groups: dict[str, UserGroup] = {}  # by handle
+        self._user_by_name: dict[str, User] = {}
+        self._user_by_email: dict[str, User] = {}
+        self._app_by_bot_token: dict[str, App] = {}
+        self._app_by_app_token: dict[str, App] = {}
+        self._app_by_bot_user: dict[str, App] = {}
+        self._app_by_bot: dict[str, App] = {}
+        self._channel_by_name: dict[str, Channel] = {}
+        self._direct: dict[frozenset[str], Channel] = {}
+
+    def put_user(self, user: User) -> None:
+        self.users[user.id] = user
+        self._user_by_name.setdefault(user.display_name.casefold(), user)
+        self._user_by_name[user.name.casefold()] = user
+        if user.email:
+            self._user_by_email[user.email.casefold()] = user
+
+    def put_app(self, app: App) -> None:
+        """Add an app, or replace the one with its id; the tokens of the former no longer count."""
+        former = self.apps.get(app.id)
+        if former is not None:
+            self._app_by_bot_token.pop(former.bot_token, None)
+            self._app_by_app_token.pop(former.app_token, None)
+        self.apps[app.id] = app
+        self._app_by_bot_token[app.bot_token] = app
+        self._app_by_app_token[app.app_token] = app
+        self._app_by_bot_user[app.bot_user] = app
+        self._app_by_bot[app.bot_id] = app
+
+    def put_channel(self, channel: Channel) -> None:
+        self.channels[channel.id] = channel
+        if channel.name:
+            self._channel_by_name[channel.name.casefold()] = channel
+
+    def user(self, id_or_name: str) -> User | None:
+        return self.users.get(id_or_name) or self._user_by_name.get(id_or_name.casefold())
+
+    def user_by_email(self, email: str) -> User | None:
+        return self._user_by_email.get(email.casefold())
+
+    def app(self, id_or_name: str) -> App | None:
+        user = self._user_by_name.get(id_or_name.casefold())
+        return self.apps.get(id_or_name) or (self._app_by_bot_user.get(user.id) if user else None)
+
+    def app_by_bot_token(self, token: str) -> App | None:
+        return self._app_by_bot_token.get(token)
+
+    def app_by_app_token(self, token: str) -> App | None:
+        return self._app_by_app_token.get(token)
+
+    def app_of_bot_user(self, user_id: str) -> App | None:
+        return self._app_by_bot_user.get(user_id)
+
+    def app_of_bot(self, bot_id: str) -> App | None:
+        return self._app_by_bot.get(bot_id)
+
+    def channel(self, id_or_name: str) -> Channel | None:
+        """By id, by name, or by `#name`."""
+        return self.channels.get(id_or_name) or self._channel_by_name.get(id_or_name.removeprefix("#").casefold())
+
+    def direct(self, members: tuple[str, ...]) -> Channel | None:
+        return self._direct.get(frozenset(members))
+
+    def open_direct(self, members: tuple[str, ...], *, kind: ChannelKind, created: int) -> Channel:
+        letter = "D" if kind is ChannelKind.DIRECT else "G"
+        channel = Channel(
+            id=f"{letter}{len(self._direct) + 1:08d}",
+            name="",
+            kind=kind,
+            created=created,
+            creator=members[0],
+            members=dict.fromkeys(members),
+            messages=MessageLog(),
+        )
+        self.put_channel(channel)
+        self._direct[frozenset(members)] = channel
+        return channel
+
+    def is_shared(self, channel: Channel) -> bool:
+        """Whether people of other workspaces are in it, or may be."""
+        if channel.kind in (ChannelKind.DIRECT, ChannelKind.GROUP_DIRECT):
+            return any(user.team_id for member in channel.members if (user := self.users.get(member)))
+        return bool(channel.shared_with)
+
+    def team_of(self, user_id: str) -> str:
+        """The workspace of a user."""
+        user = self.users.get(user_id)
+        return user.team_id if user and user.team_id else TEAM_ID
+
+    def apps_in(self, channel: Channel) -> list[App]:
+        """The apps whose bot is a member."""
+        return [app for app in self.apps.values() if app.bot_user in channel.members]
+
+    def name_of_user(self, user_id: str) -> str | None:
+        user = self.users.get(user_id)
+        return user.name if user else None
+
+    def name_of_channel(self, channel_id: str) -> str | None:
+        channel = self.channels.get(channel_id)
+        return channel.name or None if channel else None
+
+    def id_of_user(self, name: str) -> str | None:
+        user = self._user_by_name.get(name.casefold())
+        return user.id if user else None
+
+    def id_of_channel(self, name: str) -> str | None:
+        channel = self._channel_by_name.get(name.casefold())
+        return channel.id if channel else None
+
+    def free_id(self, letter: str, name: str) -> str:
+        """An id like Slack's that shows the name it stands for: `U000ALICE`."""
+        stem = re.sub(r"[^A-Z0-9]", "", name.upper()) or "X"
+        groups = {group.id for group in self.user_groups.values()}
+        taken = self.users.keys() | self.apps.keys() | self.channels.keys() | self._app_by_bot.keys() | groups
+        candidate, number = f"{letter}{stem:0>8}", 1
+        while candidate in taken:
+            number += 1
+            candidate = f"{letter}{stem + str(number):0>8}"
+        return candidate

@@ -1,0 +1,247 @@
+"""Slack's events for what happened, and the envelope they travel in.
+
+https://docs.slack.dev/reference/events and https://docs.slack.dev/apis/events-api
+"""
+
+import secrets
+from dataclasses import dataclass
+
+from slack_twin import changes, shapes
+from slack_twin.directory import TEAM_ID, Directory
+from slack_twin.errors import Json
+from slack_twin.messages import Message
+from slack_twin.parcels import Envelope
+from slack_twin.people import App, Channel, ChannelKind
+from slack_twin.text import mentioned
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """One event for one app. Its id stays the same over redeliveries."""
+
+    event_id: str
+    type: str
+    body: Json
+    payload: Json
+
+    @property
+    def envelope(self) -> Envelope:
+        return Envelope.EVENTS_API
+
+    @property
+    def accepts_response(self) -> bool:
+        return False
+
+    @property
+    def id(self) -> str:
+        return self.event_id
+
+    @property
+    def subtype(self) -> str | None:
+        return self._text("subtype")
+
+    @property
+    def channel(self) -> str | None:
+        return self._text("channel")
+
+    @property
+    def ts(self) -> str | None:
+        return self._text("ts")
+
+    def _text(self, name: str) -> str | None:
+        """A field of the event, or of the item that it is about."""
+        item = self.body.get("item")
+        value = (item if isinstance(item, dict) and name in item else self.body).get(name)
+        return value if isinstance(value, str) else None
+
+
+def events_for(app: App, change: changes.Change, directory: Directory, *, now: float) -> list[Event]:
+    """The events that `app` gets for `change`: only where its bot is a member, only what its scopes allow.
+
+    An app never gets an event for what it did itself.
+    """
+    if isinstance(change, changes.AppTold):
+        return [_event(app, change.body, now)] if change.app_id == app.id else []
+    if app.bot_user not in change.channel.members or _actor_app(change, directory) == app.id:
+        return []
+    is_shared = directory.is_shared(change.channel)
+    return [_event(app, body, now, is_shared=is_shared) for body in _bodies(app, change, directory)]
+
+
+def _actor_app(change: changes.Change, directory: Directory) -> str | None:
+    """The app that caused the change, or None for a person."""
+    match change:
+        case changes.MessagePosted():
+            return change.message.app_id
+        case changes.MessageChanged() | changes.MessageDeleted():
+            return change.previous.app_id
+        case changes.ReactionAdded() | changes.ReactionRemoved() | changes.MemberJoined():
+            app = directory.app_of_bot_user(change.user)
+            return app.id if app else None
+        case changes.EphemeralPosted() | changes.StatusChanged() | changes.AssistantChanged() | changes.AppTold():
+            return change.app_id
+        case changes.ViewChanged():
+            return None
+
+
+def _bodies(app: App, change: changes.Change, directory: Directory) -> list[Json]:
+    match change:
+        case changes.MessagePosted():
+            return _posted(app, change, directory)
+        case changes.MessageChanged():
+            return [] if change.is_live else _if_readable(app, change.channel, _changed(change, directory))
+        case changes.MessageDeleted():
+            return _if_readable(app, change.channel, _deleted(change, directory))
+        case changes.ReactionAdded():
+            return _reaction("reaction_added", app, change)
+        case changes.ReactionRemoved():
+            return _reaction("reaction_removed", app, change)
+        case changes.MemberJoined():
+            return _joined(app, change)
+        case changes.EphemeralPosted() | changes.StatusChanged() | changes.AssistantChanged() | changes.AppTold():
+            return []
+        case changes.ViewChanged():
+            return []
+
+
+def _posted(app: App, change: changes.MessagePosted, directory: Directory) -> list[Json]:
+    """A mention in a channel arrives twice: as `app_mention` and as `message`."""
+    channel, said = change.channel, change.message
+    body = _message_body(change, directory)
+    events = []
+    is_direct = channel.kind in (ChannelKind.DIRECT, ChannelKind.GROUP_DIRECT)
+    if not is_direct and app.bot_user in mentioned(said.text) and "app_mentions:read" in app.scopes:
+        mention = {key: value for key, value in body.items() if key not in ("channel_type", "root", "metadata")}
+        events.append(mention | {"type": "app_mention"})
+    return events + _if_readable(app, channel, body) + _shared_files(app, change)
+
+
+def _shared_files(app: App, change: changes.MessagePosted) -> list[Json]:
+    """Each file of a message is announced beside it. https://docs.slack.dev/reference/events/file_shared"""
+    if "files:read" not in app.scopes:
+        return []
+    return [
+        {
+            "type": "file_shared",
+            "file_id": shared.id,
+            "user_id": change.message.user,
+            "file": {"id": shared.id},
+            "channel_id": change.channel.id,
+            "event_ts": change.message.ts,
+        }
+        for shared in change.message.files
+    ]
+
+
+def _message_body(change: changes.MessagePosted, directory: Directory) -> Json:
+    channel, said = change.channel, change.message
+    body = shapes.message(said, directory, log=channel.messages)
+    body |= {"channel": channel.id, "event_ts": said.ts, "channel_type": channel.kind.value}
+    if directory.is_shared(channel):
+        body |= dict.fromkeys(("user_team", "source_team"), directory.team_of(said.user))
+    if said.subtype == "thread_broadcast" and said.thread_ts:
+        root = channel.messages.get(said.thread_ts)
+        body |= {"root": shapes.message(root, directory, log=channel.messages)} if root else {}
+    return body
+
+
+def _changed(change: changes.MessageChanged, directory: Directory) -> Json:
+    log = change.channel.messages
+    return {
+        "type": "message",
+        "subtype": "message_changed",
+        "channel": change.channel.id,
+        "hidden": True,
+        "message": shapes.message(change.message, directory, log=log),
+        "previous_message": shapes.message(change.previous, directory, log=log),
+        "ts": change.ts,
+        "event_ts": change.ts,
+        "channel_type": change.channel.kind.value,
+    }
+
+
+def _deleted(change: changes.MessageDeleted, directory: Directory) -> Json:
+    """A root that has replies does not vanish: Slack reports it as changed into a tombstone."""
+    if change.tombstone is not None:
+        tombstone: Message = change.tombstone
+        return _changed(
+            changes.MessageChanged(channel=change.channel, message=tombstone, previous=change.previous, ts=change.ts),
+            directory,
+        )
+    return {
+        "type": "message",
+        "subtype": "message_deleted",
+        "channel": change.channel.id,
+        "hidden": True,
+        "deleted_ts": change.previous.ts,
+        "previous_message": shapes.message(change.previous, directory),
+        "ts": change.ts,
+        "event_ts": change.ts,
+        "channel_type": change.channel.kind.value,
+    }
+
+
+def _if_readable(app: App, channel: Channel, body: Json) -> list[Json]:
+    return [body] if f"{channel.kind.scope_family}:history" in app.scopes else []
+
+
+def _reaction(name: str, app: App, change: changes.ReactionAdded | changes.ReactionRemoved) -> list[Json]:
+    if "reactions:read" not in app.scopes:
+        return []
+    return [
+        {
+            "type": name,
+            "user": change.user,
+            "item": {"type": "message", "channel": change.channel.id, "ts": change.message.ts},
+            "reaction": change.name,
+            "item_user": change.message.user,
+            "event_ts": change.ts,
+        }
+    ]
+
+
+def _joined(app: App, change: changes.MemberJoined) -> list[Json]:
+    if f"{change.channel.kind.scope_family}:read" not in app.scopes:
+        return []
+    return [
+        {
+            "type": "member_joined_channel",
+            "user": change.user,
+            "channel": change.channel.id,
+            "channel_type": change.channel.id[0],
+            "team": TEAM_ID,
+            "event_ts": change.ts,
+        }
+    ]
+
+
+def _event(app: App, body: Json, now: float, *, is_shared: bool = False) -> Event:
+    event_id = "Ev" + secrets.token_hex(8).upper()
+    payload: Json = {
+        "token": "twin",
+        "team_id": TEAM_ID,
+        "api_app_id": app.id,
+        "event": body,
+        "type": "event_callback",
+        "event_id": event_id,
+        "event_time": int(now),
+        "authorizations": [
+            {"team_id": TEAM_ID, "user_id": app.bot_user, "is_bot": True, "is_enterprise_install": False}
+        ],
+        "is_ext_shared_channel": is_shared,
+        "event_context": f"4-{event_id}",
+    }
+    return Event(event_id=event_id, type=str(body["type"]), body=body, payload=payload)
+
+
+def app_rate_limited(app: App, *, now: float) -> Event:
+    """Tells an app that events are kept back. https://docs.slack.dev/reference/events/app_rate_limited"""
+    event_id = "Ev" + secrets.token_hex(8).upper()
+    payload: Json = {
+        "token": "twin",
+        "type": "app_rate_limited",
+        "team_id": TEAM_ID,
+        "minute_rate_limited": int(now // 60 * 60),
+        "api_app_id": app.id,
+    }
+    return Event(event_id=event_id, type="app_rate_limited", body={}, payload=payload)

@@ -1,0 +1,81 @@
+"""Files, and where they are shared, as Slack's Web API and events write them."""
+
+from collections.abc import Sequence
+
+from slack_twin.directory import TEAM_ID
+from slack_twin.errors import Json
+from slack_twin.files import File, Share
+from slack_twin.people import ChannelKind
+
+REPLY_USERS_SHOWN = 5
+
+
+def file(shared: File) -> Json:
+    """A file object, as far as the twin knows it; of a deleted file only that it was there."""
+    if shared.is_deleted:
+        return {"id": shared.id, "mode": "tombstone"}
+    shape: Json = {
+        "id": shared.id,
+        "created": shared.created,
+        "timestamp": shared.created,
+        "name": shared.name,
+        "title": shared.title,
+        "mimetype": shared.mimetype,
+        "filetype": shared.name.rpartition(".")[2],
+        "pretty_type": shared.mimetype,
+        "user": shared.user,
+        "mode": "hosted",
+        "size": shared.size,
+        "is_external": False,
+        "is_public": True,
+        "url_private": shared.url,
+        "url_private_download": shared.url,
+    }
+    return shape | ({"alt_txt": shared.alt_txt} if shared.alt_txt else {})
+
+
+def file_with_shares(shared: File, shares: Sequence[Share]) -> Json:
+    """A file object as `files.*` give it: also where the file is shared."""
+    places = {kind: _places(shares, kind) for kind in ("channels", "groups", "ims")}
+    return (
+        file(shared)
+        | places
+        | {
+            "is_public": bool(places["channels"]),
+            "shares": {
+                sort: found
+                for sort, public in (("public", True), ("private", False))
+                if (found := _shares(shares, public=public))
+            },
+        }
+    )
+
+
+def _places(shares: Sequence[Share], listed_as: str) -> list[str]:
+    """The ids of the conversations of one sort, each once."""
+    sorts = {"channel": "channels", "group": "groups", "mpim": "groups", "im": "ims"}
+    found = (share.channel for share in shares if sorts[share.channel.kind.value] == listed_as)
+    return list(dict.fromkeys(channel.id for channel in found))
+
+
+def _shares(shares: Sequence[Share], *, public: bool) -> Json:
+    found: dict[str, list[Json]] = {}
+    for share in shares:
+        if (share.channel.kind is ChannelKind.PUBLIC) is public:
+            found.setdefault(share.channel.id, []).append(_share(share))
+    return dict(found)
+
+
+def _share(share: Share) -> Json:
+    log = share.channel.messages
+    thread, said = log.thread(share.ts), log.get(share.ts)
+    shape: Json = {
+        "ts": share.ts,
+        "channel_name": share.channel.name,
+        "team_id": TEAM_ID,
+        "share_user_id": said.user if said else "",
+        "reply_users": list(thread.authors)[:REPLY_USERS_SHOWN] if thread else [],
+        "reply_users_count": len(thread.authors) if thread else 0,
+        "reply_count": len(thread.replies) if thread else 0,
+    }
+    return shape | ({"thread_ts": said.thread_ts} if said and said.thread_ts else {})

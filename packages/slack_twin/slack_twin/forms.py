@@ -1,0 +1,101 @@
+"""What people have chosen and typed in messages and views, until the message or view is gone.
+
+Slack's clients remember it and tell it to the app with every act, as `state`.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from slack_twin.choices import Choices
+from slack_twin.elements import Element
+from slack_twin.errors import ControlError, Json
+
+_KEPT = 10_000
+# Block and action: what names an element on one surface.
+Place = tuple[str, str]
+# The person and the message or view.
+Surface = tuple[str, ...]
+# What elements hold, by block and by action.
+Values = dict[str, dict[str, Json]]
+
+
+@dataclass
+class _Touched:
+    """One surface that somebody has touched."""
+
+    entered: dict[Place, Json] = field(default_factory=dict)
+    offered: dict[Place, list[Json]] = field(default_factory=dict)  # options that the app gave for external menus
+
+
+class Forms:
+    """The last ten thousand surfaces that somebody has touched."""
+
+    def __init__(self) -> None:
+        self._touched: OrderedDict[Surface, _Touched] = OrderedDict()
+
+    def enter(self, surface: Surface, values: Mapping[Place, Json]) -> None:
+        self._touch(surface).entered.update(values)
+
+    def offer(self, surface: Surface, place: Place, options: list[Json]) -> None:
+        """Remember what an app offered for an external menu."""
+        self._touch(surface).offered[place] = options
+
+    def offered(self, surface: Surface) -> Mapping[Place, list[Json]]:
+        known = self._touched.get(surface)
+        return known.offered if known else {}
+
+    def _touch(self, surface: Surface) -> _Touched:
+        touched = self._touched.setdefault(surface, _Touched())
+        self._touched.move_to_end(surface)
+        while len(self._touched) > _KEPT:
+            self._touched.popitem(last=False)
+        return touched
+
+    def values(self, surface: Surface, elements: Iterable[Element], choices: Choices) -> Values:
+        """`state.values`: every element that keeps something, touched or not, by block and action."""
+        known = self._touched.get(surface)
+        entered = known.entered if known else {}
+        values: Values = {}
+        for element in elements:
+            if element.state_field is not None:
+                state = entered.get((element.block_id, element.action_id))
+                if state is None or state["type"] != element.type:
+                    state = choices.initial(element)
+                values.setdefault(element.block_id, {})[element.action_id] = state
+        return values
+
+    def forget(self, surface: Surface) -> None:
+        self._touched.pop(surface, None)
+
+    def clear(self) -> None:
+        self._touched.clear()
+
+
+def read_state(given: Mapping[str, object], elements: Sequence[Element], choices: Choices) -> dict[Place, Json]:
+    """What a person entered, given by block and action, by action, or by the block of a single input.
+
+    Slack's own form, `{"values": {block: {action: …}}}`, will do as well. Raises ControlError 422.
+    """
+    values = given.get("values")
+    if len(given) == 1 and isinstance(values, dict):
+        given = values
+    keeping = [element for element in elements if element.state_field is not None]
+    read: dict[Place, Json] = {}
+    for name, value in given.items():
+        for element, held in _assigned(name, value, keeping):
+            read[element.block_id, element.action_id] = choices.state(element, held)
+    return read
+
+
+def _assigned(name: str, value: object, elements: Sequence[Element]) -> list[tuple[Element, object]]:
+    """Which elements an entry of the state is for, and what each of them holds."""
+    in_block = {element.action_id: element for element in elements if element.block_id == name}
+    if isinstance(value, dict) and value and value.keys() <= in_block.keys():
+        return [(in_block[action_id], held) for action_id, held in value.items()]
+    found = [element for element in elements if element.action_id == name] or list(in_block.values())
+    if len(found) == 1:
+        return [(found[0], value)]
+    known = ", ".join(f"{element.block_id}/{element.action_id}" for element in elements)
+    what = "more than one input is called" if found else "no input is called"
+    raise ControlError(422, "invalid", f"'state': {what} {name!r}", f"there is, as block/action: {known or 'none'}")

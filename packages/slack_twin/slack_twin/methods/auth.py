@@ -1,0 +1,31 @@
+"""auth.test and apps.connections.open."""
+
+from slack_twin.directory import TEAM_ID, TEAM_NAME
+from slack_twin.errors import Json
+from slack_twin.limits import Tier
+from slack_twin.methods.call import Call, Method, TokenKind
+
+
+def test(call: Call) -> Json:
+    """Who the token is."""
+    app = call.app
+    return {
+        "url": call.base_url,
+        "team": TEAM_NAME,
+        "user": app.name,
+        "team_id": TEAM_ID,
+        "user_id": app.bot_user,
+        "bot_id": app.bot_id,
+        "is_enterprise_install": False,
+    }
+
+
+def open_connection(call: Call) -> Json:
+    """A WebSocket URL that serves for one connection."""
+    return {"url": call.open_socket(call.app)}
+
+
+METHODS = (
+    Method(name="auth.test", handle=test, tier=Tier.SPECIAL, token=TokenKind.EITHER),
+    Method(name="apps.connections.open", handle=open_connection, tier=Tier.TIER_4, token=TokenKind.APP),
+)

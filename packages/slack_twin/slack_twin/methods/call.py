@@ -1,0 +1,85 @@
+"""One call of a Web API method, and what a method says about itself."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from slack_twin.arguments import Arguments
+from slack_twin.directory import Directory
+from slack_twin.errors import Json, SlackError
+from slack_twin.limits import Tier
+from slack_twin.messages import Message
+from slack_twin.people import App, Channel, ChannelKind
+from slack_twin.workspace import Workspace
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """A call whose token, scope and rate were found to be right."""
+
+    workspace: Workspace
+    app: App
+    args: Arguments
+    base_url: str  # of the twin, with a slash at its end
+    open_socket: Callable[[App], str]  # makes a WebSocket URL for one connection
+
+    @property
+    def directory(self) -> Directory:
+        return self.workspace.directory
+
+    def require(self, scope: str) -> None:
+        """Raises `missing_scope`."""
+        if scope not in self.app.scopes:
+            raise missing_scope(self.app, scope)
+
+    def visible_channel(self, name: str = "channel") -> Channel:
+        """The conversation named by an argument. Raises `channel_not_found`, also for what the bot may not see."""
+        channel = self.directory.channels.get(self.args.text(name))
+        if channel is None:
+            raise SlackError("channel_not_found")
+        is_public = channel.kind is ChannelKind.PUBLIC
+        if not is_public and self.app.bot_user not in channel.members:
+            raise SlackError("channel_not_found")
+        return channel
+
+    def joined_channel(self, name: str = "channel") -> Channel:
+        """As `visible_channel`; raises `not_in_channel` when the bot is not a member."""
+        channel = self.visible_channel(name)
+        if self.app.bot_user not in channel.members:
+            raise SlackError("not_in_channel")
+        return channel
+
+    def message(self, channel: Channel, name: str) -> Message:
+        """The message whose timestamp is in an argument. Raises `message_not_found`."""
+        return self.workspace.message(channel, self.args.timestamp(name))
+
+    def own_message(self, channel: Channel, name: str, refusal: str) -> Message:
+        """As `message`; raises `refusal` when another app or a person wrote it."""
+        message = self.message(channel, name)
+        if message.app_id != self.app.id:
+            raise SlackError(refusal)
+        return message
+
+
+class TokenKind(Enum):
+    """Which tokens a method takes."""
+
+    BOT = auto()
+    APP = auto()
+    EITHER = auto()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """A Web API method. One of `scopes` is enough; none means that any token will do."""
+
+    name: str
+    handle: Callable[[Call], Json]
+    tier: Tier
+    scopes: tuple[str, ...] = ()
+    token: TokenKind = TokenKind.BOT
+    is_post: bool = False  # counts towards one post per second and channel
+
+
+def missing_scope(app: App, *needed: str) -> SlackError:
+    return SlackError("missing_scope", needed=",".join(needed), provided=",".join(sorted(app.scopes)))

@@ -1,0 +1,95 @@
+"""chat.*: posting, changing and deleting messages."""
+
+from dataclasses import replace
+from urllib.parse import urlencode
+
+from slack_twin import shapes
+from slack_twin.drafts import MAX_TEXT_CHARACTERS, read_draft
+from slack_twin.errors import Json, SlackError
+from slack_twin.limits import Tier
+from slack_twin.methods.call import Call, Method
+from slack_twin.people import Channel, ChannelKind
+
+__all__ = ["MAX_TEXT_CHARACTERS", "METHODS"]
+
+_MAX_UPDATED_CHARACTERS = 4_000  # of `text`; a post takes ten times as much
+
+
+def post_message(call: Call) -> Json:
+    """Post to a channel, by id or `#name`, or to a person. Raises `no_text`, `msg_too_long`, `thread_not_found`, …"""
+    channel = _writable(call)
+    message = call.workspace.post(channel, read_draft(call.args, call.app))
+    shape = shapes.message(message, call.directory, log=channel.messages)
+    return {"channel": channel.id, "ts": message.ts, "message": shape}
+
+
+def post_ephemeral(call: Call) -> Json:
+    """Raises `user_not_in_channel`."""
+    channel = _writable(call)
+    user = call.args.text("user")
+    if user not in channel.members:
+        raise SlackError("user_not_in_channel")
+    return {"message_ts": call.workspace.post_ephemeral(channel, to=user, draft=read_draft(call.args, call.app))}
+
+
+def update(call: Call) -> Json:
+    """Change an own message; what is not given stays. Raises `message_not_found`, `cant_update_message`, `no_text`."""
+    channel = call.joined_channel()
+    previous = call.own_message(channel, "ts", "cant_update_message")
+    if previous.streaming:
+        raise SlackError("streaming_state_conflict")
+    if len(call.args.optional("text")) > _MAX_UPDATED_CHARACTERS:
+        raise SlackError("msg_too_long")
+    draft = read_draft(call.args, call.app)
+    changed = replace(
+        previous,
+        text=draft.text if "text" in call.args or "markdown_text" in call.args else previous.text,
+        blocks=draft.blocks if "blocks" in call.args or "markdown_text" in call.args else previous.blocks,
+        attachments=draft.attachments if "attachments" in call.args else previous.attachments,
+        metadata=draft.metadata if "metadata" in call.args else previous.metadata,
+    )
+    edited = call.workspace.edit(channel, previous, changed)
+    shape = shapes.message(edited, call.directory, log=channel.messages)
+    return {"channel": channel.id, "ts": edited.ts, "text": edited.text, "message": shape}
+
+
+def delete(call: Call) -> Json:
+    """Delete an own message. Raises `message_not_found`, `cant_delete_message`."""
+    channel = call.joined_channel()
+    message = call.own_message(channel, "ts", "cant_delete_message")
+    if message.streaming:
+        raise SlackError("cant_delete_message")
+    call.workspace.delete(channel, message)
+    return {"channel": channel.id, "ts": message.ts}
+
+
+def get_permalink(call: Call) -> Json:
+    """A link that opens the message on the twin's page."""
+    channel = call.visible_channel()
+    message = call.message(channel, "message_ts")
+    link = f"{call.base_url}archives/{channel.id}/p{message.ts.replace('.', '')}"
+    if message.thread_ts:
+        link += "?" + urlencode({"thread_ts": message.thread_ts, "cid": channel.id})
+    return {"channel": channel.id, "permalink": link}
+
+
+def _writable(call: Call) -> Channel:
+    """Where to post: unlike elsewhere a name or a person's id will do. Raises `channel_not_found`, `not_in_channel`."""
+    target = call.args.text("channel")
+    if target in call.directory.users:
+        return call.workspace.direct_channel(target, call.app.bot_user)
+    channel = call.directory.channel(target)
+    if channel is None or (channel.kind is not ChannelKind.PUBLIC and call.app.bot_user not in channel.members):
+        raise SlackError("channel_not_found")
+    if call.app.bot_user not in channel.members and "chat:write.public" not in call.app.scopes:
+        raise SlackError("not_in_channel")
+    return channel
+
+
+METHODS = (
+    Method(name="chat.postMessage", handle=post_message, tier=Tier.SPECIAL, scopes=("chat:write",), is_post=True),
+    Method(name="chat.postEphemeral", handle=post_ephemeral, tier=Tier.TIER_4, scopes=("chat:write",)),
+    Method(name="chat.update", handle=update, tier=Tier.TIER_3, scopes=("chat:write",)),
+    Method(name="chat.delete", handle=delete, tier=Tier.TIER_3, scopes=("chat:write",)),
+    Method(name="chat.getPermalink", handle=get_permalink, tier=Tier.SPECIAL),
+)

@@ -1,0 +1,36 @@
+"""team.info, bots.info and usergroups.list."""
+
+from slack_twin import shapes
+from slack_twin.directory import TEAM_ID
+from slack_twin.errors import Json, SlackError
+from slack_twin.limits import Tier
+from slack_twin.methods.call import Call, Method
+
+
+def team_info(call: Call) -> Json:
+    if call.args.optional("team", TEAM_ID) != TEAM_ID:
+        raise SlackError("team_not_found")
+    return {"team": shapes.team(call.base_url)}
+
+
+def bot_info(call: Call) -> Json:
+    """Raises `bot_not_found`."""
+    app = call.directory.app_of_bot(call.args.optional("bot", call.app.bot_id))
+    if app is None:
+        raise SlackError("bot_not_found")
+    return {"bot": shapes.bot(app)}
+
+
+def list_usergroups(call: Call) -> Json:
+    """The groups of the seed, with their members if asked for."""
+    groups = [shapes.user_group(group) for group in call.directory.user_groups.values()]
+    hidden = {"users"} if not call.args.flag("include_users") else set()
+    hidden |= {"user_count"} if not call.args.flag("include_count") else set()
+    return {"usergroups": [{key: value for key, value in group.items() if key not in hidden} for group in groups]}
+
+
+METHODS = (
+    Method(name="team.info", handle=team_info, tier=Tier.TIER_3, scopes=("team:read",)),
+    Method(name="bots.info", handle=bot_info, tier=Tier.TIER_3, scopes=("users:read",)),
+    Method(name="usergroups.list", handle=list_usergroups, tier=Tier.TIER_2, scopes=("usergroups:read",)),
+)

@@ -1,0 +1,80 @@
+"""users.*: the people of the workspace."""
+
+from slack_twin import shapes
+from slack_twin.errors import Json, SlackError
+from slack_twin.limits import Tier
+from slack_twin.methods.call import Call, Method
+from slack_twin.methods.conversations import wanted_kinds
+from slack_twin.methods.paging import page
+from slack_twin.people import Channel, User
+
+
+def info(call: Call) -> Json:
+    """Raises `user_not_found`."""
+    return {"user": _shape(call, _user(call, call.args.text("user")))}
+
+
+def list_users(call: Call) -> Json:
+    people, metadata = page(list(call.directory.users.values()), call.args, default=1000)
+    return {
+        "members": [_shape(call, person) for person in people],
+        "cache_ts": int(call.workspace.clock.now()),
+    } | metadata
+
+
+def lookup_by_email(call: Call) -> Json:
+    """Raises `users_not_found`."""
+    person = call.directory.user_by_email(call.args.text("email"))
+    if person is None:
+        raise SlackError("users_not_found")
+    return {"user": _shape(call, person)}
+
+
+def conversations(call: Call) -> Json:
+    """The conversations that a user, or the bot itself, is a member of."""
+    user_id = call.args.optional("user") or call.app.bot_user
+    _user(call, user_id)
+    kinds = wanted_kinds(call)
+    joined = [
+        channel
+        for channel in call.directory.channels.values()
+        if channel.kind in kinds
+        and user_id in channel.members
+        and (channel.kind.value == "channel" or call.app.bot_user in channel.members)
+    ]
+    channels, metadata = page(joined, call.args)
+    return {"channels": [_joined(channel, call.app.bot_user) for channel in channels]} | metadata
+
+
+def _joined(channel: Channel, viewer: str) -> Json:
+    """Here Slack does not say who is a member: everything listed is joined."""
+    return {key: value for key, value in shapes.channel(channel, viewer).items() if key != "is_member"}
+
+
+def _user(call: Call, user_id: str) -> User:
+    person = call.directory.users.get(user_id)
+    if person is None:
+        raise SlackError("user_not_found")
+    return person
+
+
+def _shape(call: Call, person: User) -> Json:
+    """A user object; the address is left out when the app may not see it."""
+    shape = shapes.user(person, call.directory.app_of_bot_user(person.id))
+    profile = shape["profile"]
+    if "users:read.email" not in call.app.scopes and isinstance(profile, dict):
+        profile.pop("email", None)
+    return shape
+
+
+METHODS = (
+    Method(name="users.info", handle=info, tier=Tier.TIER_4, scopes=("users:read",)),
+    Method(name="users.list", handle=list_users, tier=Tier.TIER_2, scopes=("users:read",)),
+    Method(name="users.lookupByEmail", handle=lookup_by_email, tier=Tier.TIER_3, scopes=("users:read.email",)),
+    Method(
+        name="users.conversations",
+        handle=conversations,
+        tier=Tier.TIER_3,
+        scopes=("channels:read", "groups:read", "im:read", "mpim:read"),
+    ),
+)

@@ -1,0 +1,87 @@
+"""What a person does on the page that the control API has no call for.
+
+Files of any kind are sent before they are shared, and conversations begin before anything is said.
+"""
+
+from starlette.requests import Request
+
+from slack_twin.control.body import Body, read_body
+from slack_twin.control.lookup import find_channel, find_user
+from slack_twin.drafts import MAX_TEXT_CHARACTERS
+from slack_twin.errors import ControlError, Json
+from slack_twin.files import File
+from slack_twin.people import User
+from slack_twin.text import from_reader
+from slack_twin.twin import Twin
+from slack_twin.workspace import Draft
+
+_LONGEST_NAME = 255
+
+
+class PageActs:
+    """`POST /page/files`, `/page/messages` and so on."""
+
+    def __init__(self, twin: Twin) -> None:
+        self._twin = twin
+
+    async def upload(self, request: Request) -> Json:
+        """Keep a file, the body of the request as it is, until a message of the same person shares it."""
+        workspace, query = self._twin.workspace, request.query_params
+        user, name = find_user(workspace, query.get("user", "")), query.get("name", "").replace("\x00", "")
+        if not 0 < len(name) <= _LONGEST_NAME:
+            raise ControlError(422, "invalid", f"'name' must have 1 to {_LONGEST_NAME} characters")
+        content = await _content(request, workspace.files.cap_bytes)
+        file = workspace.add_file(name=name, user=user.id, content=content)
+        return {"id": file.id, "name": file.name, "size": file.size, "mimetype": file.mimetype}
+
+    async def post(self, request: Request) -> Json:
+        """Say something, with files that were uploaded before; a text or a file is needed."""
+        body = await read_body(request, known="user channel text thread_ts broadcast files")
+        workspace = self._twin.workspace
+        user = find_user(workspace, body.text("user"))
+        channel = find_channel(workspace, body.text("channel"), user)
+        files = tuple(self._own_file(user, file_id) for file_id in body.texts("files") or ())
+        draft = Draft(
+            user=user.id,
+            text=self._stored(body, required=not files),
+            thread_ts=body.optional("thread_ts"),
+            broadcast=body.flag("broadcast"),
+            files=files,
+        )
+        return {"ts": workspace.post(channel, draft).ts, "channel": channel.id}
+
+    async def open_direct(self, request: Request) -> Json:
+        """The direct conversation with a person or an app, opened if need be."""
+        body = await read_body(request, known="user with")
+        workspace = self._twin.workspace
+        user, other = find_user(workspace, body.text("user")), workspace.directory.user(body.text("with"))
+        if other is None:
+            raise ControlError(404, "not_found", f"no user or app {body.text('with')!r}")
+        return {"channel": workspace.direct_channel(user.id, other.id).id}
+
+    def _own_file(self, user: User, file_id: str) -> File:
+        """Raises ControlError 404 for what this person has not uploaded."""
+        file = self._twin.workspace.files.get(file_id)
+        if file is None or file.user != user.id:
+            raise ControlError(404, "not_found", f"{user.name} has not uploaded {file_id}", "upload it again")
+        return file
+
+    def _stored(self, body: Body, *, required: bool) -> str:
+        """The text as Slack stores it. Raises ControlError 413 when it is too long."""
+        typed = body.text("text") if required else body.optional("text") or ""
+        if len(typed) > MAX_TEXT_CHARACTERS:
+            raise ControlError(413, "too_large", f"a message has at most {MAX_TEXT_CHARACTERS} characters")
+        directory = self._twin.workspace.directory
+        return from_reader(typed, directory.id_of_user, directory.id_of_channel)
+
+
+async def _content(request: Request, cap_bytes: int) -> bytes:
+    """The body, read no further than the largest file. Raises ControlError 413 or 422."""
+    content = bytearray()
+    async for chunk in request.stream():
+        content += chunk
+        if len(content) > cap_bytes:
+            raise ControlError(413, "too_large", f"a file has at most {cap_bytes // 1_000_000} MB here")
+    if not content:
+        raise ControlError(422, "invalid", "the file is empty")
+    return bytes(content)

@@ -1,0 +1,136 @@
+"""What people do with buttons, menus, forms and commands, as Slack writes it to apps.
+
+https://docs.slack.dev/reference/interaction-payloads and https://docs.slack.dev/interactivity/implementing-slash-commands
+"""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from slack_twin import shapes
+from slack_twin.directory import TEAM_DOMAIN, TEAM_ID, Directory
+from slack_twin.elements import Element
+from slack_twin.errors import Json
+from slack_twin.messages import Message
+from slack_twin.parcels import Envelope
+from slack_twin.people import App, Channel, ChannelKind, User
+
+TOKEN = "twin"  # the old verification token, which nobody should check
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interaction:
+    """One act of a person on its way to an app. It is sent once."""
+
+    envelope: Envelope
+    payload: Json
+    accepts_response: bool
+    type: str
+    channel: str | None = None
+    ts: str | None = None
+    subtype: str | None = None
+    id: str = field(default_factory=lambda: str(uuid.uuid4()))
+
+
+def interaction(
+    payload: Json, *, accepts_response: bool, channel: str | None = None, ts: str | None = None
+) -> Interaction:
+    return Interaction(
+        envelope=Envelope.INTERACTIVE,
+        payload=payload,
+        accepts_response=accepts_response,
+        type=str(payload["type"]),
+        channel=channel,
+        ts=ts,
+    )
+
+
+def common(kind: str, app: App, user: User) -> Json:
+    """What every interactive payload has."""
+    return {
+        "type": kind,
+        "team": {"id": TEAM_ID, "domain": TEAM_DOMAIN},
+        "enterprise": None,
+        "user": {"id": user.id, "username": user.name, "name": user.name, "team_id": user.team_id or TEAM_ID},
+        "api_app_id": app.id,
+        "token": TOKEN,
+        "is_enterprise_install": False,
+    }
+
+
+def shortcut(kind: str, app: App, user: User, *, callback_id: str) -> Json:
+    """What the two kinds of shortcut have: less than other payloads."""
+    payload = {name: value for name, value in common(kind, app, user).items() if name != "api_app_id"}
+    return payload | {"user": {"id": user.id, "name": user.name, "team_id": TEAM_ID}, "callback_id": callback_id}
+
+
+def channel_name(channel: Channel) -> str:
+    """The name that payloads give: those of conversations that are not public are not told."""
+    match channel.kind:
+        case ChannelKind.PUBLIC:
+            return channel.name
+        case ChannelKind.DIRECT:
+            return "directmessage"
+        case ChannelKind.PRIVATE | ChannelKind.GROUP_DIRECT:
+            return "privategroup"
+
+
+def action(element: Element, chosen: Mapping[str, object], *, ts: str) -> Json:
+    """An entry of `actions`."""
+    return {
+        "type": element.type,
+        "action_id": element.action_id,
+        "block_id": element.block_id,
+        **element.repeated(),
+        **chosen,
+        "action_ts": ts,
+    }
+
+
+def channel_shape(channel: Channel) -> Json:
+    return {"id": channel.id, "name": channel_name(channel)}
+
+
+def message_shape(message: Message, channel: Channel, directory: Directory) -> Json:
+    return shapes.message(message, directory, log=channel.messages)
+
+
+def of_message(message: Message, channel: Channel, directory: Directory, *, is_ephemeral: bool) -> Json:
+    """Where it happened, for an act on a message. Of an ephemeral message the payload tells the place only."""
+    container: Json = {
+        "type": "message",
+        "message_ts": message.ts,
+        "channel_id": channel.id,
+        "is_ephemeral": is_ephemeral,
+    }
+    if message.thread_ts:
+        container["thread_ts"] = message.thread_ts
+    place: Json = {"container": container, "channel": channel_shape(channel)}
+    return place if is_ephemeral else place | {"message": message_shape(message, channel, directory)}
+
+
+def slash_command(
+    app: App, user: User, channel: Channel, *, command: str, text: str, trigger_id: str, response_url: str
+) -> Interaction:
+    payload: Json = {
+        "token": TOKEN,
+        "team_id": TEAM_ID,
+        "team_domain": TEAM_DOMAIN,
+        "channel_id": channel.id,
+        "channel_name": channel_name(channel),
+        "user_id": user.id,
+        "user_name": user.name,
+        "command": command,
+        "text": text,
+        "api_app_id": app.id,
+        "is_enterprise_install": False,
+        "response_url": response_url,
+        "trigger_id": trigger_id,
+    }
+    return Interaction(
+        envelope=Envelope.SLASH_COMMANDS,
+        payload=payload,
+        accepts_response=True,
+        type="slash_commands",
+        channel=channel.id,
+    )

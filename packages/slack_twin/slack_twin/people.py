@@ -1,0 +1,97 @@
+"""Who and what a workspace is made of: people, apps and channels."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from slack_twin.messages import MessageLog
+
+
+@dataclass(frozen=True, kw_only=True)
+class User:
+    """A person, or the bot user of an app."""
+
+    id: str
+    name: str
+    real_name: str
+    display_name: str
+    email: str = ""
+    app_id: str | None = None  # set for bot users only
+    is_restricted: bool = False  # a guest
+    is_ultra_restricted: bool = False  # a guest of one channel
+    team_id: str | None = None  # of another workspace, known through shared channels; None: of ours
+
+    @property
+    def is_bot(self) -> bool:
+        return self.app_id is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """A slash command of an app."""
+
+    name: str  # with the slash
+    description: str = ""
+    usage_hint: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class App:
+    """An installed app with one bot user. Its tokens are what the Web API knows it by."""
+
+    id: str
+    name: str
+    bot_id: str
+    bot_user: str
+    bot_token: str
+    app_token: str
+    signing_secret: str
+    scopes: frozenset[str]
+    request_url: str | None = None  # signed HTTP delivery; without it the app uses Socket Mode
+    commands: tuple[Command, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class UserGroup:
+    """A name for several people, mentioned as `<!subteam^S…>`."""
+
+    id: str
+    handle: str  # what people type after the @
+    name: str
+    description: str
+    created: int  # seconds since 1970
+    members: tuple[str, ...]
+
+
+class ChannelKind(StrEnum):
+    """What a conversation is; the value is Slack's `channel_type` in events."""
+
+    PUBLIC = "channel"
+    PRIVATE = "group"
+    DIRECT = "im"
+    GROUP_DIRECT = "mpim"
+
+    @property
+    def listed_as(self) -> str:
+        """The name in the `types` argument of `conversations.list`."""
+        return {"channel": "public_channel", "group": "private_channel"}.get(self.value, self.value)
+
+    @property
+    def scope_family(self) -> str:
+        """The first part of the scopes that guard it, as in `channels:history`."""
+        return {"channel": "channels", "group": "groups"}.get(self.value, self.value)
+
+
+@dataclass(kw_only=True)
+class Channel:
+    """A conversation. `members` keeps the order in which they joined."""
+
+    id: str
+    name: str
+    kind: ChannelKind
+    created: int  # seconds since 1970
+    creator: str
+    members: dict[str, None] = field(default_factory=dict)
+    topic: str = ""
+    purpose: str = ""
+    shared_with: dict[str, None] = field(default_factory=dict)  # other workspaces, by id
+    messages: MessageLog = field(default_factory=MessageLog)

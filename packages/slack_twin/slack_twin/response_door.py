@@ -1,0 +1,45 @@
+"""The door of response URLs: `/actions/…`, `/commands/…` and `/app/…`, as at hooks.slack.com."""
+
+from urllib.parse import parse_qs
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from slack_twin.answers import json_response
+from slack_twin.arguments import limited_body, loads
+from slack_twin.errors import Json, SlackError
+from slack_twin.responses import Responses
+
+_GONE = ("no_such_url", "expired_url", "used_url")
+
+
+def response_routes(responses: Responses) -> list[Route]:
+    """One route for each kind of URL."""
+
+    async def endpoint(request: Request) -> Response:
+        """Answers `{"ok": true}`; 404 for a URL that no longer counts, 400 for anything else that is wrong."""
+        try:
+            responses.by_url(request.url.path.removeprefix("/"), _read(await limited_body(request)))
+        except SlackError as refusal:
+            status = 404 if refusal.code in _GONE else 400
+            return json_response({"ok": False, "error": refusal.code} | refusal.fields, status)
+        except ClientDisconnect:
+            return Response()
+        return json_response({"ok": True})
+
+    return [Route(f"/{kind}/{{secret}}", endpoint, methods=["POST"]) for kind in ("actions", "commands", "app")]
+
+
+def _read(raw: bytes) -> Json:
+    """A JSON object, be it the body or the field `payload` of a form. Raises SlackError `invalid_payload`."""
+    try:
+        text = raw.decode("utf-8")
+        if text.startswith("payload="):
+            text = parse_qs(text, max_num_fields=100)["payload"][0]
+        value = loads(text)
+    except (ValueError, KeyError):
+        raise SlackError("invalid_payload") from None
+    if not isinstance(value, dict):
+        raise SlackError("invalid_payload")
+    return value

@@ -1,0 +1,168 @@
+"""The twin as a web application, and the server that runs it."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.routing import Route, WebSocketRoute
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from slack_twin.access import LOOPBACK, Access
+from slack_twin.control import control_routes
+from slack_twin.page import page_routes
+from slack_twin.response_door import response_routes
+from slack_twin.settings import read_settings
+from slack_twin.twin import Twin, build_twin
+from slack_twin.uploads import upload_routes
+from slack_twin.web_api import CUT_EXTENSION
+
+_MAX_SOCKET_MESSAGE_BYTES = 1024 * 1024
+
+
+def create_app(twin: Twin, allowed: Access | None = None) -> Starlette:
+    """The whole twin: Web API, Socket Mode, control API and page. Serve it with `serve`, which can cut connections.
+
+    Without `allowed` it answers as a server on loopback.
+    """
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        yield
+        await twin.close()
+
+    return Starlette(
+        routes=[
+            Route("/api/{method}", twin.web_api.endpoint, methods=["GET", "POST", "PUT", "PATCH", "DELETE"]),
+            WebSocketRoute("/socket", twin.sockets.serve),
+            *upload_routes(twin),
+            *response_routes(twin.interactions.responses),
+            *control_routes(twin),
+            *page_routes(twin),
+        ],
+        middleware=[Middleware((allowed or Access()).guard)],
+        lifespan=lifespan,
+    )
+
+
+class _Protocol(HttpToolsProtocol):
+    """HTTP whose requests carry a way to reset their connection, for the fault `cut_after_accept`."""
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["extensions"] = {CUT_EXTENSION: {"reset": self.transport.abort}}
+
+
+class TwinServer(uvicorn.Server):
+    """A server that leaves the signals to its caller, and ends streams and sockets before it waits for them."""
+
+    def __init__(self, twin: Twin, allowed: Access | None = None) -> None:
+        self.twin = twin
+        config = uvicorn.Config(
+            create_app(twin, allowed),
+            http=_Protocol,
+            ws="websockets-sansio",
+            log_config=None,
+            access_log=False,
+            ws_max_size=_MAX_SOCKET_MESSAGE_BYTES,
+            date_header=False,
+            timeout_graceful_shutdown=5,
+        )
+        super().__init__(config)
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        self.should_exit = True
+        self._stopping.set()
+
+    async def main_loop(self) -> None:
+        """Wait for `stop` instead of looking ten times a second: hundreds of tests start and end a twin."""
+        await self._stopping.wait()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await self.twin.close()
+        await super().shutdown(sockets)
+
+
+@contextlib.asynccontextmanager
+async def running(
+    twin: Twin,
+    host: str = LOOPBACK,
+    port: int = 0,
+    *,
+    allowed: Access | None = None,
+) -> AsyncIterator[str]:
+    """Serve the twin while the context lasts; gives its base URL, like `http://127.0.0.1:8400/`.
+
+    Port 0 takes a free one; without `allowed` only hosts and pages of its own are answered. Raises OSError when the
+    address cannot be taken.
+    """
+    with listen(host, port) as listening:
+        address = f"[{host}]" if ":" in host else host
+        twin.workspace.base_url = f"http://{address}:{listening.getsockname()[1]}/"
+        server = TwinServer(twin, allowed or Access(bound_to=host))
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        try:
+            yield twin.workspace.base_url
+        finally:
+            server.stop()
+            await serving
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket whose connections do not wait to fill packets: answers are written in two parts.
+
+    asyncio sets TCP_NODELAY only on sockets that it made itself.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.create_server((host, port), family=family, backlog=1024)
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
+
+
+async def serve(
+    host: str, port: int, *, rates: bool = True, hosts: Sequence[str] = (), origins: Sequence[str] = ()
+) -> None:
+    """Serve a twin with the default seed until cancelled, after printing what its app needs to connect.
+
+    `hosts` are further names of it, and `origins` other pages that may call it. Raises OSError when the address cannot
+    be taken, ValueError for one of these, or for a variable of the environment, that makes no sense.
+    """
+    twin = build_twin(rates=rates, settings=read_settings(os.environ))
+    allowed = Access(bound_to=host, hosts=hosts, origins=origins)
+    async with running(twin, host, port, allowed=allowed) as base_url:
+        sys.stdout.write("\n".join([*environment(twin, base_url), f"Open {base_url}", ""]))
+        sys.stdout.flush()
+        await asyncio.Event().wait()
+
+
+def run(serving: Coroutine[object, object, None]) -> None:
+    """As asyncio.run, on a faster loop where there is one: under load most of the twin's time goes into its sockets."""
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(serving)
+        return
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serving)
+
+
+def environment(twin: Twin, base_url: str) -> list[str]:
+    """The shell lines that connect the first app of the seed to the twin."""
+    app = next(iter(twin.workspace.directory.apps.values()))
+    values = {
+        "SLACK_BOT_TOKEN": app.bot_token,
+        "SLACK_APP_TOKEN": app.app_token,
+        "SLACK_SIGNING_SECRET": app.signing_secret,
+        "SLACK_API_BASE_URL": f"{base_url}api/",
+    }
+    return [f"export {name}={value}" for name, value in values.items()]

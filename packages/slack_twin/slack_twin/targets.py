@@ -1,0 +1,151 @@
+"""Where a person acts on blocks: a message, one that only they see, or a view."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from slack_twin import payloads
+from slack_twin.choices import Choices
+from slack_twin.elements import Element, elements_of
+from slack_twin.errors import ControlError, Json
+from slack_twin.forms import Surface, Values
+from slack_twin.messages import Message
+from slack_twin.people import App, Channel, User
+from slack_twin.surfaces import AppView
+from slack_twin.view_shapes import view_shape
+from slack_twin.workspace import Workspace
+
+
+class Target(Protocol):
+    """Something with elements, shown by an app to a person."""
+
+    @property
+    def app(self) -> App: ...
+
+    @property
+    def user(self) -> User: ...
+
+    @property
+    def surface(self) -> Surface:
+        """What names it among the forms."""
+
+    @property
+    def elements(self) -> Sequence[Element]: ...
+
+    @property
+    def choices(self) -> Choices:
+        """Reads what the person enters there."""
+
+    @property
+    def channel(self) -> Channel | None: ...
+
+    @property
+    def ts(self) -> str | None: ...
+
+    @property
+    def view_id(self) -> str | None: ...
+
+    def place(self) -> Json:
+        """What a payload says of it."""
+
+    def state(self, values: Values) -> Json:
+        """What a payload says of everything entered there, outside of `place`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MessageTarget:
+    """A message of an app. Of an ephemeral one payloads tell the place only."""
+
+    workspace: Workspace
+    app: App
+    user: User
+    channel: Channel
+    message: Message
+    is_ephemeral: bool
+    view_id: None = None
+
+    @property
+    def surface(self) -> Surface:
+        return (self.user.id, self.channel.id, self.message.ts)
+
+    @property
+    def elements(self) -> Sequence[Element]:
+        return elements_of(self.message.blocks, attachments=self.message.attachments)
+
+    @property
+    def choices(self) -> Choices:
+        return Choices(self.workspace.directory, self.workspace.forms.offered(self.surface), self.channel.id)
+
+    @property
+    def ts(self) -> str:
+        return self.message.ts
+
+    def place(self) -> Json:
+        return payloads.of_message(self.message, self.channel, self.workspace.directory, is_ephemeral=self.is_ephemeral)
+
+    def state(self, values: Values) -> Json:
+        return {"state": {"values": values}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewTarget:
+    """A modal or a home tab."""
+
+    workspace: Workspace
+    app: App
+    user: User
+    view: AppView
+    channel: None = None
+    ts: None = None
+
+    @property
+    def surface(self) -> Surface:
+        return (self.user.id, self.view.id)
+
+    @property
+    def elements(self) -> Sequence[Element]:
+        return elements_of(self.view.definition.blocks)
+
+    @property
+    def choices(self) -> Choices:
+        return Choices(self.workspace.directory, self.workspace.forms.offered(self.surface), self.view.channel_id)
+
+    @property
+    def view_id(self) -> str:
+        return self.view.id
+
+    def place(self) -> Json:
+        return {
+            "container": {"type": "view", "view_id": self.view.id},
+            "view": view_shape(self.workspace, self.view),
+        }
+
+    def state(self, values: Values) -> Json:
+        """The view itself carries it."""
+        return {}
+
+
+def message_target(workspace: Workspace, user: User, channel: Channel, ts: str) -> MessageTarget:
+    """Raises SlackError `message_not_found`, and ControlError 422 for a message that no app wrote."""
+    ephemeral = workspace.ephemerals.get(user.id, channel.id, ts)
+    message = ephemeral or workspace.message(channel, ts)
+    app = workspace.directory.apps.get(message.app_id or "")
+    if app is None:
+        raise ControlError(422, "invalid", "a message of a person has nothing to press")
+    return MessageTarget(
+        workspace=workspace,
+        app=app,
+        user=user,
+        channel=channel,
+        message=message,
+        is_ephemeral=ephemeral is not None,
+    )
+
+
+def view_target(workspace: Workspace, user: User, view_id: str) -> ViewTarget:
+    """Raises ControlError 404 when the person does not see such a view."""
+    view = workspace.surfaces.shown(view_id)
+    if view is None or view.user_id != user.id:
+        open_ids = ", ".join(view.id for view in workspace.surfaces.stack(user.id)) or "none"
+        raise ControlError(404, "not_found", f"{user.name} sees no view {view_id!r}", f"open modals: {open_ids}")
+    return ViewTarget(workspace=workspace, app=workspace.directory.apps[view.app_id], user=user, view=view)

@@ -1,0 +1,32 @@
+"""An app that is installed in the workspace: what it needs to connect, and what Slack calls it."""
+
+from dataclasses import dataclass, field
+
+from slack_twin import people
+
+
+@dataclass(frozen=True, kw_only=True)
+class InstalledApp:
+    """Ids and credentials of an app."""
+
+    name: str  # also that of its bot: people mention it as `@name`
+    id: str
+    bot_id: str
+    bot_user: str  # the id of the bot as a user
+    bot_token: str = field(repr=False)
+    app_token: str = field(repr=False)
+    signing_secret: str = field(repr=False)
+    request_url: str | None  # where signed HTTP goes; without it the app uses Socket Mode
+
+
+def installed(app: people.App) -> InstalledApp:
+    return InstalledApp(
+        name=app.name,
+        id=app.id,
+        bot_id=app.bot_id,
+        bot_user=app.bot_user,
+        bot_token=app.bot_token,
+        app_token=app.app_token,
+        signing_secret=app.signing_secret,
+        request_url=app.request_url,
+    )

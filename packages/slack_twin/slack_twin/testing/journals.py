@@ -1,0 +1,83 @@
+"""What the workspace noted: calls of its Web API and attempts to deliver events."""
+
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+from slack_twin.testing.server import TwinServer
+
+_SHOWN_ENTRIES = 20
+_SHOWN_CHARACTERS = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApiCall:
+    """One call of the Web API, refused ones included. Tokens are left out of `args`."""
+
+    seq: int
+    at: float  # seconds since 1970, the workspace's clock
+    app: str | None  # its name; None when the token was wrong
+    method: str
+    args: dict[str, Any]
+    ok: bool
+    error: str | None
+    status: int  # HTTP; 0 when the connection was cut
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delivery:
+    """One attempt to bring an event, or what a person did, to an app."""
+
+    seq: int
+    at: float  # seconds since 1970, the workspace's clock
+    app: str
+    kind: str  # the type of the event
+    subtype: str | None
+    event_id: str
+    channel: str | None
+    ts: str | None
+    attempt: int  # 0 is the first
+    acked: bool
+    error: str | None  # why there was no acknowledgement, once that is certain
+    dropped: bool  # the last attempt failed: the app will not get it
+
+
+Noted = TypeVar("Noted", ApiCall, Delivery)
+
+
+def read_calls(server: TwinServer) -> list[ApiCall]:
+    """Oldest first."""
+    return [_noted(ApiCall, entry) for entry in server.ask("GET", "calls")["calls"]]
+
+
+def read_deliveries(server: TwinServer) -> list[Delivery]:
+    """Oldest first."""
+    return [_noted(Delivery, entry) for entry in server.ask("GET", "deliveries")["deliveries"]]
+
+
+def _noted(kind: type[Noted], entry: dict[str, Any]) -> Noted:
+    return kind(**{field.name: entry[field.name] for field in fields(kind)})
+
+
+def told(server: TwinServer) -> str:
+    """What happened between the workspace and its apps in this test, the latest twenty things, for an error message."""
+    entries: list[ApiCall | Delivery] = [*read_calls(server), *read_deliveries(server)]
+    if not entries:
+        return "No app was told anything, and none called the Web API."
+    latest = sorted(entries, key=lambda entry: entry.at)[-_SHOWN_ENTRIES:]
+    return "\n".join(["What happened in this workspace:", *(f"  {_line(entry)}" for entry in latest)])
+
+
+def _line(entry: ApiCall | Delivery) -> str:
+    if isinstance(entry, ApiCall):
+        args = str(entry.args)
+        shown = args if len(args) <= _SHOWN_CHARACTERS else f"{args[:_SHOWN_CHARACTERS]}…"
+        return f"{entry.app or 'somebody'} called {entry.method} {shown}: {'ok' if entry.ok else entry.error}"
+    name = f"{entry.kind}/{entry.subtype}" if entry.subtype else entry.kind
+    return f"{entry.app} was sent {name} ({entry.ts}, attempt {entry.attempt}): {_fate(entry)}"
+
+
+def _fate(entry: Delivery) -> str:
+    if entry.acked:
+        return "acknowledged"
+    hint = " - is the app connected, and with its own app_token?" if entry.error == "no_connection" else ""
+    return f"{entry.error or 'not acknowledged yet'}{hint}"

@@ -1,0 +1,218 @@
+"""The workspace as a test sees it: what the fixture `slack_twin` gives."""
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from slack_twin.control.lookup import find_app, find_channel, find_user
+from slack_twin.people import User
+from slack_twin.testing.apps import InstalledApp, installed
+from slack_twin.testing.clock import TwinClock
+from slack_twin.testing.faults import TwinFaults
+from slack_twin.testing.journals import ApiCall, Delivery, read_calls, read_deliveries
+from slack_twin.testing.line import Line
+from slack_twin.testing.messages import Message, first_of_app, read_messages, with_text
+from slack_twin.testing.person import Person
+from slack_twin.testing.server import DEFAULT_APP, TwinServer, given, new_tokens
+from slack_twin.testing.waiting import Steps, waits
+
+__tracebackhide__ = True  # a failing test shows its own lines
+
+Seen = TypeVar("Seen")
+
+
+class SlackTwin:
+    """A workspace with the people `alice`, `bob` and `carol`, the channels `general` and `random`, and the app `app`.
+
+    Names of what does not exist raise Refused. What waits is bounded by `timeout_seconds`, or by what the option
+    `slack_twin_timeout_seconds` says; in asynchronous tests say `await ….aio(…)` for it.
+    """
+
+    def __init__(self, server: TwinServer, *, timeout_seconds: float = 5.0) -> None:
+        self._server = server
+        self._line = Line(server=server, timeout_seconds=timeout_seconds)
+        self.faults = TwinFaults(server)
+        self.clock = TwinClock(server)
+
+    @property
+    def base_url(self) -> str:
+        """Like `http://127.0.0.1:8400/`; opened in a browser it shows the workspace."""
+        return self._server.base_url
+
+    @property
+    def web_api_url(self) -> str:
+        """What `WebClient` takes as its `base_url`."""
+        return f"{self.base_url}api/"
+
+    def app(self, name: str = DEFAULT_APP) -> InstalledApp:
+        """Ids and credentials of an app."""
+        return self._server.do(lambda twin: installed(find_app(twin.workspace, name)))
+
+    def bot_token(self, app: str = DEFAULT_APP) -> str:
+        """The `xoxb-` token of an app."""
+        return self.app(app).bot_token
+
+    def app_token(self, app: str = DEFAULT_APP) -> str:
+        """The `xapp-` token of an app, for Socket Mode."""
+        return self.app(app).app_token
+
+    def signing_secret(self, app: str = DEFAULT_APP) -> str:
+        """What signs the requests to an app that is reached by HTTP."""
+        return self.app(app).signing_secret
+
+    def environment(self, app: str = DEFAULT_APP) -> dict[str, str]:
+        """Variables for an app that runs in a process of its own."""
+        known = self.app(app)
+        return {
+            "SLACK_BOT_TOKEN": known.bot_token,
+            "SLACK_APP_TOKEN": known.app_token,
+            "SLACK_SIGNING_SECRET": known.signing_secret,
+            "SLACK_API_BASE_URL": self.web_api_url,
+        }
+
+    def add_app(
+        self,
+        name: str,
+        *,
+        request_url: str | None = None,
+        scopes: Iterable[str] | None = None,
+        channels: Iterable[str] | None = None,
+        commands: Iterable[str] | None = None,
+    ) -> InstalledApp:
+        """Install an app, or change the one of that name; its tokens are new.
+
+        With `request_url` it gets everything by signed HTTP, else by Socket Mode. By default it has all scopes, is in
+        all public channels, and has one slash command that is called like it.
+        """
+        fields = given(
+            name=name,
+            request_url=request_url,
+            scopes=_listed(scopes),
+            channels=_listed(channels),
+            commands=_listed(commands),
+        )
+        self._server.ask("POST", "seed", {"apps": [fields | new_tokens(name)]})
+        return self.app(name)
+
+    def add_user(self, name: str, *, real_name: str | None = None, email: str | None = None) -> Person:
+        """Let a person join the workspace and all its public channels."""
+        fields = given(name=name, real_name=real_name, display_name=real_name, email=email)
+        self._server.ask("POST", "seed", {"users": [fields]})
+        return self.user(name)
+
+    def add_guest(self, name: str, *, channels: Iterable[str] | None = None) -> Person:
+        """Let a guest into some channels; by default into `general`."""
+        self._server.ask("POST", "seed", {"guests": [given(name=name, channels=_listed(channels))]})
+        return self.user(name)
+
+    def add_team(self, name: str, *, users: Iterable[str], channels: Iterable[str] | None = None) -> tuple[Person, ...]:
+        """Share channels, by default `general`, with another workspace; its people, in order."""
+        people = list(users)
+        self._server.ask("POST", "seed", {"teams": [given(name=name, users=people, channels=_listed(channels))]})
+        return tuple(self.user(person) for person in people)
+
+    def add_channel(
+        self, name: str, *, members: Iterable[str] | None = None, is_private: bool = False, topic: str = ""
+    ) -> str:
+        """Open a channel; its id. Without `members`, names of people and apps, everybody is in it.
+
+        In a private one that is all people and no app.
+        """
+        fields = given(name=name, members=_listed(members), is_private=is_private, topic=topic)
+        self._server.ask("POST", "seed", {"channels": [fields]})
+        return self.channel_id(name)
+
+    def user(self, name: str) -> Person:
+        """A person by name or id."""
+        user_id, known_as = self._server.do(lambda twin: _named(find_user(twin.workspace, name)))
+        return Person(name=known_as, id=user_id, line=self._line)
+
+    def channel_id(self, name: str) -> str:
+        """The id of a channel, as it stands in calls and events."""
+        return self._server.do(lambda twin: find_channel(twin.workspace, name).id)
+
+    def messages(self, channel: str = "general") -> list[Message]:
+        """The messages of a channel with all replies, oldest first."""
+        return read_messages(self._line, self.channel_id(channel))
+
+    def calls(self, method: str | None = None, *, app: str | None = None, ok: bool | None = None) -> list[ApiCall]:
+        """Calls of the Web API, oldest first: of one method, of one app, only those that succeeded or failed."""
+        return [
+            call
+            for call in read_calls(self._server)
+            if method in (None, call.method) and app in (None, call.app) and ok in (None, call.ok)
+        ]
+
+    def deliveries(self, kind: str | None = None, *, app: str | None = None) -> list[Delivery]:
+        """Attempts to bring something to an app, oldest first: events of one type, to one app."""
+        return [one for one in read_deliveries(self._server) if kind in (None, one.kind) and app in (None, one.app)]
+
+    @waits
+    def wait_for(
+        self, look: Callable[[], Seen], *, what: str = "", timeout_seconds: float | None = None
+    ) -> Steps[Seen]:
+        """Call `look` after everything that happens, until what it returns is true; that is the result.
+
+        Raises NotInTime, which names `what` was waited for and what happened instead.
+        """
+        return (yield from self._line.until(look, what or _name_of(look), timeout_seconds))
+
+    @waits
+    def wait_for_message(
+        self,
+        channel: str = "general",
+        *,
+        containing: str = "",
+        after: Message | None = None,
+        timeout_seconds: float | None = None,
+    ) -> Steps[Message]:
+        """The first finished message of an app in a channel, in a thread or not. Raises NotInTime.
+
+        `after` leaves out what was there when that message was written.
+        """
+
+        def look() -> Message | None:
+            return first_of_app(self.messages(channel), containing=containing, after=after)
+
+        what = with_text(f"a message of an app in {channel}", containing)
+        return (yield from self._line.until(look, what, timeout_seconds))
+
+    @waits
+    def wait_for_calls(
+        self,
+        method: str,
+        *,
+        count: int = 1,
+        app: str | None = None,
+        ok: bool | None = None,
+        timeout_seconds: float | None = None,
+    ) -> Steps[list[ApiCall]]:
+        """All calls of a method so far, once they are `count` or more. Raises NotInTime."""
+
+        def look() -> list[ApiCall]:
+            found = self.calls(method, app=app, ok=ok)
+            return found if len(found) >= count else []
+
+        return (yield from self._line.until(look, f"{count} calls of {method}", timeout_seconds))
+
+    @waits
+    def wait_until_connected(self, app: str = DEFAULT_APP, *, timeout_seconds: float | None = None) -> Steps[None]:
+        """Until an app has a Socket Mode connection: what happens before, it may never hear of. Raises NotInTime."""
+        app_id = self.app(app).id
+        yield from self._line.until(
+            lambda: self._server.do(lambda twin: twin.sockets.connection_count(app_id)),
+            f"a Socket Mode connection of {app!r}",
+            timeout_seconds,
+        )
+
+
+def _listed(names: Iterable[str] | None) -> list[str] | None:
+    return None if names is None else list(names)
+
+
+def _named(user: User) -> tuple[str, str]:
+    return user.id, user.name
+
+
+def _name_of(look: object) -> str:
+    name = getattr(look, "__name__", "")
+    return "what was waited for" if name in ("", "<lambda>") else name.replace("_", " ")

@@ -1,0 +1,168 @@
+"""The door of the Web API: from an HTTP request to a method and back, with tokens, scopes, limits and faults.
+
+A method is a plain function over the workspace; everything that is the same for all of them happens here.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from urllib.parse import urlencode
+
+import orjson
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from slack_twin.arguments import Arguments, read_arguments
+from slack_twin.clock import Clock
+from slack_twin.errors import Json, SlackError
+from slack_twin.faults import Fault, FaultKind, Faults
+from slack_twin.journal import Call as CallRecord
+from slack_twin.journal import Journal
+from slack_twin.limits import Limits
+from slack_twin.methods import METHODS, Call, Method, TokenKind, missing_scope
+from slack_twin.people import App
+from slack_twin.socket_mode import Sockets
+from slack_twin.workspace import Workspace
+
+CUT_EXTENSION = "twin.cut"
+_HOST = re.compile(r"([\w.\-]+|\[[0-9a-fA-F:]+\])(:\d{1,5})?", re.ASCII)
+
+
+class Refused(Exception):
+    """The answer is an HTTP error: a rate limit or a fault."""
+
+    def __init__(self, status: int, code: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(code)
+        self.status = status
+        self.code = code
+        self.headers = dict(headers or {})
+
+
+class CutConnection(Response):
+    """No answer at all: the TCP connection is reset under the request."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["extensions"][CUT_EXTENSION]["reset"]()
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+
+class WebApi:
+    """`/api/{method}`."""
+
+    def __init__(self, workspace: Workspace, sockets: Sockets, faults: Faults, limits: Limits) -> None:
+        self.journal: Journal[CallRecord] = Journal()
+        self._workspace = workspace
+        self._sockets = sockets
+        self._faults = faults
+        self._limits = limits
+
+    @property
+    def _clock(self) -> Clock:
+        return self._workspace.clock
+
+    async def endpoint(self, request: Request) -> Response:
+        """Answer one call: HTTP 200 with `ok` true or false, 429 with Retry-After, or what a fault says."""
+        name = request.path_params["method"]
+        record = CallRecord(at=self._clock.now(), app=None, method=name, args={}, ok=False, error=None, status=200)
+        headers: Mapping[str, str] = {}
+        body: Json
+        fault: Fault | None = None
+        try:
+            args = await read_arguments(request)
+            record.args = args.visible()
+            app = self._caller(request, args, name)
+            record.app = app.name
+            fault = self._faults.for_call(name, app.id)
+            _refuse_by(fault)
+            self._expire_stream(fault, args)
+            body = {"ok": True} | self._perform(METHODS[name], app, args, request)
+            record.ok = True
+        except SlackError as refusal:
+            body = {"ok": False, "error": refusal.code} | refusal.fields
+            record.error = refusal.code
+        except Refused as refusal:
+            body = {"ok": False, "error": refusal.code}
+            record.error, record.status, headers = refusal.code, refusal.status, refusal.headers
+        except ClientDisconnect:
+            return Response()
+        self.journal.add(record)
+        return await self._respond(fault, record, body, headers)
+
+    def _expire_stream(self, fault: Fault | None, args: Arguments) -> None:
+        """End the stream that the call is about, as if its time were over."""
+        if fault is not None and fault.kind is FaultKind.EXPIRE_STREAM:
+            channel = self._workspace.directory.channels.get(args.optional("channel"))
+            if channel is not None:
+                self._workspace.streams.expire(channel, args.optional("ts"))
+
+    def _caller(self, request: Request, args: Arguments, name: str) -> App:
+        """The app that calls. Raises `unknown_method`, `not_authed`, `invalid_auth`, `not_allowed_token_type`."""
+        method = METHODS.get(name)
+        if method is None:
+            raise SlackError("unknown_method", req_method=name)
+        scheme, _, credential = request.headers.get("authorization", "").partition(" ")
+        token = credential.strip() if scheme.lower() == "bearer" else args.optional("token")
+        if not token:
+            raise SlackError("not_authed")
+        directory = self._workspace.directory
+        by_bot, by_app = directory.app_by_bot_token(token), directory.app_by_app_token(token)
+        app = by_bot or by_app
+        if app is None:
+            raise SlackError("invalid_auth")
+        if method.token is not TokenKind.EITHER and (method.token is TokenKind.BOT) != (by_bot is not None):
+            raise SlackError("not_allowed_token_type")
+        return app
+
+    def _perform(self, method: Method, app: App, args: Arguments, request: Request) -> Json:
+        if method.scopes and not app.scopes.intersection(method.scopes):
+            raise missing_scope(app, *method.scopes)
+        self._keep_limits(method, app, args)
+        base_url = self._served_at(request)
+
+        def open_socket(caller: App) -> str:
+            query = urlencode({"ticket": self._sockets.new_ticket(caller), "app_id": caller.id})
+            return f"ws{base_url.removeprefix('http')}socket?{query}"
+
+        call = Call(workspace=self._workspace, app=app, args=args, base_url=base_url, open_socket=open_socket)
+        return method.handle(call)
+
+    def _served_at(self, request: Request) -> str:
+        """The address the caller used, so that what is returned works from where the caller is."""
+        host = request.headers.get("host", "")
+        if not _HOST.fullmatch(host):
+            return self._workspace.base_url
+        return f"{request.scope['scheme']}://{host}/"
+
+    def _keep_limits(self, method: Method, app: App, args: Arguments) -> None:
+        """Raises Refused with 429 and Retry-After in whole seconds."""
+        wait = self._limits.retry_after(app.id, method.name, method.tier)
+        if wait is None and method.is_post:
+            channel = self._workspace.directory.channel(args.optional("channel"))
+            wait = self._limits.retry_post_after(app.id, channel.id if channel else "")
+        if wait is not None:
+            raise Refused(429, "ratelimited", {"Retry-After": str(wait)})
+
+    async def _respond(
+        self, fault: Fault | None, record: CallRecord, body: Json, headers: Mapping[str, str]
+    ) -> Response:
+        if fault is not None and fault.kind is FaultKind.DELAY:
+            await self._clock.sleep(fault.seconds or 1.0)
+        if fault is not None and fault.kind is FaultKind.CUT_AFTER_ACCEPT:
+            record.status = 0
+            return CutConnection()
+        content = orjson.dumps(body)
+        return Response(content, status_code=record.status, headers=headers, media_type="application/json")
+
+
+def _refuse_by(fault: Fault | None) -> None:
+    """Faults that keep the call from being performed."""
+    match fault.kind if fault else None:
+        case FaultKind.HTTP_429:
+            seconds = fault.seconds if fault and fault.seconds else 1.0
+            raise Refused(429, "ratelimited", {"Retry-After": str(math.ceil(seconds))})
+        case FaultKind.HTTP_500:
+            raise Refused(500, "internal_error")
+        case FaultKind.ERROR:
+            raise SlackError(fault.error if fault and fault.error else "internal_error")

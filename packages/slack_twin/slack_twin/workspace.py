@@ -1,0 +1,293 @@
+"""The state of one Slack workspace and everything that can happen in it. No I/O; no event loop needed.
+
+Every change is announced to the listeners at once and in order: delivery makes Slack events of it, the page updates.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import uuid_utils
+
+from slack_twin.assistants import Assistants
+from slack_twin.changes import (
+    Change,
+    EphemeralPosted,
+    MemberJoined,
+    MessageChanged,
+    MessageDeleted,
+    MessagePosted,
+    ReactionAdded,
+    ReactionRemoved,
+    StatusChanged,
+    ViewChanged,
+)
+from slack_twin.clock import Clock
+from slack_twin.directory import Directory
+from slack_twin.ephemerals import Ephemeral, Ephemerals
+from slack_twin.errors import Json, SlackError
+from slack_twin.files import File, Files
+from slack_twin.forms import Forms
+from slack_twin.messages import Edit, Message, Reaction
+from slack_twin.people import App, Channel, ChannelKind
+from slack_twin.response_urls import ResponseUrls
+from slack_twin.streams import Streams
+from slack_twin.surfaces import AppView, Surfaces
+from slack_twin.triggers import Triggers
+
+STATUS_LIFETIME_SECONDS = 120
+RETENTION_MESSAGES = 20_000
+TOMBSTONE_TEXT = "This message was deleted."
+
+Listener = Callable[[Change], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draft:
+    """What somebody wants to post; text is in Slack's form."""
+
+    user: str
+    text: str
+    app_id: str | None = None
+    thread_ts: str | None = None
+    broadcast: bool = False
+    blocks: tuple[Json, ...] = ()
+    attachments: tuple[Json, ...] = ()
+    metadata: Json | None = None
+    files: tuple[File, ...] = ()
+    username: str | None = None
+    subtype: str | None = None  # what kind of message an app's own one is
+    streaming: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """What an app shows in a thread while it works (assistant.threads.setStatus)."""
+
+    app_id: str
+    text: str
+    expires_at: float
+    loading_messages: tuple[str, ...] = ()  # shown in turns
+
+
+@dataclass
+class Workspace:
+    """One team: its directory of people, apps and channels, and what is said there."""
+
+    clock: Clock
+    base_url: str = "http://127.0.0.1:8400/"  # where it is served, for links in messages and files
+    directory: Directory = field(default_factory=Directory)
+    statuses: dict[tuple[str, str], Status] = field(default_factory=dict)
+    files: Files = field(default_factory=Files)
+    assistants: Assistants = field(default_factory=Assistants)
+    retention: int = RETENTION_MESSAGES  # messages that a channel keeps; the oldest go first
+    listeners: list[Listener] = field(default_factory=list)
+    _last_ts: int = 0  # microseconds
+
+    def __post_init__(self) -> None:
+        self.streams = Streams(self)
+        self.triggers = Triggers(self.clock)
+        self.response_urls = ResponseUrls(self.clock)
+        self.surfaces = Surfaces(self.clock, [self._announce_view])
+        self.ephemerals = Ephemerals()
+        self.forms = Forms()  # what people have entered and not yet sent
+
+    def clear(self) -> None:
+        """Forget everything but the listeners; timestamps keep growing."""
+        self.streams.clear()
+        self.directory = Directory()
+        self.statuses.clear()
+        self.files.clear()
+        self.triggers.clear()
+        self.response_urls.clear()
+        self.surfaces.clear()
+        self.ephemerals.clear()
+        self.forms.clear()
+        self.assistants.clear()
+
+    def next_ts(self) -> str:
+        """A message timestamp: unique and strictly increasing in the whole workspace."""
+        self._last_ts = max(int(self.clock.now() * 1_000_000), self._last_ts + 1)
+        return f"{self._last_ts // 1_000_000:010d}.{self._last_ts % 1_000_000:06d}"
+
+    def message(self, channel: Channel, ts: str) -> Message:
+        """Raises `message_not_found`."""
+        message = channel.messages.get(ts)
+        if message is None:
+            raise SlackError("message_not_found")
+        return message
+
+    def post(self, channel: Channel, draft: Draft) -> Message:
+        """Say something. Raises `thread_not_found` when the root is unknown or deleted."""
+        root = self._root(channel, draft.thread_ts) if draft.thread_ts else None
+        broadcast = "thread_broadcast" if root and draft.broadcast else None
+        message = Message(
+            ts=self.next_ts(),
+            channel=channel.id,
+            user=draft.user,
+            text=draft.text,
+            app_id=draft.app_id,
+            thread_ts=root,
+            subtype=broadcast or draft.subtype or ("file_share" if draft.files else None),
+            blocks=draft.blocks,
+            attachments=draft.attachments,
+            metadata=draft.metadata,
+            files=draft.files,
+            username=draft.username,
+            client_msg_id=None if draft.app_id else str(uuid_utils.uuid4()),
+            streaming=draft.streaming,
+        )
+        channel.messages.add(message)
+        channel.messages.keep(self.retention)
+        for shared in draft.files:
+            self.files.share(shared, channel, message.ts)
+        self.announce(MessagePosted(channel=channel, message=message))
+        if draft.app_id and root:
+            self._clear_status_of(draft.app_id, channel, root)
+        return message
+
+    def _root(self, channel: Channel, ts: str) -> str:
+        message = channel.messages.get(ts)
+        if message is None or message.subtype == "tombstone":
+            raise SlackError("thread_not_found")
+        return message.thread_ts or message.ts
+
+    def post_ephemeral(self, channel: Channel, *, to: str, draft: Draft, ts: str | None = None) -> str:
+        """Show something to one person, or with `ts` replace what they see; returns its timestamp.
+
+        It is in no history, but its buttons work.
+        """
+        message = Message(
+            ts=ts or self.next_ts(),
+            channel=channel.id,
+            user=draft.user,
+            text=draft.text,
+            app_id=draft.app_id,
+            thread_ts=draft.thread_ts,
+            blocks=draft.blocks,
+            attachments=draft.attachments,
+            subtype="ephemeral",
+        )
+        self.ephemerals.put(Ephemeral(message=message, user_id=to))
+        self._announce_ephemeral(channel, message, to)
+        return message.ts
+
+    def remove_ephemeral(self, channel: Channel, message: Message, *, seen_by: str) -> None:
+        """Take away what one person sees."""
+        self.ephemerals.remove(message.ts)
+        self._announce_ephemeral(channel, message, seen_by, is_gone=True)
+
+    def _announce_ephemeral(self, channel: Channel, message: Message, user_id: str, *, is_gone: bool = False) -> None:
+        self.announce(
+            EphemeralPosted(
+                channel=channel,
+                user=user_id,
+                app_id=message.app_id or "",
+                ts=message.ts,
+                text=message.text,
+                blocks=message.blocks,
+                thread_ts=message.thread_ts,
+                is_gone=is_gone,
+            )
+        )
+
+    def _announce_view(self, view: AppView) -> None:
+        app = self.directory.apps[view.app_id]
+        channel = self.direct_channel(view.user_id, app.bot_user)
+        self.announce(ViewChanged(channel=channel, user=view.user_id, view_id=view.id))
+
+    def edit(self, channel: Channel, previous: Message, message: Message) -> Message:
+        """Put `message` in the place of `previous`, marked as edited by its author."""
+        ts = self.next_ts()
+        edited = replace(message, edited=Edit(user=message.user, ts=ts))
+        channel.messages.replace(edited)
+        self.announce(MessageChanged(channel=channel, message=edited, previous=previous, ts=ts))
+        return edited
+
+    def delete(self, channel: Channel, message: Message) -> None:
+        """Remove a message; a root that has replies leaves a tombstone."""
+        tombstone = None
+        if channel.messages.thread(message.ts):
+            tombstone = Message(
+                ts=message.ts, channel=channel.id, user="USLACKBOT", text=TOMBSTONE_TEXT, subtype="tombstone"
+            )
+            channel.messages.replace(tombstone)
+        else:
+            channel.messages.remove(message)
+        self.announce(MessageDeleted(channel=channel, previous=message, ts=self.next_ts(), tombstone=tombstone))
+
+    def react(self, channel: Channel, message: Message, *, user: str, name: str) -> None:
+        """Raises `already_reacted`."""
+        users = next((r.users for r in message.reactions if r.name == name), ())
+        if user in users:
+            raise SlackError("already_reacted")
+        self._set_reaction(channel, message, name, (*users, user))
+        self.announce(ReactionAdded(channel=channel, message=message, user=user, name=name, ts=self.next_ts()))
+
+    def unreact(self, channel: Channel, message: Message, *, user: str, name: str) -> None:
+        """Raises `no_reaction`."""
+        users = next((r.users for r in message.reactions if r.name == name), ())
+        if user not in users:
+            raise SlackError("no_reaction")
+        self._set_reaction(channel, message, name, tuple(u for u in users if u != user))
+        self.announce(ReactionRemoved(channel=channel, message=message, user=user, name=name, ts=self.next_ts()))
+
+    def _set_reaction(self, channel: Channel, message: Message, name: str, users: tuple[str, ...]) -> None:
+        known = {reaction.name: reaction.users for reaction in message.reactions} | {name: users}
+        reactions = tuple(Reaction(name=name, users=users) for name, users in known.items() if users)
+        channel.messages.replace(replace(message, reactions=reactions))
+
+    def join(self, channel: Channel, user: str) -> bool:
+        """Add a member; returns whether they were new."""
+        if user in channel.members:
+            return False
+        channel.members[user] = None
+        self.announce(MemberJoined(channel=channel, user=user, ts=self.next_ts()))
+        return True
+
+    def direct_channel(self, *members: str) -> Channel:
+        """The direct conversation of exactly these people, opened if need be."""
+        found = self.directory.direct(members)
+        if found is not None:
+            return found
+        kind = ChannelKind.DIRECT if len(set(members)) <= 2 else ChannelKind.GROUP_DIRECT
+        return self.directory.open_direct(members, kind=kind, created=int(self.clock.now()))
+
+    def set_status(
+        self, channel: Channel, thread_ts: str, *, app: App, text: str, loading_messages: tuple[str, ...] = ()
+    ) -> None:
+        """Show what `app` is doing in a thread, for two minutes at most; an empty text clears it."""
+        now = self.clock.now()
+        self.statuses = {place: status for place, status in self.statuses.items() if status.expires_at > now}
+        if text:
+            self.statuses[channel.id, thread_ts] = Status(
+                app_id=app.id, text=text, expires_at=now + STATUS_LIFETIME_SECONDS, loading_messages=loading_messages
+            )
+        else:
+            self.statuses.pop((channel.id, thread_ts), None)
+        self.announce(
+            StatusChanged(
+                channel=channel, thread_ts=thread_ts, app_id=app.id, text=text, loading_messages=loading_messages
+            )
+        )
+
+    def status(self, channel: Channel, thread_ts: str) -> Status | None:
+        """The status that still counts."""
+        status = self.statuses.get((channel.id, thread_ts))
+        return status if status and status.expires_at > self.clock.now() else None
+
+    def _clear_status_of(self, app_id: str, channel: Channel, thread_ts: str) -> None:
+        """Slack clears a status when its app answers in the thread."""
+        status = self.statuses.get((channel.id, thread_ts))
+        if status and status.app_id == app_id:
+            del self.statuses[channel.id, thread_ts]
+            self.announce(StatusChanged(channel=channel, thread_ts=thread_ts, app_id=app_id, text=""))
+
+    def add_file(self, *, name: str, user: str, content: bytes, title: str = "", alt_txt: str = "") -> File:
+        """Keep a file that will be shared with a message. Raises `file_upload_size_restricted`."""
+        upload = self.files.expect(name=name, size=len(content), user=user, alt_txt=alt_txt)
+        self.files.receive(upload.ticket, content)
+        return self.files.complete(upload, title=title, created=int(self.clock.now()), base_url=self.base_url)
+
+    def announce(self, change: Change) -> None:
+        for listener in self.listeners:
+            listener(change)

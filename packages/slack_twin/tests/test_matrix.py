@@ -1,0 +1,168 @@
+"""The same conversation with every kind of Bolt app there is: sync and async, over each transport.
+
+An event comes, is acknowledged, and is answered in its thread; a stream and a file follow over the app's own client.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import pytest
+import uvicorn
+from slack_bolt import App
+from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler as AiohttpHandler
+from slack_bolt.adapter.socket_mode.builtin import SocketModeHandler as BuiltinHandler
+from slack_bolt.adapter.socket_mode.websockets import AsyncSocketModeHandler as WebsocketsHandler
+from slack_bolt.adapter.starlette.async_handler import AsyncSlackRequestHandler
+from slack_bolt.adapter.starlette.handler import SlackRequestHandler
+from slack_bolt.app.async_app import AsyncApp
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from slack_twin.server import listen
+from tests.world import APP_TOKEN, PATIENCE_SECONDS, World
+
+pytestmark = pytest.mark.req("TWIN-01", "TWIN-02")
+SECRET = "s3cret"
+RECIPIENT = {"recipient_team_id": "T0TWIN"}
+
+
+def sync_app(world: World) -> App:
+    """Calls the twin while it is made, so it must be made in a thread of its own."""
+    app = App(client=world.sync_client(), signing_secret=SECRET, process_before_response=True)
+
+    def answer(event: dict[str, Any], client: Any) -> None:
+        place = {"channel": event["channel"], "thread_ts": event["ts"]}
+        stream = client.chat_stream(**place, **RECIPIENT, recipient_user_id=event["user"])
+        stream.append(markdown_text=f"Hello <@{event['user']}>")
+        stream.stop()
+        client.files_upload_v2(channel=event["channel"], thread_ts=event["ts"], filename="a.txt", content="text")
+
+    app.event("app_mention")(answer)
+    app.event("message")(lambda: None)
+    return app
+
+
+def async_app(world: World) -> AsyncApp:
+    app = AsyncApp(client=world.client(), signing_secret=SECRET, process_before_response=True)
+
+    async def answer(event: dict[str, Any], client: Any) -> None:
+        place = {"channel": event["channel"], "thread_ts": event["ts"]}
+        stream = await client.chat_stream(**place, **RECIPIENT, recipient_user_id=event["user"])
+        await stream.append(markdown_text=f"Hello <@{event['user']}>")
+        await stream.stop()
+        await client.files_upload_v2(channel=event["channel"], thread_ts=event["ts"], filename="a.txt", content="text")
+
+    async def listen_only() -> None:
+        """Plain messages are only acknowledged."""
+
+    app.event("app_mention")(answer)
+    app.event("message")(listen_only)
+    return app
+
+
+@contextlib.asynccontextmanager
+async def over_builtin_socket(world: World) -> AsyncIterator[None]:
+    handler = await asyncio.to_thread(lambda: BuiltinHandler(sync_app(world), APP_TOKEN))
+    await asyncio.to_thread(handler.connect)
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(handler.close)
+
+
+@contextlib.asynccontextmanager
+async def over_async_socket(world: World, handler_class: Any) -> AsyncIterator[None]:
+    handler = handler_class(async_app(world), APP_TOKEN)
+    await handler.connect_async()
+    try:
+        yield
+    finally:
+        await handler.close_async()
+
+
+@contextlib.asynccontextmanager
+async def over_http(world: World, handle: Callable[[Request], Awaitable[Response]]) -> AsyncIterator[None]:
+    """A web server with the app's request URL, which the twin is told of."""
+    listening = listen("127.0.0.1", 0)
+    web = Starlette(routes=[Route("/slack/events", handle, methods=["POST"])])
+    server = uvicorn.Server(uvicorn.Config(web, log_config=None, lifespan="off"))
+    serving = asyncio.create_task(server._serve(sockets=[listening]))
+    url = f"http://127.0.0.1:{listening.getsockname()[1]}/slack/events"
+    await world.ask("POST", "seed", {"apps": [{"name": "swarm", "signing_secret": SECRET, "request_url": url}]})
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await serving
+        listening.close()
+
+
+@contextlib.asynccontextmanager
+async def over_sync_http(world: World) -> AsyncIterator[None]:
+    app = await asyncio.to_thread(sync_app, world)
+    bolt = SlackRequestHandler(app)
+
+    async def handle(request: Request) -> Response:
+        """The sync app blocks, and calls the twin meanwhile: it gets a thread."""
+        body = await request.body()
+        threaded = Request(request.scope, _replay(body))
+        return await asyncio.to_thread(lambda: asyncio.run(bolt.handle(threaded)))
+
+    async with over_http(world, handle):
+        yield
+
+
+def _replay(body: bytes) -> Callable[[], Awaitable[Any]]:
+    async def receive() -> Any:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive
+
+
+@contextlib.asynccontextmanager
+async def over_async_http(world: World) -> AsyncIterator[None]:
+    bolt = AsyncSlackRequestHandler(async_app(world))
+
+    async def handle(request: Request) -> Response:
+        return await bolt.handle(request)
+
+    async with over_http(world, handle):
+        yield
+
+
+Link = Callable[[World], AbstractAsyncContextManager[None]]
+LINKS: dict[str, Link] = {
+    "sync app, builtin socket": over_builtin_socket,
+    "async app, aiohttp socket": lambda world: over_async_socket(world, AiohttpHandler),
+    "async app, websockets socket": lambda world: over_async_socket(world, WebsocketsHandler),
+    "sync app, signed http": over_sync_http,
+    "async app, signed http": over_async_http,
+}
+
+
+async def settled(world: World, ts: str) -> list[dict[str, Any]]:
+    """The thread, once it has answer and file and every event is acknowledged."""
+    async with asyncio.timeout(2 * PATIENCE_SECONDS):
+        while len(thread := await world.seen(thread_ts=ts)) < 3 or not all(
+            entry["acked"] for entry in await world.deliveries()
+        ):
+            await asyncio.sleep(0)
+    return thread
+
+
+@pytest.mark.parametrize("link", LINKS.values(), ids=LINKS.keys())
+async def test_an_event_is_acknowledged_and_answered(world: World, link: Link) -> None:
+    async with link(world):
+        thread = await settled(world, await world.say("alice", "@swarm hello"))
+    assert [(message["author"], message["text"]) for message in thread] == [
+        ("alice", "@swarm hello"),
+        ("swarm", "Hello @alice"),
+        ("swarm", ""),
+    ]
+    assert (thread[1]["streaming"], thread[2]["files"][0]["name"]) == (False, "a.txt")
+    assert [entry["attempt"] for entry in await world.deliveries()] == [0, 0]

@@ -1,0 +1,110 @@
+"""The README of the twin lists what there is: methods, events, faults, calls of the control API, variables, rooms."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from starlette.routing import Route
+
+from slack_twin import build_twin
+from slack_twin.control import control_routes
+from slack_twin.faults import FaultKind
+from slack_twin.methods import METHODS
+
+TWIN = Path(__file__).parents[3] / "swarm" / "twin"
+README = (TWIN / "README.md").read_text(encoding="utf-8")
+
+# Modules that write events, or what people do, for apps.
+WRITERS = ("events.py", "sessions.py", "homes.py", "methods/files.py", "presses.py", "modals.py", "commands.py")
+# What is no event: the envelope, and parts of others.
+ENVELOPES = {"event_callback"}
+# Functions that are told the kind, and which argument it is.
+KIND_PLACES = {"payloads.common": 0, "payloads.shortcut": 0, "_reaction": 0, "_tell": 1}
+
+
+def rows(heading: str) -> list[list[str]]:
+    """The cells of all tables below a heading, without the heads of the tables."""
+    _, _, rest = README.partition(f"\n## {heading}\n")
+    section = rest.partition("\n## ")[0]
+    lines = [line.strip("|") for line in section.splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in line.split(" | ")] for line in lines]
+    return [row for row in cells if "`" in row[0]]
+
+
+def names(heading: str) -> list[str]:
+    """What the first cells below a heading name, in order."""
+    return [name for row in rows(heading) for name in re.findall(r"`([^`]+)`", row[0])]
+
+
+@pytest.mark.req("TWIN-02")
+def test_the_readme_lists_every_method_and_says_of_others_that_they_are_not_there() -> None:
+    listed = names("Methods")
+    assert listed == list(dict.fromkeys(listed))
+    absent = {name for row in rows("Methods") if row[1] == "no" for name in re.findall(r"`([^`]+)`", row[0])}
+    assert set(listed) - absent == set(METHODS)
+    assert absent.isdisjoint(METHODS)
+    assert {row[1] for row in rows("Methods")} <= {"supported", "partly", "no"}
+
+
+def test_what_is_partly_supported_says_how() -> None:
+    tables = [*rows("Methods"), *rows("Events")]
+    assert [row[0] for row in tables if row[1] == "partly" and not row[2]] == []
+
+
+def constants(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+
+
+def written(path: Path) -> set[str]:
+    """The types of events and payloads that a module writes: `"type": …` in a dict, or the kind given to a writer."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Dict):
+            pairs = zip(node.keys, node.values, strict=True)
+            found |= {ast.unparse(value) for key, value in pairs if key and ast.unparse(key) == "'type'"}
+        if isinstance(node, ast.Call) and (place := KIND_PLACES.get(ast.unparse(node.func))) is not None:
+            found.add(ast.unparse(node.args[place]))
+    return {name.strip("'") for name in found if name.startswith("'")}
+
+
+@pytest.mark.req("TWIN-01")
+def test_the_readme_lists_every_event_and_payload() -> None:
+    listed = names("Events")
+    assert listed == list(dict.fromkeys(listed))
+    sent = set().union(*(written(TWIN / name) for name in WRITERS)) - ENVELOPES
+    assert sent - set(listed) == set()
+    known = set().union(*(constants(path) for path in TWIN.rglob("*.py")))
+    assert set(listed) - known == set()
+
+
+@pytest.mark.req("TWIN-04")
+def test_the_readme_lists_every_fault() -> None:
+    assert sorted(names("Faults")) == sorted(FaultKind)
+
+
+def test_the_readme_lists_every_call_of_the_control_api() -> None:
+    there = {
+        f"{verb} {route.path}"
+        for route in control_routes(build_twin())
+        if isinstance(route, Route)
+        for verb in (route.methods or set()) - {"HEAD"}
+    }
+    listed = names("Control API")
+    assert listed == list(dict.fromkeys(listed))
+    assert set(listed) == there
+
+
+def test_the_readme_lists_every_variable() -> None:
+    listed = set(re.findall(r"^\| `(TWIN_[A-Z_]+)` \|", README, re.MULTILINE))
+    known = {name for path in TWIN.rglob("*.py") for name in constants(path) if re.fullmatch("TWIN_[A-Z_]+", name)}
+    assert listed == known
+
+
+def test_the_readme_names_every_room() -> None:
+    files = {path.stem for path in TWIN.glob("*.py") if not path.stem.startswith("__")}
+    folders = {f"{path.name}/" for path in TWIN.iterdir() if path.is_dir() and not path.name.startswith("__")}
+    listed = names("Rooms")
+    assert listed == list(dict.fromkeys(listed))
+    assert set(listed) == files | folders

@@ -1,0 +1,79 @@
+"""The twin's page as people use it: windows of several people, and an unmodified Bolt app on the other side."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from playwright.async_api import BrowserContext, Page, expect
+from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
+from slack_bolt.async_app import AsyncApp
+from slack_sdk.web.async_client import AsyncWebClient
+
+from tests.browser import browser
+from tests.waiting import PATIENCE_SECONDS
+from tests.world import APP_TOKEN, World, new_world
+
+GENERAL, RANDOM = "C0GENERAL", "C00RANDOM"
+ALICE, BOB, SWARM = "U000ALICE", "U00000BOB", "U000SWARM"
+
+
+@dataclass
+class Scene:
+    """A twin, a browser, and an app whose listeners a test adds before it connects."""
+
+    world: World
+    context: BrowserContext
+    app: AsyncApp
+    heard: asyncio.Queue[Any] = field(default_factory=asyncio.Queue)
+
+    @property
+    def client(self) -> AsyncWebClient:
+        return self.world.client()
+
+    async def window(self, person: str, place: str = GENERAL) -> Page:
+        """A window of a person, with a place open in it."""
+        page = await self.context.new_page()
+        await page.goto(f"{self.world.base}?as={person}#{place}")
+        await page.wait_for_selector("body[data-ready]")
+        return page
+
+    async def next_heard(self) -> Any:
+        """What a listener of the app has put into `heard`."""
+        return await asyncio.wait_for(self.heard.get(), PATIENCE_SECONDS)
+
+    async def hear(self, body: dict[str, Any]) -> None:
+        await self.heard.put(body)
+
+    @contextlib.asynccontextmanager
+    async def connected(self) -> AsyncIterator[None]:
+        """The app, over Socket Mode."""
+        handler = AsyncSocketModeHandler(self.app, APP_TOKEN)
+        await handler.connect_async()  # type: ignore[no-untyped-call]
+        try:
+            yield
+        finally:
+            await handler.close_async()  # type: ignore[no-untyped-call]
+
+
+@contextlib.asynccontextmanager
+async def scene(*, width: int = 1280, height: int = 800) -> AsyncIterator[Scene]:
+    async with new_world() as world, browser(width=width, height=height) as context:
+        yield Scene(world=world, context=context, app=AsyncApp(client=world.client(), process_before_response=True))
+
+
+async def say(page: Page, text: str, box: str = "#text") -> None:
+    await page.fill(box, text)
+    await page.press(box, "Enter")
+    await expect(page.locator(box)).to_have_value("")
+
+
+async def picture(page: Page, name: str) -> None:
+    """Keep a picture when SWARM_TEST_PICTURES names a folder, to be looked at."""
+    if folder := os.environ.get("SWARM_TEST_PICTURES"):
+        await page.screenshot(path=str(Path(folder) / f"{name}.png"), animations="disabled")
