@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from swarm.cli import app
+from swarm.cli.main import app
 from swarm.config import CONFIG_VARIABLE, VARIABLES, Settings, describe, load
 from swarm.domain import errors
-from swarm.domain.client_context import OWN_KEYS
+from swarm.domain.answers.agent import History
 from swarm.domain.errors import SwarmError
-from swarm.domain.streaming.agent import History
-from swarm.entrypoints.metrics import Page
-from swarm.services.figures import Figures
+from swarm.domain.prompts.client_context import OWN_KEYS
+from swarm.entrypoints.http.metrics import Page
+from swarm.services.operate.figures import Figures
 from swarm.telemetry.journal import GRAVE, NOTEWORTHY
 from swarm.telemetry.metrics import Metrics
 from tools.tool import discover

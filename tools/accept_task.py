@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swarm.domain.agents import Role
+from swarm.domain.model.agents import Role
 from swarm.domain.shapes import TaskShape, task_shape
 from tools.tool import Call, TaskId, Tool, WritingArguments
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from swarm.domain.shapes import TaskShape, task_shape
-from swarm.services.task_texts import brief
+from swarm.services.tasks.task_texts import brief
 from tools.tool import Call, DependsOn, Priority, Tool, WritingArguments
 
 

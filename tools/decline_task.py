@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from swarm.domain.agents import Role
+from swarm.domain.model.agents import Role
 from swarm.domain.shapes import TaskShape, task_shape
 from tools.tool import Call, TaskId, Tool, WritingArguments
 

@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from swarm.domain.agents import Role
-from swarm.services.task_texts import brief
+from swarm.domain.model.agents import Role
+from swarm.services.tasks.task_texts import brief
 from tools.tool import Call, DependsOn, Priority, Tool, Worker, WritingArguments
 
 

@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.shapes import TaskShape, task_shape
-from swarm.domain.tasks import TaskStatus
 from tools.tool import Arguments, Call, Tool
 
 

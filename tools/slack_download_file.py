@@ -8,7 +8,7 @@ from urllib.parse import quote
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from swarm.services.whereabouts import About
+from swarm.services.rules.whereabouts import About
 from tools.tool import Arguments, Call, Tool
 
 

@@ -8,7 +8,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from swarm.domain.shapes import MessageShape, ThreadShape, message_shapes, thread_shape
-from swarm.services.whereabouts import About
+from swarm.services.rules.whereabouts import About
 from tools.tool import Arguments, Call, Tool
 
 

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from swarm.domain.answers.events import StepStatus
 from swarm.domain.errors import Invalid
-from swarm.domain.streaming.events import StepStatus
-from swarm.services.stream import Streamed
+from swarm.services.runs.stream import Streamed
 from tools.tool import Call, Tool, WritingArguments
 
 Action = Literal["open", "append", "task", "status", "close"]

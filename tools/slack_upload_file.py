@@ -9,7 +9,7 @@ from pydantic import Field
 
 from swarm.domain.errors import Invalid
 from swarm.domain.shapes import SharedFileShape, shared_file_shape
-from swarm.services.whereabouts import About
+from swarm.services.rules.whereabouts import About
 from tools.tool import Call, Tool, WritingArguments
 
 

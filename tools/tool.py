@@ -15,8 +15,8 @@ from typing import Annotated, Any, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 import tools
-from swarm.domain.agents import Agent, Role
-from swarm.services.reply import Caller
+from swarm.domain.model.agents import Agent, Role
+from swarm.services.rules.reply import Caller
 from swarm.services.use_cases import Services
 
 

@@ -28,7 +28,7 @@ from swarm.agents.failures import (
     not_within,
     refused,
 )
-from swarm.redaction import Redactor
+from swarm.telemetry.redaction import Redactor
 
 CONNECT_SECONDS: Final = 10.0
 """For one attempt to connect, TLS included."""

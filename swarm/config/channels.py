@@ -8,8 +8,8 @@ from pydantic import Field, JsonValue, field_validator
 
 from swarm.config.section import Section
 from swarm.domain.access import BOT_MESSAGES_PER_HOUR, External, Listen
-from swarm.domain.client_context import OWN_KEYS
-from swarm.domain.streaming.calls import Display
+from swarm.domain.answers.calls import Display
+from swarm.domain.prompts.client_context import OWN_KEYS
 
 
 class ChannelSettings(Section):

@@ -8,7 +8,7 @@ from pydantic import Field, SecretStr
 
 from swarm.config.section import HttpAddress, Section
 from swarm.domain.conduct import MESSAGES_PER_MINUTE
-from swarm.domain.models import (
+from swarm.domain.model.models import (
     MODEL_TIMEOUT_SECONDS,
     MOST_REQUESTS,
     MOST_SECONDS,

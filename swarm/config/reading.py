@@ -17,8 +17,8 @@ from swarm.config.problems import BadSettings
 from swarm.config.settings import Settings
 from swarm.config.usual import with_usual_agents
 from swarm.config.variables import CONFIG_VARIABLE, DYNAMIC_AGENTS, DYNAMIC_AGENTS_VARIABLE, VARIABLES
+from swarm.domain.answers.remote import Dialect
 from swarm.domain.errors import ConfigurationError
-from swarm.domain.streaming.remote import Dialect
 
 CONFIG_FILE: Final = "swarm.yaml"
 

@@ -13,15 +13,15 @@ from swarm.conformance.checks import Limits, Verdict, judge
 from swarm.conformance.record import Heard, Record
 from swarm.conformance.scenarios import Scenario
 from swarm.conformance.workspace import CHANNEL, Workspace
-from swarm.domain.client_context import SOURCE
-from swarm.domain.cutting import split
-from swarm.domain.deliveries import Accepted, Delivery, DeliveryKind
+from swarm.domain.answers.calls import NOTHING_BELOW, Place
+from swarm.domain.answers.events import AgentEvent, Speaker, TurnInput, TurnMessage
+from swarm.domain.answers.remote import RunsTurns
+from swarm.domain.answers.showing import Shown
 from swarm.domain.errors import Unavailable
-from swarm.domain.streaming.calls import NOTHING_BELOW, Place
-from swarm.domain.streaming.events import AgentEvent, Speaker, TurnInput, TurnMessage
-from swarm.domain.streaming.remote import RunsTurns
-from swarm.domain.streaming.showing import Shown
-from swarm.slack.live import LiveAnswer
+from swarm.domain.model.deliveries import Accepted, Delivery, DeliveryKind
+from swarm.domain.prompts.client_context import SOURCE
+from swarm.domain.text.cutting import split
+from swarm.slack.outgoing.live import LiveAnswer
 
 PART_CHARACTERS: Final = 3_900
 """What could not be shown live is posted in parts of this size."""

@@ -14,10 +14,10 @@ from slack_twin.server import running
 from slack_twin.twin import build_twin
 
 from swarm.conformance.record import POSTS, SHOWING, UPDATES, Call, Message
-from swarm.domain.streaming.calls import Place
+from swarm.domain.answers.calls import Place
 from swarm.domain.watchers import NOBODY, Watcher
-from swarm.slack.gateway import Gateway
-from swarm.slack.pacing import Pacing
+from swarm.slack.outgoing.gateway import Gateway
+from swarm.slack.outgoing.pacing import Pacing
 
 CHANNEL: Final = "general"
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from swarm.domain.agents import Agent, Role, check_name
-from swarm.domain.streaming.calls import Display
-from swarm.domain.transcript import Author, AuthorKind, Standing
+from swarm.domain.answers.calls import Display
+from swarm.domain.model.agents import Agent, Role, check_name
+from swarm.domain.model.transcript import Author, AuthorKind, Standing
 
 
 class Listen(StrEnum):

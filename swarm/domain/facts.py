@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from swarm.domain.deliveries import DeliveryKind, DeliveryStep
-from swarm.domain.leases import LeaseEnd
+from swarm.domain.model.deliveries import DeliveryKind, DeliveryStep
+from swarm.domain.model.leases import LeaseEnd
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import Protocol
 
-from swarm.domain.client_context import ChannelFacts
-from swarm.domain.deliveries import Accepted, Answer, Delivery
-from swarm.domain.files import FileInfo, Share
+from swarm.domain.model.deliveries import Accepted, Answer, Delivery
+from swarm.domain.model.files import FileInfo, Share
+from swarm.domain.model.transcript import AuthorKind, ChannelMessage, SlackMessage
 from swarm.domain.people import Person
-from swarm.domain.transcript import AuthorKind, ChannelMessage, SlackMessage
+from swarm.domain.prompts.client_context import ChannelFacts
 
 
 class Directory(Protocol):

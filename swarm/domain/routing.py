@@ -21,9 +21,9 @@ from enum import StrEnum
 from typing import Final
 
 from swarm.domain.access import ChannelPolicy, External, Listen, denial
-from swarm.domain.inbox import MatchedBy
+from swarm.domain.model.inbox import MatchedBy
+from swarm.domain.model.transcript import Author, AuthorKind, ChannelType, SlackMessage, Standing
 from swarm.domain.roster import ADDRESS, Candidate, Roster, addressed, names_and_verb
-from swarm.domain.transcript import Author, AuthorKind, ChannelType, SlackMessage, Standing
 
 _CONTENT_SUBTYPES: Final = frozenset({None, "file_share", "thread_broadcast", "me_message", "bot_message"})
 _MENTION = re.compile(r"<@([UW][A-Z0-9]*)(?:\|[^>]*)?>")

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from typing_extensions import TypedDict
 
 from swarm.clock import to_iso
-from swarm.domain.agent_messages import AgentMessage
-from swarm.domain.agents import Agent
-from swarm.domain.files import Shared
-from swarm.domain.mrkdwn import preview
-from swarm.domain.task_views import TaskView
-from swarm.domain.transcript import File, Said
-from swarm.domain.tray import Tray
-from swarm.domain.triggers import EntryView, NoticeView, Place, Trigger
+from swarm.domain.model.agent_messages import AgentMessage
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.files import Shared
+from swarm.domain.model.task_views import TaskView
+from swarm.domain.model.transcript import File, Said
+from swarm.domain.model.tray import Tray
+from swarm.domain.model.triggers import EntryView, NoticeView, Place, Trigger
+from swarm.domain.text.mrkdwn import preview
 
 
 class FileShape(TypedDict):

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from swarm.domain.deliveries import Answer, Delivery
 from swarm.domain.facts import Fact
+from swarm.domain.model.deliveries import Answer, Delivery
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,32 +7,32 @@ from dataclasses import dataclass
 from typing import Self
 
 from swarm.domain.conduct import Conduct
-from swarm.domain.files import DEFAULT_CAP_BYTES
+from swarm.domain.model.files import DEFAULT_CAP_BYTES
 from swarm.domain.ports import Directory, SlackFiles
 from swarm.domain.routing import Me
-from swarm.services.agents import Agents
-from swarm.services.claim import Polls
-from swarm.services.conversations import Conversations
-from swarm.services.credentials import Credentials
-from swarm.services.delegate import Delegations
-from swarm.services.explain import Explanations
-from swarm.services.files import Files
-from swarm.services.inbox import Inbox
-from swarm.services.messages import Messages
-from swarm.services.model_runs import ModelRuns
-from swarm.services.overview import Overview
-from swarm.services.people import People
-from swarm.services.presence import Presence
-from swarm.services.reply import Replies
-from swarm.services.stream import Streams
-from swarm.services.task_work import TaskWork
-from swarm.services.tasks import Tasks
-from swarm.services.team import Team
-from swarm.services.trays import Trays
-from swarm.services.triggers import Triggers
-from swarm.services.uploads import Uploads
-from swarm.services.work import Work
-from swarm.store.database import Database
+from swarm.services.builtin.model_runs import ModelRuns
+from swarm.services.files.files import Files
+from swarm.services.files.uploads import Uploads
+from swarm.services.inbox.claim import Polls
+from swarm.services.inbox.conversations import Conversations
+from swarm.services.inbox.inbox import Inbox
+from swarm.services.inbox.trays import Trays
+from swarm.services.inbox.triggers import Triggers
+from swarm.services.inbox.work import Work
+from swarm.services.operate.agents import Agents
+from swarm.services.operate.explain import Explanations
+from swarm.services.operate.messages import Messages
+from swarm.services.operate.overview import Overview
+from swarm.services.operate.people import People
+from swarm.services.operate.presence import Presence
+from swarm.services.operate.team import Team
+from swarm.services.rules.credentials import Credentials
+from swarm.services.rules.reply import Replies
+from swarm.services.runs.stream import Streams
+from swarm.services.tasks.delegate import Delegations
+from swarm.services.tasks.task_work import TaskWork
+from swarm.services.tasks.tasks import Tasks
+from swarm.store.bridge.database import Database
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

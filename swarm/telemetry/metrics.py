@@ -1,4 +1,4 @@
-"""The watcher that counts. What it has counted is read by `swarm.entrypoints.metrics`."""
+"""The watcher that counts. What it has counted is read by `swarm.entrypoints.http.metrics`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from prometheus_client import (
 )
 
 from swarm.clock import SECOND
-from swarm.domain.deliveries import DeliveryKind, DeliveryStatus, DeliveryStep
 from swarm.domain.errors import OutcomeUnknown, SwarmError, Unavailable
 from swarm.domain.facts import (
     Changed,
@@ -27,6 +26,7 @@ from swarm.domain.facts import (
     ReactionsExpired,
     TriggerClaimed,
 )
+from swarm.domain.model.deliveries import DeliveryKind, DeliveryStatus, DeliveryStep
 from swarm.domain.watchers import DatabaseCall, SlackCall, SlackEventHandled, ToolCall, Watcher
 from swarm.telemetry.instruments import Instruments
 

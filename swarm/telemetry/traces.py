@@ -37,9 +37,9 @@ from opentelemetry.trace import (
 )
 
 from swarm.clock import SECOND
-from swarm.domain.deliveries import Accepted, Answer, Delivery, InDoubt, NotSent, Refused
 from swarm.domain.facts import Changed, TriggerClaimed
-from swarm.domain.tasks import OPEN_STATUSES
+from swarm.domain.model.deliveries import Accepted, Answer, Delivery, InDoubt, NotSent, Refused
+from swarm.domain.model.tasks import OPEN_STATUSES
 from swarm.domain.watchers import DatabaseCall, ToolCall, Watcher
 
 STORE_STEPS: Final = frozenset({"inbox.store", *(f"task.{status}" for status in OPEN_STATUSES)})

@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-from swarm.agents.agui import AguiAgent
-from swarm.domain.streaming.events import AgentEvent, Speaker, TextDelta, TurnInput, TurnMessage
-from swarm.domain.streaming.remote import Dialect, RemoteAgent
+from swarm.agents.remote.agui import AguiAgent
+from swarm.domain.answers.events import AgentEvent, Speaker, TextDelta, TurnInput, TurnMessage
+from swarm.domain.answers.remote import Dialect, RemoteAgent
 
 
 def turn(text: str = "hello", **more: Any) -> TurnInput:

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from swarm.domain.streaming.events import (
+from swarm.domain.answers.events import (
     AgentEvent,
     AnswerKind,
     Asked,

@@ -12,17 +12,17 @@ from slack_twin.clock import still_clock
 from slack_twin.server import running
 from slack_twin.twin import build_twin
 
-from swarm.domain.streaming.calls import Place
-from swarm.domain.streaming.events import (
+from swarm.domain.answers.calls import Place
+from swarm.domain.answers.events import (
     AgentEvent,
     Finished,
     TextDelta,
 )
-from swarm.domain.streaming.outcomes import Outcome
-from swarm.domain.streaming.reducer import Pace
-from swarm.domain.streaming.showing import Last, Shown
-from swarm.slack.gateway import Gateway
-from swarm.slack.live import LiveAnswer
+from swarm.domain.answers.outcomes import Outcome
+from swarm.domain.answers.reducer import Pace
+from swarm.domain.answers.showing import Last, Shown
+from swarm.slack.outgoing.gateway import Gateway
+from swarm.slack.outgoing.live import LiveAnswer
 from tests.contract.slack.answers import place
 from tests.contract.slack.workspace import Workspace
 

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 from structlog.testing import capture_logs
 
-from swarm.agents.agui import AguiAgent
-from swarm.domain.streaming.calls import Closing
-from swarm.domain.streaming.events import (
+from swarm.agents.remote.agui import AguiAgent
+from swarm.domain.answers.calls import Closing
+from swarm.domain.answers.events import (
     AgentEvent,
     Asked,
     Broken,
@@ -21,9 +21,9 @@ from swarm.domain.streaming.events import (
     ToolEnded,
     ToolStarted,
 )
-from swarm.domain.streaming.outcomes import Answered, Asks, RunFailed, RunStopped
-from swarm.domain.streaming.pages import Mode
-from swarm.domain.streaming.remote import RemoteAgent
+from swarm.domain.answers.outcomes import Answered, Asks, RunFailed, RunStopped
+from swarm.domain.answers.pages import Mode
+from swarm.domain.answers.remote import RemoteAgent
 from tests.agents.asking import turn
 from tests.contract.live_scene import (
     LINES,

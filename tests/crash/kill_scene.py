@@ -27,7 +27,7 @@ from swarm.bench.agent import Part, question
 from swarm.bench.storm_verdict import Asked, Log, Seen, judge
 from swarm.bench.streaming_agent import Order
 from swarm.domain.presses import RETRY_TURN_ACTION
-from swarm.services.turn_ends import STOP_TEXT
+from swarm.services.runs.turn_ends import STOP_TEXT
 from tests.crash.kill_plan import Point, Victim
 from tests.crash.kill_verdict import (
     Message,

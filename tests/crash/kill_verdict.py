@@ -19,7 +19,7 @@ from psycopg.rows import dict_row
 from swarm.bench.storm_verdict import Asked
 from swarm.bench.streaming_agent import Order, marks_in
 from swarm.domain.presses import RETRY_TURN_ACTION
-from swarm.services.turn_ends import STOP_TEXT
+from swarm.services.runs.turn_ends import STOP_TEXT
 from tests.support.truth import TABLES, Tables
 from tests.support.twin_client import ANSWERED, STORED
 

@@ -22,8 +22,8 @@ import httpx2
 import pytest
 
 from swarm.domain.presses import RETRY_TURN_ACTION, STOP_TURN_ACTION
-from swarm.services.turn_ends import STOP_TEXT
-from swarm.services.turn_loss import RESTARTED, RESTARTED_TEXT
+from swarm.services.runs.turn_ends import STOP_TEXT
+from swarm.services.runs.turn_loss import RESTARTED, RESTARTED_TEXT
 from tests.support.agui_server import STALL, STARTED, AguiServer, Request, answering, said
 from tests.support.http import client as http_client
 from tests.support.postgres import fresh_database

@@ -8,7 +8,7 @@ import pytest
 
 from swarm.domain.access import BOT_MESSAGES_PER_HOUR, ChannelPolicy, Listen
 from swarm.domain.conduct import Conduct
-from swarm.domain.transcript import AuthorKind, ChannelType, SlackMessage
+from swarm.domain.model.transcript import AuthorKind, ChannelType, SlackMessage
 from tests.support.world import BOT, World, said
 
 ALICE_ONLY = ChannelPolicy(allowed_users=frozenset({"U1"}))

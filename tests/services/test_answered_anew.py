@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 from pydantic_ai.exceptions import ModelHTTPError
 
+from swarm.domain.model.sessions import SessionMessage
+from swarm.domain.model.transcript import SlackMessage
 from swarm.domain.presses import RETRY_TURN_ACTION
-from swarm.domain.sessions import SessionMessage
-from swarm.domain.transcript import SlackMessage
-from swarm.services.sessions import Sessions
-from swarm.store.database import Database
+from swarm.services.builtin.sessions import Sessions
+from swarm.store.bridge.database import Database
 from tests.agents.builtin.making import assistant, multiply, router
 from tests.agents.builtin.scripted import Calls, Holds, Raises, Scripted
 from tests.support.conversing import press, pressed

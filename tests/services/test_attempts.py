@@ -9,18 +9,21 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 from structlog.testing import capture_logs
 
-from swarm.domain.agents import Agent
-from swarm.domain.leases import LeaseEnd
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.leases import LeaseEnd
+from swarm.domain.model.sessions import MessageRole, SessionMessage
+from swarm.domain.model.turns import PageKind, TurnStep
 from swarm.domain.presses import RETRY_TURN_ACTION
-from swarm.domain.sessions import MessageRole, SessionMessage
-from swarm.domain.turns import PageKind, TurnStep
-from swarm.services.sessions import Sessions
-from swarm.services.speak import say
-from swarm.store import leases, sessions, threads, turn_pages, turns
-from swarm.store.database import Database
-from swarm.store.sessions import MOST_ORIGINALS
-from swarm.store.transaction import Transaction
-from swarm.store.turns import Turn
+from swarm.services.builtin.sessions import Sessions
+from swarm.services.rules.speak import say
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.builtin import sessions
+from swarm.store.builtin.sessions import MOST_ORIGINALS
+from swarm.store.inbox import leases
+from swarm.store.runs import turn_pages, turns
+from swarm.store.runs.turns import Turn
+from swarm.store.threads import threads
 from tests.support.attempts import attempt
 from tests.support.conversing import press, pressed
 from tests.support.locks import held, somebody_waits

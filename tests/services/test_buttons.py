@@ -6,11 +6,11 @@ import pytest
 
 from swarm.domain.access import ChannelPolicy
 from swarm.domain.conduct import Conduct
+from swarm.domain.model.tasks import TaskStatus
+from swarm.domain.model.triggers import Trigger
 from swarm.domain.presses import STOP_TASK_ACTION, ButtonPressed
-from swarm.domain.tasks import TaskStatus
-from swarm.domain.triggers import Trigger
-from swarm.services.buttons import OVER_TEXT
-from swarm.services.task_texts import brief
+from swarm.services.runs.buttons import OVER_TEXT
+from swarm.services.tasks.task_texts import brief
 from tests.support.world import BOT, World, holding
 
 pytestmark = pytest.mark.req("LOOP-16")

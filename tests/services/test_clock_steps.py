@@ -6,13 +6,13 @@ from typing import Final
 
 import pytest
 
-from swarm.domain.sessions import MessageRole, SessionMessage
-from swarm.domain.streaming.calls import NOTHING_BELOW
-from swarm.domain.turns import PageKind, TurnOutcome, TurnStep
-from swarm.services.sessions import Sessions
-from swarm.services.turn_history import heard_before
-from swarm.store import turn_pages, turns
-from swarm.store.transaction import Transaction
+from swarm.domain.answers.calls import NOTHING_BELOW
+from swarm.domain.model.sessions import MessageRole, SessionMessage
+from swarm.domain.model.turns import PageKind, TurnOutcome, TurnStep
+from swarm.services.builtin.sessions import Sessions
+from swarm.services.runs.turn_history import heard_before
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.runs import turn_pages, turns
 from tests.support.scan import places_of
 from tests.support.slack import is_busy, takes_but_the_answer_is_lost
 from tests.support.tasks import work_of

@@ -7,12 +7,8 @@ import asyncio
 import pytest
 
 from swarm.domain.access import ChannelPolicy
-from swarm.domain.client_context import ChannelFacts
-from swarm.domain.conduct import Conduct
-from swarm.domain.deliveries import Refused
-from swarm.domain.inbox import EntryStatus
-from swarm.domain.streaming.agent import History
-from swarm.domain.streaming.events import (
+from swarm.domain.answers.agent import History
+from swarm.domain.answers.events import (
     Asked,
     Broken,
     Failed,
@@ -22,10 +18,14 @@ from swarm.domain.streaming.events import (
     TextDelta,
     TurnInput,
 )
-from swarm.domain.streaming.remote import RunEnd
-from swarm.domain.transcript import AuthorKind, ChannelType, SlackMessage
-from swarm.domain.turns import InterruptStatus, TurnStatus
-from swarm.store import interrupts
+from swarm.domain.answers.remote import RunEnd
+from swarm.domain.conduct import Conduct
+from swarm.domain.model.deliveries import Refused
+from swarm.domain.model.inbox import EntryStatus
+from swarm.domain.model.transcript import AuthorKind, ChannelType, SlackMessage
+from swarm.domain.model.turns import InterruptStatus, TurnStatus
+from swarm.domain.prompts.client_context import ChannelFacts
+from swarm.store.runs import interrupts
 from tests.support.live import Events, Gate, Scripted, ends, hired, playing, says
 from tests.support.waiting import wait_until
 from tests.support.world import BOT, World, said

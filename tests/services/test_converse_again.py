@@ -7,23 +7,23 @@ import asyncio
 import pytest
 
 from swarm.domain.access import ChannelPolicy
-from swarm.domain.agents import Agent, Role
+from swarm.domain.answers.calls import Display
+from swarm.domain.answers.events import Broken, TextDelta
 from swarm.domain.conduct import Conduct, Policies
-from swarm.domain.deliveries import Refused
-from swarm.domain.inbox import EntryStatus
-from swarm.domain.leases import LEASE_SECONDS
+from swarm.domain.model.agents import Agent, Role
+from swarm.domain.model.deliveries import Refused
+from swarm.domain.model.inbox import EntryStatus
+from swarm.domain.model.leases import LEASE_SECONDS
+from swarm.domain.model.tasks import TaskStatus
+from swarm.domain.model.triggers import Trigger
 from swarm.domain.presses import (
     FEEDBACK_ACTION,
     RETRY_TURN_ACTION,
 )
-from swarm.domain.streaming.calls import Display
-from swarm.domain.streaming.events import Broken, TextDelta
-from swarm.domain.tasks import TaskStatus
-from swarm.domain.triggers import Trigger
-from swarm.services import converse, turn_run
-from swarm.services.buttons import RETRIED_TEXT, THANKS_TEXT
-from swarm.services.reply import Caller
-from swarm.store import agents
+from swarm.services.rules.reply import Caller
+from swarm.services.runs import converse, turn_run
+from swarm.services.runs.buttons import RETRIED_TEXT, THANKS_TEXT
+from swarm.store.agents import agents
 from tests.support.conversing import begun, no_news, press, pressed, status
 from tests.support.live import Gate, Scripted, ends, hired, playing, says, show
 from tests.support.tasks import hand, status_of

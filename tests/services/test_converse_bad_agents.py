@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from swarm.agents.agui import AguiAgent
-from swarm.domain.deliveries import DeliveryKind
-from swarm.domain.inbox import EntryStatus
+from swarm.agents.remote.agui import AguiAgent
+from swarm.domain.answers.calls import Closing
+from swarm.domain.answers.remote import RemoteAgent
+from swarm.domain.model.deliveries import DeliveryKind
+from swarm.domain.model.inbox import EntryStatus
+from swarm.domain.model.turns import TurnStatus
 from swarm.domain.presses import RETRY_TURN_ACTION
-from swarm.domain.streaming.calls import Closing
-from swarm.domain.streaming.remote import RemoteAgent
-from swarm.domain.turns import TurnStatus
 from tests.services.test_converse import leases_open
 from tests.support.agui_server import (
     DROP,

@@ -6,21 +6,21 @@ import asyncio
 
 import pytest
 
-from swarm.domain.agents import Role
-from swarm.domain.deliveries import DeliveryKind
-from swarm.domain.inbox import EntryStatus
+from swarm.domain.answers.events import Failed
+from swarm.domain.model.agents import Role
+from swarm.domain.model.deliveries import DeliveryKind
+from swarm.domain.model.inbox import EntryStatus
+from swarm.domain.model.tasks import TaskStatus
+from swarm.domain.model.turns import TurnStatus
 from swarm.domain.presses import (
     RETRY_TURN_ACTION,
     STOP_TASK_ACTION,
     STOP_TURN_ACTION,
 )
-from swarm.domain.streaming.events import Failed
-from swarm.domain.tasks import TaskStatus
-from swarm.domain.turns import TurnStatus
-from swarm.services import converse
-from swarm.services.reply import Caller
-from swarm.services.task_texts import brief
-from swarm.services.turn_ends import STOP_TEXT
+from swarm.services.rules.reply import Caller
+from swarm.services.runs import converse
+from swarm.services.runs.turn_ends import STOP_TEXT
+from swarm.services.tasks.task_texts import brief
 from tests.support.conversing import begun, no_news, press, pressed, status
 from tests.support.live import Gate, Scripted, ends, hired, playing, says
 from tests.support.tasks import asked_and_handed, status_of

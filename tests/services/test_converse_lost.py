@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
-from swarm.domain.agents import Role
+from swarm.domain.answers.agent import OnRestart
+from swarm.domain.answers.calls import CloseStream, OpenStream
 from swarm.domain.conduct import Conduct
 from swarm.domain.errors import Unavailable
-from swarm.domain.inbox import EntryStatus
+from swarm.domain.model.agents import Role
+from swarm.domain.model.inbox import EntryStatus
+from swarm.domain.model.turns import TurnStatus
 from swarm.domain.presses import (
     RETRY_TURN_ACTION,
 )
-from swarm.domain.streaming.agent import OnRestart
-from swarm.domain.streaming.calls import CloseStream, OpenStream
-from swarm.domain.turns import TurnStatus
-from swarm.services import converse, turn_ends, turn_run
-from swarm.services.recipients import QUEUED_TEXT
-from swarm.services.turn_loss import RESTARTED, RESTARTED_TEXT
-from swarm.store import turns
-from swarm.store.turns import Turn
+from swarm.services.rules.recipients import QUEUED_TEXT
+from swarm.services.runs import converse, turn_ends, turn_run
+from swarm.services.runs.turn_loss import RESTARTED, RESTARTED_TEXT
+from swarm.store.runs import turns
+from swarm.store.runs.turns import Turn
 from tests.support.conversing import begun, press, pressed, status
 from tests.support.live import FakeLive, Gate, Scripted, Show, hired, playing, says, show
 from tests.support.tasks import asked_and_handed
@@ -33,7 +33,7 @@ from tests.support.world import BOT, World
 @pytest.fixture(autouse=True)
 def nothing_lands_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls that these tests hold never end."""
-    monkeypatch.setattr("swarm.slack.live.LANDING_SECONDS", 0.05)
+    monkeypatch.setattr("swarm.slack.outgoing.live.LANDING_SECONDS", 0.05)
 
 
 # Agents that cannot be reached
@@ -298,7 +298,7 @@ class Away:
             self.refused.set()
             raise Unavailable("the database is away")
 
-        patched.setattr("swarm.services.turn_record.TurnRecord.ending", ending)
+        patched.setattr("swarm.services.runs.turn_record.TurnRecord.ending", ending)
         patched.setattr(self.show.recovery, "bring_to_end", bring_to_end)
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.agents import OFFLINE_AFTER_SECONDS, Agent
 from swarm.domain.errors import Conflict, Invalid, NotFound
-from swarm.domain.inbox import EntryStatus
-from swarm.domain.leases import LEASE_SECONDS, Outcome
-from swarm.domain.notices import NOTICE_ATTEMPTS
-from swarm.domain.tasks import MAX_DEPTH, MAX_OPEN_CHILDREN, MAX_OPEN_PER_THREAD, OFFER_SECONDS, TaskStatus
-from swarm.domain.transcript import SlackMessage
-from swarm.domain.triggers import Trigger
-from swarm.services.reply import Caller
-from swarm.services.task_texts import brief
+from swarm.domain.model.agents import OFFLINE_AFTER_SECONDS, Agent
+from swarm.domain.model.inbox import EntryStatus
+from swarm.domain.model.leases import LEASE_SECONDS, Outcome
+from swarm.domain.model.notices import NOTICE_ATTEMPTS
+from swarm.domain.model.tasks import MAX_DEPTH, MAX_OPEN_CHILDREN, MAX_OPEN_PER_THREAD, OFFER_SECONDS, TaskStatus
+from swarm.domain.model.transcript import SlackMessage
+from swarm.domain.model.triggers import Trigger
+from swarm.services.rules.reply import Caller
+from swarm.services.tasks.task_texts import brief
 from tests.support.tasks import (
     asked_and_handed,
     complete,

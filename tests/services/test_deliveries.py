@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 
 from swarm.clock import SECOND, ManualClock
-from swarm.domain.agents import Agent
 from swarm.domain.conduct import Reactions
-from swarm.domain.deliveries import DeliveryKind
 from swarm.domain.errors import Unavailable
-from swarm.domain.transcript import SlackMessage
-from swarm.domain.triggers import Trigger
-from swarm.services import deliver
-from swarm.services.deliver import ATTEMPTS, GIVE_UP_SECONDS, Sender, Terms
-from swarm.slack.web_api import RefusedBySlack
-from swarm.store import deliveries
-from swarm.store.database import Database
-from swarm.store.deliveries import DELIVERIES
-from swarm.store.statements import Row
-from swarm.store.transaction import Transaction
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.deliveries import DeliveryKind
+from swarm.domain.model.transcript import SlackMessage
+from swarm.domain.model.triggers import Trigger
+from swarm.services.outbox import deliver
+from swarm.services.outbox.deliver import ATTEMPTS, GIVE_UP_SECONDS, Sender, Terms
+from swarm.slack.outgoing.web_api import RefusedBySlack
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.statements import Row
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.outbox import deliveries
+from swarm.store.outbox.deliveries import DELIVERIES
 from tests.support.slack import (
     FakeSlack,
     Killed,

@@ -9,8 +9,8 @@ import pytest
 
 from swarm.domain.access import ChannelPolicy
 from swarm.domain.conduct import Conduct
-from swarm.domain.inbox import EntryStatus
-from swarm.domain.triggers import TriggerKind
+from swarm.domain.model.inbox import EntryStatus
+from swarm.domain.model.triggers import TriggerKind
 from tests.support.world import BOT, World, delete, edit, said, texts
 
 pytestmark = pytest.mark.req("LOOP-15")

@@ -15,11 +15,11 @@ import pytest
 
 from swarm.clock import SECOND, ManualClock
 from swarm.domain.errors import Unavailable
-from swarm.services.elections import LEASE_SECONDS, STOP_SECONDS, Election, Term
-from swarm.store import elections
-from swarm.store.database import Database
-from swarm.store.elections import ELECTIONS
-from swarm.store.transaction import Transaction
+from swarm.services.outbox.elections import LEASE_SECONDS, STOP_SECONDS, Election, Term
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.records import elections
+from swarm.store.records.elections import ELECTIONS
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.req("OPS-03")

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from swarm.domain.sessions import MessageRole, SessionMessage
-from swarm.domain.streaming.calls import Closing
-from swarm.domain.transcript import MessageDeleted
-from swarm.domain.turns import PageKind, TurnOutcome, TurnStep
-from swarm.services.sessions import Sessions
-from swarm.store import turn_pages, turns
-from swarm.store.transaction import Transaction
-from swarm.store.turns import Turn
+from swarm.domain.answers.calls import Closing
+from swarm.domain.model.sessions import MessageRole, SessionMessage
+from swarm.domain.model.transcript import MessageDeleted
+from swarm.domain.model.turns import PageKind, TurnOutcome, TurnStep
+from swarm.services.builtin.sessions import Sessions
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.runs import turn_pages, turns
+from swarm.store.runs.turns import Turn
 from tests.support.scan import files_with, places_of
 from tests.support.tasks import hand, task_of, work_of
 from tests.support.turns import asked, begun

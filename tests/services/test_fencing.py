@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.agents import Agent
 from swarm.domain.errors import Conflict, LeaseLost, NotFound
-from swarm.domain.inbox import EntryStatus
-from swarm.domain.leases import LEASE_SECONDS, Outcome
-from swarm.domain.triggers import Trigger
-from swarm.services.reply import Caller
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.inbox import EntryStatus
+from swarm.domain.model.leases import LEASE_SECONDS, Outcome
+from swarm.domain.model.triggers import Trigger
+from swarm.services.rules.reply import Caller
 from tests.support.world import BOT, World, holding
 
 pytestmark = pytest.mark.req("LOOP-06")

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from swarm.domain.agents import Agent
 from swarm.domain.errors import Invalid, NotFound, TooLarge
-from swarm.domain.files import TEXT_BYTES
-from swarm.domain.leases import LEASE_SECONDS
-from swarm.domain.transcript import File, SlackMessage
-from swarm.services.files import Files
-from swarm.services.task_texts import brief
-from swarm.services.whereabouts import About
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.files import TEXT_BYTES
+from swarm.domain.model.leases import LEASE_SECONDS
+from swarm.domain.model.transcript import File, SlackMessage
+from swarm.services.files.files import Files
+from swarm.services.rules.whereabouts import About
+from swarm.services.tasks.task_texts import brief
 from tests.support.world import BOT, World, delete, holding, said
 
 pytestmark = pytest.mark.req("LOOP-20")

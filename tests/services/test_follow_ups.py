@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from swarm.domain.errors import Conflict
-from swarm.domain.inbox import EntryStatus
-from swarm.domain.leases import LEASE_SECONDS, Outcome
-from swarm.domain.notices import NOTICE_ATTEMPTS
-from swarm.domain.tasks import TaskStatus
-from swarm.domain.transcript import AuthorKind
-from swarm.domain.triggers import TriggerKind
+from swarm.domain.model.inbox import EntryStatus
+from swarm.domain.model.leases import LEASE_SECONDS, Outcome
+from swarm.domain.model.notices import NOTICE_ATTEMPTS
+from swarm.domain.model.tasks import TaskStatus
+from swarm.domain.model.transcript import AuthorKind
+from swarm.domain.model.triggers import TriggerKind
 from tests.support.tasks import asked_and_handed, complete, history_of, news_of, status_of, work_of
 from tests.support.world import BOT, World, delete, edit, holding, said, texts
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 
 from swarm.domain.errors import Conflict, Invalid, NotFound
-from swarm.domain.inbox import EntryStatus
-from swarm.domain.model_runs import Door, ModelRun, ModelUsage, RunOutcome
-from swarm.domain.sessions import MessageRole, SessionMessage
-from swarm.domain.tasks import TaskStatus
-from swarm.domain.turns import Opinion
-from swarm.services.people import People
-from swarm.store import feedback, forgotten, model_runs
+from swarm.domain.model.inbox import EntryStatus
+from swarm.domain.model.model_runs import Door, ModelRun, ModelUsage, RunOutcome
+from swarm.domain.model.sessions import MessageRole, SessionMessage
+from swarm.domain.model.tasks import TaskStatus
+from swarm.domain.model.turns import Opinion
+from swarm.services.operate.people import People
+from swarm.store.builtin import model_runs
+from swarm.store.records import forgotten
+from swarm.store.runs import feedback
 from tests.services.test_erasure import block, memory
 from tests.support.scan import files_with, places_of
 from tests.support.slack import PEOPLE

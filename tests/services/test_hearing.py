@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from swarm.clock import SystemClock, us_to_slack_ts
-from swarm.domain.deliveries import Accepted, Delivery, DeliveryKind
 from swarm.domain.errors import Unavailable
-from swarm.domain.transcript import ChannelMessage, SlackMessage
-from swarm.services.hearing import ECHO_SECONDS, SILENCE_SECONDS, Hearing
-from swarm.store import watermarks
+from swarm.domain.model.deliveries import Accepted, Delivery, DeliveryKind
+from swarm.domain.model.transcript import ChannelMessage, SlackMessage
+from swarm.services.intake.hearing import ECHO_SECONDS, SILENCE_SECONDS, Hearing
+from swarm.store.threads import watermarks
 from tests.support.waiting import PATIENCE_SECONDS
 from tests.support.world import BOT, ME, World, said
 

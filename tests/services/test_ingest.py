@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from swarm.domain.errors import Unavailable
-from swarm.domain.inbox import EntryStatus, MatchedBy
-from swarm.domain.transcript import ChannelType
-from swarm.store import inbox
+from swarm.domain.model.inbox import EntryStatus, MatchedBy
+from swarm.domain.model.transcript import ChannelType
+from swarm.store.inbox import inbox
 from tests.support.world import BOT, World, said
 
 pytestmark = pytest.mark.req("LOOP-01")

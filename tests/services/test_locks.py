@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from swarm.domain.inbox import EntryStatus
-from swarm.domain.triggers import TriggerKind
-from swarm.services.claim import take
-from swarm.services.leases import renew
-from swarm.store import inbox
-from swarm.store.transaction import Transaction
+from swarm.domain.model.inbox import EntryStatus
+from swarm.domain.model.triggers import TriggerKind
+from swarm.services.inbox.claim import take
+from swarm.services.rules.leases import renew
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import inbox
 from tests.support.world import BOT, ME, World, delete, edit, look, texts
 
 PATIENCE_SECONDS = 20.0

@@ -10,23 +10,25 @@ from dataclasses import dataclass
 
 import pytest
 
-from swarm.domain.agents import Agent
-from swarm.domain.deliveries import Accepted, Refused
-from swarm.domain.inbox import MAX_ATTEMPTS, EntryStatus
-from swarm.domain.leases import LeaseEnd
-from swarm.domain.streaming.agent import OnRestart
-from swarm.domain.streaming.calls import NOTHING_BELOW, CloseStream, OpenStream, Place
-from swarm.domain.streaming.events import TextDelta, TurnInput
-from swarm.domain.streaming.outcomes import Answered
-from swarm.domain.streaming.showing import LostRight
-from swarm.domain.transcript import SlackMessage
-from swarm.domain.turns import PageKind, PagePhase, TurnOutcome, TurnStatus
-from swarm.services import converse, elections, turn_run
-from swarm.services.turn_ends import Ending, end_turn
-from swarm.services.turn_loss import RESTARTED_TEXT, Kept, Loss, break_off, keep
-from swarm.services.turn_record import TurnRecord
-from swarm.store import leases, turn_pages, turns
-from swarm.store.turns import Turn
+from swarm.domain.answers.agent import OnRestart
+from swarm.domain.answers.calls import NOTHING_BELOW, CloseStream, OpenStream, Place
+from swarm.domain.answers.events import TextDelta, TurnInput
+from swarm.domain.answers.outcomes import Answered
+from swarm.domain.answers.showing import LostRight
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.deliveries import Accepted, Refused
+from swarm.domain.model.inbox import MAX_ATTEMPTS, EntryStatus
+from swarm.domain.model.leases import LeaseEnd
+from swarm.domain.model.transcript import SlackMessage
+from swarm.domain.model.turns import PageKind, PagePhase, TurnOutcome, TurnStatus
+from swarm.services.outbox import elections
+from swarm.services.runs import converse, turn_run
+from swarm.services.runs.turn_ends import Ending, end_turn
+from swarm.services.runs.turn_loss import RESTARTED_TEXT, Kept, Loss, break_off, keep
+from swarm.services.runs.turn_record import TurnRecord
+from swarm.store.inbox import leases
+from swarm.store.runs import turn_pages, turns
+from swarm.store.runs.turns import Turn
 from tests.services.test_converse_again import unheard
 from tests.support.conversing import begun, status
 from tests.support.live import Events, FakeLive, Gate, Scripted, hired, playing, show

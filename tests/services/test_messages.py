@@ -7,14 +7,14 @@ from uuid import UUID
 
 import pytest
 
-from swarm.domain.agents import Agent
 from swarm.domain.errors import Conflict, Invalid, NotFound, RateLimited, SwarmError
-from swarm.domain.leases import Outcome
-from swarm.services import message_pages, tidy
-from swarm.services.message_pages import Page, PageRequest
-from swarm.services.messages import Sent
-from swarm.services.reply import Caller
-from swarm.store import agent_messages
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.leases import Outcome
+from swarm.services.operate import message_pages, tidy
+from swarm.services.operate.message_pages import Page, PageRequest
+from swarm.services.operate.messages import Sent
+from swarm.services.rules.reply import Caller
+from swarm.store.agents import agent_messages
 from tests.support.world import World
 
 DAY = 24 * 3600

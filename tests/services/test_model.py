@@ -20,17 +20,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from swarm.clock import ManualClock
-from swarm.domain.agents import OFFLINE_AFTER_SECONDS, Agent
 from swarm.domain.errors import SwarmError
-from swarm.domain.inbox import MAX_ATTEMPTS
-from swarm.domain.leases import LEASE_SECONDS, LeaseEnd, Outcome
-from swarm.domain.tasks import TaskStatus
-from swarm.domain.transcript import SlackMessage
-from swarm.domain.triggers import Trigger, TriggerKind
-from swarm.services.reply import Caller
-from swarm.services.task_texts import brief
-from swarm.store.database import Database
-from swarm.store.statements import Row
+from swarm.domain.model.agents import OFFLINE_AFTER_SECONDS, Agent
+from swarm.domain.model.inbox import MAX_ATTEMPTS
+from swarm.domain.model.leases import LEASE_SECONDS, LeaseEnd, Outcome
+from swarm.domain.model.tasks import TaskStatus
+from swarm.domain.model.transcript import SlackMessage
+from swarm.domain.model.triggers import Trigger, TriggerKind
+from swarm.services.rules.reply import Caller
+from swarm.services.tasks.task_texts import brief
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.statements import Row
 from tests.conftest import ENGINES
 from tests.services.conftest import emptied
 from tests.support.truth import Tables, Truth, due_lanes, read_tables, silent, unfinished

@@ -8,9 +8,9 @@ import pytest
 
 from swarm.domain.access import ChannelPolicy
 from swarm.domain.conduct import Conduct
-from swarm.domain.inbox import EntryStatus, MatchedBy
-from swarm.services.recipients import QUEUED_TEXT
-from swarm.services.stand_in import Waiting, look_after
+from swarm.domain.model.inbox import EntryStatus, MatchedBy
+from swarm.services.rules.recipients import QUEUED_TEXT
+from swarm.services.rules.stand_in import Waiting, look_after
 from tests.support.world import BOT, World, texts
 
 pytestmark = pytest.mark.req("LOOP-13")

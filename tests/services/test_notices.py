@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.agents import Agent
-from swarm.domain.leases import LEASE_SECONDS, Outcome
-from swarm.domain.triggers import Trigger
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.leases import LEASE_SECONDS, Outcome
+from swarm.domain.model.triggers import Trigger
 from tests.support.world import BOT, World, edit
 
 pytestmark = pytest.mark.req("LOOP-05")

@@ -8,8 +8,8 @@ import pytest
 
 from swarm.domain.access import ChannelPolicy
 from swarm.domain.conduct import Conduct
-from swarm.domain.inbox import EntryStatus
-from swarm.services.tidy import forget_early
+from swarm.domain.model.inbox import EntryStatus
+from swarm.services.operate.tidy import forget_early
 from tests.support.slack import next_ts
 from tests.support.world import BOT, World, delete, edit, said, texts
 

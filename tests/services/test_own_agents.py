@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from swarm.domain.agents import Reach, Role
 from swarm.domain.errors import Conflict, Invalid
-from swarm.domain.inbox import EntryStatus
+from swarm.domain.model.agents import Reach, Role
+from swarm.domain.model.inbox import EntryStatus
 from tests.support.world import BOT, World
 
 pytestmark = pytest.mark.req("STREAM-01")

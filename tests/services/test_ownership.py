@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.agents import Agent
-from swarm.domain.inbox import EntryStatus, MatchedBy
-from swarm.domain.threads import OWNED_FOR_IDLE_DAYS
-from swarm.domain.transcript import SlackMessage
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.inbox import EntryStatus, MatchedBy
+from swarm.domain.model.threads import OWNED_FOR_IDLE_DAYS
+from swarm.domain.model.transcript import SlackMessage
 from tests.support.world import BOT, World, texts
 
 pytestmark = pytest.mark.req("LOOP-10")

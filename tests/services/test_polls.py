@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from swarm.domain.agents import Agent
-from swarm.domain.inbox import MAX_ATTEMPTS, EntryStatus
-from swarm.domain.leases import Outcome
-from swarm.domain.triggers import Trigger
-from swarm.services.claimed import Whole
-from swarm.services.triggers import Triggers
-from swarm.store import heads, inbox
-from swarm.store.database import Database
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.inbox import MAX_ATTEMPTS, EntryStatus
+from swarm.domain.model.leases import Outcome
+from swarm.domain.model.triggers import Trigger
+from swarm.services.inbox.claimed import Whole
+from swarm.services.inbox.triggers import Triggers
+from swarm.store.bridge.database import Database
+from swarm.store.inbox import heads, inbox
 from tests.support.world import BOT, World, edit, texts
 
 pytestmark = pytest.mark.req("LOOP-04")

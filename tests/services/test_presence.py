@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from swarm.clock import SECOND
-from swarm.domain.agents import SEEN_EVERY_SECONDS, Agent
 from swarm.domain.conduct import Conduct
+from swarm.domain.model.agents import SEEN_EVERY_SECONDS, Agent
 from swarm.domain.roster import Roster
-from swarm.services import roster
-from swarm.services.presence import Presence
-from swarm.services.roster import AGENTS, Rosters, read_roster
-from swarm.store.transaction import Transaction
+from swarm.services.operate.presence import Presence
+from swarm.services.rules import roster
+from swarm.services.rules.roster import AGENTS, Rosters, read_roster
+from swarm.store.bridge.transaction import Transaction
 from tests.support.world import World
 
 pytestmark = pytest.mark.req("LOOP-17")

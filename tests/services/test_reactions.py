@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from swarm.domain.conduct import Conduct, Reactions
-from swarm.domain.deliveries import END_MARK_SECONDS, EPHEMERAL_SECONDS
-from swarm.domain.leases import LEASE_SECONDS
-from swarm.services import deliver
-from swarm.store import reactions
+from swarm.domain.model.deliveries import END_MARK_SECONDS, EPHEMERAL_SECONDS
+from swarm.domain.model.leases import LEASE_SECONDS
+from swarm.services.outbox import deliver
+from swarm.store.outbox import reactions
 from tests.support.slack import refuses
 from tests.support.waiting import PATIENCE_SECONDS
 from tests.support.world import BOT, World

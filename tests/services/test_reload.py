@@ -10,14 +10,14 @@ from threading import Event
 
 import pytest
 
-from swarm import decisions
+from swarm.app import decisions
+from swarm.app.reload import Reloader
 from swarm.config import Settings, load
 from swarm.domain.errors import Invalid
-from swarm.domain.transcript import ChannelType
-from swarm.reload import Reloader
-from swarm.services.deliver import Sender
-from swarm.services.ingest import Ingest
-from swarm.services.roster import Rosters
+from swarm.domain.model.transcript import ChannelType
+from swarm.services.intake.ingest import Ingest
+from swarm.services.outbox.deliver import Sender
+from swarm.services.rules.roster import Rosters
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.support.world import BOT, HTTP_TIMEOUT_SECONDS, ME, World, said
 

@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from swarm.domain.errors import Conflict, Invalid, TooLarge, Unavailable, Withdrawn
-from swarm.domain.inbox import EntryStatus
-from swarm.services import reply
-from swarm.services.reply import Caller
-from swarm.services.speak import PART_CHARACTERS
+from swarm.domain.model.inbox import EntryStatus
+from swarm.services.rules import reply
+from swarm.services.rules.reply import Caller
+from swarm.services.rules.speak import PART_CHARACTERS
 from tests.support.world import BOT, World, delete, holding
 
 pytestmark = pytest.mark.req("LOOP-08")

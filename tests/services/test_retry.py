@@ -8,19 +8,20 @@ import pytest
 
 from swarm.domain.access import ChannelPolicy
 from swarm.domain.conduct import Conduct
-from swarm.domain.inbox import MAX_ATTEMPTS, EntryStatus, EntryStep
-from swarm.domain.leases import LeaseEnd, Outcome
+from swarm.domain.model.inbox import MAX_ATTEMPTS, EntryStatus, EntryStep
+from swarm.domain.model.leases import LeaseEnd, Outcome
+from swarm.domain.model.tasks import MAX_ATTEMPTS as MAX_TASK_ATTEMPTS
+from swarm.domain.model.tasks import TaskStatus
+from swarm.domain.model.transcript import Author, AuthorKind, Standing
+from swarm.domain.model.turns import Opinion, TurnStep
 from swarm.domain.presses import FEEDBACK_ACTION, RETRY_TURN_ACTION, ButtonPressed, Feedback, feedback_value
-from swarm.domain.tasks import MAX_ATTEMPTS as MAX_TASK_ATTEMPTS
-from swarm.domain.tasks import TaskStatus
-from swarm.domain.transcript import Author, AuthorKind, Standing
-from swarm.domain.turns import Opinion, TurnStep
-from swarm.services.buttons import FORGOTTEN_TEXT, NO_RETRY_TEXT, RETRIED_TEXT, THANKS_TEXT, _retry_turn
-from swarm.services.leases import lose
-from swarm.services.tasks import cancel_by_person
-from swarm.store import feedback, leases, turns
-from swarm.store.transaction import Transaction
-from swarm.store.turns import Turn
+from swarm.services.rules.leases import lose
+from swarm.services.runs.buttons import FORGOTTEN_TEXT, NO_RETRY_TEXT, RETRIED_TEXT, THANKS_TEXT, _retry_turn
+from swarm.services.tasks.tasks import cancel_by_person
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import leases
+from swarm.store.runs import feedback, turns
+from swarm.store.runs.turns import Turn
 from tests.services.test_locks import under_way
 from tests.services.test_task_races import once_it_waits
 from tests.support.tasks import asked_and_handed, status_of, work_of

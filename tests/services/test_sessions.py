@@ -10,11 +10,11 @@ from structlog.testing import capture_logs
 
 from swarm.clock import ManualClock
 from swarm.domain.errors import Invalid, RateLimited, Unavailable
-from swarm.domain.session_messages import MOST_BYTES
-from swarm.domain.sessions import Memory, MessageRole, SessionMessage
-from swarm.services.sessions import Sessions
-from swarm.store import sessions
-from swarm.store.database import Database
+from swarm.domain.model.session_messages import MOST_BYTES
+from swarm.domain.model.sessions import Memory, MessageRole, SessionMessage
+from swarm.services.builtin.sessions import Sessions
+from swarm.store.bridge.database import Database
+from swarm.store.builtin import sessions
 from tests.support.locks import held, somebody_waits
 from tests.support.world import look
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.agents import Agent
 from swarm.domain.errors import Conflict, Unresolved, Withdrawn
-from swarm.domain.inbox import EntryStatus
-from swarm.domain.leases import Outcome
-from swarm.domain.tasks import TaskStatus
-from swarm.domain.triggers import Trigger
-from swarm.services.reply import Caller
-from swarm.services.task_texts import brief
-from swarm.services.tidy import disown_idle
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.inbox import EntryStatus
+from swarm.domain.model.leases import Outcome
+from swarm.domain.model.tasks import TaskStatus
+from swarm.domain.model.triggers import Trigger
+from swarm.services.operate.tidy import disown_idle
+from swarm.services.rules.reply import Caller
+from swarm.services.tasks.task_texts import brief
 from tests.support.slack import refuses
 from tests.support.tasks import asked_and_handed, status_of
 from tests.support.world import BOT, World, delete, holding, texts

@@ -8,17 +8,17 @@ from dataclasses import replace
 import pytest
 
 from swarm.domain.access import ChannelPolicy
+from swarm.domain.answers.calls import NOTHING_BELOW
 from swarm.domain.conduct import Conduct
+from swarm.domain.model.tasks import TaskStatus
+from swarm.domain.model.transcript import AuthorKind, ChannelType, SlackMessage
+from swarm.domain.model.turns import TurnOutcome, TurnStep
 from swarm.domain.presses import STOP_TURN_ACTION, ButtonPressed, SessionStopped
-from swarm.domain.streaming.calls import NOTHING_BELOW
-from swarm.domain.tasks import TaskStatus
-from swarm.domain.transcript import AuthorKind, ChannelType, SlackMessage
-from swarm.domain.turns import TurnOutcome, TurnStep
-from swarm.services.buttons import COMPLETE_TEXT
-from swarm.services.explain import Explanations
-from swarm.store import turns
-from swarm.store.transaction import Transaction
-from swarm.store.turns import Turn
+from swarm.services.operate.explain import Explanations
+from swarm.services.runs.buttons import COMPLETE_TEXT
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.runs import turns
+from swarm.store.runs.turns import Turn
 from tests.services.test_locks import under_way
 from tests.services.test_task_races import once_it_waits
 from tests.support.tasks import asked_and_handed, hand, status_of, work_of

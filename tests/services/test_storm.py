@@ -9,14 +9,14 @@ from collections.abc import Coroutine, Iterator
 
 import pytest
 
-from swarm.domain.agents import Agent
 from swarm.domain.errors import Conflict
-from swarm.domain.inbox import EntryStatus
-from swarm.domain.leases import LEASE_SECONDS, Outcome
-from swarm.domain.transcript import SlackMessage
-from swarm.domain.triggers import Trigger
-from swarm.store import heads
-from swarm.store.transaction import Transaction
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.inbox import EntryStatus
+from swarm.domain.model.leases import LEASE_SECONDS, Outcome
+from swarm.domain.model.transcript import SlackMessage
+from swarm.domain.model.triggers import Trigger
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import heads
 from tests.support.world import BOT, World, delete, edit, holding, said
 
 WORKERS = 8

@@ -10,14 +10,14 @@ import pytest
 from swarm.domain.access import ChannelPolicy, External
 from swarm.domain.conduct import Conduct
 from swarm.domain.errors import Unavailable
+from swarm.domain.model.transcript import AuthorKind, ChannelType, SlackMessage, Standing
+from swarm.domain.model.triggers import StartedBy
 from swarm.domain.people import Person
 from swarm.domain.presses import RETRY_TURN_ACTION, STOP_TASK_ACTION, ButtonPressed, SessionStopped
-from swarm.domain.transcript import AuthorKind, ChannelType, SlackMessage, Standing
-from swarm.domain.triggers import StartedBy
-from swarm.services.buttons import UNVERIFIED_TEXT
-from swarm.services.standings import MEMBER_SECONDS, STRANGER_SECONDS
-from swarm.services.task_texts import brief
-from swarm.services.verify import GIVE_UP_SECONDS, RETRY_SECONDS
+from swarm.services.intake.verify import GIVE_UP_SECONDS, RETRY_SECONDS
+from swarm.services.rules.standings import MEMBER_SECONDS, STRANGER_SECONDS
+from swarm.services.runs.buttons import UNVERIFIED_TEXT
+from swarm.services.tasks.task_texts import brief
 from tests.support.world import BOT, World, delete, edit, holding, said
 
 pytestmark = pytest.mark.req("CHAN-11")

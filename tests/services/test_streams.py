@@ -10,25 +10,26 @@ import pytest
 
 from swarm.clock import ManualClock
 from swarm.domain.access import ChannelPolicy
+from swarm.domain.answers.calls import AppendStream, Card, CloseStream, Closing, OpenStream
+from swarm.domain.answers.events import StepStatus
+from swarm.domain.answers.hearing import MAX_ANSWER_CHARACTERS
+from swarm.domain.answers.pieces import MAX_PIECE_CHARACTERS
 from swarm.domain.conduct import Conduct
 from swarm.domain.errors import Conflict, Invalid, LeaseLost, NotFound, SwarmError, TooLarge, Withdrawn
-from swarm.domain.inbox import EntryStatus
-from swarm.domain.leases import LeaseEnd, Outcome
-from swarm.domain.streaming.calls import AppendStream, Card, CloseStream, Closing, OpenStream
-from swarm.domain.streaming.events import StepStatus
-from swarm.domain.streaming.hearing import MAX_ANSWER_CHARACTERS
-from swarm.domain.streaming.pieces import MAX_PIECE_CHARACTERS
-from swarm.domain.tasks import TaskStatus
-from swarm.domain.transcript import AuthorKind
-from swarm.domain.turns import TurnStatus
-from swarm.services import stream_ends, stream_run
-from swarm.services.reply import Caller
-from swarm.services.stream import Streamed, StreamStatus
-from swarm.services.turn_control import Retried, retry_turn
-from swarm.services.turn_loss import RESTARTED_TEXT
-from swarm.store import leases, turn_events, turns
-from swarm.store.database import Database
-from swarm.store.transaction import Transaction
+from swarm.domain.model.inbox import EntryStatus
+from swarm.domain.model.leases import LeaseEnd, Outcome
+from swarm.domain.model.tasks import TaskStatus
+from swarm.domain.model.transcript import AuthorKind
+from swarm.domain.model.turns import TurnStatus
+from swarm.services.rules.reply import Caller
+from swarm.services.runs import stream_ends, stream_run
+from swarm.services.runs.stream import Streamed, StreamStatus
+from swarm.services.runs.turn_control import Retried, retry_turn
+from swarm.services.runs.turn_loss import RESTARTED_TEXT
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import leases
+from swarm.store.runs import turn_events, turns
 from tests.services.test_tidy import DAY
 from tests.support.live import Show, playing, show
 from tests.support.streams import Writing, begun, begun_for
@@ -296,7 +297,7 @@ async def test_what_is_too_much_is_refused_and_changes_nothing(world: World, mon
     with pytest.raises(TooLarge, match="at most 200000"):
         await writing.append("x" * (rest + 1))
     assert (await writing.append("x" * rest)).characters == MAX_ANSWER_CHARACTERS
-    monkeypatch.setattr("swarm.services.stream.MAX_PIECES", whole + 2)
+    monkeypatch.setattr("swarm.services.runs.stream.MAX_PIECES", whole + 2)
     with pytest.raises(TooLarge, match="takes"):
         await writing.streams.task(writing.caller, writing.turn_id, "s", "Step", StepStatus.PENDING)
     assert len(await world.database.read(turn_events.after, writing.turn_id, 0)) == whole + 2

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from swarm.domain.conduct import Conduct
-from swarm.domain.inbox import EntryStatus
-from swarm.domain.leases import LEASE_SECONDS, LeaseEnd, Outcome
-from swarm.services import agents, stand_in, sweep
-from swarm.services.leases import expire, lose
-from swarm.store import heads, holds, leases
-from swarm.store.transaction import Transaction
+from swarm.domain.model.inbox import EntryStatus
+from swarm.domain.model.leases import LEASE_SECONDS, LeaseEnd, Outcome
+from swarm.services.operate import agents, sweep
+from swarm.services.rules import stand_in
+from swarm.services.rules.leases import expire, lose
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import heads, holds, leases
 from tests.support.world import BOT, World, texts
 
 PATIENCE_SECONDS = 20.0

@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from swarm.domain.agents import OFFLINE_AFTER_SECONDS, Agent
 from swarm.domain.conduct import Conduct
-from swarm.domain.deliveries import DeliveryKind
 from swarm.domain.errors import Conflict
-from swarm.domain.inbox import EntryStatus
-from swarm.domain.leases import Outcome
-from swarm.domain.notices import NOTICE_ATTEMPTS
-from swarm.domain.tasks import TaskStatus
-from swarm.domain.triggers import TriggerKind
-from swarm.services.recipients import QUEUED_TEXT
-from swarm.services.stand_in import look, pass_on
+from swarm.domain.model.agents import OFFLINE_AFTER_SECONDS, Agent
+from swarm.domain.model.deliveries import DeliveryKind
+from swarm.domain.model.inbox import EntryStatus
+from swarm.domain.model.leases import Outcome
+from swarm.domain.model.notices import NOTICE_ATTEMPTS
+from swarm.domain.model.tasks import TaskStatus
+from swarm.domain.model.triggers import TriggerKind
+from swarm.services.rules.recipients import QUEUED_TEXT
+from swarm.services.rules.stand_in import look, pass_on
 from tests.support.tasks import asked_and_handed, complete, news_of, owner_of, status_of, task_of, work_of
 from tests.support.world import World, holding, texts
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.agents import Agent
 from swarm.domain.errors import Conflict, LeaseLost
-from swarm.domain.leases import LEASE_SECONDS, Outcome
-from swarm.domain.tasks import TaskStatus
-from swarm.domain.triggers import Trigger
-from swarm.services.reply import Caller
-from swarm.services.task_texts import brief
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.leases import LEASE_SECONDS, Outcome
+from swarm.domain.model.tasks import TaskStatus
+from swarm.domain.model.triggers import Trigger
+from swarm.services.rules.reply import Caller
+from swarm.services.tasks.task_texts import brief
 from tests.support.tasks import Handed, asked_and_handed, complete, status_of, task_of
 from tests.support.world import World, holding
 

@@ -13,19 +13,19 @@ from typing import Any, TypeVar
 import pytest
 
 from swarm.clock import ManualClock
-from swarm.domain.agents import OFFLINE_AFTER_SECONDS
 from swarm.domain.errors import Conflict, LeaseLost
-from swarm.domain.inbox import EntryStatus
-from swarm.domain.tasks import OFFER_SECONDS, TaskStatus
-from swarm.domain.transcript import Standing
-from swarm.domain.triggers import TriggerKind
-from swarm.services.claim import take
-from swarm.services.reply import Caller
-from swarm.services.roster import read_roster
-from swarm.services.task_care import _tend, end_offer, settle, take_from_absent
-from swarm.services.task_texts import brief
-from swarm.store import leases
-from swarm.store.database import Database
+from swarm.domain.model.agents import OFFLINE_AFTER_SECONDS
+from swarm.domain.model.inbox import EntryStatus
+from swarm.domain.model.tasks import OFFER_SECONDS, TaskStatus
+from swarm.domain.model.transcript import Standing
+from swarm.domain.model.triggers import TriggerKind
+from swarm.services.inbox.claim import take
+from swarm.services.rules.reply import Caller
+from swarm.services.rules.roster import read_roster
+from swarm.services.tasks.task_care import _tend, end_offer, settle, take_from_absent
+from swarm.services.tasks.task_texts import brief
+from swarm.store.bridge.database import Database
+from swarm.store.inbox import leases
 from tests.services.test_locks import PATIENCE_SECONDS, somebody_waits, under_way
 from tests.support.tasks import asked_and_handed, news_of, owner_of, status_of, task_of, work_of
 from tests.support.world import BOT, World, holding, look, said, texts

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.deliveries import DeliveryKind
 from swarm.domain.errors import Conflict, Forbidden, Invalid, LeaseLost, NotFound, TooLarge
-from swarm.domain.inbox import EntryStatus
-from swarm.domain.leases import LEASE_SECONDS, Outcome
-from swarm.domain.notices import NOTICE_ATTEMPTS
-from swarm.domain.tasks import MAX_ATTEMPTS, MAX_OPEN_CHILDREN, MAX_TEXT_CHARACTERS, TaskStatus
-from swarm.domain.triggers import TriggerKind
-from swarm.services.assignees import MAX_WAITED_FOR
-from swarm.services.reply import Caller
-from swarm.services.task_texts import brief
+from swarm.domain.model.deliveries import DeliveryKind
+from swarm.domain.model.inbox import EntryStatus
+from swarm.domain.model.leases import LEASE_SECONDS, Outcome
+from swarm.domain.model.notices import NOTICE_ATTEMPTS
+from swarm.domain.model.tasks import MAX_ATTEMPTS, MAX_OPEN_CHILDREN, MAX_TEXT_CHARACTERS, TaskStatus
+from swarm.domain.model.triggers import TriggerKind
+from swarm.services.rules.reply import Caller
+from swarm.services.tasks.assignees import MAX_WAITED_FOR
+from swarm.services.tasks.task_texts import brief
 from tests.support.tasks import asked_and_handed, complete, news_of, owner_of, status_of, task_of, work_of
 from tests.support.world import BOT, World, holding, texts
 

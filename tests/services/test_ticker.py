@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from swarm.domain.agents import Agent
-from swarm.domain.leases import Outcome
-from swarm.domain.triggers import Trigger
-from swarm.services.ticker import Ticker
-from swarm.store import due
-from swarm.store.database import Database
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.leases import Outcome
+from swarm.domain.model.triggers import Trigger
+from swarm.services.operate.ticker import Ticker
+from swarm.store.bridge.database import Database
+from swarm.store.inbox import due
 from tests.support.doors import WatchedWakeups
 from tests.support.world import BOT, World, edit
 

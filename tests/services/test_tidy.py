@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from swarm.domain.answers.calls import Closing
 from swarm.domain.conduct import Conduct, Retention
-from swarm.domain.inbox import EntryStep
-from swarm.domain.leases import Outcome
-from swarm.domain.streaming.calls import Closing
-from swarm.domain.transcript import SlackMessage
-from swarm.services import tidy
-from swarm.services.speak import say_closing
-from swarm.store import leases, threads
-from swarm.store.transaction import Transaction
-from swarm.store.turns import Turn
+from swarm.domain.model.inbox import EntryStep
+from swarm.domain.model.leases import Outcome
+from swarm.domain.model.transcript import SlackMessage
+from swarm.services.operate import tidy
+from swarm.services.rules.speak import say_closing
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import leases
+from swarm.store.runs.turns import Turn
+from swarm.store.threads import threads
 from tests.support.turns import asked, failed, place_of
 from tests.support.world import BOT, World, said
 

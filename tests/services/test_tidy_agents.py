@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from swarm.clock import SECOND
-from swarm.domain.model_runs import Door, ModelRun, ModelUsage, RunOutcome
-from swarm.services import tidy
-from swarm.services.sessions import Sessions
+from swarm.domain.model.model_runs import Door, ModelRun, ModelUsage, RunOutcome
+from swarm.services.builtin.sessions import Sessions
+from swarm.services.operate import tidy
 from tests.support.world import World
 
 DAY = 24 * 3600

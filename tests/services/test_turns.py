@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from swarm.domain.deliveries import DeliveryKind
-from swarm.domain.streaming.calls import Closing, Display, Place
-from swarm.domain.streaming.events import AnswerKind, Asked, AskedField
-from swarm.domain.turns import (
+from swarm.domain.answers.calls import Closing, Display, Place
+from swarm.domain.answers.events import AnswerKind, Asked, AskedField
+from swarm.domain.model.deliveries import DeliveryKind
+from swarm.domain.model.turns import (
     InterruptStatus,
     InterruptStep,
     PageKind,
@@ -20,11 +20,14 @@ from swarm.domain.turns import (
     TurnStatus,
     TurnStep,
 )
-from swarm.services.speak import say_closing
-from swarm.store import deliveries, history, interrupts, threads, turn_pages, turns
-from swarm.store.deliveries import delivery
-from swarm.store.statements import Statement
-from swarm.store.transaction import Transaction
+from swarm.services.rules.speak import say_closing
+from swarm.store.bridge.statements import Statement
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.outbox import deliveries
+from swarm.store.outbox.deliveries import delivery
+from swarm.store.records import history
+from swarm.store.runs import interrupts, turn_pages, turns
+from swarm.store.threads import threads
 from tests.services.test_tidy import DAY, count
 from tests.support.turns import asked, begin, begun, now, place_of
 from tests.support.world import BOT, World
@@ -264,7 +267,7 @@ async def test_the_button_that_stops_a_turn_is_posted_once_and_goes_away(world: 
 async def test_turns_are_forgotten_ninety_days_after_their_end_with_all_that_belongs_to_them(
     world: World, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    monkeypatch.setattr("swarm.services.tidy.AT_ONCE", at_once)
+    monkeypatch.setattr("swarm.services.operate.tidy.AT_ONCE", at_once)
     turn = await waiting(world)
     await world.database.write(turn_pages.open_page, turn.id, 1, PageKind.STREAM)
     world.clock.advance(91 * DAY)

@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from swarm.domain.agents import Agent
-from swarm.domain.deliveries import Accepted, InDoubt, NotSent, Refused
 from swarm.domain.errors import (
     BadRequest,
     Conflict,
@@ -22,16 +20,18 @@ from swarm.domain.errors import (
     Unavailable,
     Withdrawn,
 )
-from swarm.domain.files import INLINE_BYTES, SHARE_DOUBT_SECONDS, Shared
-from swarm.domain.inbox import EntryStatus
-from swarm.domain.leases import LEASE_SECONDS, Outcome
-from swarm.domain.transcript import ContextState, SlackMessage
-from swarm.domain.triggers import Trigger
-from swarm.services import uploads
-from swarm.services.reply import Caller
-from swarm.services.task_texts import brief
-from swarm.services.uploads import Uploads
-from swarm.services.whereabouts import About
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.deliveries import Accepted, InDoubt, NotSent, Refused
+from swarm.domain.model.files import INLINE_BYTES, SHARE_DOUBT_SECONDS, Shared
+from swarm.domain.model.inbox import EntryStatus
+from swarm.domain.model.leases import LEASE_SECONDS, Outcome
+from swarm.domain.model.transcript import ContextState, SlackMessage
+from swarm.domain.model.triggers import Trigger
+from swarm.services.files import uploads
+from swarm.services.files.uploads import Uploads
+from swarm.services.rules.reply import Caller
+from swarm.services.rules.whereabouts import About
+from swarm.services.tasks.task_texts import brief
 from tests.support.slack import Killed
 from tests.support.waiting import PATIENCE_SECONDS
 from tests.support.world import BOT, World, delete, holding

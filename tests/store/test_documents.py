@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from swarm.clock import ManualClock, new_id
-from swarm.domain.document_index import FileState, IndexedPiece, Known, Part, Reading
-from swarm.domain.words import terms_of, words_of
-from swarm.store import document_search, documents
-from swarm.store.database import Database
-from swarm.store.transaction import Transaction
+from swarm.domain.documents.document_index import FileState, IndexedPiece, Known, Part, Reading
+from swarm.domain.documents.words import terms_of, words_of
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.builtin import document_search, documents
 from tests.support.world import look
 
 pytestmark = pytest.mark.req("TOOL-06")

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from swarm.clock import ManualClock
-from swarm.store import elections
-from swarm.store.database import Database
-from swarm.store.elections import ELECTIONS, Standing
+from swarm.store.bridge.database import Database
+from swarm.store.records import elections
+from swarm.store.records.elections import ELECTIONS, Standing
 
 pytestmark = pytest.mark.req("OPS-03")
 

@@ -10,11 +10,11 @@ import pytest
 
 from swarm.clock import SECOND, ManualClock
 from swarm.domain.errors import Invalid, Unavailable
-from swarm.domain.model_runs import Door, ModelRun, ModelUsage, RunBook, RunOutcome, RunPurpose, UsageTotal
-from swarm.services.model_runs import ModelRuns
-from swarm.store import model_runs
-from swarm.store.database import Database
-from swarm.store.model_runs import DAY
+from swarm.domain.model.model_runs import Door, ModelRun, ModelUsage, RunBook, RunOutcome, RunPurpose, UsageTotal
+from swarm.services.builtin.model_runs import ModelRuns
+from swarm.store.bridge.database import Database
+from swarm.store.builtin import model_runs
+from swarm.store.builtin.model_runs import DAY
 
 pytestmark = pytest.mark.req("AGENT-07")
 

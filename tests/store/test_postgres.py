@@ -13,10 +13,10 @@ import psycopg
 import pytest
 
 from swarm.domain.errors import OutcomeUnknown, Unavailable
-from swarm.store.database import Database
-from swarm.store.postgres import MAX_RUNS
-from swarm.store.postgres_session import Session
-from swarm.store.transaction import ConstraintViolated, Transaction
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.postgres import MAX_RUNS
+from swarm.store.bridge.postgres_session import Session
+from swarm.store.bridge.transaction import ConstraintViolated, Transaction
 from tests.store import items
 from tests.store.items import PATIENCE_SECONDS, look, with_items
 

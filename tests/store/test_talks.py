@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from swarm.clock import ManualClock
-from swarm.store import talks
-from swarm.store.database import Database
+from swarm.store.bridge.database import Database
+from swarm.store.builtin import talks
 
 pytestmark = pytest.mark.req("AGENT-09", "OPS-03")
 

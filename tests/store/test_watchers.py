@@ -11,8 +11,8 @@ import pytest
 from swarm.domain.errors import Conflict, SwarmError, Unavailable
 from swarm.domain.facts import Changed, Fact
 from swarm.domain.watchers import DatabaseCall, Watcher, Watchers
-from swarm.store.database import Database
-from swarm.store.transaction import Transaction
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
 from tests.store.items import PATIENCE_SECONDS, Gate
 
 pytestmark = pytest.mark.req("OPS-06")

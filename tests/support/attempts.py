@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from itertools import count
 
-from swarm.domain.agents import Agent
-from swarm.domain.transcript import ChannelType
-from swarm.domain.turns import TurnStep
-from swarm.store import threads, turns
-from swarm.store.transaction import Transaction
-from swarm.store.turns import Turn
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.transcript import ChannelType
+from swarm.domain.model.turns import TurnStep
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.runs import turns
+from swarm.store.runs.turns import Turn
+from swarm.store.threads import threads
 from tests.support.world import World
 
 _names = count(1)

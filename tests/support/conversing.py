@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from swarm.domain.inbox import EntryStatus
+from swarm.domain.model.inbox import EntryStatus
+from swarm.domain.model.transcript import SlackMessage
 from swarm.domain.presses import (
     ButtonPressed,
 )
-from swarm.domain.transcript import SlackMessage
-from swarm.store.turns import Turn
+from swarm.store.runs.turns import Turn
 from tests.support.live import Gate, Show
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.support.world import World

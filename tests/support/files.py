@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator
 from dataclasses import dataclass, field
 
-from swarm.domain.deliveries import Accepted, Answer
 from swarm.domain.errors import NotFound, SwarmError
-from swarm.domain.files import FileInfo, Share, check_size
+from swarm.domain.model.deliveries import Accepted, Answer
+from swarm.domain.model.files import FileInfo, Share, check_size
 from tests.support.slack import next_ts
 
 

@@ -12,10 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from swarm.agents.conversation import conversation_with
-from swarm.domain.agents import Agent
-from swarm.domain.deliveries import Accepted, Answer
-from swarm.domain.streaming.agent import StreamingAgent
-from swarm.domain.streaming.calls import (
+from swarm.domain.answers.agent import StreamingAgent
+from swarm.domain.answers.calls import (
     NOTHING_BELOW,
     AppendStream,
     Chunk,
@@ -29,19 +27,22 @@ from swarm.domain.streaming.calls import (
     Text,
     UpdatePage,
 )
-from swarm.domain.streaming.events import AgentEvent, Finished, TextDelta, TurnInput
-from swarm.domain.streaming.reducer import Pace
-from swarm.domain.streaming.remote import Health, RemoteAgent, RunEnd, RunsTurns
-from swarm.domain.transcript import SlackMessage
-from swarm.services.converse import Converse
-from swarm.services.elections import Term
-from swarm.services.running_turns import RunningTurns
-from swarm.services.turn_crew import Crew, Hired
-from swarm.services.turn_news import TurnNews
-from swarm.services.turn_recovery import Recovery
-from swarm.slack.live import LiveStage
-from swarm.store import agents, turn_pages, turns
-from swarm.store.turns import Turn
+from swarm.domain.answers.events import AgentEvent, Finished, TextDelta, TurnInput
+from swarm.domain.answers.reducer import Pace
+from swarm.domain.answers.remote import Health, RemoteAgent, RunEnd, RunsTurns
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.deliveries import Accepted, Answer
+from swarm.domain.model.transcript import SlackMessage
+from swarm.services.outbox.elections import Term
+from swarm.services.runs.converse import Converse
+from swarm.services.runs.running_turns import RunningTurns
+from swarm.services.runs.turn_crew import Crew, Hired
+from swarm.services.runs.turn_news import TurnNews
+from swarm.services.runs.turn_recovery import Recovery
+from swarm.slack.outgoing.live import LiveStage
+from swarm.store.agents import agents
+from swarm.store.runs import turn_pages, turns
+from swarm.store.runs.turns import Turn
 from tests.support.slack import next_ts
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.support.world import ME, World

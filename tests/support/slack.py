@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeAlias
 
-from swarm.domain.client_context import ChannelFacts
-from swarm.domain.deliveries import Accepted, Answer, Delivery, DeliveryKind, InDoubt, NotSent, Refused
 from swarm.domain.errors import NotFound, SwarmError
+from swarm.domain.model.deliveries import Accepted, Answer, Delivery, DeliveryKind, InDoubt, NotSent, Refused
+from swarm.domain.model.transcript import AuthorKind, ChannelMessage, SlackMessage
 from swarm.domain.people import Person
-from swarm.domain.transcript import AuthorKind, ChannelMessage, SlackMessage
+from swarm.domain.prompts.client_context import ChannelFacts
 
 PEOPLE = {"U1": "alice", "U2": "bob", "U3": "carol", "B1": "pager"}
 CHANNELS = {"C1": "general", "C2": "random", "D1": "alice"}

@@ -9,8 +9,7 @@ from itertools import count
 
 import orjson
 
-from swarm.domain.deliveries import Accepted, Answer, InDoubt, NotSent, Refused
-from swarm.domain.streaming.calls import (
+from swarm.domain.answers.calls import (
     NOTHING_BELOW,
     AppendStream,
     AskTurn,
@@ -30,9 +29,9 @@ from swarm.domain.streaming.calls import (
     Text,
     UpdatePage,
 )
-from swarm.domain.streaming.events import AgentEvent
-from swarm.domain.streaming.pages import Mode
-from swarm.domain.streaming.reducer import (
+from swarm.domain.answers.events import AgentEvent
+from swarm.domain.answers.pages import Mode
+from swarm.domain.answers.reducer import (
     Heard,
     Input,
     Live,
@@ -45,6 +44,7 @@ from swarm.domain.streaming.reducer import (
     step,
     wake_at,
 )
+from swarm.domain.model.deliveries import Accepted, Answer, InDoubt, NotSent, Refused
 
 MAX_BYTES = 10_500
 LIFETIME_SECONDS = 300.0

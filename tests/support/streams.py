@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from swarm.domain.agents import Agent
-from swarm.domain.transcript import SlackMessage
-from swarm.domain.triggers import Trigger
-from swarm.services.reply import Caller
-from swarm.services.stream import Streamed, Streams
-from swarm.store import turns
-from swarm.store.turns import Turn
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.transcript import SlackMessage
+from swarm.domain.model.triggers import Trigger
+from swarm.services.rules.reply import Caller
+from swarm.services.runs.stream import Streamed, Streams
+from swarm.store.runs import turns
+from swarm.store.runs.turns import Turn
 from tests.support.live import Show, Shown
 from tests.support.waiting import wait_until
 from tests.support.world import BOT, World, holding

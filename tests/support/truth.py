@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from swarm.domain.inbox import ENTRY_TRANSITIONS, MAX_ATTEMPTS, EntryStatus, EntryStep
-from swarm.domain.states import Transition
-from swarm.domain.tasks import TASK_TRANSITIONS, TaskStatus, TaskStep
-from swarm.store.statements import Row
-from swarm.store.transaction import Transaction
+from swarm.domain.model.inbox import ENTRY_TRANSITIONS, MAX_ATTEMPTS, EntryStatus, EntryStep
+from swarm.domain.model.states import Transition
+from swarm.domain.model.tasks import TASK_TRANSITIONS, TaskStatus, TaskStep
+from swarm.store.bridge.statements import Row
+from swarm.store.bridge.transaction import Transaction
 from tests.support.world import look
 
 TABLES = (

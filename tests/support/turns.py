@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from itertools import count
 
-from swarm.domain.agents import Agent
-from swarm.domain.inbox import EntryStep
-from swarm.domain.streaming.calls import Closing, Place
-from swarm.domain.transcript import SlackMessage
-from swarm.domain.triggers import Trigger, TriggerKind
-from swarm.domain.turns import TurnOutcome, TurnStep
-from swarm.store import inbox, turns
-from swarm.store.transaction import Transaction
-from swarm.store.turns import Turn
+from swarm.domain.answers.calls import Closing, Place
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.inbox import EntryStep
+from swarm.domain.model.transcript import SlackMessage
+from swarm.domain.model.triggers import Trigger, TriggerKind
+from swarm.domain.model.turns import TurnOutcome, TurnStep
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import inbox
+from swarm.store.runs import turns
+from swarm.store.runs.turns import Turn
 from tests.support.world import BOT, ME, World
 
 _runs = count(1)

@@ -1,4 +1,4 @@
-"""A coordinator with all its doors, as `swarm.bootstrap` puts it together, over a Slack and agents that are played."""
+"""A coordinator with all its entry points, put together by `swarm.app.bootstrap`, over a played Slack and agents."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from typing import Any
 
 import httpx2
 
-from swarm import bootstrap
+from swarm.app import bootstrap
 from swarm.clock import ManualClock
 from swarm.config import load
 from swarm.domain.access import CallerPolicy
+from swarm.domain.answers.remote import RunsTurns
 from swarm.domain.conduct import Conduct, Reloaded
-from swarm.domain.deliveries import Answer
-from swarm.domain.files import FileInfo, Share
-from swarm.domain.streaming.remote import RunsTurns
+from swarm.domain.model.deliveries import Answer
+from swarm.domain.model.files import FileInfo, Share
 from swarm.domain.watchers import NOBODY
-from swarm.entrypoints.http_api import Api
-from swarm.entrypoints.slack_events import SlackDoor
-from swarm.services.agent_runs import AgentRuns
-from swarm.services.figures import FigureReader
-from swarm.services.hearing import Hearing
-from swarm.services.talks import Talks
-from swarm.slack.gateway import Gateway
-from swarm.slack.pacing import Pacing
-from swarm.store.database import Database
-from swarm.store.wakeups import Wakeups
+from swarm.entrypoints.http.http_api import Api
+from swarm.entrypoints.slack.slack_events import SlackDoor
+from swarm.services.builtin.agent_runs import AgentRuns
+from swarm.services.builtin.talks import Talks
+from swarm.services.intake.hearing import Hearing
+from swarm.services.operate.figures import FigureReader
+from swarm.slack.outgoing.gateway import Gateway
+from swarm.slack.outgoing.pacing import Pacing
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.wakeups import Wakeups
 from swarm.telemetry.everybody import Telemetry
 from swarm.telemetry.metrics import Metrics
 from tests.support.doors import ENROLMENT_KEY, OPERATOR_TOKEN, PATIENCE_SECONDS, Visitor, serving

@@ -7,29 +7,29 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from swarm.clock import ManualClock
-from swarm.domain.agents import Agent, Role
 from swarm.domain.conduct import Conduct
+from swarm.domain.model.agents import Agent, Role
+from swarm.domain.model.transcript import Author, AuthorKind, ChannelType, MessageDeleted, MessageEdited, SlackMessage
+from swarm.domain.model.triggers import Trigger
 from swarm.domain.routing import Me
-from swarm.domain.transcript import Author, AuthorKind, ChannelType, MessageDeleted, MessageEdited, SlackMessage
-from swarm.domain.triggers import Trigger
-from swarm.services.backfill import Backfill
-from swarm.services.buttons import Buttons
-from swarm.services.catch_up import CatchUp
-from swarm.services.deliver import Sender
-from swarm.services.ingest import Ingest
-from swarm.services.presence import note_seen
-from swarm.services.reply import Caller
-from swarm.services.roster import Rosters
-from swarm.services.standings import Standings
-from swarm.services.sweep import Sweeper
-from swarm.services.turn_control import TurnControl
+from swarm.services.intake.backfill import Backfill
+from swarm.services.intake.catch_up import CatchUp
+from swarm.services.intake.ingest import Ingest
+from swarm.services.intake.verify import Verifier
+from swarm.services.operate.presence import note_seen
+from swarm.services.operate.sweep import Sweeper
+from swarm.services.outbox.deliver import Sender
+from swarm.services.rules.reply import Caller
+from swarm.services.rules.roster import Rosters
+from swarm.services.rules.standings import Standings
+from swarm.services.runs.buttons import Buttons
+from swarm.services.runs.turn_control import TurnControl
 from swarm.services.use_cases import Services
-from swarm.services.verify import Verifier
-from swarm.store import inbox
-from swarm.store.database import Database
-from swarm.store.inbox import Entry
-from swarm.store.statements import Row
-from swarm.store.transaction import Transaction
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.statements import Row
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import inbox
+from swarm.store.inbox.inbox import Entry
 from tests.support.files import FakeFiles
 from tests.support.slack import PEOPLE, FakeSlack, next_ts
 

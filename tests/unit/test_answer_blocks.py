@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from slack_twin.blocks import checked_blocks
 
+from swarm.domain.answers.calls import NOTHING_BELOW, Card, Closing, Display, PlanTitle, Text
+from swarm.domain.answers.events import StepStatus
 from swarm.domain.presses import FEEDBACK_ACTION, RETRY_TURN_ACTION, STOP_TASK_ACTION, STOP_TURN_ACTION
-from swarm.domain.streaming.calls import NOTHING_BELOW, Card, Closing, Display, PlanTitle, Text
-from swarm.domain.streaming.events import StepStatus
-from swarm.slack.answer_blocks import (
+from swarm.slack.outgoing.answer_blocks import (
     MAX_CARDS,
     card_blocks,
     closing_blocks,

@@ -9,14 +9,15 @@ from uuid import UUID
 
 import pytest
 
-from swarm import clock, decisions, process
+from swarm import clock
+from swarm.app import decisions, process
 from swarm.config import Settings, differences, load, secrets
 from swarm.domain.access import Listen
-from swarm.domain.agents import Role
+from swarm.domain.answers.agent import History, OnRestart, StreamingAgent
+from swarm.domain.answers.calls import Display
+from swarm.domain.answers.remote import ClientCredentials, Dialect, RemoteAgent, ResumeForm, ThreadContext
 from swarm.domain.errors import ConfigurationError
-from swarm.domain.streaming.agent import History, OnRestart, StreamingAgent
-from swarm.domain.streaming.calls import Display
-from swarm.domain.streaming.remote import ClientCredentials, Dialect, RemoteAgent, ResumeForm, ThreadContext
+from swarm.domain.model.agents import Role
 
 Read = Callable[..., Settings]
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from swarm import decisions
+from swarm.app import decisions
 from swarm.config import Kind, LocalTool, Settings, load, secrets
-from swarm.domain.agents import Reach, Role
 from swarm.domain.errors import ConfigurationError
-from swarm.domain.models import ModelSpec, Provider
-from swarm.domain.sessions import SessionScope
+from swarm.domain.model.agents import Reach, Role
+from swarm.domain.model.models import ModelSpec, Provider
+from swarm.domain.model.sessions import SessionScope
 
 Read = Callable[..., Settings]
 

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 from structlog.testing import capture_logs
 
-from swarm.ending import Closings, Deadline, close_all
+from swarm.app.ending import Closings, Deadline, close_all
 
 pytestmark = pytest.mark.req("OPS-12")
 

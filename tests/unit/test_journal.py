@@ -8,9 +8,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from swarm.domain.facts import Changed, LeaseEnded
-from swarm.domain.inbox import EntryStep
-from swarm.domain.leases import LeaseEnd
-from swarm.domain.tasks import TaskStep
+from swarm.domain.model.inbox import EntryStep
+from swarm.domain.model.leases import LeaseEnd
+from swarm.domain.model.tasks import TaskStep
 from swarm.domain.watchers import DatabaseCall, ToolCall
 from swarm.telemetry import journal
 from swarm.telemetry.journal import GRAVE, Journal

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from swarm.domain.streaming import calls
-from swarm.slack import files, gateway, manifest, pacing, presses, streams, web_api
+from swarm.domain.answers import calls
+from swarm.slack import manifest
+from swarm.slack.incoming import presses
+from swarm.slack.outgoing import files, gateway, pacing, streams, web_api
 
 pytestmark = pytest.mark.req("OPS-02")
 

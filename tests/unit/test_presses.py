@@ -15,7 +15,7 @@ from swarm.domain.presses import (
     feedback_of,
     feedback_value,
 )
-from swarm.slack.presses import button_pressed, session_stopped
+from swarm.slack.incoming.presses import button_pressed, session_stopped
 
 PAYLOAD: dict[str, Any] = {
     "type": "block_actions",

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.domain.access import BOT_MESSAGES_PER_HOUR, ChannelPolicy, External, Listen
-from swarm.domain.agents import Role
-from swarm.domain.inbox import MatchedBy
+from swarm.domain.model.agents import Role
+from swarm.domain.model.inbox import MatchedBy
+from swarm.domain.model.transcript import STRANGERS, Author, AuthorKind, ChannelType, SlackMessage, Standing
 from swarm.domain.roster import Candidate, Roster, addressed
 from swarm.domain.routing import (
     Change,
@@ -21,7 +22,6 @@ from swarm.domain.routing import (
     decide,
     names_swarm,
 )
-from swarm.domain.transcript import STRANGERS, Author, AuthorKind, ChannelType, SlackMessage, Standing
 
 pytestmark = pytest.mark.req("LOOP-11")
 

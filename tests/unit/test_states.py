@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from sqlalchemy import CheckConstraint, Table
 
-from swarm.domain.deliveries import DELIVERY_TRANSITIONS, DeliveryStatus, DeliveryStep
-from swarm.domain.inbox import ENTRY_TRANSITIONS, EntryStatus, EntryStep
-from swarm.domain.notices import NOTICE_TRANSITIONS, NoticeStatus, NoticeStep
-from swarm.domain.states import Transition
-from swarm.domain.tasks import TASK_TRANSITIONS, TaskStatus, TaskStep
-from swarm.domain.transcript import CONTEXT_TRANSITIONS, ContextState, ContextStep
-from swarm.domain.turns import (
+from swarm.domain.model.deliveries import DELIVERY_TRANSITIONS, DeliveryStatus, DeliveryStep
+from swarm.domain.model.inbox import ENTRY_TRANSITIONS, EntryStatus, EntryStep
+from swarm.domain.model.notices import NOTICE_TRANSITIONS, NoticeStatus, NoticeStep
+from swarm.domain.model.states import Transition
+from swarm.domain.model.tasks import TASK_TRANSITIONS, TaskStatus, TaskStep
+from swarm.domain.model.transcript import CONTEXT_TRANSITIONS, ContextState, ContextStep
+from swarm.domain.model.turns import (
     INTERRUPT_TRANSITIONS,
     PAGE_TRANSITIONS,
     TURN_TRANSITIONS,
@@ -28,8 +28,13 @@ from swarm.domain.turns import (
     TurnStatus,
     TurnStep,
 )
-from swarm.store import deliveries, inbox, interrupts, notices, tables, tasks, threads, turn_pages, turns
-from swarm.store.statements import Statement
+from swarm.store import tables
+from swarm.store.bridge.statements import Statement
+from swarm.store.inbox import inbox, notices
+from swarm.store.outbox import deliveries
+from swarm.store.runs import interrupts, turn_pages, turns
+from swarm.store.tasks import tasks
+from swarm.store.threads import threads
 
 Edges = set[tuple[str, str, str]]  # source, step, target
 

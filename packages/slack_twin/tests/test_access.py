@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 from starlette.routing import Mount, Route, WebSocketRoute
-from swarm.web.server import Limits
+from swarm.entrypoints.web.server import Limits
 
 from slack_twin import build_twin, create_app, running
 from slack_twin.server import access

@@ -19,14 +19,14 @@ from swarm.agents.builtin.recorder import Recorder
 from swarm.agents.builtin.run import Run, Stumbled
 from swarm.agents.builtin.sessions import questions, session_of
 from swarm.agents.failures import OUR_FAULT, not_within
-from swarm.agents.whole_answers import collected
+from swarm.agents.remote.whole_answers import collected
 from swarm.clock import Clock, SystemClock
+from swarm.domain.answers.events import AgentEvent, Broken, Failed, Finished, TurnInput
+from swarm.domain.answers.remote import INVOKE_SECONDS, Health, RunEnd
 from swarm.domain.errors import SwarmError
-from swarm.domain.model_runs import ModelRun, RunBook, RunOutcome
-from swarm.domain.models import RunLimits
-from swarm.domain.sessions import Memory, MessageRole, SessionMessage, SessionScope
-from swarm.domain.streaming.events import AgentEvent, Broken, Failed, Finished, TurnInput
-from swarm.domain.streaming.remote import INVOKE_SECONDS, Health, RunEnd
+from swarm.domain.model.model_runs import ModelRun, RunBook, RunOutcome
+from swarm.domain.model.models import RunLimits
+from swarm.domain.model.sessions import Memory, MessageRole, SessionMessage, SessionScope
 
 CUT_OFF: Final = "it was stopped, as the coordinator is being restarted"
 
@@ -65,7 +65,7 @@ class Record:
 
 
 class BuiltinAgent:
-    """An agent that runs in the coordinator; see `swarm.domain.streaming.remote.RunsTurns`.
+    """An agent that runs in the coordinator; see `swarm.domain.answers.remote.RunsTurns`.
 
     ``explain`` puts errors into words; None for those that it does not know.
     """

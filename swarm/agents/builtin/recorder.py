@@ -14,8 +14,8 @@ from typing import Any, Final
 import structlog
 
 from swarm.domain.errors import Unavailable
-from swarm.domain.model_runs import ModelRun, RunBook, RunOutcome
-from swarm.domain.sessions import Memory, SessionMessage
+from swarm.domain.model.model_runs import ModelRun, RunBook, RunOutcome
+from swarm.domain.model.sessions import Memory, SessionMessage
 
 RECORD_SECONDS: Final = 30.0
 """So long a run is tried to be stored while the database is away."""

@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from swarm.agents.toolbox.tool import ToolAnswer
-from swarm.domain.model_runs import ModelUsage
-from swarm.domain.sessions import MessageRole, SessionMessage
-from swarm.domain.streaming.events import AgentEvent, TextDelta, TextEnded, ToolEnded, ToolStarted, TurnInput
-from swarm.domain.streaming.remote import RunEnd
+from swarm.domain.answers.events import AgentEvent, TextDelta, TextEnded, ToolEnded, ToolStarted, TurnInput
+from swarm.domain.answers.remote import RunEnd
+from swarm.domain.model.model_runs import ModelUsage
+from swarm.domain.model.sessions import MessageRole, SessionMessage
 
 WAITING_EVENTS: Final = 256
 """So many events may wait for who shows them; then the agent waits."""

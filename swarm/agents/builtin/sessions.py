@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from swarm.agents.builtin.run import Stumbled
-from swarm.domain.model_runs import Door
-from swarm.domain.prompt_fences import said_by
-from swarm.domain.sessions import MessageRole, SessionMessage, SessionScope
-from swarm.domain.streaming.events import Speaker, TurnInput, TurnMessage
+from swarm.domain.answers.events import Speaker, TurnInput, TurnMessage
+from swarm.domain.model.model_runs import Door
+from swarm.domain.model.sessions import MessageRole, SessionMessage, SessionScope
+from swarm.domain.prompts.prompt_fences import said_by
 
 TERMINAL_PREFIX = "cli:"
 

@@ -23,9 +23,9 @@ from swarm.agents.models.served import label_of
 from swarm.agents.models.usage import limits_of, usage_of
 from swarm.clock import Clock, SystemClock, new_id
 from swarm.domain.errors import SwarmError, Unavailable
-from swarm.domain.model_runs import ModelRun, RunBook, RunOutcome, RunPurpose
-from swarm.domain.models import RunLimits
-from swarm.domain.sessions import SessionMessage
+from swarm.domain.model.model_runs import ModelRun, RunBook, RunOutcome, RunPurpose
+from swarm.domain.model.models import RunLimits
+from swarm.domain.model.sessions import SessionMessage
 
 
 class NotSummarised(Unavailable):
@@ -42,7 +42,7 @@ class _Spent:
 
 
 class Summariser:
-    """The `swarm.domain.sessions.Summarise` of one agent, whose name it has.
+    """The `swarm.domain.model.sessions.Summarise` of one agent, whose name it has.
 
     ``instructions`` is read anew each time; ``explain`` puts errors into words, None for those that it does not know.
     """

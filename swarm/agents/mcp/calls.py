@@ -15,7 +15,7 @@ from swarm.agents.mcp import words
 from swarm.agents.mcp.results import answer_of
 from swarm.agents.mcp.server import McpServer
 from swarm.agents.toolbox.tool import ToolAnswer
-from swarm.redaction import HIDDEN
+from swarm.telemetry.redaction import HIDDEN
 
 _SPARE_SECONDS: Final = 30.0  # the library's own limit comes after ours, or it would not tell the server
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from swarm.agents.mcp.server import CALL_SECONDS, Address, McpServer, Program
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.text.secrets import MIN_SECRET_CHARACTERS
-from swarm.redaction import Redactor
+from swarm.telemetry.redaction import Redactor
 
 LONGEST_CALL_SECONDS: Final = 3600.0
 

@@ -11,8 +11,8 @@ from pydantic_ai.messages import ModelResponse
 
 from swarm.agents.builtin.run import Run
 from swarm.agents.models.served import label_of
-from swarm.domain.model_runs import ModelUsage
-from swarm.domain.models import RunLimits
+from swarm.domain.model.model_runs import ModelUsage
+from swarm.domain.model.models import RunLimits
 
 _MICRODOLLARS: Final = 1_000_000
 

@@ -24,10 +24,10 @@ from swarm.agents.router.decision import OWN, AskBack, CallTools, Decision, Refu
 from swarm.agents.router.meter import Meter
 from swarm.agents.router.telling import ANSWER, Teller
 from swarm.agents.toolbox.tool import Tool
-from swarm.domain.model_runs import ModelUsage
-from swarm.domain.models import RunLimits
-from swarm.domain.sessions import MessageRole, SessionMessage
-from swarm.domain.streaming.events import TurnInput
+from swarm.domain.answers.events import TurnInput
+from swarm.domain.model.model_runs import ModelUsage
+from swarm.domain.model.models import RunLimits
+from swarm.domain.model.sessions import MessageRole, SessionMessage
 
 RECENT_MESSAGES: Final = 20
 """So many messages before the new ones are told: a request that waits for an answer is among the last."""
@@ -53,7 +53,7 @@ FindWordings = Callable[[TurnInput, Sequence[Tool]], Awaitable[Wordings]]
 
 
 class Recalls(Protocol):
-    """What a router wants of a `swarm.domain.sessions.Memory`."""
+    """What a router wants of a `swarm.domain.model.sessions.Memory`."""
 
     async def get_messages(
         self, session_id: str, limit: int | None = None, *, turn_id: str = ""

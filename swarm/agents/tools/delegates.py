@@ -27,7 +27,7 @@ from swarm.agents.tools.coding_programs import (
 from swarm.agents.tools.work_tree import WorkTree
 from swarm.domain.text.secrets import MIN_SECRET_CHARACTERS
 from swarm.processes.captured import Ran, run_program
-from swarm.redaction import HIDDEN
+from swarm.telemetry.redaction import HIDDEN
 
 TIMEOUT_SECONDS: Final = 300.0
 KIRO_PATH: Final = Path("~/.local/bin/kiro-cli")

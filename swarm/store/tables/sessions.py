@@ -14,8 +14,8 @@ from sqlalchemy import (
     Text,
 )
 
-from swarm.domain.model_runs import Door, RunOutcome, RunPurpose
-from swarm.domain.sessions import MessageRole
+from swarm.domain.model.model_runs import Door, RunOutcome, RunPurpose
+from swarm.domain.model.sessions import MessageRole
 from swarm.store.tables.schema import metadata, one_of
 
 sessions = Table(

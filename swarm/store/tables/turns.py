@@ -15,8 +15,8 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from swarm.domain.streaming.pieces import PieceKind
-from swarm.domain.turns import InterruptStatus, Opinion, PageKind, PagePhase, TurnOutcome, TurnStatus
+from swarm.domain.answers.pieces import PieceKind
+from swarm.domain.model.turns import InterruptStatus, Opinion, PageKind, PagePhase, TurnOutcome, TurnStatus
 from swarm.store.tables.schema import metadata, one_of
 
 turns = Table(

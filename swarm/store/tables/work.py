@@ -18,10 +18,10 @@ from sqlalchemy import (
     text,
 )
 
-from swarm.domain.inbox import EntryStatus, Hold, MatchedBy
-from swarm.domain.leases import LeaseEnd, LeaseKind
-from swarm.domain.notices import NoticeKind, NoticeStatus
-from swarm.domain.tasks import TaskHold, TaskStatus
+from swarm.domain.model.inbox import EntryStatus, Hold, MatchedBy
+from swarm.domain.model.leases import LeaseEnd, LeaseKind
+from swarm.domain.model.notices import NoticeKind, NoticeStatus
+from swarm.domain.model.tasks import TaskHold, TaskStatus
 from swarm.store.tables.schema import metadata, one_of
 
 tasks = Table(

@@ -15,10 +15,7 @@ from structlog.testing import capture_logs
 
 from swarm.agents.toolbox.caps import CONCLUDE
 from swarm.agents.toolbox.tool import ToolAnswer
-from swarm.domain.model_runs import RunOutcome
-from swarm.domain.models import RunLimits
-from swarm.domain.sessions import MessageRole
-from swarm.domain.streaming.events import (
+from swarm.domain.answers.events import (
     Failed,
     Finished,
     Speaker,
@@ -28,7 +25,10 @@ from swarm.domain.streaming.events import (
     ToolStarted,
     TurnMessage,
 )
-from swarm.domain.transcript import Standing
+from swarm.domain.model.model_runs import RunOutcome
+from swarm.domain.model.models import RunLimits
+from swarm.domain.model.sessions import MessageRole
+from swarm.domain.model.transcript import Standing
 from tests.agents.builtin.making import (
     NUMBERS,
     UNLIMITED,

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from swarm.agents.builtin import recorder
-from swarm.domain.sessions import MessageRole, SessionMessage, SessionScope
-from swarm.domain.streaming.events import Failed, Finished, Speaker, TurnMessage
-from swarm.services.sessions import Sessions
-from swarm.store.database import Database
+from swarm.domain.answers.events import Failed, Finished, Speaker, TurnMessage
+from swarm.domain.model.sessions import MessageRole, SessionMessage, SessionScope
+from swarm.services.builtin.sessions import Sessions
+from swarm.store.bridge.database import Database
 from tests.agents.builtin.making import Made, RunsKept, assistant, hear, remembering, texts, turn
 from tests.agents.builtin.scripted import Calls, Scripted
 

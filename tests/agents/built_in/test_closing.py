@@ -12,11 +12,11 @@ import pytest
 import yaml
 from structlog.testing import capture_logs
 
-from swarm import built_in
+from swarm.app import built_in
+from swarm.app.ending import Deadline
 from swarm.config import load
-from swarm.domain.streaming.events import Origin, Speaker, TurnInput, TurnMessage
-from swarm.ending import Deadline
-from swarm.store.database import Database
+from swarm.domain.answers.events import Origin, Speaker, TurnInput, TurnMessage
+from swarm.store.bridge.database import Database
 from tests.support.hanging import web_tools
 from tests.support.processes import processes_in
 from tests.support.providers import Call, Reply, Request, Silent, openai_server

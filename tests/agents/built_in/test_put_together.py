@@ -13,15 +13,14 @@ import orjson
 import pytest
 from structlog.testing import capture_logs
 
-from swarm import built_in
 from swarm.agents.mcp.server import Timeouts
 from swarm.agents.mcp.servers import McpServers
 from swarm.agents.tools.agentcore.core import AgentCore
 from swarm.agents.tools.agentcore.options import AgentCoreOptions
 from swarm.agents.tools.agentcore.sessions import Sessions as AwsSessions
+from swarm.app import built_in
 from swarm.config import Settings, load
-from swarm.domain.errors import ConfigurationError
-from swarm.domain.streaming.events import (
+from swarm.domain.answers.events import (
     AgentEvent,
     Failed,
     Finished,
@@ -32,9 +31,10 @@ from swarm.domain.streaming.events import (
     TurnInput,
     TurnMessage,
 )
-from swarm.services.model_runs import ModelRuns
-from swarm.services.sessions import Sessions
-from swarm.store.database import Database
+from swarm.domain.errors import ConfigurationError
+from swarm.services.builtin.model_runs import ModelRuns
+from swarm.services.builtin.sessions import Sessions
+from swarm.store.bridge.database import Database
 from tests.support.providers import Call, Fails, Reply, Request, Say, openai_server
 from tests.support.waiting import wait_until
 

@@ -12,20 +12,20 @@ from typing import Any
 from pydantic_ai.exceptions import AgentRunError
 from pydantic_ai.models import Model
 
-from swarm.agents.assistant.assistant import Assistant
 from swarm.agents.builtin.agent import BuiltinAgent, Record, Trouble, Works
+from swarm.agents.builtin.assistant import Assistant
 from swarm.agents.models.foreign import is_transport_error
 from swarm.agents.models.troubles import trouble_of
 from swarm.agents.models.usage import limits_of, usage_of
 from swarm.agents.prompts.files import load
 from swarm.agents.router.router import Router, Wordings
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
-from swarm.domain.model_runs import Door, ModelRun
-from swarm.domain.models import RunLimits
-from swarm.domain.sessions import Memory, SessionMessage, SessionScope
-from swarm.domain.streaming.events import AgentEvent, Origin, Speaker, TextDelta, TurnInput, TurnMessage
-from swarm.services.sessions import Sessions
-from swarm.store.database import Database
+from swarm.domain.answers.events import AgentEvent, Origin, Speaker, TextDelta, TurnInput, TurnMessage
+from swarm.domain.model.model_runs import Door, ModelRun
+from swarm.domain.model.models import RunLimits
+from swarm.domain.model.sessions import Memory, SessionMessage, SessionScope
+from swarm.services.builtin.sessions import Sessions
+from swarm.store.bridge.database import Database
 
 NUMBERS = {
     "type": "object",
@@ -148,7 +148,7 @@ def turn(
 
 
 def explain(error: BaseException) -> Trouble | None:
-    """As `swarm.built_in` does."""
+    """As `swarm.app.built_in` does."""
     if not isinstance(error, AgentRunError | ExceptionGroup) and not is_transport_error(error):
         return None
     trouble = trouble_of(error)

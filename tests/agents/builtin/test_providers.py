@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from swarm.agents.assistant.assistant import Assistant
 from swarm.agents.builtin.agent import BuiltinAgent
+from swarm.agents.builtin.assistant import Assistant
 from swarm.agents.models.building import Models
 from swarm.agents.models.usage import limits_of, usage_of
 from swarm.agents.prompts.files import PromptFiles
 from swarm.agents.prompts.renderer import Renderer
 from swarm.agents.router.router import Router, Wordings
 from swarm.agents.toolbox.tool import Tool
-from swarm.built_in import wordings
-from swarm.domain.model_runs import RunOutcome
-from swarm.domain.models import Provider
-from swarm.domain.sessions import MessageRole, SessionMessage
-from swarm.domain.streaming.events import Failed, Finished, TextDelta, ToolEnded, ToolStarted, TurnInput
-from swarm.store.database import Database
+from swarm.app.built_in import wordings
+from swarm.domain.answers.events import Failed, Finished, TextDelta, ToolEnded, ToolStarted, TurnInput
+from swarm.domain.model.model_runs import RunOutcome
+from swarm.domain.model.models import Provider
+from swarm.domain.model.sessions import MessageRole, SessionMessage
+from swarm.store.bridge.database import Database
 from tests.agents.builtin.making import (
     UNLIMITED,
     Forgetful,

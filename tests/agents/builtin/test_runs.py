@@ -14,10 +14,7 @@ from swarm.agents.builtin import recorder
 from swarm.agents.builtin.agent import CUT_OFF
 from swarm.agents.builtin.run import WAITING_EVENTS, Run, Stumbled
 from swarm.agents.failures import OUR_FAULT
-from swarm.domain.errors import Unavailable
-from swarm.domain.model_runs import Door, ModelRun, ModelUsage, RunOutcome
-from swarm.domain.sessions import MessageRole, SessionMessage
-from swarm.domain.streaming.events import (
+from swarm.domain.answers.events import (
     AgentEvent,
     Broken,
     Failed,
@@ -26,8 +23,11 @@ from swarm.domain.streaming.events import (
     TextDelta,
     TextEnded,
 )
-from swarm.services.model_runs import ModelRuns
-from swarm.store.database import Database
+from swarm.domain.errors import Unavailable
+from swarm.domain.model.model_runs import Door, ModelRun, ModelUsage, RunOutcome
+from swarm.domain.model.sessions import MessageRole, SessionMessage
+from swarm.services.builtin.model_runs import ModelRuns
+from swarm.store.bridge.database import Database
 from tests.agents.builtin.making import (
     UNLIMITED,
     Forgetful,

@@ -8,9 +8,9 @@ import pytest
 
 from swarm.agents.builtin.run import Stumbled
 from swarm.agents.builtin.sessions import asked, door_of, questions, session_of, unheard
-from swarm.domain.model_runs import Door
-from swarm.domain.sessions import MessageRole, SessionMessage, SessionScope
-from swarm.domain.streaming.events import Speaker, TurnInput, TurnMessage
+from swarm.domain.answers.events import Speaker, TurnInput, TurnMessage
+from swarm.domain.model.model_runs import Door
+from swarm.domain.model.sessions import MessageRole, SessionMessage, SessionScope
 from tests.agents.builtin.making import turn
 
 pytestmark = pytest.mark.req("AGENT-05")

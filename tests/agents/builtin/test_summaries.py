@@ -16,12 +16,12 @@ from swarm.agents.builtin.summariser import Summariser
 from swarm.agents.failures import OUR_FAULT
 from swarm.agents.models.building import Models
 from swarm.domain.errors import Unavailable
-from swarm.domain.model_runs import Door, ModelRun, RunBook, RunOutcome, RunPurpose
-from swarm.domain.models import RunLimits
-from swarm.domain.sessions import MessageRole, SessionMessage
-from swarm.services.model_runs import ModelRuns
-from swarm.services.sessions import Sessions
-from swarm.store.database import Database
+from swarm.domain.model.model_runs import Door, ModelRun, RunBook, RunOutcome, RunPurpose
+from swarm.domain.model.models import RunLimits
+from swarm.domain.model.sessions import MessageRole, SessionMessage
+from swarm.services.builtin.model_runs import ModelRuns
+from swarm.services.builtin.sessions import Sessions
+from swarm.store.bridge.database import Database
 from tests.agents.builtin.making import UNLIMITED, RunsKept, assistant, explain, hear, turn
 from tests.agents.builtin.scripted import Holds, Raises, Reply, Scripted
 from tests.support.providers import Say, openai_server

@@ -9,8 +9,8 @@ from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 
 from swarm.agents.router.decision import OWN, AskBack, Refuse, Stop, decision_in
 from swarm.agents.router.telling import ANSWER
-from swarm.domain.streaming.events import Failed, Finished, TextDelta, TextEnded, ToolEnded, ToolStarted
-from swarm.store.database import Database
+from swarm.domain.answers.events import Failed, Finished, TextDelta, TextEnded, ToolEnded, ToolStarted
+from swarm.store.bridge.database import Database
 from tests.agents.builtin import making
 from tests.agents.builtin.making import (
     NUMBERS,

@@ -17,9 +17,9 @@ from structlog.testing import capture_logs
 
 from swarm.agents.router.telling import ANSWER, AS_IT_IS
 from swarm.agents.toolbox.tool import ToolAnswer
-from swarm.domain.model_runs import ModelUsage, RunOutcome
-from swarm.domain.models import RunLimits
-from swarm.domain.streaming.events import Failed, Finished, TextEnded
+from swarm.domain.answers.events import Failed, Finished, TextEnded
+from swarm.domain.model.model_runs import ModelUsage, RunOutcome
+from swarm.domain.model.models import RunLimits
 from tests.agents.builtin import making
 from tests.agents.builtin.making import (
     UNLIMITED,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.agents.tools.answers import Refused
-from swarm.agents.tools.git_subcommands import RULES, SUBCOMMANDS, understood
+from swarm.agents.tools.git.git_subcommands import RULES, SUBCOMMANDS, understood
 
 pytestmark = pytest.mark.req("TOOL-01")
 

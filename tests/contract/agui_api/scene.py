@@ -14,19 +14,19 @@ import httpx2
 from ag_ui.core import Event
 from pydantic import TypeAdapter
 
-from swarm.agents.agui import AguiAgent
-from swarm.agents.whole_answers import collected
+from swarm.agents.remote.agui import AguiAgent
+from swarm.agents.remote.whole_answers import collected
 from swarm.clock import ManualClock
 from swarm.domain.access import CallerPolicy
-from swarm.domain.agents import Role
-from swarm.domain.streaming.events import AgentEvent, Finished, Speaker, TextDelta, TurnInput, TurnMessage
-from swarm.domain.streaming.remote import Dialect, Health, RemoteAgent, RunEnd, RunsTurns
-from swarm.entrypoints.agui_api import AguiDoor
-from swarm.entrypoints.http_api import create_app
-from swarm.entrypoints.identity import Identities
-from swarm.services.agent_runs import AgentRuns
-from swarm.services.talks import Talks
-from swarm.store.database import Database
+from swarm.domain.answers.events import AgentEvent, Finished, Speaker, TextDelta, TurnInput, TurnMessage
+from swarm.domain.answers.remote import Dialect, Health, RemoteAgent, RunEnd, RunsTurns
+from swarm.domain.model.agents import Role
+from swarm.entrypoints.agui.agui_api import AguiDoor
+from swarm.entrypoints.http.http_api import create_app
+from swarm.entrypoints.web.identity import Identities
+from swarm.services.builtin.agent_runs import AgentRuns
+from swarm.services.builtin.talks import Talks
+from swarm.store.bridge.database import Database
 from tests.support.doors import ENROLMENT_KEY, OPERATOR_TOKEN, Visitor, serving
 from tests.support.http import client as http_client
 from tests.support.world import World

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from swarm import decisions
 from swarm.agents.builtin.sessions import session_of
+from swarm.app import decisions
 from swarm.config import BadSettings, load
 from swarm.domain.access import CallerPolicy
-from swarm.domain.agents import Agent, Reach, Role
-from swarm.domain.sessions import SessionScope
-from swarm.domain.streaming.events import Asked, Interrupted
+from swarm.domain.answers.events import Asked, Interrupted
+from swarm.domain.model.agents import Agent, Reach, Role
+from swarm.domain.model.sessions import SessionScope
 from tests.contract.agui_api.scene import CANCEL, HELLO, INVOKE, RESUME, START, Scripted, run_input, start
 from tests.support.doors import ENROLMENT_KEY, Visitor, error_of
 from tests.support.whole import Whole, whole

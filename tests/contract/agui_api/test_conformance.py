@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from swarm.conformance.scenarios import SCENARIOS, Check
-from swarm.domain.streaming.events import Finished, TextDelta, ToolEnded, ToolStarted, TurnInput
-from swarm.domain.streaming.remote import Dialect
+from swarm.domain.answers.events import Finished, TextDelta, ToolEnded, ToolStarted, TurnInput
+from swarm.domain.answers.remote import Dialect
 from tests.conformance.agents import lines
 from tests.conformance.test_command import ended
 from tests.conformance.test_command import start as started

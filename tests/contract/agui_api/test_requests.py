@@ -9,8 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from swarm.domain.model_runs import Door
-from swarm.domain.streaming.events import (
+from swarm.domain.answers.events import (
     Asked,
     Broken,
     Cancelled,
@@ -25,8 +24,9 @@ from swarm.domain.streaming.events import (
     ToolStarted,
     TurnMessage,
 )
-from swarm.domain.streaming.remote import Dialect, Health
-from swarm.entrypoints.openapi import CODES
+from swarm.domain.answers.remote import Dialect, Health
+from swarm.domain.model.model_runs import Door
+from swarm.entrypoints.web.openapi import CODES
 from tests.contract.agui_api.scene import (
     CANCEL,
     FOREVER,

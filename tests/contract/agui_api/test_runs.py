@@ -10,9 +10,9 @@ from contextlib import aclosing
 import pytest
 from structlog.testing import capture_logs
 
-from swarm.domain.streaming.events import AgentEvent, Cancelled, Failed, Finished, Interrupted, TextDelta
-from swarm.domain.streaming.remote import Dialect
-from swarm.services.talks import Talk
+from swarm.domain.answers.events import AgentEvent, Cancelled, Failed, Finished, Interrupted, TextDelta
+from swarm.domain.answers.remote import Dialect
+from swarm.services.builtin.talks import Talk
 from tests.contract.agui_api.scene import (
     FOREVER,
     HELLO,

@@ -14,7 +14,7 @@ from ag_ui.core import EventType
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from swarm.domain.streaming.events import (
+from swarm.domain.answers.events import (
     AgentEvent,
     AnswerKind,
     Asked,
@@ -36,9 +36,9 @@ from swarm.domain.streaming.events import (
     ToolStarted,
     Warned,
 )
-from swarm.domain.streaming.remote import Dialect, RunEnd
+from swarm.domain.answers.remote import Dialect, RunEnd
 from swarm.domain.text.characters import strip_invisible
-from swarm.entrypoints.agui_events import Writer, encoded
+from swarm.entrypoints.agui.agui_events import Writer, encoded
 from tests.contract.agui_api.scene import EVENT, RESUME, START, Client, Place, Scripted, kinds, place, start, turn
 
 pytestmark = pytest.mark.req("AGENT-09", "STREAM-01")

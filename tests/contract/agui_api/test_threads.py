@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.streaming.events import Finished, Speaker, TurnInput, TurnMessage
-from swarm.domain.streaming.remote import Dialect
+from swarm.domain.answers.events import Finished, Speaker, TurnInput, TurnMessage
+from swarm.domain.answers.remote import Dialect
 from tests.contract.agui_api.scene import START, Client, Place, Scripted, start, turn
 
 pytestmark = [pytest.mark.req("STREAM-13", "AGENT-09"), pytest.mark.usefixtures("here")]

@@ -15,11 +15,12 @@ from structlog.testing import capture_logs
 
 from swarm.clock import ManualClock
 from swarm.domain.errors import Conflict, Unavailable
-from swarm.services.agent_runs import AgentRuns
-from swarm.services.talks import LEASE_SECONDS, NO_DATABASE, TAKEN, Talk, Talks
-from swarm.store import tables, talks
-from swarm.store.database import Database
-from swarm.store.statements import Statement
+from swarm.services.builtin.agent_runs import AgentRuns
+from swarm.services.builtin.talks import LEASE_SECONDS, NO_DATABASE, TAKEN, Talk, Talks
+from swarm.store import tables
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.statements import Statement
+from swarm.store.builtin import talks
 from tests.contract.agui_api.scene import (
     FOREVER,
     HELLO,
@@ -121,8 +122,8 @@ _ENDS_AT = Statement(select(tables.talks.c.expires_at))
 
 HOLDER = """
 import asyncio, sys
-from swarm.services.talks import Talk, Talks
-from swarm.store.database import Database
+from swarm.services.builtin.talks import Talk, Talks
+from swarm.store.bridge.database import Database
 
 async def main(url, seconds):
     async with Database(url) as database:

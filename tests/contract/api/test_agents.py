@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from swarm.clock import ManualClock
-from swarm.domain.agents import Reach, Role
 from swarm.domain.conduct import Conduct
-from swarm.store.database import Database
+from swarm.domain.model.agents import Reach, Role
+from swarm.store.bridge.database import Database
 from tests.support.doors import ENROLMENT_KEY, Doors, Visitor, WatchedWakeups, open_doors
 from tests.support.world import BOT, World
 

@@ -14,7 +14,7 @@ import pytest
 from mcp_types import CallToolResult
 
 import tools
-from swarm.entrypoints.mcp_server import run_tool
+from swarm.entrypoints.mcp.mcp_server import run_tool
 from tests.support.doors import Doors, Mode, Visitor, error_of, structured
 from tests.support.world import BOT, delete, said
 from tools.tool import Arguments, Call, Tool, discover

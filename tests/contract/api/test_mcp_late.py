@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from swarm.entrypoints import mcp_server
+from swarm.entrypoints.mcp import mcp_server
 from tests.support.doors import Doors, Visitor
 
 LATE = ("ag_ui", "alembic", "mcp", "mcp_types", "opentelemetry.exporter", "opentelemetry.sdk", "psycopg", "tools")

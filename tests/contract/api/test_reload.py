@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from swarm import decisions
-from swarm.client import Coordinator
+from swarm.app import decisions
+from swarm.app.reload import Reloader
+from swarm.cli.client import Coordinator
 from swarm.clock import ManualClock
 from swarm.config import Settings, load
-from swarm.reload import Reloader
-from swarm.services.roster import Rosters
-from swarm.store.database import Database
+from swarm.services.rules.roster import Rosters
+from swarm.store.bridge.database import Database
 from tests.support.doors import OPERATOR_TOKEN, Doors, WatchedWakeups, open_doors
 from tests.support.live import Scripted, hired, show
 from tests.support.world import World

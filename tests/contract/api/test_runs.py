@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from swarm.clock import SECOND
-from swarm.domain.model_runs import Door, ModelRun, ModelUsage, RunOutcome, RunPurpose
+from swarm.domain.model.model_runs import Door, ModelRun, ModelUsage, RunOutcome, RunPurpose
 from tests.support.doors import Doors, Visitor
 
 pytestmark = pytest.mark.req("AGENT-07")

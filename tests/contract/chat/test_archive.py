@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from swarm.chat.archive import Archive
+from swarm.cli.chat.archive import Archive
 from swarm.config import load
-from swarm.domain.model_runs import Door, ModelRun, ModelUsage, RunOutcome, RunPurpose
-from swarm.services.model_runs import ModelRuns
+from swarm.domain.model.model_runs import Door, ModelRun, ModelUsage, RunOutcome, RunPurpose
+from swarm.services.builtin.model_runs import ModelRuns
 
 pytestmark = pytest.mark.req("AGENT-07", "AGENT-10")
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from swarm.domain.model_runs import Door
-from swarm.domain.sessions import MessageRole, SessionMessage
-from swarm.domain.streaming.events import Failed, Finished, TextDelta, ToolEnded, ToolStarted, TurnInput
-from swarm.services.sessions import Sessions
+from swarm.domain.answers.events import Failed, Finished, TextDelta, ToolEnded, ToolStarted, TurnInput
+from swarm.domain.model.model_runs import Door
+from swarm.domain.model.sessions import MessageRole, SessionMessage
+from swarm.services.builtin.sessions import Sessions
 from tests.contract.agui_api.scene import FOREVER, HELLO, PATIENCE_SECONDS, Place, Scripted, Step
 from tests.contract.chat.terminal import ALT_ENTER, CTRL_C, CTRL_D, ENTER, NEW_LINE, pasted, terminal
 

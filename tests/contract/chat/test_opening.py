@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from swarm import decisions, preflight
-from swarm.chat.answering import answered, complaint, turn_of
-from swarm.chat.coordinator import found
-from swarm.chat.interrupts import Interrupts
-from swarm.chat.once import once
-from swarm.chat.opening import opened
-from swarm.chat.plain import PlainText
-from swarm.chat.wish import Wish
-from swarm.client import NoServer
+from swarm.app import decisions, preflight
+from swarm.cli.chat.answering import answered, complaint, turn_of
+from swarm.cli.chat.coordinator import found
+from swarm.cli.chat.interrupts import Interrupts
+from swarm.cli.chat.once import once
+from swarm.cli.chat.opening import opened
+from swarm.cli.chat.plain import PlainText
+from swarm.cli.chat.wish import Wish
+from swarm.cli.client import NoServer
 from swarm.config import Settings, load
 from swarm.config.models import FallbackSettings
 from swarm.domain.errors import ConfigurationError, NotFound

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from swarm.__main__ import command
-from swarm.chat.commands import in_figures, in_short
-from swarm.chat.quiet_log import FILE, MOST_BYTES, quiet
-from swarm.chat.wish import Wish, new_session_id, wish_of
+from swarm.cli.chat.commands import in_figures, in_short
+from swarm.cli.chat.quiet_log import FILE, MOST_BYTES, quiet
+from swarm.cli.chat.wish import Wish, new_session_id, wish_of
 from swarm.config import load
-from swarm.domain.model_runs import ModelUsage
-from swarm.domain.sessions import MessageRole, SessionMessage
-from swarm.services.sessions import Sessions
-from swarm.store import session_list
-from swarm.store.database import Database
-from swarm.store.session_list import ListedSession
+from swarm.domain.model.model_runs import ModelUsage
+from swarm.domain.model.sessions import MessageRole, SessionMessage
+from swarm.services.builtin.sessions import Sessions
+from swarm.store.bridge.database import Database
+from swarm.store.builtin import session_list
+from swarm.store.builtin.session_list import ListedSession
 
 pytestmark = pytest.mark.req("AGENT-10")
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from swarm.domain.deliveries import Accepted
-from swarm.domain.streaming.calls import (
+from swarm.domain.answers.calls import (
     NOTHING_BELOW,
     AppendStream,
     Card,
@@ -17,8 +16,9 @@ from swarm.domain.streaming.calls import (
     Text,
     UpdatePage,
 )
-from swarm.domain.streaming.events import StepStatus
-from swarm.slack.gateway import Gateway
+from swarm.domain.answers.events import StepStatus
+from swarm.domain.model.deliveries import Accepted
+from swarm.slack.outgoing.gateway import Gateway
 
 GENERAL = "C0GENERAL"
 TURN = "0193b0c0-6400-7000-8000-000000000000"

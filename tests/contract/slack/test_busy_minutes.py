@@ -16,15 +16,16 @@ from slack_twin.server import running
 from slack_twin.twin import build_twin
 
 from swarm.clock import ManualClock
-from swarm.domain.threads import Thread
-from swarm.domain.transcript import SlackMessage
-from swarm.services import deliver
-from swarm.services.deliver import Sender
-from swarm.services.speak import say, show_answered
-from swarm.slack.pacing import Pacing
-from swarm.store import reactions, threads
-from swarm.store.database import Database
-from swarm.store.transaction import Transaction
+from swarm.domain.model.threads import Thread
+from swarm.domain.model.transcript import SlackMessage
+from swarm.services.outbox import deliver
+from swarm.services.outbox.deliver import Sender
+from swarm.services.rules.speak import say, show_answered
+from swarm.slack.outgoing.pacing import Pacing
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.outbox import reactions
+from swarm.store.threads import threads
 from tests.contract.slack.workspace import Workspace
 from tests.support.waiting import PATIENCE_SECONDS
 from tests.support.world import BOT, ME, World, said

@@ -10,15 +10,15 @@ from typing import Any, cast
 import pytest
 
 from swarm.clock import ManualClock
-from swarm.domain.inbox import MAX_ATTEMPTS, EntryStatus
-from swarm.domain.leases import Outcome
+from swarm.domain.answers.events import Broken, Finished, TextDelta, ToolEnded, ToolStarted
+from swarm.domain.model.inbox import MAX_ATTEMPTS, EntryStatus
+from swarm.domain.model.leases import Outcome
+from swarm.domain.model.transcript import SlackMessage
 from swarm.domain.presses import RETRY_TURN_ACTION, ButtonPressed
-from swarm.domain.streaming.events import Broken, Finished, TextDelta, ToolEnded, ToolStarted
-from swarm.domain.transcript import SlackMessage
-from swarm.services.buttons import NO_RETRY_TEXT, RETRIED_TEXT
-from swarm.services.deliver import Sender
-from swarm.slack.gateway import Gateway
-from swarm.store.database import Database
+from swarm.services.outbox.deliver import Sender
+from swarm.services.runs.buttons import NO_RETRY_TEXT, RETRIED_TEXT
+from swarm.slack.outgoing.gateway import Gateway
+from swarm.store.bridge.database import Database
 from tests.contract.slack.workspace import Workspace
 from tests.support.live import FakeLive, Gate, Script, Scripted, ends, hired, playing
 from tests.support.tasks import hand

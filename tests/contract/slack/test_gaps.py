@@ -9,21 +9,21 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from swarm.domain.agents import Role
 from swarm.domain.conduct import Conduct
-from swarm.domain.leases import Outcome
-from swarm.entrypoints.slack_events import SlackDoor
-from swarm.services import hearing as hearing_module
-from swarm.services.backfill import Backfill
-from swarm.services.catch_up import CatchUp
-from swarm.services.hearing import Hearing
-from swarm.services.ingest import Ingest
-from swarm.services.roster import Rosters
-from swarm.services.standings import Standings
+from swarm.domain.model.agents import Role
+from swarm.domain.model.leases import Outcome
+from swarm.entrypoints.slack.slack_events import SlackDoor
+from swarm.services.intake import hearing as hearing_module
+from swarm.services.intake.backfill import Backfill
+from swarm.services.intake.catch_up import CatchUp
+from swarm.services.intake.hearing import Hearing
+from swarm.services.intake.ingest import Ingest
+from swarm.services.rules.roster import Rosters
+from swarm.services.rules.standings import Standings
 from swarm.services.use_cases import Services
-from swarm.slack.gateway import Gateway
-from swarm.slack.names import Names
-from swarm.store.database import Database
+from swarm.slack.outgoing.gateway import Gateway
+from swarm.slack.outgoing.names import Names
+from swarm.store.bridge.database import Database
 from tests.contract.slack.test_door import eventually
 from tests.contract.slack.workspace import Workspace
 

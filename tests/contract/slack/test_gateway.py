@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 from aiohttp import web
 
-from swarm.domain.deliveries import Accepted, Answer, DeliveryKind, InDoubt, NotSent, Refused
 from swarm.domain.errors import ConfigurationError, NotFound, Unavailable
+from swarm.domain.model.deliveries import Accepted, Answer, DeliveryKind, InDoubt, NotSent, Refused
+from swarm.domain.model.transcript import AuthorKind, ChannelType
 from swarm.domain.people import Person
-from swarm.domain.transcript import AuthorKind, ChannelType
-from swarm.slack.gateway import Gateway
-from swarm.slack.pacing import Pacing
-from swarm.slack.web_api import RefusedBySlack
+from swarm.slack.outgoing.gateway import Gateway
+from swarm.slack.outgoing.pacing import Pacing
+from swarm.slack.outgoing.web_api import RefusedBySlack
 from tests.contract.slack.scripted import ScriptedSlack
 from tests.contract.slack.workspace import Workspace, delivery
 
@@ -136,7 +136,7 @@ async def test_a_lookup_that_fails_for_now_is_unavailable(gateway: Gateway, work
 async def test_a_post_is_found_on_the_last_page(
     gateway: Gateway, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("swarm.slack.gateway._PAGE_SIZE", 2)
+    monkeypatch.setattr("swarm.slack.outgoing.gateway._PAGE_SIZE", 2)
     root = await workspace.say("hello")
     for number in range(5):
         await workspace.say(f"reply {number}", thread_ts=root)
@@ -291,7 +291,7 @@ async def test_a_delivery_waits_until_the_limits_leave_room(workspace: Workspace
 async def test_a_thread_is_read_whole_oldest_first_with_our_posts_named(
     gateway: Gateway, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("swarm.slack.gateway._PAGE_SIZE", 3)
+    monkeypatch.setattr("swarm.slack.outgoing.gateway._PAGE_SIZE", 3)
     root = await workspace.say("question")
     replies = [await workspace.say(f"reply {number}", user="bob", thread_ts=root) for number in range(7)]
     wanted = delivery(thread_ts=root, text="answer")

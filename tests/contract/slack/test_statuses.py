@@ -9,9 +9,9 @@ import pytest
 import stamina
 from structlog.testing import capture_logs
 
-from swarm.domain.streaming.calls import Place
-from swarm.slack.gateway import Gateway
-from swarm.slack.pacing import Pacing
+from swarm.domain.answers.calls import Place
+from swarm.slack.outgoing.gateway import Gateway
+from swarm.slack.outgoing.pacing import Pacing
 from tests.contract.slack.answers import place
 from tests.contract.slack.scripted import ScriptedSlack
 from tests.contract.slack.workspace import Workspace

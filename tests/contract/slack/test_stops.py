@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from swarm.domain.deliveries import Accepted
+from swarm.domain.answers.calls import Closing
+from swarm.domain.model.deliveries import Accepted
+from swarm.domain.model.transcript import SlackEvent
 from swarm.domain.presses import (
     FEEDBACK_ACTION,
     RETRY_TURN_ACTION,
@@ -18,10 +20,8 @@ from swarm.domain.presses import (
     feedback_of,
     feedback_value,
 )
-from swarm.domain.streaming.calls import Closing
-from swarm.domain.transcript import SlackEvent
-from swarm.entrypoints.slack_events import SlackDoor, ignore_press
-from swarm.slack.gateway import Gateway
+from swarm.entrypoints.slack.slack_events import SlackDoor, ignore_press
+from swarm.slack.outgoing.gateway import Gateway
 from tests.contract.slack.answers import GENERAL, TURN, begun, closing, place
 from tests.contract.slack.test_door import acked
 from tests.contract.slack.workspace import Workspace, delivery

@@ -11,21 +11,21 @@ import pytest
 from starlette.applications import Starlette
 
 from swarm.domain.access import ChannelPolicy, External
-from swarm.domain.agents import Role
 from swarm.domain.conduct import Conduct
 from swarm.domain.errors import NotFound
+from swarm.domain.model.agents import Role
 from swarm.domain.presses import STOP_TASK_ACTION
-from swarm.entrypoints.slack_events import SlackDoor
-from swarm.services.buttons import Buttons
-from swarm.services.deliver import Sender
-from swarm.services.ingest import Ingest
-from swarm.services.roster import Rosters
-from swarm.services.standings import Standings
+from swarm.entrypoints.slack.slack_events import SlackDoor
+from swarm.services.intake.ingest import Ingest
+from swarm.services.intake.verify import Verifier
+from swarm.services.outbox.deliver import Sender
+from swarm.services.rules.roster import Rosters
+from swarm.services.rules.standings import Standings
+from swarm.services.runs.buttons import Buttons
 from swarm.services.use_cases import Services
-from swarm.services.verify import Verifier
-from swarm.slack.gateway import Gateway
-from swarm.slack.names import Names
-from swarm.store.database import Database
+from swarm.slack.outgoing.gateway import Gateway
+from swarm.slack.outgoing.names import Names
+from swarm.store.bridge.database import Database
 from tests.contract.slack.test_door import eventually
 from tests.contract.slack.test_http_door import signed
 from tests.contract.slack.workspace import Workspace

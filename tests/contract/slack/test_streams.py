@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from swarm.domain.deliveries import METADATA_EVENT_TYPE, Accepted, Answer, InDoubt, NotSent, Refused
+from swarm.domain.answers.calls import Closing, Display, Place, PlanTitle, Slot, StreamCall, Text
+from swarm.domain.answers.events import StepStatus
+from swarm.domain.answers.refusals import Meaning, meaning
 from swarm.domain.errors import Unavailable
-from swarm.domain.streaming.calls import Closing, Display, Place, PlanTitle, Slot, StreamCall, Text
-from swarm.domain.streaming.events import StepStatus
-from swarm.domain.streaming.refusals import Meaning, meaning
-from swarm.domain.transcript import AuthorKind
-from swarm.slack.gateway import Gateway
-from swarm.slack.pacing import Pacing
-from swarm.slack.web_api import RefusedBySlack
+from swarm.domain.model.deliveries import METADATA_EVENT_TYPE, Accepted, Answer, InDoubt, NotSent, Refused
+from swarm.domain.model.transcript import AuthorKind
+from swarm.slack.outgoing.gateway import Gateway
+from swarm.slack.outgoing.pacing import Pacing
+from swarm.slack.outgoing.web_api import RefusedBySlack
 from tests.contract.slack.answers import TURN, appending, begun, card, closing, opening, place, posting, updating
 from tests.contract.slack.scripted import ScriptedSlack
 from tests.contract.slack.workspace import Workspace

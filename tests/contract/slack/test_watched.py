@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.deliveries import Accepted, Answer, Delivery, DeliveryKind
+from swarm.domain.model.deliveries import Accepted, Answer, Delivery, DeliveryKind
 from swarm.domain.watchers import SlackCall, Watcher
 from swarm.telemetry.slack import WatchedSender
 from tests.contract.slack.workspace import Workspace, delivery

@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from swarm.web.server import Limits
+from swarm.entrypoints.web.server import Limits
 from tests.support.doors import serving
 
 pytestmark = pytest.mark.req("SEC-05")

@@ -8,10 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarm.domain.deliveries import Answer, InDoubt, Refused
-from swarm.domain.mrkdwn import safe
-from swarm.domain.streaming.calls import CloseStream, OpenStream, PostPage, Slot, StreamCall, UpdatePage
-from swarm.domain.streaming.events import (
+from swarm.domain.answers.calls import CloseStream, OpenStream, PostPage, Slot, StreamCall, UpdatePage
+from swarm.domain.answers.events import (
     AgentEvent,
     Broken,
     Cancelled,
@@ -26,8 +24,10 @@ from swarm.domain.streaming.events import (
     ToolEnded,
     ToolStarted,
 )
-from swarm.domain.streaming.pages import Mode
-from swarm.domain.streaming.reducer import Stop
+from swarm.domain.answers.pages import Mode
+from swarm.domain.answers.reducer import Stop
+from swarm.domain.model.deliveries import Answer, InDoubt, Refused
+from swarm.domain.text.mrkdwn import safe
 from tests.support.slack_model import Fault, Run, no_answer
 
 pytestmark = [pytest.mark.req("STREAM-04"), pytest.mark.req("STREAM-05"), pytest.mark.req("STREAM-06")]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.deliveries import Accepted
-from swarm.domain.streaming.calls import SetStatus, Slot
-from swarm.domain.streaming.events import (
+from swarm.domain.answers.calls import SetStatus, Slot
+from swarm.domain.answers.events import (
     AgentEvent,
     Asked,
     Broken,
@@ -22,8 +21,9 @@ from swarm.domain.streaming.events import (
     ToolEnded,
     ToolStarted,
 )
-from swarm.domain.streaming.pages import Mode
-from swarm.domain.streaming.reducer import Stop
+from swarm.domain.answers.pages import Mode
+from swarm.domain.answers.reducer import Stop
+from swarm.domain.model.deliveries import Accepted
 from tests.support.slack_model import Run, no_answer
 
 pytestmark = pytest.mark.req("STREAM-03")

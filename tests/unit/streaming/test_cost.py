@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from swarm.domain.streaming.calls import Slot
-from swarm.domain.streaming.events import TextDelta
-from swarm.domain.streaming.reducer import Heard, Live, TurnCame, begin, step, wake_at
+from swarm.domain.answers.calls import Slot
+from swarm.domain.answers.events import TextDelta
+from swarm.domain.answers.reducer import Heard, Live, TurnCame, begin, step, wake_at
 
 pytestmark = pytest.mark.req("STREAM-05")
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from swarm.domain.deliveries import Answer, InDoubt, NotSent, Refused
-from swarm.domain.streaming.answers import MOST_DOUBTS
-from swarm.domain.streaming.calls import (
+from swarm.domain.answers.answers import MOST_DOUBTS
+from swarm.domain.answers.calls import (
     AppendStream,
     CloseStream,
     OpenStream,
@@ -18,9 +17,10 @@ from swarm.domain.streaming.calls import (
     StreamCall,
     UpdatePage,
 )
-from swarm.domain.streaming.events import AgentEvent, Failed, Finished, TextDelta, ToolEnded, ToolStarted
-from swarm.domain.streaming.pages import Mode
-from swarm.domain.streaming.reducer import Stop
+from swarm.domain.answers.events import AgentEvent, Failed, Finished, TextDelta, ToolEnded, ToolStarted
+from swarm.domain.answers.pages import Mode
+from swarm.domain.answers.reducer import Stop
+from swarm.domain.model.deliveries import Answer, InDoubt, NotSent, Refused
 from tests.support.slack_model import Fault, Run
 
 pytestmark = [pytest.mark.req("STREAM-04"), pytest.mark.req("STREAM-05"), pytest.mark.req("STREAM-06")]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.mrkdwn import safe
-from swarm.domain.streaming.calls import OpenStream, SetStatus
-from swarm.domain.streaming.events import Finished, Interrupted, StepStatus
-from swarm.domain.streaming.markers import without_markers
-from swarm.domain.streaming.reducer import Stop
+from swarm.domain.answers.calls import OpenStream, SetStatus
+from swarm.domain.answers.events import Finished, Interrupted, StepStatus
+from swarm.domain.answers.markers import without_markers
+from swarm.domain.answers.reducer import Stop
+from swarm.domain.text.mrkdwn import safe
 from tests.support.recorded import NAMES, Fault, Timed, end_of, recorded, result_of, said_by, with_fault
 from tests.support.slack_model import Run
 from tests.unit.streaming.test_answers_are_shown_once import plain

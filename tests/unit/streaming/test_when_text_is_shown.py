@@ -6,9 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from swarm.domain.mrkdwn import safe
-from swarm.domain.streaming.calls import AppendStream, OpenStream, PostPage, Slot, UpdatePage
-from swarm.domain.streaming.events import (
+from swarm.domain.answers.calls import AppendStream, OpenStream, PostPage, Slot, UpdatePage
+from swarm.domain.answers.events import (
     AgentEvent,
     Failed,
     Finished,
@@ -20,8 +19,9 @@ from swarm.domain.streaming.events import (
     ToolEnded,
     Warned,
 )
-from swarm.domain.streaming.pages import Mode
-from swarm.domain.streaming.reducer import Stop
+from swarm.domain.answers.pages import Mode
+from swarm.domain.answers.reducer import Stop
+from swarm.domain.text.mrkdwn import safe
 from tests.support.slack_model import Run
 
 pytestmark = pytest.mark.req("STREAM-03")

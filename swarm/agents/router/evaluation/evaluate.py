@@ -14,9 +14,9 @@ from swarm.agents.router.decision import AskBack, CallTools, Decision, Refuse, S
 from swarm.agents.router.evaluation.cases import Case, Expected, KnownTool, Suite
 from swarm.agents.router.router import Router
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
-from swarm.domain.model_runs import ModelUsage
-from swarm.domain.sessions import SessionMessage
-from swarm.domain.streaming.events import Speaker, TurnInput, TurnMessage
+from swarm.domain.answers.events import Speaker, TurnInput, TurnMessage
+from swarm.domain.model.model_runs import ModelUsage
+from swarm.domain.model.sessions import SessionMessage
 
 
 class Got(StrEnum):
