@@ -6,15 +6,14 @@ and settings that others use are, so older and newer checkouts are measured by t
 
 How it is counted: a profiler in the coordinator notes each function of ``swarm/`` and ``tools/`` that is entered on any
 thread. On the event loop those count whose task, or an ancestor of it, began with the request. The database's threads
-and bare callbacks have no task: they count until the request's last resumption, which comes after its last commit. Each
-request is made several times, and what is not entered every time (loops in the background, caches) does not count.
+and bare callbacks have no task: they count until the request comes back from the database for the last time. Each
+request is made several times, and what is not entered every time (background loops, caches that were due) is left out.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import json
 import os
 import runpy
@@ -26,7 +25,6 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from pathlib import Path
@@ -37,6 +35,8 @@ TIMES: Final = 5
 START_SECONDS: Final = 60.0
 SETTLE_SECONDS: Final = 1.0  # reactions, and the events that tell of them, belong to no measurement
 OPERATOR_TOKEN: Final = "operator-of-the-house"
+DOORS: Final = "swarm/entrypoints/"
+STORE: Final = "swarm/store/"
 APART: Final = ("swarm/twin/", "swarm/bench/", "swarm/demo/", "swarm/conformance/")
 
 Place = tuple[str, str]
@@ -100,22 +100,26 @@ class Profile:
         self._is_on = True
 
     def end(self) -> list[Place]:
-        """The functions on the way of the largest request since the beginning."""
+        """The functions on the way of the first request since the beginning."""
         self._is_on = False
         entered = list(self._entered)
-        sizes = Counter(root for root, _, _ in entered if root > 0)
-        if not sizes:
-            return []
-        (request, _), *_ = sizes.most_common(1)
-        on_loop = [(number, root) for number, (root, is_on_loop, _) in enumerate(entered) if is_on_loop]
-        pairs = itertools.pairwise(on_loop)
-        resumed = [number for (_, before), (number, root) in pairs if root == request != before]
-        last = max(resumed, default=len(entered))
-        ours = {what for number, (root, _, what) in enumerate(entered) if self._counts(root, request, number < last)}
-        return sorted(what for what in ours if not what[0].startswith(APART) and "<" not in what[1].split(".")[-1])
+        request = next((root for root, _, (where, _) in entered if root > 0 and where.startswith(DOORS)), None)
+        from_store = (
+            number
+            for number, (root, on_loop, (where, _)) in enumerate(entered)
+            if root == request and on_loop and where.startswith(STORE)
+        )
+        last = max(from_store, default=len(entered))
+        ours = {
+            place
+            for number, (root, _, place) in enumerate(entered)
+            if root == request or (root == self.CALLBACK and number < last)
+        }
+        return sorted((where, name) for where, name in ours if not where.startswith(APART) and not _is_nameless(name))
 
-    def _counts(self, root: int, request: int, is_before_last: bool) -> bool:
-        return root == request or (root == self.CALLBACK and is_before_last)
+
+def _is_nameless(function: str) -> bool:
+    return function.rpartition(".")[2].startswith("<")
 
 
 def _inside(checkout: Path) -> None:

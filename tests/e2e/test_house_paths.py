@@ -1,4 +1,4 @@
-"""The paths of the house, measured on the real thing: moved modules and renamed settings must not blind the profiler."""
+"""The paths of the house, measured on the real programs: moved modules must not blind the profiler."""
 
 from __future__ import annotations
 

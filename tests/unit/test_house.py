@@ -31,7 +31,8 @@ def test_modules_that_import_each_other_are_a_circle(tmp_path: Path) -> None:
     files = {
         "swarm/a.py": "from swarm import b",
         "swarm/b.py": "from .c import thing",
-        "swarm/c.py": "import swarm.a\nthing = 1",
+        "swarm/c.py": "import swarm.a\nfrom swarm import e\nthing = 1",
+        "swarm/e.py": "",
         "swarm/d.py": "import swarm.a",
     }
     assert house.figures(tree(tmp_path, files))["circles of imports"] == [["swarm.a", "swarm.b", "swarm.c"]]
