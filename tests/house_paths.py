@@ -32,7 +32,7 @@ from types import FrameType
 from typing import Any, Final
 
 TIMES: Final = 5
-START_SECONDS: Final = 60.0
+PATIENCE_SECONDS: Final = 120.0
 SETTLE_SECONDS: Final = 1.0  # reactions, and the events that tell of them, belong to no measurement
 OPERATOR_TOKEN: Final = "operator-of-the-house"
 DOORS: Final = "swarm/entrypoints/"
@@ -209,9 +209,11 @@ class _Scene:
         assert not replied["result"].get("isError"), replied
         return {"payload": payload, "poll": poll, "reply": reply}
 
-    def poll_in_vain(self) -> None:
-        """An agent that has polled is online."""
+    def warm_up(self) -> None:
+        """Load MCP, which is loaded by the first call, and have an agent online: one that has polled."""
+        self._mcp("tools/list", {})
         self._ask("GET", "/poll?wait_seconds=0", self._token)
+        self.conversation(0)
 
     def _say(self, text: str) -> None:
         """Returns when the event was acknowledged."""
@@ -227,10 +229,11 @@ class _Scene:
     def _reply(self, trigger: Mapping[str, Any]) -> Any:
         message_id, lease = trigger["inbox_messages"][0]["id"], trigger["lease"]["token"]
         arguments = {"inbox_message_id": message_id, "message": "hi there", "lease_token": lease}
-        call = {"name": "slack-reply", "arguments": arguments}
-        return self._ask(
-            "POST", "/mcp", self._token, {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
-        )
+        return self._mcp("tools/call", {"name": "slack-reply", "arguments": arguments})
+
+    def _mcp(self, method: str, params: Mapping[str, Any]) -> Any:
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        return self._ask("POST", "/mcp", self._token, body)
 
     def _ask(self, method: str, path: str, token: str, body: object = None) -> Any:
         return _http(method, self._base + path, token=token, body=body)
@@ -241,8 +244,7 @@ def measure(checkout: Path) -> dict[str, list[Place]]:
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         try:
             scene = _Scene(checkout.resolve(), Path(folder), stack)
-            scene.poll_in_vain()
-            scene.conversation(0)  # loads what is loaded by the first call
+            scene.warm_up()
             times = [scene.conversation(number) for number in range(1, TIMES + 1)]
         except BaseException:
             for log in sorted(Path(folder).glob("*.log")):
@@ -256,7 +258,7 @@ def _http(method: str, url: str, *, token: str = "", body: object = None) -> Any
     headers |= {"Authorization": f"Bearer {token}"} if token else {}
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data=data, headers=headers, method=method)
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:
         text = answer.read().decode()
     if text.startswith(("event:", "data:", ":")):  # MCP may answer with a stream of one event
         text = next(line for line in text.splitlines() if line.startswith("data: {")).removeprefix("data: ")
@@ -275,13 +277,13 @@ def _exports(twin: subprocess.Popen[str]) -> Iterator[tuple[str, str]]:
 
 
 def _until(look: Callable[[], object]) -> None:
-    deadline = time.monotonic() + START_SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError):
             if look():
                 return
         time.sleep(0.05)
-    raise TimeoutError(f"not within {START_SECONDS:g} s")
+    raise TimeoutError(f"not within {PATIENCE_SECONDS:g} s")
 
 
 def _free_port() -> int:
