@@ -24,11 +24,11 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
 from swarm import clock
-from swarm.app import built_in, decisions, home, preflight, process, staff
-from swarm.app.built_in import BuiltIn
-from swarm.app.decisions import secret
-from swarm.app.ending import Close, Deadline, close_all
+from swarm.app import built_in, home, managed_agents, preflight, process, settings_mapping
+from swarm.app.built_in import BuiltInAgentSet
 from swarm.app.reload import Reloader
+from swarm.app.settings_mapping import secret
+from swarm.app.shutdown import Close, StopDeadline, close_all
 from swarm.config import Settings, SlackMode
 from swarm.config import secrets as config_secrets
 from swarm.domain.errors import Unavailable
@@ -43,24 +43,24 @@ from swarm.entrypoints.mcp.mcp_door import McpDoor
 from swarm.entrypoints.slack.slack_events import Handle, Press, SlackDoor, Stopped
 from swarm.entrypoints.web.access import Access
 from swarm.entrypoints.web.identity import Identities
-from swarm.entrypoints.web.server import Config, Limits
+from swarm.entrypoints.web.server import Config, ConnectionLimits
 from swarm.services.builtin.agent_runs import AgentRuns
-from swarm.services.builtin.talks import Talks
+from swarm.services.builtin.conversation_locks import ConversationLocks
 from swarm.services.intake.backfill import Backfill
 from swarm.services.intake.catch_up import CatchUp
-from swarm.services.intake.hearing import Hearing
+from swarm.services.intake.event_watchdog import EventWatchdog
 from swarm.services.intake.ingest import Ingest
 from swarm.services.intake.verify import Verifier
-from swarm.services.operate.figures import FigureReader
+from swarm.services.operate.statistics import FigureReader
 from swarm.services.operate.sweep import Sweeper, listen
 from swarm.services.operate.ticker import Ticker
-from swarm.services.outbox.deliver import Sender
-from swarm.services.outbox.elections import Election, Term, awake_or_not
+from swarm.services.outbox.deliver import OutboxSender
+from swarm.services.outbox.elections import Election, OfficeTerm, boottime
 from swarm.services.rules.roster import Rosters
 from swarm.services.rules.standings import Standings
 from swarm.services.runs.buttons import Buttons
 from swarm.services.runs.converse import Converse
-from swarm.services.runs.turn_control import TurnControl
+from swarm.services.runs.run_control import RunControl
 from swarm.services.use_cases import Services
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.outgoing.live import LiveStage
@@ -71,7 +71,7 @@ from swarm.store.bridge import clock_steps
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.urls import PostgresUrl, parse_url
 from swarm.telemetry import loop_lag
-from swarm.telemetry.everybody import Telemetry, watching
+from swarm.telemetry.setup import Telemetry, watching
 from swarm.telemetry.slack import WatchedSender, watched_events
 
 TOOLS_SECONDS: Final = 3.5
@@ -108,7 +108,7 @@ async def serve(settings: Settings) -> None:
     """The coordinator's whole life."""
     stop = process.stop_on_signals()
     hangup = process.told_by_hangup(stop)
-    deadline = Deadline()
+    deadline = StopDeadline()
     with process.listening(settings.http) as listener, _telemetry(settings) as telemetry:
         async with (
             _slack(settings, telemetry) as slack,
@@ -141,17 +141,17 @@ class Coordinator:
     """Everything that lives while the coordinator does."""
 
     app: ASGIApp
-    limits: Limits  # of what clients may take
+    limits: ConnectionLimits  # of what clients may take
     slack_door: SlackDoor
     election: Election
-    terms: dict[str, Term]  # of the offices that this process has held, by role
+    terms: dict[str, OfficeTerm]  # of the offices that this process has held, by role
     pacing: Pacing
-    sender: Sender
+    sender: OutboxSender
     sweeper: Sweeper
     backfill: Backfill
     verifier: Verifier
     catch_up: CatchUp
-    hearing: Hearing
+    hearing: EventWatchdog
     converse: Converse
     agent_runs: AgentRuns
     reloader: Reloader
@@ -160,10 +160,10 @@ class Coordinator:
 
 
 def build(
-    settings: Settings, database: Database, slack: Slack, me: Me, telemetry: Telemetry, agents: BuiltIn
+    settings: Settings, database: Database, slack: Slack, me: Me, telemetry: Telemetry, agents: BuiltInAgentSet
 ) -> Coordinator:
     """Wire doors, use cases, database, Slack and the built-in agents."""
-    conduct = decisions.conduct(settings)
+    conduct = settings_mapping.operating_policy(settings)
     services = Services.over(
         database,
         slack.names,
@@ -177,9 +177,9 @@ def build(
     standings = Standings(database, slack.names, me)
     ingest = Ingest(database, rosters, me, conduct, standings)
     stage = LiveStage(slack.gateway.streams, doubt_seconds=2 * settings.slack.timeout_seconds + 1)
-    converse = staff.converse(settings, database, services, slack.names, stage, me, conduct, agents.hired)
+    converse = managed_agents.converse(settings, database, services, slack.names, stage, me, conduct, agents.hired)
     reloader = Reloader(settings, conduct.book, rosters, introduce=converse.introduce)
-    hearing = Hearing(
+    hearing = EventWatchdog(
         database,
         slack.gateway,
         me,
@@ -194,24 +194,22 @@ def build(
         hearing,
         handle,
         Buttons(database, conduct, standings, me.team).press,
-        TurnControl(database, conduct, me.team, standings).stop_session,
+        RunControl(database, conduct, me.team, standings).stop_session,
     )
-    terms: dict[str, Term] = {}
+    terms: dict[str, OfficeTerm] = {}
     figures = FigureReader(database, conduct)
-    runs = AgentRuns(agents.agents, Talks(database), decisions.caller_policies(settings))
+    runs = AgentRuns(agents.agents, ConversationLocks(database), settings_mapping.caller_policies(settings))
     return Coordinator(
         app=_application(
             settings, services, slack_door, hearing, figures, telemetry, terms, reloader.reload, runs, reloader.warnings
         ),
-        limits=Limits(connections=process.possible_connections(settings.http.most_connections)),
+        limits=ConnectionLimits(connections=process.possible_connections(settings.http.most_connections)),
         agent_runs=runs,
         terms=terms,
         slack_door=slack_door,
-        election=Election(
-            database, UPKEEP, process.who_we_are(settings.http.port), clock=clock.offset.after(awake_or_not)
-        ),
+        election=Election(database, UPKEEP, process.who_we_are(settings.http.port), clock=clock.offset.after(boottime)),
         pacing=slack.pacing,
-        sender=Sender(
+        sender=OutboxSender(
             database,
             WatchedSender(slack.gateway, Watchers([telemetry.watcher, hearing])),
             me.team,
@@ -234,10 +232,10 @@ def _application(
     settings: Settings,
     services: Services,
     slack_door: SlackDoor,
-    hearing: Hearing,
+    hearing: EventWatchdog,
     figures: FigureReader,
     telemetry: Telemetry,
-    terms: Mapping[str, Term],
+    terms: Mapping[str, OfficeTerm],
     reload: Reload,
     runs: AgentRuns,
     warnings: Warnings = no_warnings,
@@ -297,9 +295,9 @@ async def _live(
     coordinator: Coordinator,
     database: Database,
     listener: socket.socket,
-    stop: process.Stop,
+    stop: process.StopSignal,
     hangup: asyncio.Event,
-    deadline: Deadline,
+    deadline: StopDeadline,
 ) -> None:
     """Open the doors and work until told to stop; then close them so that nothing gets lost."""
     config = Config(coordinator.app, limits=coordinator.limits, backlog=2048, timeout_graceful_shutdown=DRAIN_SECONDS)
@@ -329,7 +327,7 @@ async def _live(
 
 
 async def _ended(
-    coordinator: Coordinator, close_doors: Close, tasks: list[asyncio.Task[None]], deadline: Deadline
+    coordinator: Coordinator, close_doors: Close, tasks: list[asyncio.Task[None]], deadline: StopDeadline
 ) -> None:
     """Take nothing more, and wait for what runs: for all at once, since any may have to wait for somebody else."""
     closings: dict[str, Close] = {
@@ -353,7 +351,7 @@ async def _close_doors(
         await asyncio.wait({http})
 
 
-async def _keep_up(coordinator: Coordinator, term: Term) -> None:
+async def _keep_up(coordinator: Coordinator, term: OfficeTerm) -> None:
     """What the elected process does."""
     coordinator.terms[UPKEEP] = term
     coordinator.pacing.take_over()
@@ -434,7 +432,7 @@ async def _slack(settings: Settings, telemetry: Telemetry) -> AsyncIterator[Slac
 
 
 def _slack_door(
-    settings: Settings, gateway: Gateway, hearing: Hearing, handle: Handle, press: Press, stopped: Stopped
+    settings: Settings, gateway: Gateway, hearing: EventWatchdog, handle: Handle, press: Press, stopped: Stopped
 ) -> SlackDoor:
     return SlackDoor(
         gateway,

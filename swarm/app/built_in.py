@@ -17,21 +17,21 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from swarm.app import decisions, process
-from swarm.app.ending import Closings, Deadline
+from swarm.app import process, settings_mapping
+from swarm.app.shutdown import ShutdownStack, StopDeadline
 from swarm.config import BuiltinAgentSettings, Kind, Settings
 from swarm.config.builtin import PROMPTS_CONFIG
-from swarm.domain.answers.events import TurnInput
+from swarm.domain.answers.events import RunInput
 from swarm.domain.errors import ConfigurationError
-from swarm.domain.model.model_runs import RunBook
+from swarm.domain.model.model_usage import UsageRecorder
 from swarm.domain.model.models import ModelSpec
 from swarm.domain.model.sessions import Summarise
 from swarm.entrypoints.web import loading
-from swarm.services.runs.turn_crew import Hired
+from swarm.services.runs.run_context import ManagedAgent
 from swarm.store.bridge.database import Database
 
 if TYPE_CHECKING:
-    from swarm.agents.builtin.agent import BuiltinAgent, Record, Trouble, Works
+    from swarm.agents.builtin.agent import BuiltinAgent, RunStorage, Trouble, Works
     from swarm.agents.models.building import Models
     from swarm.agents.prompts.files import PromptFiles
     from swarm.agents.prompts.renderer import Renderer
@@ -49,15 +49,17 @@ BROKEN_PROMPT: Final = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BuiltIn:
+class BuiltInAgentSet:
     """The agents, by name in the order of the settings."""
 
     agents: Mapping[str, BuiltinAgent] = field(default_factory=dict)
-    hired: tuple[Hired, ...] = ()
+    hired: tuple[ManagedAgent, ...] = ()
 
 
 @asynccontextmanager
-async def opened(settings: Settings, database: Database, deadline: Deadline | None = None) -> AsyncIterator[BuiltIn]:
+async def opened(
+    settings: Settings, database: Database, deadline: StopDeadline | None = None
+) -> AsyncIterator[BuiltInAgentSet]:
     """All built-in agents, ready to run; none where none is configured. At the end they let go of everything.
 
     ``deadline`` is when that has to be over; without one it takes `ending.STOP_SECONDS` at most. Raises
@@ -65,16 +67,16 @@ async def opened(settings: Settings, database: Database, deadline: Deadline | No
     server that is down, is logged.
     """
     if not settings.agents.builtin:
-        yield BuiltIn()
+        yield BuiltInAgentSet()
         return
-    closings = Closings(deadline or Deadline())
+    closings = ShutdownStack(deadline or StopDeadline())
     try:
         yield await _open(settings, database, closings)
     finally:
         await closings.aclose()
 
 
-async def _open(settings: Settings, database: Database, closings: Closings) -> BuiltIn:
+async def _open(settings: Settings, database: Database, closings: ShutdownStack) -> BuiltInAgentSet:
     with loading.uncollected():
         from swarm.agents.prompts.files import PromptFiles
         from swarm.agents.prompts.renderer import Renderer
@@ -95,15 +97,15 @@ async def _open(settings: Settings, database: Database, closings: Closings) -> B
     agents = {name: await shared.agent(name, chosen) for name, chosen in settings.agents.builtin.items()}
     for name, agent in agents.items():
         closings.add(f"agent {name}", agent.aclose)
-    specs = {spec.name: spec for spec in decisions.streaming_agents(settings)}
+    specs = {spec.name: spec for spec in settings_mapping.streaming_agents(settings)}
     hired = tuple(
-        Hired(spec=specs[name], client=agent, conversation_id=conversation_id) for name, agent in agents.items()
+        ManagedAgent(spec=specs[name], client=agent, conversation_id=conversation_id) for name, agent in agents.items()
     )
-    return BuiltIn(agents=agents, hired=hired)
+    return BuiltInAgentSet(agents=agents, hired=hired)
 
 
 def conversation_id(*, team: str, channel: str, thread_ts: str) -> str:
-    """The conversation in a thread; see `swarm.services.runs.turn_crew.NameConversation`."""
+    """The conversation in a thread; see `swarm.services.runs.run_context.NameConversation`."""
     return f"{channel}:{thread_ts}"
 
 
@@ -117,7 +119,7 @@ def _prompts_config(settings: Settings) -> Path:
     return path
 
 
-async def _models(settings: Settings, closings: Closings) -> Mapping[str | None, Models]:
+async def _models(settings: Settings, closings: ShutdownStack) -> Mapping[str | None, Models]:
     """The models, asked for a word each, by the name that agents ask for; None is the one that all others have."""
     names = sorted({chosen.model for chosen in settings.agents.builtin.values()} | {None}, key=str)
     models = {name: await _built(settings, name) for name in names}
@@ -136,7 +138,7 @@ async def _built(settings: Settings, name: str | None) -> Models:
     def build() -> Models:
         from swarm.agents.models import building
 
-        return building.build(decisions.model_specs(settings, name))
+        return building.build(settings_mapping.model_specs(settings, name))
 
     with loading.uncollected():
         return await asyncio.to_thread(build)
@@ -147,7 +149,7 @@ async def _checked(settings: Settings, models: Mapping[str | None, Models]) -> N
 
     if not settings.model.check_at_start:
         return
-    limits = decisions.run_limits(settings)
+    limits = settings_mapping.run_limits(settings)
     used = {chosen.model for chosen in settings.agents.builtin.values()}
     await asyncio.gather(*(check(models[name].specs, limits=limits) for name in used))
 
@@ -174,20 +176,20 @@ class _Shared:
             name,
             works,
             record,
-            decisions.run_limits(self.settings),
+            settings_mapping.run_limits(self.settings),
             explain=partial(_explained, self.models[chosen.model].specs),
         )
 
-    def _record(self, name: str, chosen: BuiltinAgentSettings) -> Record:
-        from swarm.agents.builtin.agent import Record
+    def _record(self, name: str, chosen: BuiltinAgentSettings) -> RunStorage:
+        from swarm.agents.builtin.agent import RunStorage
         from swarm.domain.model.sessions import SessionScope
-        from swarm.services.builtin.model_runs import ModelRuns
-        from swarm.services.builtin.sessions import Sessions
+        from swarm.services.builtin.model_usage import ModelUsageLog
+        from swarm.services.builtin.sessions import DatabaseMemory
 
         session = self.settings.runtime.session
         is_router = chosen.kind is Kind.ROUTER
-        runs = ModelRuns(self.database)
-        memory = Sessions(
+        runs = ModelUsageLog(self.database)
+        memory = DatabaseMemory(
             self.database,
             name,
             None if is_router else self._summarise(name, chosen, runs),  # a router looks at the last messages only
@@ -195,9 +197,9 @@ class _Shared:
             keep_recent_messages=session.keep_recent_messages,
         )
         scope = SessionScope.THREAD if is_router else session.scope
-        return Record(memory=memory, runs=runs, scope=scope)
+        return RunStorage(memory=memory, runs=runs, scope=scope)
 
-    async def _router(self, name: str, chosen: BuiltinAgentSettings, record: Record) -> Works:
+    async def _router(self, name: str, chosen: BuiltinAgentSettings, record: RunStorage) -> Works:
         from swarm.agents.models.usage import usage_of
         from swarm.agents.router.router import Router
 
@@ -207,18 +209,18 @@ class _Shared:
             memory=record.memory,
             tools=self.toolbox.router_tools,
             wordings=self._wordings(name),
-            limits=decisions.run_limits(self.settings),
+            limits=settings_mapping.run_limits(self.settings),
             usage_of=usage_of,
             most_characters=self.settings.tools.output_characters,
         )
 
-    async def _assistant(self, name: str, chosen: BuiltinAgentSettings, record: Record) -> Works:
+    async def _assistant(self, name: str, chosen: BuiltinAgentSettings, record: RunStorage) -> Works:
         from swarm.agents.builtin.assistant import Assistant
         from swarm.agents.models.usage import limits_of, usage_of
 
         await self.renderer.check(self._system_prompt(chosen))
 
-        async def prompt(turn: TurnInput, tools: Sequence[Tool]) -> str:
+        async def prompt(turn: RunInput, tools: Sequence[Tool]) -> str:
             template = await asyncio.to_thread(self._system_prompt, chosen)
             return await self.renderer.render(template, _variables(name, turn, tools))
 
@@ -227,7 +229,7 @@ class _Shared:
             memory=record.memory,
             tools=self.toolbox.assistant_tools(chosen.tools),
             prompt=prompt,
-            limits=limits_of(decisions.run_limits(self.settings)),
+            limits=limits_of(settings_mapping.run_limits(self.settings)),
             usage_of=usage_of,
             scope=record.scope,
             most_characters=self.settings.tools.output_characters,
@@ -242,12 +244,12 @@ class _Shared:
         return Template(name=str(chosen.prompt), text=_text_of(chosen.prompt))
 
     def _wordings(self, name: str) -> FindWordings:
-        async def found(turn: TurnInput, tools: Sequence[Tool]) -> Wordings:
+        async def found(turn: RunInput, tools: Sequence[Tool]) -> Wordings:
             return await wordings(self.prompts, self.renderer, name, turn, tools)
 
         return found
 
-    def _summarise(self, name: str, chosen: BuiltinAgentSettings, runs: RunBook) -> Summarise:
+    def _summarise(self, name: str, chosen: BuiltinAgentSettings, runs: UsageRecorder) -> Summarise:
         from swarm.agents.builtin.summariser import Summariser
 
         models = self.models[chosen.model]
@@ -255,14 +257,14 @@ class _Shared:
             name,
             models.model,
             runs,
-            decisions.run_limits(self.settings),
+            settings_mapping.run_limits(self.settings),
             instructions=lambda: self.prompts.current().summary,
             explain=partial(_explained, models.specs),
         )
 
 
 async def wordings(
-    files: PromptFiles, renderer: Renderer, name: str, turn: TurnInput, tools: Sequence[Tool]
+    files: PromptFiles, renderer: Renderer, name: str, turn: RunInput, tools: Sequence[Tool]
 ) -> Wordings:
     """What a router is told and tells in one run, from the prompts as they are now."""
     from swarm.agents.router.router import Wordings
@@ -299,7 +301,7 @@ def _explained(specs: Sequence[ModelSpec], error: BaseException) -> Trouble | No
     return Trouble(message=trouble.message, code=trouble.code, is_limit=trouble.is_limit)
 
 
-def _variables(name: str, turn: TurnInput, tools: Sequence[Tool]) -> dict[str, object]:
+def _variables(name: str, turn: RunInput, tools: Sequence[Tool]) -> dict[str, object]:
     """What templates may use. The user is as we know them ourselves; the context is what a client says."""
     origin = turn.origin
     return {

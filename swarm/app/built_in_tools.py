@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from swarm.app import process
-from swarm.app.ending import Closings
+from swarm.app.shutdown import ShutdownStack
 from swarm.config import LocalTool, Settings, checked_work_tree, read_variables
 from swarm.config.builtin import SERVERS_CONFIG, GitSettings
 from swarm.domain.errors import ConfigurationError
@@ -48,7 +48,7 @@ class Toolbox:
         return lambda: [*own, *self.servers.tools()]
 
 
-async def open_toolbox(settings: Settings, database: Database, closings: Closings) -> Toolbox:
+async def open_toolbox(settings: Settings, database: Database, closings: ShutdownStack) -> Toolbox:
     """Everything that is configured. What is allowed but cannot be used here is logged, in a line each.
 
     Raises ConfigurationError for what no start should pass over.
@@ -66,7 +66,7 @@ def _router_names() -> Iterable[str]:
     return OWN
 
 
-async def _servers(settings: Settings, reserved: Sequence[str], closings: Closings) -> McpServers:
+async def _servers(settings: Settings, reserved: Sequence[str], closings: ShutdownStack) -> McpServers:
     """The MCP servers; without a file, none, unless the file was named."""
     from swarm.agents.mcp.servers import McpServers
     from swarm.agents.mcp.servers_file import read
@@ -84,7 +84,7 @@ async def _servers(settings: Settings, reserved: Sequence[str], closings: Closin
     return servers
 
 
-async def _documents(settings: Settings, database: Database, closings: Closings) -> Sequence[Tool]:
+async def _documents(settings: Settings, database: Database, closings: ShutdownStack) -> Sequence[Tool]:
     folder = settings.documents.folder
     if folder is None:
         return ()
@@ -111,7 +111,7 @@ async def _documents(settings: Settings, database: Database, closings: Closings)
     )
 
 
-async def _local(settings: Settings, wanted: set[LocalTool], closings: Closings) -> Sequence[Tool]:
+async def _local(settings: Settings, wanted: set[LocalTool], closings: ShutdownStack) -> Sequence[Tool]:
     if not wanted:
         return ()
     found: list[Tool] = []
@@ -181,7 +181,7 @@ def _delegates(settings: Settings, root: Path, wanted: set[LocalTool]) -> Sequen
     return delegates.tools
 
 
-async def _agentcore(settings: Settings, wanted: set[LocalTool], closings: Closings) -> Sequence[Tool]:
+async def _agentcore(settings: Settings, wanted: set[LocalTool], closings: ShutdownStack) -> Sequence[Tool]:
     if not wanted & _AGENTCORE:
         return ()
     from swarm.agents.tools.agentcore.core import AgentCore

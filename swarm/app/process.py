@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
-from swarm.app.last_resort import CUT_SECONDS, LastResort, end_at_once
+from swarm.app.forced_exit import CUT_SECONDS, ForcedExit, end_at_once
 from swarm.clock import new_id, offset
 from swarm.config import HttpSettings
 from swarm.domain.errors import ConfigurationError
@@ -85,12 +85,12 @@ def possible_connections(wanted: int) -> int:
     return wanted
 
 
-class Stop(asyncio.Event):
+class StopSignal(asyncio.Event):
     """Set when the process has to stop. From then on it has ``cut_seconds``, whatever hangs."""
 
     def __init__(self, cut_seconds: float) -> None:
         super().__init__()
-        self._last_resort = LastResort(cut_seconds)
+        self._last_resort = ForcedExit(cut_seconds)
 
     def begin(self, code: int = 1) -> None:
         """It ends now, for whatever reason: the time runs. ``code`` is for the case that it has to be cut off."""
@@ -101,13 +101,13 @@ class Stop(asyncio.Event):
         super().set()
 
 
-def stop_on_signals(*, cut_seconds: float = CUT_SECONDS) -> Stop:
+def stop_on_signals(*, cut_seconds: float = CUT_SECONDS) -> StopSignal:
     """An event that the first SIGINT or SIGTERM sets; the second one ends the process and its children at once.
 
-    ``cut_seconds`` after the first one the process ends in any case: `swarm.app.last_resort`. The handlers are not the
+    ``cut_seconds`` after the first one the process ends in any case: `swarm.app.forced_exit`. The handlers are not the
     loop's: they work while it is stuck, and when it is closed.
     """
-    stop, loop = Stop(cut_seconds), asyncio.get_running_loop()
+    stop, loop = StopSignal(cut_seconds), asyncio.get_running_loop()
     has_heard = False
 
     def heard(number: int, _frame: FrameType | None) -> None:

@@ -14,11 +14,11 @@ from typing import Final
 
 import structlog
 
-from swarm.app import decisions
+from swarm.app import settings_mapping
 from swarm.config import BadSettings, Settings, differences, load
-from swarm.domain.conduct import KEPT, PolicyBook, Reloaded
 from swarm.domain.errors import ConfigurationError, Invalid, Unavailable
-from swarm.services.rules.attempt import attempt
+from swarm.domain.operating_policy import KEPT, PolicyBook, Reloaded
+from swarm.services.rules.guarded import attempt
 from swarm.services.rules.roster import Rosters
 
 LIVE: Final = (
@@ -61,7 +61,7 @@ class Reloader:
             new = await self._read_anew()
             changed = tuple(key for key in differences(self._in_force, new) if _is_live(key))
             waiting = tuple(key for key in differences(self._started_with, new) if not _is_live(key))
-            self._book.current = decisions.policies(new)
+            self._book.current = settings_mapping.policies(new)
             self._in_force = new
             if self._introduce:
                 await self._introduce({*new.agents.remote, *new.agents.builtin})
@@ -73,12 +73,12 @@ class Reloader:
         settings = self._in_force
         found = [
             (channel, f"The channel {channel} names no agent; the default lead answers.")
-            for channel in decisions.channels_without_agent(settings)
+            for channel in settings_mapping.channels_without_agent(settings)
         ]
         known = await self._known_agents()
         found += [
             (key, f"There is no agent '{name}', which {key} names; until there is, the default lead stands in.")
-            for key, name in decisions.named_agents(settings)
+            for key, name in settings_mapping.named_agents(settings)
             if known is not None and name not in known
         ]
         for key, sentence in found:
@@ -92,7 +92,7 @@ class Reloader:
             if agent in declared:
                 key = f"agents.{kind}.{agent}"
                 return (f"{key} declares it: it comes back with the next reload or start, unless you remove {key}.",)
-        named = [key for key, name in decisions.named_agents(self._in_force) if name == agent]
+        named = [key for key, name in settings_mapping.named_agents(self._in_force) if name == agent]
         return tuple(f"{key} names it; until there is another one, the default lead stands in." for key in named)
 
     async def obey(self, heard: asyncio.Event) -> None:

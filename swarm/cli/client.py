@@ -16,13 +16,13 @@ class NoServer(Exception):
     """No coordinator answers at this address."""
 
 
-class Refused(SwarmError):
+class CoordinatorRefused(SwarmError):
     """The coordinator said no."""
 
     code = "refused"
 
 
-class Coordinator:
+class CoordinatorClient:
     """A running coordinator, called with the operator's token or an agent's."""
 
     def __init__(self, base_url: str, token: str, *, timeout_seconds: float = 10) -> None:
@@ -53,7 +53,7 @@ class Coordinator:
                 "`swarm up` starts one."
             ) from error
         except httpx2.HTTPError as error:
-            raise Refused(f"The coordinator did not answer properly: {error}") from error
+            raise CoordinatorRefused(f"The coordinator did not answer properly: {error}") from error
         if answer.status_code == HTTPStatus.NO_CONTENT:
             return None
         content = _content(answer)
@@ -61,9 +61,11 @@ class Coordinator:
             return content
         match content:
             case {"error": {"message": str(message), "hint": hint}}:
-                raise Refused(message, hint=hint)
+                raise CoordinatorRefused(message, hint=hint)
             case _:
-                raise Refused(f"What answers at {self._http.base_url} is no coordinator: HTTP {answer.status_code}.")
+                raise CoordinatorRefused(
+                    f"What answers at {self._http.base_url} is no coordinator: HTTP {answer.status_code}."
+                )
 
 
 def in_one_line(error: Exception) -> str:

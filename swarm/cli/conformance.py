@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from swarm.config import Settings
     from swarm.conformance.run import ConversationOf, Result
     from swarm.conformance.scenarios import Scenario
-    from swarm.domain.answers.calls import Place
-    from swarm.domain.answers.remote import RunsTurns
-    from swarm.services.runs.turn_crew import NameConversation
+    from swarm.domain.answers.calls import AnswerTarget
+    from swarm.domain.answers.remote import AgentClient
+    from swarm.services.runs.run_context import NameConversation
     from swarm.store.bridge.database import Database
 
 TOKEN_VARIABLE = "SWARM_CONFORMANCE_TOKEN"  # noqa: S105 - the name of one
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BuiltIn:
+class InProcessAgent:
     """A built-in agent that runs in this process, with the settings for it alone."""
 
     name: str
@@ -116,9 +116,11 @@ def _chosen(names: Sequence[Named], *, suite: bool) -> list[Scenario]:
     return [scenario for scenario in SCENARIOS if not names or Named(scenario.name) in names]
 
 
-def _found(agent: str, dialect: Dialect | None, token: str | None, agent_id: str | None) -> RemoteAgent | BuiltIn:
+def _found(
+    agent: str, dialect: Dialect | None, token: str | None, agent_id: str | None
+) -> RemoteAgent | InProcessAgent:
     known = RemoteAgent(name=_host(agent), url=agent) if "://" in agent else _configured(agent)
-    if isinstance(known, BuiltIn):
+    if isinstance(known, InProcessAgent):
         return known
     return replace(
         known,
@@ -134,14 +136,14 @@ def _host(url: str) -> str:
     return urlsplit(url).netloc.rpartition("@")[2] or url
 
 
-def _configured(name: str) -> RemoteAgent | BuiltIn:
-    from swarm.app import decisions
+def _configured(name: str) -> RemoteAgent | InProcessAgent:
+    from swarm.app import settings_mapping
     from swarm.config import load
 
     settings = load()
-    remotes = {remote.name: remote for remote in decisions.remote_agents(settings)}
+    remotes = {remote.name: remote for remote in settings_mapping.remote_agents(settings)}
     if name in settings.agents.builtin:
-        return BuiltIn(name=name, settings=_alone(settings, name))
+        return InProcessAgent(name=name, settings=_alone(settings, name))
     if name not in remotes:
         names = ", ".join([*remotes, *settings.agents.builtin]) or "none"
         raise ConfigurationError(
@@ -157,7 +159,7 @@ def _alone(settings: Settings, name: str) -> Settings:
     return settings.model_copy(update={"agents": agents})
 
 
-def _limited(found: RemoteAgent | BuiltIn, seconds: float) -> RemoteAgent | BuiltIn:
+def _limited(found: RemoteAgent | InProcessAgent, seconds: float) -> RemoteAgent | InProcessAgent:
     if isinstance(found, RemoteAgent):
         return replace(found, timeout_seconds=seconds, longest_run_seconds=seconds)
     limits = found.settings.limits.model_copy(update={"seconds": seconds})
@@ -165,7 +167,7 @@ def _limited(found: RemoteAgent | BuiltIn, seconds: float) -> RemoteAgent | Buil
 
 
 async def _examined(
-    found: RemoteAgent | BuiltIn, scenarios: Sequence[Scenario], first_sign_seconds: float
+    found: RemoteAgent | InProcessAgent, scenarios: Sequence[Scenario], first_sign_seconds: float
 ) -> list[Result]:
     from swarm.conformance.checks import Limits
     from swarm.conformance.report import Progress
@@ -181,7 +183,7 @@ async def _examined(
 
 
 @asynccontextmanager
-async def _reached(remote: RemoteAgent) -> AsyncIterator[tuple[RunsTurns, ConversationOf]]:
+async def _reached(remote: RemoteAgent) -> AsyncIterator[tuple[AgentClient, ConversationOf]]:
     from swarm.agents.conversation import conversation_with
     from swarm.agents.remote.agui import AguiAgent
 
@@ -193,7 +195,7 @@ async def _reached(remote: RemoteAgent) -> AsyncIterator[tuple[RunsTurns, Conver
 
 
 @asynccontextmanager
-async def _running(chosen: BuiltIn) -> AsyncIterator[tuple[RunsTurns, ConversationOf]]:
+async def _running(chosen: InProcessAgent) -> AsyncIterator[tuple[AgentClient, ConversationOf]]:
     """A built-in agent with a database of its own, which goes away with it."""
     from swarm.app import built_in
     from swarm.store.admin import preparation
@@ -218,7 +220,7 @@ async def _index_documents(settings: Settings, database: Database) -> None:
         await FolderIndex(database, Folder(path=folder.expanduser(), most_bytes=settings.documents.most_bytes)).scan()
 
 
-def _in_thread(name: NameConversation, place: Place) -> str:
+def _in_thread(name: NameConversation, place: AnswerTarget) -> str:
     return name(team=place.team, channel=place.channel, thread_ts=place.thread_ts)
 
 

@@ -92,17 +92,17 @@ async def _judged(settings: Settings, suite: Suite, parallel: int) -> list[Judge
     from swarm.agents.prompts.renderer import Renderer
     from swarm.agents.router.evaluation.evaluate import Forgets, evaluate
     from swarm.agents.router.router import Router
-    from swarm.app import built_in, decisions
+    from swarm.app import built_in, settings_mapping
 
     prompts, renderer = PromptFiles(settings.tools.prompts_config), Renderer()
     try:
-        async with build(decisions.model_specs(settings)) as models:
+        async with build(settings_mapping.model_specs(settings)) as models:
             router = Router(
                 models.model,
                 memory=Forgets(),
                 tools=lambda: (),
                 wordings=lambda turn, tools: built_in.wordings(prompts, renderer, "tools", turn, tools),
-                limits=decisions.run_limits(settings),
+                limits=settings_mapping.run_limits(settings),
                 usage_of=usage_of,
             )
             await check(models.specs)
@@ -136,7 +136,7 @@ def _cell(count: int, *, is_right: bool) -> Text:
 
 
 def _sum(judged: Sequence[Judged]) -> str:
-    from swarm.domain.model.model_runs import ModelUsage
+    from swarm.domain.model.model_usage import ModelUsage
 
     right = sum(one.is_right for one in judged)
     used = sum((one.usage for one in judged), ModelUsage())

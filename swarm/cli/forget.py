@@ -12,11 +12,11 @@ from urllib.parse import quote
 from rich.console import Console
 from rich.prompt import Confirm
 
-from swarm.app import decisions, home
-from swarm.cli.client import Coordinator, NoServer
+from swarm.app import home, settings_mapping
+from swarm.cli.client import CoordinatorClient, NoServer
 from swarm.config import Settings
 from swarm.domain.errors import ConfigurationError, Invalid
-from swarm.services.operate.people import People
+from swarm.services.operate.people import PersonalData
 from swarm.store.admin import preparation
 from swarm.store.bridge.database import Database
 
@@ -43,7 +43,7 @@ def _forget(settings: Settings, person: str, *, dry_run: bool) -> Mapping[str, A
     """By the coordinator that runs here; without one, in the database."""
     try:
         token = home.operator_token(settings)
-        with Coordinator(settings.http.address, token, timeout_seconds=SECONDS) as coordinator:
+        with CoordinatorClient(settings.http.address, token, timeout_seconds=SECONDS) as coordinator:
             path = f"/people/{quote(person, safe='@')}/forget"
             found: Mapping[str, Any] = coordinator.call("POST", path, json={"dry_run": dry_run})
             return found
@@ -56,7 +56,9 @@ def _forget(settings: Settings, person: str, *, dry_run: bool) -> Mapping[str, A
 async def _forget_directly(settings: Settings, person: str, *, dry_run: bool) -> Mapping[str, Any]:
     preparation.prepare(settings.database_url)
     async with Database(settings.database_url) as database:
-        return asdict(await People(database, decisions.conduct(settings)).forget(person, dry_run=dry_run))
+        return asdict(
+            await PersonalData(database, settings_mapping.operating_policy(settings)).forget(person, dry_run=dry_run)
+        )
 
 
 def _print(out: Console, found: Mapping[str, Any]) -> None:

@@ -14,15 +14,15 @@ from swarm.app import home, preflight
 from swarm.cli.backup import backup, restore
 from swarm.cli.bench import bench
 from swarm.cli.chat.command import chat
-from swarm.cli.client import Coordinator, NoServer, in_one_line
+from swarm.cli.client import CoordinatorClient, NoServer, in_one_line
 from swarm.cli.conformance import conformance
 from swarm.cli.eval import evaluation
 from swarm.cli.terminal import Terminal
 from swarm.config import LogFormat, SlackMode, load, secrets
-from swarm.domain.conduct import KEPT
 from swarm.domain.errors import ConfigurationError, SwarmError
 from swarm.domain.model.agents import Role
 from swarm.domain.model.tasks import TaskStatus
+from swarm.domain.operating_policy import KEPT
 from swarm.domain.text.terminal import for_terminal, line_for_terminal
 from swarm.entrypoints.web import loading
 from swarm.telemetry import log
@@ -361,10 +361,10 @@ def manifest(
     emails
         Ask for people's e-mail addresses, for channels that share them with agents (share_email).
     """
-    from swarm.slack.manifest import Mode
+    from swarm.slack.manifest import EventTransport
     from swarm.slack.manifest import manifest as make
 
-    print(json.dumps(make(Mode(mode.value), request_url=url, agent=agent, emails=emails), indent=2))
+    print(json.dumps(make(EventTransport(mode.value), request_url=url, agent=agent, emails=emails), indent=2))
 
 
 def _print_steps(steps: list[dict[str, Any]]) -> None:
@@ -377,7 +377,7 @@ def _print_steps(steps: list[dict[str, Any]]) -> None:
 def _operate(method: str, path: str, **options: Any) -> Any:
     """Ask the coordinator that runs here; commands never change a database behind its back."""
     settings = load()
-    with Coordinator(settings.http.address, home.operator_token(settings)) as coordinator:
+    with CoordinatorClient(settings.http.address, home.operator_token(settings)) as coordinator:
         return coordinator.call(method, path, **options)
 
 

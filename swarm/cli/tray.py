@@ -10,7 +10,7 @@ from typing import Any, Final
 import httpx2
 from rich.console import Console
 
-from swarm.cli.client import Coordinator, Refused, in_one_line
+from swarm.cli.client import CoordinatorClient, CoordinatorRefused, in_one_line
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.text.terminal import line_for_terminal
 
@@ -51,12 +51,12 @@ def _ask(url: str, token: str) -> dict[str, Any]:
     if not url.startswith(("http://", "https://")):
         raise expected
     try:
-        with Coordinator(url, token, timeout_seconds=TIMEOUT_SECONDS) as coordinator:
+        with CoordinatorClient(url, token, timeout_seconds=TIMEOUT_SECONDS) as coordinator:
             tray = coordinator.call("GET", "/tray")
     except httpx2.InvalidURL as error:
         raise expected from error
     if not isinstance(tray, dict) or "unread" not in tray:
-        raise Refused(f"What answers at {url} is no coordinator.")
+        raise CoordinatorRefused(f"What answers at {url} is no coordinator.")
     return tray
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from swarm.domain.answers.events import AgentEvent, Finished, SourceChanged, TextDelta, ToolStarted
 from swarm.domain.answers.markers import without_markers
-from swarm.domain.answers.outcomes import Outcome
+from swarm.domain.answers.outcomes import AnswerOutcome
 from swarm.domain.answers.results import missing_of
 
 OPENS: Final = "chat.startStream"
@@ -60,7 +60,7 @@ class Record:
     calls: tuple[Call, ...]
     messages: tuple[Message, ...]  # when the answer was over
     messages_later: tuple[Message, ...]  # and a moment after that
-    outcome: Outcome
+    outcome: AnswerOutcome
 
     @property
     def text(self) -> str:

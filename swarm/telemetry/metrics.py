@@ -17,12 +17,12 @@ from prometheus_client import (
 
 from swarm.clock import SECOND
 from swarm.domain.errors import OutcomeUnknown, SwarmError, Unavailable
-from swarm.domain.facts import (
+from swarm.domain.metric_events import (
     Changed,
     DeliveryStepped,
-    Fact,
     LeaseEnded,
     LeaseRefused,
+    MetricEvent,
     ReactionsExpired,
     TriggerClaimed,
 )
@@ -90,7 +90,7 @@ class Metrics(Watcher):
         self._of(self.count.http_requests, method, route, status).inc()
         self._of(self.count.http_request_seconds, route).observe(seconds)
 
-    def _learn(self, fact: Fact) -> None:
+    def _learn(self, fact: MetricEvent) -> None:
         match fact:
             case Changed(change=change) if change.startswith(_ROUTED):
                 self._of(self.count.messages_routed, change.removeprefix(_ROUTED)).inc()

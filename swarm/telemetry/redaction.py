@@ -1,9 +1,9 @@
 """Secrets out of text: what must never stand in a log, in whatever form it got there.
 
-Known by their look are keys and tokens of Slack, of our agents and of many services (`swarm.domain.text.looks`, the
-same as in what agents post), bearer tokens, passwords in addresses and tickets in queries. Known by name are values
-that stand behind words such as ``token`` or ``password``. What has neither, a token that an operator made up, is told
-to a `Redactor` when it starts.
+Known by their look are keys and tokens of Slack, of our agents and of many services
+(`swarm.domain.text.secret_patterns`, the same as in what agents post), bearer tokens, passwords in addresses and
+tickets in queries. Known by name are values that stand behind words such as ``token`` or ``password``. What has
+neither, a token that an operator made up, is told to a `Redactor` when it starts.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from ag_ui.core import EventType
 
-from swarm.app.decisions import remote_agents
+from swarm.app.settings_mapping import remote_agents
 from swarm.config import load
 from swarm.conformance.checks import FIRST_SIGN_SECONDS
 from swarm.conformance.scenarios import SCENARIOS, Check

@@ -22,7 +22,7 @@ from swarm.domain.answers.events import (
     ToolStarted,
 )
 from swarm.domain.answers.outcomes import Answered, Asks, RunFailed, RunStopped
-from swarm.domain.answers.pages import Mode
+from swarm.domain.answers.pages import PageMode
 from swarm.domain.answers.remote import RemoteAgent
 from tests.agents.asking import turn
 from tests.contract.live_scene import (
@@ -170,7 +170,7 @@ async def test_where_slack_takes_no_streams_a_post_is_updated(scene: Scene) -> N
 
 
 async def test_posts_hold_what_streams_would(scene: Scene) -> None:
-    scene.make(mode=Mode.POST)
+    scene.make(mode=PageMode.POST)
     await scene.show(saying(*(f"Paragraph {number}. {'Words. ' * 60}\n\n" for number in range(20))))
     messages = await scene.shown()
     assert len(messages) >= 2

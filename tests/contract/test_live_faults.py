@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from swarm.domain.answers.agent_events import MAX_ANSWER_CHARACTERS, TOO_LONG
 from swarm.domain.answers.calls import Closing
 from swarm.domain.answers.events import (
     Finished,
@@ -20,7 +21,6 @@ from swarm.domain.answers.events import (
     StepNamed,
     TextDelta,
 )
-from swarm.domain.answers.hearing import MAX_ANSWER_CHARACTERS, TOO_LONG
 from swarm.domain.answers.outcomes import Answered, RunFailed
 from swarm.domain.answers.showing import LostRight
 from swarm.slack.outgoing.live import EVENTS_AHEAD

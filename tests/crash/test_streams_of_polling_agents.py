@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from swarm.services.outbox.elections import LEASE_SECONDS
-from swarm.services.runs.turn_ends import STOP_TEXT
+from swarm.services.runs.run_ends import STOP_TEXT
 from tests.crash.scene import Scene, Trigger, both_engines, entry_of, lease_of
 from tests.support.doors import Visitor, error_of
 from tests.support.http import client as http_client

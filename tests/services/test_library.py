@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from swarm.domain.documents.document_index import Part
+from swarm.domain.documents.document_index import DocumentBatch
 from swarm.domain.documents.extracts import EXCERPT_CHARACTERS
 from swarm.domain.documents.words import is_asked, terms_of, words_of
 from swarm.services.builtin import library_folder, library_index
@@ -318,7 +318,7 @@ async def test_a_large_document_is_written_in_small_transactions(
     sizes: list[int] = []
     stored = documents.store
 
-    def counting(tx: Transaction, parts: Sequence[Part]) -> None:
+    def counting(tx: Transaction, parts: Sequence[DocumentBatch]) -> None:
         sizes.append(sum(len(part.pieces) for part in parts))
         stored(tx, parts)
 

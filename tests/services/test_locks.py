@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from swarm.domain.model.inbox import EntryStatus
+from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.triggers import TriggerKind
 from swarm.services.inbox.claim import take
 from swarm.services.rules.leases import renew
@@ -60,7 +60,7 @@ async def test_a_delete_that_meets_a_claim_withdraws_the_message_and_tells_the_a
         await somebody_waits(world)
         go_on.set()
         await deleting
-    assert (await world.entry(message)).status is EntryStatus.WITHDRAWN
+    assert (await world.entry(message)).status is InboxStatus.WITHDRAWN
     assert [trigger.kind for trigger in await world.poll(lead)] == [TriggerKind.MESSAGE_DELETED]
 
 

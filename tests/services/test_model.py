@@ -23,7 +23,7 @@ from swarm.clock import ManualClock
 from swarm.domain.errors import SwarmError
 from swarm.domain.model.agents import OFFLINE_AFTER_SECONDS, Agent
 from swarm.domain.model.inbox import MAX_ATTEMPTS
-from swarm.domain.model.leases import LEASE_SECONDS, LeaseEnd, Outcome
+from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome, LeaseEnd
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.transcript import SlackMessage
 from swarm.domain.model.triggers import Trigger, TriggerKind
@@ -153,7 +153,7 @@ class Swarm(RuleBasedStateMachine):
             had = len(self.runs)
             self.polls(poller, 2)
             tokens = [run.trigger.lease_token for run in self.runs[had:]]
-            self.wait(self.world.services.work.finish(poller, tokens, Outcome.FAILED, "it crashed"))
+            self.wait(self.world.services.work.finish(poller, tokens, FinishOutcome.FAILED, "it crashed"))
 
     @precondition(lambda self: self.runs)
     @rule(run=which, only=yes, wait=yes, named=yes)
@@ -222,11 +222,11 @@ class Swarm(RuleBasedStateMachine):
                 self.tries(delegations.decline(Caller(agent=of.agent), task_id, why))
 
     @precondition(lambda self: self.runs)
-    @rule(run=which, how=st.sampled_from([0, 5, *Outcome]))
-    def a_run_gives_back_or_finishes(self, run: int, how: int | Outcome) -> None:
+    @rule(run=which, how=st.sampled_from([0, 5, *FinishOutcome]))
+    def a_run_gives_back_or_finishes(self, run: int, how: int | FinishOutcome) -> None:
         of, work = self.runs[run % len(self.runs)], self.world.services.work
         tokens = [of.trigger.lease_token]
-        if isinstance(how, Outcome):
+        if isinstance(how, FinishOutcome):
             self.tries(work.finish(of.agent, tokens, how, "it says so"))
         else:
             self.tries(work.release(of.agent, tokens, delay_seconds=how))
@@ -410,7 +410,7 @@ class Swarm(RuleBasedStateMachine):
         else:
             if run.trigger.kind is TriggerKind.TASK_OFFERED and run.task_id:
                 self.tries(self.world.services.delegations.accept(by, run.task_id))
-            self.tries(self.world.services.work.finish(run.agent, [token], Outcome.DONE))
+            self.tries(self.world.services.work.finish(run.agent, [token], FinishOutcome.DONE))
 
     def somebody_waits(self, root: SlackMessage) -> bool:
         tables = self.tables()

@@ -6,7 +6,7 @@ import pytest
 
 from swarm.domain.errors import Conflict, LeaseLost
 from swarm.domain.model.agents import Agent
-from swarm.domain.model.leases import LEASE_SECONDS, Outcome
+from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.triggers import Trigger
 from swarm.services.rules.reply import Caller
@@ -110,7 +110,7 @@ async def test_after_its_end_the_run_may_say_more_but_not_end_it_again(world: Wo
     await world.services.replies.reply_to_task(holding(run, worker), handed.task_id, "It is 42.")
     with pytest.raises(Conflict, match="completed, so it takes no report"):
         await complete(world, worker, run, "43")
-    await world.services.work.finish(worker, [run.lease_token], Outcome.DONE)
+    await world.services.work.finish(worker, [run.lease_token], FinishOutcome.DONE)
     with pytest.raises(LeaseLost):
         await world.services.replies.reply_to_task(holding(run, worker), handed.task_id, "One more thing.")
     await world.send()

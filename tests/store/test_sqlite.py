@@ -295,7 +295,7 @@ async def test_a_writer_that_breaks_outside_a_call_tells_its_callers_and_goes_on
         raise MemoryError
 
     with monkeypatch.context() as patched:
-        patched.setattr("swarm.store.bridge.sqlite_writer.Writer._commit", broken)
+        patched.setattr("swarm.store.bridge.sqlite_writer.SqliteWriter._commit", broken)
         with pytest.raises(Unavailable):
             await db.write(items.add, 1)
     assert await db.write(items.add, 2) == 2

@@ -22,7 +22,7 @@ from swarm.entrypoints.http.http_api import create_app
 from swarm.entrypoints.http.operator_api import Reload
 from swarm.entrypoints.mcp.mcp_door import McpDoor
 from swarm.entrypoints.web.identity import Identities
-from swarm.entrypoints.web.server import DEFAULT_LIMITS, Config, Limits
+from swarm.entrypoints.web.server import DEFAULT_LIMITS, Config, ConnectionLimits
 from swarm.services.rules.roster import AGENTS
 from swarm.store.bridge.wakeups import Wakeups
 from tests.support.http import client as http_client
@@ -178,7 +178,7 @@ class _Server(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def serving(app: ASGIApp, limits: Limits = DEFAULT_LIMITS) -> AsyncIterator[str]:
+async def serving(app: ASGIApp, limits: ConnectionLimits = DEFAULT_LIMITS) -> AsyncIterator[str]:
     """An application on a free port; its address."""
     # The protocol is named, since asyncio switches Nagle's algorithm off only for sockets that name it.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:

@@ -15,8 +15,8 @@ from swarm.entrypoints.http.http_api import create_app
 from swarm.entrypoints.http.metrics import Measured, MetricsDoor
 from swarm.entrypoints.mcp.mcp_door import McpDoor
 from swarm.entrypoints.web.identity import Identities
-from swarm.services.operate.figures import FigureReader
-from swarm.services.outbox.deliver import Sender
+from swarm.services.operate.statistics import FigureReader
+from swarm.services.outbox.deliver import OutboxSender
 from swarm.store.bridge.database import Database
 from swarm.telemetry.metrics import Metrics
 from swarm.telemetry.slack import WatchedSender, watched_events
@@ -84,7 +84,7 @@ async def watched_doors(
     wakeups, clock = WatchedWakeups(), ManualClock()
     async with Database(url, clock=clock, wakeups=wakeups, watcher=watcher) as database:
         world = World(database, clock)
-        world.sender = Sender(
+        world.sender = OutboxSender(
             database, WatchedSender(world.slack, watcher), ME.team, http_timeout_seconds=HTTP_TIMEOUT_SECONDS
         )
         world.ingest.handle = watched_events(world.ingest.handle, watcher)  # type: ignore[method-assign, assignment]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from swarm.agents.tools.answers import Refused
+from swarm.agents.tools.answers import ToolRefused
 from swarm.agents.tools.work_tree import WorkTree
 from swarm.app import preflight
 from swarm.app.built_in import opened
@@ -297,5 +297,5 @@ def test_a_link_that_takes_the_place_of_the_work_tree_after_the_start_leads_nowh
     (machine.root / "trees").rename(machine.root / "before")
     machine.folder("trees")
     machine.link("trees/website", "here")
-    with pytest.raises(Refused, match="leads elsewhere"), tree.place("swarm.yaml"):
+    with pytest.raises(ToolRefused, match="leads elsewhere"), tree.place("swarm.yaml"):
         pass

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 from starlette.routing import Mount, Route, WebSocketRoute
-from swarm.entrypoints.web.server import Limits
+from swarm.entrypoints.web.server import ConnectionLimits
 
 from slack_twin import build_twin, create_app, running
 from slack_twin.server import access
@@ -98,7 +98,7 @@ async def test_a_page_that_was_allowed_may_call(allowing: str) -> None:
 
 
 async def test_requests_that_never_come_are_not_waited_for() -> None:
-    async with running(build_twin(), limits=Limits(head_seconds=0.2, body_window_seconds=0.2)) as base:
+    async with running(build_twin(), limits=ConnectionLimits(head_seconds=0.2, body_window_seconds=0.2)) as base:
         port = int(base.rstrip("/").rpartition(":")[2])
         for said in (
             b"POST /twin/mess",

@@ -20,13 +20,13 @@ from pydantic_ai.usage import RunUsage, UsageLimits
 
 from swarm.agents.builtin.fence import fenced
 from swarm.agents.builtin.messages import earlier, model_messages
-from swarm.agents.builtin.run import Run, Stumbled
+from swarm.agents.builtin.run import BuiltinRun, Stumbled
 from swarm.agents.builtin.sessions import asked, unheard
 from swarm.agents.builtin.toolset import RunTools
 from swarm.agents.models.served import label_of
 from swarm.agents.toolbox.tool import Tool
-from swarm.domain.answers.events import TurnInput
-from swarm.domain.model.model_runs import ModelUsage
+from swarm.domain.answers.events import RunInput
+from swarm.domain.model.model_usage import ModelUsage
 from swarm.domain.model.sessions import Memory, MessageRole, SessionMessage, SessionScope
 
 TOOL_RETRIES: Final = 3
@@ -34,7 +34,7 @@ TOOL_RETRIES: Final = 3
 
 THREAD_CHARACTERS: Final = 20_000
 
-Render = Callable[[TurnInput, Sequence[Tool]], Awaitable[str]]
+Render = Callable[[RunInput, Sequence[Tool]], Awaitable[str]]
 """The system prompt for a turn. Raises a SwarmError whose message is for people."""
 
 
@@ -65,7 +65,7 @@ class Assistant:
     async def aclose(self) -> None:
         """There is nothing that is its own."""
 
-    async def answer(self, run: Run) -> None:
+    async def answer(self, run: BuiltinRun) -> None:
         """Answer one turn: think, call tools, write; as often as it takes and the limits allow."""
         tools = self._tools()
         toolset = RunTools(run, tools, most_characters=self._most_characters)
@@ -94,7 +94,7 @@ class Assistant:
         if not any(one.role is MessageRole.ASSISTANT and one.text.strip() for one in run.remembered):
             raise Stumbled("The model had nothing to say. Ask again, or put it differently.", code="empty")
 
-    def _question(self, turn: TurnInput, remembered: Sequence[SessionMessage]) -> str:
+    def _question(self, turn: RunInput, remembered: Sequence[SessionMessage]) -> str:
         """What is newly said, after what the session cannot know of the thread that it is said in."""
         said = asked(turn, with_author=self._has_authors)
         thread = unheard(turn, remembered)
@@ -112,7 +112,7 @@ def _label(events: AgentRunEvents[str]) -> str:
     return next((label for label in reversed(said) if label), "")
 
 
-async def _show(run: Run, events: AsyncIterable[Any]) -> None:
+async def _show(run: BuiltinRun, events: AsyncIterable[Any]) -> None:
     """Show what the model writes. Each of its texts is a message of its own; tools are shown where they are called."""
     count = 0
     async for event in events:

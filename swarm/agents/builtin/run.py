@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from swarm.agents.toolbox.tool import ToolAnswer
-from swarm.domain.answers.events import AgentEvent, TextDelta, TextEnded, ToolEnded, ToolStarted, TurnInput
+from swarm.domain.answers.events import AgentEvent, RunInput, TextDelta, TextEnded, ToolEnded, ToolStarted
 from swarm.domain.answers.remote import RunEnd
-from swarm.domain.model.model_runs import ModelUsage
+from swarm.domain.model.model_usage import ModelUsage
 from swarm.domain.model.sessions import MessageRole, SessionMessage
 
 WAITING_EVENTS: Final = 256
@@ -27,10 +27,10 @@ class Stumbled(Exception):
         self.code = code
 
 
-class Run:
+class BuiltinRun:
     """One run of an agent for one turn."""
 
-    def __init__(self, turn: TurnInput, session_id: str) -> None:
+    def __init__(self, turn: RunInput, session_id: str) -> None:
         self.turn = turn
         self.session_id = session_id
         self.usage = ModelUsage()

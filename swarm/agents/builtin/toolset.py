@@ -11,7 +11,7 @@ from pydantic_ai.toolsets import AbstractToolset
 from pydantic_ai.toolsets.abstract import ToolsetTool
 from pydantic_core import SchemaValidator, core_schema
 
-from swarm.agents.builtin.run import Run
+from swarm.agents.builtin.run import BuiltinRun
 from swarm.agents.toolbox.arguments import Checked, checked, mended
 from swarm.agents.toolbox.calling import answered
 from swarm.agents.toolbox.caps import CONCLUDE, CallCaps
@@ -24,7 +24,7 @@ _ANYTHING = SchemaValidator(core_schema.dict_schema())
 class RunTools(AbstractToolset[None]):
     """The tools that one run may call, as they were when it began."""
 
-    def __init__(self, run: Run, tools: Sequence[Tool], *, most_characters: int) -> None:
+    def __init__(self, run: BuiltinRun, tools: Sequence[Tool], *, most_characters: int) -> None:
         self._run = run
         self._tools = {tool.name: tool for tool in tools}
         self._caps = CallCaps()

@@ -17,14 +17,14 @@ from typing import Final
 import structlog
 
 from swarm.agents.failures import OUR_FAULT, GaveUp, not_within
-from swarm.agents.http import CONNECT_PATIENCE_SECONDS, Call, whole_body
+from swarm.agents.http import CONNECT_PATIENCE_SECONDS, AgentRequest, whole_body
 from swarm.agents.remote.dialects import requests_of
 from swarm.agents.remote.exchange import Exchange
-from swarm.agents.remote.sse import BODY_BYTES, EVENT_BYTES, Deadline, event_data
+from swarm.agents.remote.sse import BODY_BYTES, EVENT_BYTES, RunDeadline, event_data
 from swarm.agents.remote.translation.translator import Translator
 from swarm.agents.remote.whole_answers import answer_in, collected
 from swarm.clock import MeasuredClock
-from swarm.domain.answers.events import AgentEvent, Broken, TurnInput
+from swarm.domain.answers.events import AgentEvent, Broken, RunInput
 from swarm.domain.answers.remote import Health, RemoteAgent, RunEnd
 
 HEALTH_SECONDS: Final = 5.0
@@ -61,11 +61,11 @@ class AguiAgent:
         await asyncio.gather(*self._farewells, return_exceptions=True)
         await self._exchange.aclose()
 
-    def run(self, turn: TurnInput) -> AsyncGenerator[AgentEvent, None]:
+    def run(self, turn: RunInput) -> AsyncGenerator[AgentEvent, None]:
         """One run, event by event. Ends with a `RunEnd`, and raises nothing."""
         return self._run(turn, self._agent.longest_run_seconds)
 
-    async def invoke(self, turn: TurnInput) -> RunEnd:
+    async def invoke(self, turn: RunInput) -> RunEnd:
         """One run whose answer comes whole, within ``invoke_seconds``. Raises nothing."""
         try:
             return await self._invoke(turn, self._agent.invoke_seconds)
@@ -88,7 +88,7 @@ class AguiAgent:
             _log.exception("The health of an agent cannot be told.", action="agent_health", agent=self._agent.name)
             return Health(reachable=False, detail=OUR_FAULT)
 
-    async def _invoke(self, turn: TurnInput, seconds: float) -> RunEnd:
+    async def _invoke(self, turn: RunInput, seconds: float) -> RunEnd:
         call = self._requests.invoke(turn)
         if call is None:
             async with aclosing(self._run(turn, seconds)) as events:
@@ -99,11 +99,11 @@ class AguiAgent:
         except TimeoutError as error:
             raise GaveUp(not_within(seconds)) from error
 
-    async def _run(self, turn: TurnInput, longest_seconds: float) -> AsyncGenerator[AgentEvent, None]:
+    async def _run(self, turn: RunInput, longest_seconds: float) -> AsyncGenerator[AgentEvent, None]:
         translator = Translator(turn.run_id, self._agent.dialect)
         is_left = True
         try:
-            async with aclosing(self._data(turn, Deadline(longest_seconds))) as pieces:
+            async with aclosing(self._data(turn, RunDeadline(longest_seconds))) as pieces:
                 async for data in pieces:
                     for event in translator.feed(data):
                         yield event
@@ -120,7 +120,7 @@ class AguiAgent:
             if is_left and not translator.is_over:
                 self._say_farewell(turn)
 
-    async def _data(self, turn: TurnInput, deadline: Deadline) -> AsyncGenerator[str, None]:
+    async def _data(self, turn: RunInput, deadline: RunDeadline) -> AsyncGenerator[str, None]:
         """The data of the events of one run. Raises GaveUp."""
         silence_seconds = min(self._agent.timeout_seconds, deadline.seconds)
         try:
@@ -135,24 +135,24 @@ class AguiAgent:
         finally:
             await response.aclose()
 
-    def _broken(self, turn: TurnInput, reason: str) -> Broken:
+    def _broken(self, turn: RunInput, reason: str) -> Broken:
         _log.warning(
             "A run broke off.", action="agent_broken", agent=self._agent.name, run_id=turn.run_id, reason=reason
         )
         return Broken(reason=reason)
 
-    def _our_fault(self, turn: TurnInput) -> Broken:
+    def _our_fault(self, turn: RunInput) -> Broken:
         _log.exception("A run failed.", action="agent_failed", agent=self._agent.name, run_id=turn.run_id)
         return Broken(reason=OUR_FAULT)
 
-    def _say_farewell(self, turn: TurnInput) -> None:
+    def _say_farewell(self, turn: RunInput) -> None:
         call = None if self._is_closed else self._requests.cancel(turn)
         if call is not None:
             farewell = asyncio.create_task(self._farewell(call, turn.run_id))
             self._farewells.add(farewell)
             farewell.add_done_callback(self._farewells.discard)
 
-    async def _farewell(self, call: Call, run_id: str) -> None:
+    async def _farewell(self, call: AgentRequest, run_id: str) -> None:
         """Tell the agent that its run was left; if it does not hear, the closed connection has to do."""
         ids = {"agent": self._agent.name, "run_id": run_id}
         try:

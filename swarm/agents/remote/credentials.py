@@ -14,7 +14,7 @@ import structlog
 from pydantic import BaseModel, Field, ValidationError
 
 from swarm.agents.failures import GaveUp
-from swarm.agents.http import Call, Sender, insist_on_success, whole_body
+from swarm.agents.http import AgentHttpSender, AgentRequest, insist_on_success, whole_body
 from swarm.clock import SECOND, MeasuredClock
 from swarm.domain.answers.remote import ClientCredentials, RemoteAgent
 
@@ -45,10 +45,10 @@ class _Token:
     good_until_us: int  # of time that passes
 
 
-class Credentials:
+class BearerTokenSource:
     """The bearer token of one agent, for all of its runs."""
 
-    def __init__(self, agent: RemoteAgent, sender: Sender, clock: MeasuredClock) -> None:
+    def __init__(self, agent: RemoteAgent, sender: AgentHttpSender, clock: MeasuredClock) -> None:
         self._agent = agent
         self._sender = sender
         self._elapsed_us = clock.elapsed_us
@@ -99,7 +99,7 @@ class Credentials:
             "scope": oauth.scope,
             "audience": oauth.audience,
         }
-        call = Call(
+        call = AgentRequest(
             method="POST",
             url=oauth.token_url,
             body=urlencode({name: value for name, value in form.items() if value}).encode(),

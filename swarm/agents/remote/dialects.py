@@ -20,11 +20,11 @@ from ag_ui.core import (
 )
 
 from swarm.agents.failures import refused
-from swarm.agents.http import Call
+from swarm.agents.http import AgentRequest
 from swarm.agents.remote.thread_text import thread_text
 from swarm.agents.remote.translation.questions import TOOL_CALL
 from swarm.agents.remote.translation.values import id_of, is_object
-from swarm.domain.answers.events import Decided, Speaker, TurnInput, TurnMessage
+from swarm.domain.answers.events import Decided, InputMessage, RunInput, Speaker
 from swarm.domain.answers.remote import Dialect, Health, RemoteAgent, ResumeForm, ThreadContext
 from swarm.domain.prompts.client_context import SOURCE, THREAD_CONTEXT
 from swarm.domain.text.model import data_for_model
@@ -46,19 +46,19 @@ _NOT_IN_NAMES: Final = re.compile(r"[\s<|\\/>]+")
 class Requests(Protocol):
     """How one dialect asks."""
 
-    def run(self, turn: TurnInput) -> Call:
+    def run(self, turn: RunInput) -> AgentRequest:
         """Begin a run, or go on with one that was interrupted."""
         ...
 
-    def invoke(self, turn: TurnInput) -> Call | None:
+    def invoke(self, turn: RunInput) -> AgentRequest | None:
         """Begin a run whose answer comes whole; None if there is no such request."""
         ...
 
-    def cancel(self, turn: TurnInput) -> Call | None:
+    def cancel(self, turn: RunInput) -> AgentRequest | None:
         """End a run; None if closing its connection is all there is."""
         ...
 
-    def health(self) -> Call:
+    def health(self) -> AgentRequest:
         """Ask for a sign of life."""
         ...
 
@@ -78,7 +78,7 @@ class AguiRequests:
     def __init__(self, agent: RemoteAgent) -> None:
         self._agent = agent
 
-    def run(self, turn: TurnInput) -> Call:
+    def run(self, turn: RunInput) -> AgentRequest:
         """Fields that were optional only since 1.0 are sent in any case, for agents that are older."""
         asked = RunAgentInput(
             thread_id=turn.conversation_id,
@@ -92,25 +92,25 @@ class AguiRequests:
             resume=[_resume(decided) for decided in turn.decided] or None,
         )
         body = _json(asked.model_dump(mode="json", by_alias=True))
-        return Call(method="POST", url=self._agent.url, body=body, headers=_EVENTS)
+        return AgentRequest(method="POST", url=self._agent.url, body=body, headers=_EVENTS)
 
-    def invoke(self, turn: TurnInput) -> Call | None:
+    def invoke(self, turn: RunInput) -> AgentRequest | None:
         """There is none: the stream is collected."""
         return None
 
-    def cancel(self, turn: TurnInput) -> Call | None:
+    def cancel(self, turn: RunInput) -> AgentRequest | None:
         """There is none: an agent notices that nobody listens any more."""
         return None
 
-    def health(self) -> Call:
+    def health(self) -> AgentRequest:
         """There is none either; that something answers at all is taken for a sign of life."""
-        return Call(method="GET", url=self._agent.url, headers={"Accept": "*/*"})
+        return AgentRequest(method="GET", url=self._agent.url, headers={"Accept": "*/*"})
 
     def health_of(self, status: int) -> Health:
         """Refusing a GET (404, 405) is what an address for runs does; refusing us, or being broken, is not healthy."""
         return _health(status, is_well=status < 500 and status not in (401, 403))
 
-    def _props(self, turn: TurnInput) -> dict[str, object]:
+    def _props(self, turn: RunInput) -> dict[str, object]:
         return _present(
             agent_id=self._agent.agent_id,
             client_context=dict(turn.client_context) or None,
@@ -130,30 +130,30 @@ class CaipeRequests:
         self._agent = agent
         self._base = agent.url.rstrip("/")
 
-    def run(self, turn: TurnInput) -> Call:
+    def run(self, turn: RunInput) -> AgentRequest:
         """A resume, if people have decided something; what the agent has heard and said stays with it."""
         if not turn.decided:
             return self._post(f"/api/v1/chat/stream/start?protocol={_PROTOCOL}", _EVENTS, self._message(turn))
         return self._post(f"/api/v1/chat/stream/resume?protocol={_PROTOCOL}", _EVENTS, self._resumed(turn))
 
-    def invoke(self, turn: TurnInput) -> Call | None:
+    def invoke(self, turn: RunInput) -> AgentRequest | None:
         """The same body, and JSON in return."""
         return self._post("/api/v1/chat/invoke", {**_JSON, "Accept": "application/json"}, self._message(turn))
 
-    def cancel(self, turn: TurnInput) -> Call | None:
+    def cancel(self, turn: RunInput) -> AgentRequest | None:
         """By conversation: it has one run at a time."""
         body = _present(agent_id=self._agent.agent_id, conversation_id=turn.conversation_id)
         return self._post("/api/v1/chat/stream/cancel", _JSON, body)
 
-    def health(self) -> Call:
+    def health(self) -> AgentRequest:
         """CAIPE's own health check."""
-        return Call(method="GET", url=f"{self._base}/healthz")
+        return AgentRequest(method="GET", url=f"{self._base}/healthz")
 
     def health_of(self, status: int) -> Health:
         """It answers 200 when it is well."""
         return _health(status, is_well=200 <= status < 300)
 
-    def _message(self, turn: TurnInput) -> dict[str, object]:
+    def _message(self, turn: RunInput) -> dict[str, object]:
         message, thread = "\n\n".join(message.text for message in turn.messages), thread_text(turn)
         if not thread:
             return self._present(turn, turn.client_context, message=message)
@@ -162,12 +162,12 @@ class CaipeRequests:
         # A client context without its source would be refused.
         return self._present(turn, {"source": SOURCE, **turn.client_context, THREAD_CONTEXT: thread}, message=message)
 
-    def _resumed(self, turn: TurnInput) -> dict[str, object]:
+    def _resumed(self, turn: RunInput) -> dict[str, object]:
         if self._agent.resume is ResumeForm.DATA:
             return self._present(turn, turn.client_context, resume_data=_resume_data(turn.decided))
         return self._present(turn, turn.client_context, form_data=_form_data(turn.decided))
 
-    def _present(self, turn: TurnInput, context: Mapping[str, object], **more: object) -> dict[str, object]:
+    def _present(self, turn: RunInput, context: Mapping[str, object], **more: object) -> dict[str, object]:
         return _present(
             **more,
             conversation_id=turn.conversation_id,
@@ -177,16 +177,16 @@ class CaipeRequests:
             client_context=dict(context) or None,
         )
 
-    def _post(self, path: str, headers: dict[str, str], body: dict[str, object]) -> Call:
+    def _post(self, path: str, headers: dict[str, str], body: dict[str, object]) -> AgentRequest:
         headers = {**headers, "X-Client-Source": "slack-bot"}
-        return Call(method="POST", url=f"{self._base}{path}", body=_json(body), headers=headers)
+        return AgentRequest(method="POST", url=f"{self._base}{path}", body=_json(body), headers=headers)
 
 
 def _health(status: int, *, is_well: bool) -> Health:
     return Health(reachable=is_well, detail=f"it answers (HTTP {status})" if is_well else refused(status).reason)
 
 
-def _messages(turn: TurnInput) -> list[Message]:
+def _messages(turn: RunInput) -> list[Message]:
     """The conversation. A resumed run goes on from the tool calls that waited, so these come last."""
     said = [_message(message) for message in (*turn.history, *turn.messages)]
     waited = [call for decided in turn.decided if (call := _tool_call(decided.raw.get(TOOL_CALL)))]
@@ -195,7 +195,7 @@ def _messages(turn: TurnInput) -> list[Message]:
     return [*said, AssistantMessage(id=f"{turn.run_id}-calls", role="assistant", tool_calls=waited)]
 
 
-def _message(message: TurnMessage) -> Message:
+def _message(message: InputMessage) -> Message:
     if message.speaker is Speaker.ASSISTANT:
         return AssistantMessage(id=message.id, role="assistant", content=message.text)
     # Model services refuse names with blanks and some signs in them.

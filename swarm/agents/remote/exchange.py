@@ -9,8 +9,8 @@ from typing import Final
 import httpx2
 
 from swarm.agents.failures import Unauthenticated
-from swarm.agents.http import CONNECT_PATIENCE_SECONDS, Call, Sender, insist_on_success, open_client
-from swarm.agents.remote.credentials import Credentials
+from swarm.agents.http import CONNECT_PATIENCE_SECONDS, AgentHttpSender, AgentRequest, insist_on_success, open_client
+from swarm.agents.remote.credentials import BearerTokenSource
 from swarm.clock import MeasuredClock, SystemClock
 from swarm.domain.answers.remote import RemoteAgent
 
@@ -30,14 +30,14 @@ class Exchange:
     ) -> None:
         self._agent = agent
         self._client = open_client([agent.url, *([agent.oauth.token_url] if agent.oauth else [])], tls)
-        self._sender = Sender(self._client, patience_seconds=patience_seconds)
-        self._credentials = Credentials(agent, self._sender, clock or SystemClock())
+        self._sender = AgentHttpSender(self._client, patience_seconds=patience_seconds)
+        self._credentials = BearerTokenSource(agent, self._sender, clock or SystemClock())
 
     async def aclose(self) -> None:
         """Close all connections."""
         await self._client.aclose()
 
-    async def open(self, call: Call, timeout_seconds: float, max_bytes: int) -> httpx2.Response:
+    async def open(self, call: AgentRequest, timeout_seconds: float, max_bytes: int) -> httpx2.Response:
         """A successful answer that is not read yet; the caller closes it.
 
         A request that is refused because a token has lost its validity is sent once more with a new one. Raises GaveUp.
@@ -49,14 +49,14 @@ class Exchange:
                 raise
             return await self._open(call, timeout_seconds, max_bytes)
 
-    async def look(self, call: Call, timeout_seconds: float) -> int:
+    async def look(self, call: AgentRequest, timeout_seconds: float) -> int:
         """The HTTP status of an answer that nobody reads. Raises GaveUp."""
         headers = await self._credentials.headers()
         response = await self._send(call, headers, timeout_seconds, LOOK_BYTES, is_patient=False)
         await response.aclose()
         return response.status_code
 
-    async def _open(self, call: Call, timeout_seconds: float, max_bytes: int) -> httpx2.Response:
+    async def _open(self, call: AgentRequest, timeout_seconds: float, max_bytes: int) -> httpx2.Response:
         headers = await self._credentials.headers()
         response = await self._send(call, headers, timeout_seconds, max_bytes)
         try:
@@ -68,7 +68,7 @@ class Exchange:
 
     async def _send(
         self,
-        call: Call,
+        call: AgentRequest,
         credentials: dict[str, str],
         timeout_seconds: float,
         max_bytes: int,

@@ -27,7 +27,7 @@ EVENTS_AT_A_STRETCH: Final = 50
 """After so many events the others of the process get their turn, however fast more of them come."""
 
 
-class Deadline:
+class RunDeadline:
     """The moment at which a run has taken too long, by the clock of the event loop."""
 
     def __init__(self, seconds: float) -> None:
@@ -36,7 +36,7 @@ class Deadline:
 
 
 async def event_data(
-    response: httpx2.Response, *, silence_seconds: float, deadline: Deadline
+    response: httpx2.Response, *, silence_seconds: float, deadline: RunDeadline
 ) -> AsyncGenerator[str, None]:
     """The data of one event after another, until the body ends; an event that is not whole by then is dropped.
 
@@ -63,7 +63,7 @@ def _is_event_stream(response: httpx2.Response) -> bool:
 
 
 async def _next(
-    events: AsyncGenerator[httpx2.ServerSentEvent, None], silence_seconds: float, deadline: Deadline
+    events: AsyncGenerator[httpx2.ServerSentEvent, None], silence_seconds: float, deadline: RunDeadline
 ) -> httpx2.ServerSentEvent | None:
     try:
         async with asyncio.timeout_at(deadline.at):

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterator
 from typing import Final
 
-from swarm.domain.answers.events import Speaker, TurnInput, TurnMessage
+from swarm.domain.answers.events import InputMessage, RunInput, Speaker
 from swarm.domain.model.transcript import STANDING_WORDS
 from swarm.domain.prompts.prompt_fences import barred, fenced, moment, quoted
 
@@ -22,7 +22,7 @@ _HEAD: Final = (
 _KINDS: Final = {Speaker.USER: "person", Speaker.ASSISTANT: "agent"}
 
 
-def thread_text(turn: TurnInput) -> str:
+def thread_text(turn: RunInput) -> str:
     """The history of a run between two lines that nobody could write before it began; empty if there is none."""
     if not turn.history:
         return ""
@@ -31,7 +31,7 @@ def thread_text(turn: TurnInput) -> str:
     return f"{_HEAD}\n{fenced('thread_context', chr(10).join(lines), marker)}"
 
 
-def _said(message: TurnMessage) -> Iterator[str]:
+def _said(message: InputMessage) -> Iterator[str]:
     about = (_KINDS[message.speaker], STANDING_WORDS.get(message.standing))
     yield f"[{moment(message.id)}] {quoted(message.author)} ({', '.join(word for word in about if word)})"
     yield from barred(message.text)

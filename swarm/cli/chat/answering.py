@@ -12,9 +12,11 @@ from swarm.domain.answers.events import (
     Cancelled,
     Failed,
     Finished,
+    InputMessage,
     Interrupted,
     Origin,
     PlanShown,
+    RunInput,
     SourceChanged,
     Speaker,
     StepNamed,
@@ -22,11 +24,9 @@ from swarm.domain.answers.events import (
     TextEnded,
     ToolEnded,
     ToolStarted,
-    TurnInput,
-    TurnMessage,
 )
-from swarm.domain.answers.remote import RunEnd, RunsTurns
-from swarm.domain.model.model_runs import Door
+from swarm.domain.answers.remote import AgentClient, RunEnd
+from swarm.domain.model.model_usage import Door
 from swarm.domain.model.session_messages import storable
 
 OPERATOR: Final = "operator"
@@ -35,7 +35,7 @@ OPERATOR: Final = "operator"
 _NO_END: Final = Broken(reason="it stopped in the middle of its answer")
 
 
-class Display(Protocol):
+class AnswerDisplay(Protocol):
     """Where an answer is shown."""
 
     def write(self, text: str) -> None:
@@ -63,20 +63,20 @@ class Display(Protocol):
         ...
 
 
-def turn_of(text: str, session_id: str) -> TurnInput:
+def turn_of(text: str, session_id: str) -> RunInput:
     """A run for what the person at the terminal says."""
-    return TurnInput(
+    return RunInput(
         turn_id="",
         run_id=new_id(),
         trace_id=new_trace_id(),
         conversation_id=session_id,
-        messages=(TurnMessage(id=new_id(), speaker=Speaker.USER, text=storable(text)),),
+        messages=(InputMessage(id=new_id(), speaker=Speaker.USER, text=storable(text)),),
         client_context={"source": "cli"},
         origin=Origin(door=Door.CLI, client=OPERATOR),
     )
 
 
-async def answered(client: RunsTurns, turn: TurnInput, display: Display) -> RunEnd:
+async def answered(client: AgentClient, turn: RunInput, display: AnswerDisplay) -> RunEnd:
     """Run a turn and show it; how it ended. Cancelling this ends the run."""
     teller = _Teller(display)
     async with aclosing(client.run(turn)) as events:
@@ -105,7 +105,7 @@ def complaint(end: RunEnd, agent: str) -> str:
 class _Teller:
     """Tells a display what happens, apart from what sub-agents write: that is no part of the answer."""
 
-    def __init__(self, display: Display) -> None:
+    def __init__(self, display: AnswerDisplay) -> None:
         self._display = display
         self._message_id: str | None = None
         self._is_inside = False

@@ -9,13 +9,13 @@ from functools import reduce
 from operator import add
 from typing import Final
 
-from swarm.cli.chat.wish import PREFIX
+from swarm.cli.chat.arguments import PREFIX
 from swarm.config import Settings
 from swarm.domain.errors import Unavailable
-from swarm.domain.model.model_runs import ModelUsage, RunPurpose
+from swarm.domain.model.model_usage import ModelUsage, UsagePurpose
 from swarm.domain.model.sessions import SessionMessage
-from swarm.services.builtin.model_runs import ModelRuns
-from swarm.services.builtin.sessions import Sessions
+from swarm.services.builtin.model_usage import ModelUsageLog
+from swarm.services.builtin.sessions import DatabaseMemory
 from swarm.store.admin import preparation
 from swarm.store.bridge.database import Database
 from swarm.store.builtin import session_list
@@ -55,13 +55,13 @@ class Archive:
 
     async def said(self, agent: str, session_id: str) -> Sequence[SessionMessage]:
         """All that was said, oldest first; nothing for a session that is not there."""
-        return await Sessions(await self.database(), agent, None).get_originals(session_id)
+        return await DatabaseMemory(await self.database(), agent, None).get_originals(session_id)
 
     async def usage(self, agent: str, session_id: str) -> tuple[int, ModelUsage]:
         """The session's answers: how many, and what they and its summaries have used. Very old ones are not counted."""
-        latest = await ModelRuns(await self.database()).latest(agent, _COUNTED_RUNS)
+        latest = await ModelUsageLog(await self.database()).latest(agent, _COUNTED_RUNS)
         runs = [run for run in latest if run.session_id == session_id]
-        answers = sum(run.purpose is RunPurpose.ANSWER for run in runs)
+        answers = sum(run.purpose is UsagePurpose.ANSWER for run in runs)
         return answers, reduce(add, (run.usage for run in runs), ModelUsage())
 
     def _prepare(self) -> None:

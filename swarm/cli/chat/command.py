@@ -41,7 +41,7 @@ def chat(
         Show the log. Otherwise warnings go to chat.log in SWARM_HOME.
     """
     from swarm.cli.chat import run  # with all that is needed to talk
-    from swarm.cli.chat.wish import wish_of
+    from swarm.cli.chat.arguments import parse_arguments
     from swarm.config import load
 
-    return run.main(load(), wish_of(words, resume=resume, agent=agent), verbose=verbose)
+    return run.main(load(), parse_arguments(words, resume=resume, agent=agent), verbose=verbose)

@@ -12,12 +12,12 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from swarm.cli.chat.growing import Written
+from swarm.cli.chat.arguments import full_id, new_session_id
 from swarm.cli.chat.opening import Chat
-from swarm.cli.chat.wish import full_id, new_session_id
+from swarm.cli.chat.streaming_markdown import Written
 from swarm.cli.chat.words import COMMANDS, KEYS, MARK
 from swarm.clock import SECOND
-from swarm.domain.model.model_runs import ModelUsage
+from swarm.domain.model.model_usage import ModelUsage
 from swarm.domain.model.sessions import MessageRole, SessionMessage
 from swarm.domain.text.terminal import for_terminal
 from swarm.store.builtin.session_list import ListedSession

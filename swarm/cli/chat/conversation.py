@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from rich.console import Console
 from rich.text import Text
 
-from swarm.cli.chat.answering import Display, answered, complaint, turn_of
+from swarm.cli.chat.answering import AnswerDisplay, answered, complaint, turn_of
 from swarm.cli.chat.commands import Commands, show_last
 from swarm.cli.chat.interrupts import Interrupts
 from swarm.cli.chat.keys import Line
@@ -24,7 +24,7 @@ from swarm.domain.text.terminal import for_terminal
 
 
 @dataclass(kw_only=True, slots=True)
-class Conversation:
+class ChatLoop:
     """One person, one agent, one session at a time. The terminal keeps back what is typed meanwhile (`kept_back`)."""
 
     chat: Chat
@@ -98,7 +98,7 @@ class Conversation:
             finally:
                 plain.end()
         with Screen(self.console) as screen:
-            display: Display = screen
+            display: AnswerDisplay = screen
             return await answered(self.chat.client, turn, display)
 
     def _note(self, words: str) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from swarm.app import home
-from swarm.cli.client import Coordinator, NoServer, Refused
+from swarm.cli.client import CoordinatorClient, CoordinatorRefused, NoServer
 from swarm.config import Settings
 from swarm.domain.answers.remote import Dialect, RemoteAgent
 from swarm.domain.errors import ConfigurationError
@@ -16,7 +16,7 @@ LOOK_SECONDS: Final = 3.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
+class CoordinatorAccess:
     """A coordinator that lets us in."""
 
     url: str
@@ -28,7 +28,7 @@ class Found:
         return RemoteAgent(name=name, url=self.url, dialect=Dialect.CAIPE, token=self.token, agent_id=name)
 
 
-def found(settings: Settings) -> Found | None:
+def found(settings: Settings) -> CoordinatorAccess | None:
     """The coordinator; None if none answers, if it is not this home's, or has no built-in agents. Blocks.
 
     Raises NoServer where SWARM_URL (http.url) names one that does not answer.
@@ -36,15 +36,15 @@ def found(settings: Settings) -> Found | None:
     url = settings.http.address
     try:
         token = home.operator_token(settings)
-        with Coordinator(url, token, timeout_seconds=LOOK_SECONDS) as coordinator:
+        with CoordinatorClient(url, token, timeout_seconds=LOOK_SECONDS) as coordinator:
             names = _names(coordinator.call("GET", "/api/v1/agents"))
     except NoServer:
         if settings.http.url:
             raise
         return None
-    except (Refused, ConfigurationError):  # without a token, none has ever run in this home
+    except (CoordinatorRefused, ConfigurationError):  # without a token, none has ever run in this home
         return None
-    return Found(url=url, token=token, agents=names) if names else None
+    return CoordinatorAccess(url=url, token=token, agents=names) if names else None
 
 
 def _names(said: Any) -> tuple[str, ...]:

@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from swarm.app import built_in, decisions, home, preflight
+from swarm.app import built_in, home, preflight, settings_mapping
 from swarm.cli.chat.archive import Archive
-from swarm.cli.chat.coordinator import Found, found
-from swarm.cli.chat.wish import Wish, new_session_id
+from swarm.cli.chat.arguments import ChatArguments, new_session_id
+from swarm.cli.chat.coordinator import CoordinatorAccess, found
 from swarm.config import Kind, Settings
-from swarm.config.usual import ASSISTANT
-from swarm.domain.answers.remote import RunsTurns
+from swarm.config.default_agents import ASSISTANT
+from swarm.domain.answers.remote import AgentClient
 from swarm.domain.errors import ConfigurationError, NotFound
 from swarm.store.builtin.session_list import ListedSession
 
@@ -23,7 +23,7 @@ class Chat:
     """An agent to talk to, and the session that it is talked to in."""
 
     agent: str
-    client: RunsTurns
+    client: AgentClient
     where: str  # for people: what answers, and where
     archive: Archive
     session_id: str
@@ -32,7 +32,7 @@ class Chat:
 
 
 @asynccontextmanager
-async def opened(settings: Settings, wish: Wish, *, checks_model: bool) -> AsyncIterator[Chat]:
+async def opened(settings: Settings, wish: ChatArguments, *, checks_model: bool) -> AsyncIterator[Chat]:
     """All that a chat needs; at the end everything is let go of.
 
     ``checks_model``: see at the start that the model answers, if the settings say so; a coordinator has done that.
@@ -88,7 +88,7 @@ def _known(agent: str, names: Sequence[str]) -> str:
     return agent
 
 
-async def _begun(archive: Archive, wish: Wish) -> ListedSession | None:
+async def _begun(archive: Archive, wish: ChatArguments) -> ListedSession | None:
     """The session to go on with, if that is wished."""
     if not wish.resume:
         return None
@@ -108,13 +108,13 @@ async def _begun(archive: Archive, wish: Wish) -> ListedSession | None:
 
 async def _client(
     settings: Settings,
-    coordinator: Found | None,
+    coordinator: CoordinatorAccess | None,
     agent: str,
     archive: Archive,
     stack: AsyncExitStack,
     *,
     checks_model: bool,
-) -> tuple[RunsTurns, str, Callable[[], Coroutine[None, None, None]] | None]:
+) -> tuple[AgentClient, str, Callable[[], Coroutine[None, None, None]] | None]:
     """What runs the turns; where that is, for people; and what waits for a session's summary, if that is ours."""
     if coordinator:
         from swarm.agents.remote.agui import AguiAgent  # the protocol's types take a while to load
@@ -123,7 +123,9 @@ async def _client(
         stack.push_async_callback(remote.aclose)
         return remote, f"the coordinator at {coordinator.url}", None
     alone = _alone(settings, agent, checks_model=checks_model)
-    await asyncio.to_thread(preflight.check_models, decisions.model_specs(alone, alone.agents.builtin[agent].model))
+    await asyncio.to_thread(
+        preflight.check_models, settings_mapping.model_specs(alone, alone.agents.builtin[agent].model)
+    )
     agents = await stack.enter_async_context(built_in.opened(alone, await archive.database()))
     ours = agents.agents[agent]
     where = f"{settings.agents.builtin[agent].model or settings.model.name}, without a coordinator"

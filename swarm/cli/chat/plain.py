@@ -10,7 +10,7 @@ from swarm.domain.text.terminal import for_terminal
 
 
 class PlainText:
-    """A `swarm.cli.chat.answering.Display`. ``notes``, if there are any, get a line for each tool."""
+    """A `swarm.cli.chat.answering.AnswerDisplay`. ``notes``, if there are any, get a line for each tool."""
 
     def __init__(self, out: TextIO, notes: TextIO | None = None) -> None:
         self._out = out

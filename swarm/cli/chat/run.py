@@ -13,12 +13,12 @@ import structlog
 from rich.console import Console
 from rich.text import Text
 
+from swarm.cli.chat.arguments import ChatArguments
 from swarm.cli.chat.interrupts import Interrupts
-from swarm.cli.chat.once import STOPPED, once
 from swarm.cli.chat.opening import Chat, opened
 from swarm.cli.chat.quiet_log import quiet
+from swarm.cli.chat.single_question import STOPPED, once
 from swarm.cli.chat.typing_ahead import interruptible, kept_back
-from swarm.cli.chat.wish import Wish
 from swarm.cli.client import NoServer
 from swarm.cli.terminal import Terminal
 from swarm.config import Settings
@@ -27,7 +27,7 @@ from swarm.domain.errors import Invalid, SwarmError
 _log = structlog.get_logger(__name__)
 
 
-def main(settings: Settings, wish: Wish, *, verbose: bool) -> int:
+def main(settings: Settings, wish: ChatArguments, *, verbose: bool) -> int:
     """Talk; the exit code. Raises SwarmError for what people can set right."""
     os.umask(0o077)  # what is written from now on holds what people said
     question = _question(wish.question)
@@ -53,7 +53,7 @@ def main(settings: Settings, wish: Wish, *, verbose: bool) -> int:
             raise SwarmError(f"Something went wrong on our side; {where} says what.") from error
 
 
-async def _talk(settings: Settings, wish: Wish, question: str) -> int:
+async def _talk(settings: Settings, wish: ChatArguments, question: str) -> int:
     console = Terminal()
     interrupts = Interrupts()
     is_talk = not question
@@ -82,12 +82,12 @@ def _waking_up(console: Console, *, is_talk: bool) -> Iterator[None]:
 
 
 async def _converse(settings: Settings, chat: Chat, console: Console, interrupts: Interrupts) -> None:
-    from swarm.cli.chat.conversation import Conversation  # what reads lines takes a while to load
+    from swarm.cli.chat.conversation import ChatLoop  # what reads lines takes a while to load
     from swarm.cli.chat.keys import Line
     from swarm.cli.chat.words import COMMANDS
 
     line = Line(settings.home.expanduser() / "chat_history", COMMANDS)
-    await Conversation(chat=chat, line=line, console=console, interrupts=interrupts).run()
+    await ChatLoop(chat=chat, line=line, console=console, interrupts=interrupts).run()
 
 
 def _question(words: str) -> str:

@@ -12,7 +12,7 @@ from rich.segment import Segment
 from rich.spinner import Spinner
 from rich.text import Text
 
-from swarm.cli.chat.growing import Written, split
+from swarm.cli.chat.streaming_markdown import Written, split
 from swarm.domain.answers.events import PlanShown, StepStatus
 from swarm.domain.text.characters import Visible
 from swarm.domain.text.terminal import for_terminal
@@ -31,7 +31,7 @@ _MARKS: Final = {
 
 
 class Screen:
-    """A `swarm.cli.chat.answering.Display` for the time of one answer; at the end all of it stands printed."""
+    """A `swarm.cli.chat.answering.AnswerDisplay` for the time of one answer; at the end all of it stands printed."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

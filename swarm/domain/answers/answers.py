@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, assert_never
 
+from swarm.domain.answers.agent_events import end, stop
 from swarm.domain.answers.calls import (
     NOTHING_BELOW,
     AppendStream,
@@ -16,13 +17,12 @@ from swarm.domain.answers.calls import (
     PostPage,
     UpdatePage,
 )
-from swarm.domain.answers.hearing import end, stop
 from swarm.domain.answers.outcomes import RunFailed, RunStopped
-from swarm.domain.answers.pages import Mode, Page, seal
+from swarm.domain.answers.pages import AnswerPage, PageMode, seal
 from swarm.domain.answers.refusals import Meaning, meaning
 from swarm.domain.answers.sending import over, without_page
 from swarm.domain.answers.state import Flight, Live, is_visible, join
-from swarm.domain.model.deliveries import Accepted, Answer, InDoubt, NotSent, Refused
+from swarm.domain.model.deliveries import Answer, DeliveryAccepted, DeliveryRefused, InDoubt, NotSent
 
 _PAUSE_SECONDS: Final = 0.5
 _LONGEST_PAUSE_SECONDS: Final = 8.0  # between tries to reach Slack
@@ -43,13 +43,13 @@ def answered(live: Live, answer: Answer, now: float) -> Step:
     flight = live.flight
     assert flight is not None  # only a call that is under way is answered
     match answer:
-        case Accepted(ts=ts):
+        case DeliveryAccepted(ts=ts):
             return _accepted(replace(live, doubts=0, unsent=0), flight, ts, now)
         case NotSent(reason=reason, retry_after_seconds=seconds):
             return _unsent(_undone(live, flight), reason, seconds, now), ()
         case InDoubt():
             return _doubted(live, flight, now)
-        case Refused(error=error):
+        case DeliveryRefused(error=error):
             return _refused(replace(live, doubts=0, unsent=0), flight, error, now)
         case _:
             assert_never(answer)
@@ -77,13 +77,13 @@ def _accepted(live: Live, flight: Flight, ts: str | None, now: float) -> Step:
             return _page_is_over(live, is_last=is_last)
         case PostPage(is_last=is_last) | UpdatePage(is_last=is_last):
             live = replace(live, status_wanted="")
-            goes_on = page.mode is Mode.POST and not page.is_full and not is_last
+            goes_on = page.mode is PageMode.POST and not page.is_full and not is_last
             return (live, ()) if goes_on else _page_is_over(live, is_last=is_last)
         case _:
             assert_never(flight.call)
 
 
-def _landed(flight: Flight, ts: str | None, now: float) -> Page:
+def _landed(flight: Flight, ts: str | None, now: float) -> AnswerPage:
     if isinstance(flight.call, OpenStream | PostPage):
         return replace(flight.page, ts=ts, opened_at=flight.at, sent_at=now)
     return replace(flight.page, sent_at=now)
@@ -96,7 +96,7 @@ def _page_is_over(live: Live, *, is_last: bool) -> Step:
     return over(live if live.below_apart else replace(live, closing=NOTHING_BELOW))
 
 
-def _done(live: Live, flight: Flight, page: Page | None) -> Live:
+def _done(live: Live, flight: Flight, page: AnswerPage | None) -> Live:
     """The call is over, and what it carried is shown."""
     return replace(
         live,
@@ -155,7 +155,7 @@ def _unsent(live: Live, reason: str, seconds: float, now: float) -> Live:
     return replace(live, unsent=live.unsent + 1, not_before=now + pause * live.spread)
 
 
-def _in_doubt(flight: Flight, now: float) -> Page:
+def _in_doubt(flight: Flight, now: float) -> AnswerPage:
     before = flight.page_before
     assert before is not None  # it has grown
     unsure = before.unsure if before.is_doubted else flight.page.text[len(before.text) :]
@@ -249,7 +249,7 @@ def _useless(live: Live, flight: Flight) -> Step:
     """Slack does not take this, for a reason that we do not know: another way is tried, at last posts that wait."""
     match flight.call:
         case OpenStream():
-            return replace(live, mode=Mode.POST), ()
+            return replace(live, mode=PageMode.POST), ()
         case AppendStream():
             return replace(_full(live), gives_up=True), ()
         case CloseStream(chunks=chunks, closing=closing) if chunks or closing != NOTHING_BELOW:

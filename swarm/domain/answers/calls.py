@@ -8,7 +8,7 @@ from enum import StrEnum
 from swarm.domain.answers.events import StepStatus
 
 
-class Display(StrEnum):
+class TaskDisplay(StrEnum):
     """How tools and plans are shown; Slack's ``task_display_mode``."""
 
     PLAN = "plan"  # all of them in one block
@@ -125,7 +125,7 @@ class Slot(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class AskTurn:
+class AcquireSlot:
     """Wait for a place among the few calls that Slack allows, and then say so."""
 
     slot: Slot
@@ -162,11 +162,11 @@ class Over:
     closing: Closing
 
 
-Command = OpenStream | AppendStream | CloseStream | PostPage | UpdatePage | AskTurn | Find | Hang | SetStatus | Over
+Command = OpenStream | AppendStream | CloseStream | PostPage | UpdatePage | AcquireSlot | Find | Hang | SetStatus | Over
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class AnswerTarget:
     """Where an answer appears, and for whom."""
 
     team: str
@@ -176,5 +176,5 @@ class Place:
     requester: str | None  # the user id of who asked (U… or W…); None: a bot did
     agent_name: str
     turn_id: str  # the value of the buttons
-    display: Display = Display.PLAN
+    display: TaskDisplay = TaskDisplay.PLAN
     footer: str = ""  # the operator's own words, mrkdwn, appended to the footer

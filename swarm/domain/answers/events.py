@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from swarm.domain.model.model_runs import Door
+from swarm.domain.model.model_usage import Door
 from swarm.domain.model.transcript import STANDING_WORDS, Standing
 
 
@@ -196,7 +196,7 @@ class Speaker(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TurnMessage:
+class InputMessage:
     """A message as an agent gets it: readable text as the person wrote it, nothing wrapped around it."""
 
     id: str
@@ -237,15 +237,15 @@ class Origin:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TurnInput:
+class RunInput:
     """What one run of an agent is about."""
 
     turn_id: str
     run_id: str
     trace_id: str
     conversation_id: str  # the same for every run in one thread
-    messages: tuple[TurnMessage, ...]  # the new ones, oldest first
-    history: tuple[TurnMessage, ...] = ()  # what was said in the thread before, oldest first
+    messages: tuple[InputMessage, ...]  # the new ones, oldest first
+    history: tuple[InputMessage, ...] = ()  # what was said in the thread before, oldest first
     client_context: Mapping[str, object] = field(default_factory=dict)
     decided: tuple[Decided, ...] = ()  # of a resumed run: one for each open interrupt
     origin: Origin = Origin()

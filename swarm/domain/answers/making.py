@@ -17,27 +17,27 @@ from swarm.domain.answers.calls import (
     Text,
     UpdatePage,
 )
-from swarm.domain.answers.pages import Filled, Mode, Page, fill, seal, with_changed_cards
+from swarm.domain.answers.pages import AnswerPage, Filled, PageMode, fill, seal, with_changed_cards
 from swarm.domain.answers.state import Flight, Live, is_visible, without_empty_code
 
 Made = tuple[Live, StreamCall | None]
 """The state with the call under way; no call where it turned out that there is nothing to send."""
 
-Make = Callable[[Live, Page | None, float], Made]
+Make = Callable[[Live, AnswerPage | None, float], Made]
 
 
-def open_stream(live: Live, page: Page | None, now: float) -> Made:
+def open_stream(live: Live, page: AnswerPage | None, now: float) -> Made:
     """Begin a message as a stream."""
     live = without_empty_code(live)
-    filled = _first(live, Mode.STREAM, now)
+    filled = _first(live, PageMode.STREAM, now)
     call = OpenStream(page=filled.page.number, chunks=filled.chunks, opened=live.reopen)
     return _off(live, call, filled, now), call
 
 
-def post(live: Live, page: Page | None, now: float) -> Made:
+def post(live: Live, page: AnswerPage | None, now: float) -> Made:
     """Begin a message as a post, which is updated from then on."""
     live = without_empty_code(live)
-    filled = _first(live, Mode.POST, now)
+    filled = _first(live, PageMode.POST, now)
     is_last, below = _below(live, filled)
     call = PostPage(
         page=filled.page.number, text=_shown(filled.page), cards=filled.page.cards, closing=below, is_last=is_last
@@ -45,7 +45,7 @@ def post(live: Live, page: Page | None, now: float) -> Made:
     return _off(live, call, filled, now), call
 
 
-def append(live: Live, page: Page | None, now: float) -> Made:
+def append(live: Live, page: AnswerPage | None, now: float) -> Made:
     """Add to a stream what fits."""
     page = _grown(page)
     filled = fill(page, live.queue, now)
@@ -55,7 +55,7 @@ def append(live: Live, page: Page | None, now: float) -> Made:
     return _off(live, call, filled, now), call
 
 
-def close(live: Live, page: Page | None, now: float) -> Made:
+def close(live: Live, page: AnswerPage | None, now: float) -> Made:
     """Close a stream. At the end of the run with everything that is left, if it fits."""
     page = _grown(page)
     if page.is_doubted:
@@ -85,7 +85,7 @@ def _close(live: Live, filled: Filled, now: float) -> Made:
     return _off(live, call, filled, now), call
 
 
-def rewrite(live: Live, page: Page | None, now: float) -> Made:
+def rewrite(live: Live, page: AnswerPage | None, now: float) -> Made:
     """Show a post with what has been added."""
     filled = fill(_grown(page), live.queue, now)
     is_last, below = _below(live, filled)
@@ -93,7 +93,7 @@ def rewrite(live: Live, page: Page | None, now: float) -> Made:
     return _off(live, call, filled, now), call
 
 
-def mend(live: Live, page: Page | None, now: float) -> Made:
+def mend(live: Live, page: AnswerPage | None, now: float) -> Made:
     """Show a stream that has ended as it should be, with what else fits: Slack may not have the last of it."""
     page = _grown(page)
     if page.is_full:
@@ -109,11 +109,11 @@ def mend(live: Live, page: Page | None, now: float) -> Made:
     return _off(live, call, filled, now), call
 
 
-def _first(live: Live, mode: Mode, now: float) -> Filled:
-    return fill(Page(number=live.pages + 1, mode=mode), (Text(text=live.reopen), *live.queue), now)
+def _first(live: Live, mode: PageMode, now: float) -> Filled:
+    return fill(AnswerPage(number=live.pages + 1, mode=mode), (Text(text=live.reopen), *live.queue), now)
 
 
-def _update(page: Page, text: str, below: Closing, *, is_last: bool) -> UpdatePage:
+def _update(page: AnswerPage, text: str, below: Closing, *, is_last: bool) -> UpdatePage:
     return UpdatePage(page=page.number, ts=page.ts or "", text=text, cards=page.cards, closing=below, is_last=is_last)
 
 
@@ -123,7 +123,7 @@ def _below(live: Live, filled: Filled) -> tuple[bool, Closing]:
     return is_last, live.closing if is_last and not live.below_apart else NOTHING_BELOW
 
 
-def _shown(page: Page) -> str:
+def _shown(page: AnswerPage) -> str:
     return page.text + page.closed
 
 
@@ -141,6 +141,6 @@ def _off(live: Live, call: StreamCall, filled: Filled, now: float) -> Live:
     return replace(live, flight=flight, urgent=False)
 
 
-def _grown(page: Page | None) -> Page:
+def _grown(page: AnswerPage | None) -> AnswerPage:
     assert page is not None  # there is one that grows
     return page

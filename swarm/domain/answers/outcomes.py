@@ -34,4 +34,4 @@ class Asks:
     asked: tuple[Asked, ...]
 
 
-Outcome = Answered | RunFailed | RunStopped | Asks
+AnswerOutcome = Answered | RunFailed | RunStopped | Asks

@@ -38,7 +38,7 @@ OLD_SECONDS: Final = 265.0
 """At this age a stream ends wherever it is."""
 
 
-class Mode(StrEnum):
+class PageMode(StrEnum):
     """How messages grow."""
 
     STREAM = "stream"
@@ -46,11 +46,11 @@ class Mode(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Page:
+class AnswerPage:
     """A message of the answer. ``ts`` is None until Slack has it."""
 
     number: int
-    mode: Mode
+    mode: PageMode
     ts: str | None = None
     text: str = ""  # everything that was sent, what reopens a code block included
     card_bytes: int = 0
@@ -67,27 +67,27 @@ class Page:
     @property
     def limit(self) -> int:
         """Bytes of text that it takes."""
-        most = STREAM_BYTES if self.mode is Mode.STREAM else POST_BYTES
+        most = STREAM_BYTES if self.mode is PageMode.STREAM else POST_BYTES
         return most - self.card_bytes - _FENCE_BYTES
 
     def is_aging(self, now: float) -> bool:
-        return self.mode is Mode.STREAM and self.ts is not None and now - self.opened_at >= AGING_SECONDS
+        return self.mode is PageMode.STREAM and self.ts is not None and now - self.opened_at >= AGING_SECONDS
 
     def is_old(self, now: float) -> bool:
-        return self.mode is Mode.STREAM and self.ts is not None and now - self.opened_at >= OLD_SECONDS
+        return self.mode is PageMode.STREAM and self.ts is not None and now - self.opened_at >= OLD_SECONDS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Filled:
     """A message with more in it, what went in now, and what is left for the next one."""
 
-    page: Page
+    page: AnswerPage
     chunks: tuple[Chunk, ...]
     rest: tuple[Chunk, ...] = ()
     reopen: str = ""  # what opens the code block again in the next one that a full one has to close
 
 
-def fill(page: Page, queue: Sequence[Chunk], now: float) -> Filled:
+def fill(page: AnswerPage, queue: Sequence[Chunk], now: float) -> Filled:
     """Put as much of the queue into a message as fits."""
     chunks: list[Chunk] = []
     for place, chunk in enumerate(queue):
@@ -106,7 +106,7 @@ def fill(page: Page, queue: Sequence[Chunk], now: float) -> Filled:
     return Filled(page=page, chunks=tuple(chunks))
 
 
-def with_card(page: Page, card: Card) -> tuple[Page, bool]:
+def with_card(page: AnswerPage, card: Card) -> tuple[AnswerPage, bool]:
     """The message with a card, new or changed; and whether there was room for it."""
     known = next((known for known in page.cards if known.id == card.id), None)
     cost = _bytes_of(card) - (_bytes_of(known) if known else 0)
@@ -133,7 +133,7 @@ def with_changed_cards(filled: Filled) -> Filled:
     return replace(filled, page=page, chunks=tuple(chunks), rest=tuple(rest))
 
 
-def _with_text(page: Page, text: str, now: float) -> Filled:
+def _with_text(page: AnswerPage, text: str, now: float) -> Filled:
     sent, whole = len(page.text), page.text + text
     limit = _characters(whole, page.limit)
     wanted = sent if page.is_aging(now) else _characters(whole, int(page.limit * _WANTED))
@@ -149,7 +149,7 @@ def _with_text(page: Page, text: str, now: float) -> Filled:
     )
 
 
-def seal(page: Page) -> tuple[str, str]:
+def seal(page: AnswerPage) -> tuple[str, str]:
     """What closes the code block that a message leaves open, and what opens it again in the next; else empty."""
     block = open_at_end(page.text)
     if block is None or len(block.opening) > MAX_OPENING_CHARACTERS:

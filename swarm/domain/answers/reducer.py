@@ -17,26 +17,26 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from swarm.domain.answers import words
+from swarm.domain.answers.agent_events import hear, stop
 from swarm.domain.answers.answers import answered, found
 from swarm.domain.answers.calls import Command, Slot
 from swarm.domain.answers.events import AgentEvent
-from swarm.domain.answers.hearing import hear, stop
-from swarm.domain.answers.pages import Mode
+from swarm.domain.answers.pages import PageMode
 from swarm.domain.answers.sending import GIVE_UP_SECONDS, advance, wake_at
 from swarm.domain.answers.state import Live, Pace
 from swarm.domain.answers.text import SafeText
 from swarm.domain.model.deliveries import Answer
 
 __all__ = [
-    "Heard",
+    "AgentEventReceived",
     "Input",
     "Live",
-    "Located",
     "Pace",
-    "SlackSaid",
-    "Stop",
+    "PageLocated",
+    "SlackAnswered",
+    "SlotGranted",
+    "StopRequested",
     "Tick",
-    "TurnCame",
     "begin",
     "step",
     "wake_at",
@@ -44,35 +44,35 @@ __all__ = [
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Heard:
+class AgentEventReceived:
     """The agent did something."""
 
     event: AgentEvent
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TurnCame:
+class SlotGranted:
     """Slack's limits leave room for a call that was asked for."""
 
     slot: Slot
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SlackSaid:
+class SlackAnswered:
     """What became of the call that was under way."""
 
     answer: Answer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Located:
+class PageLocated:
     """The message that was searched for, or that Slack does not have it."""
 
     ts: str | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Stop:
+class StopRequested:
     """A person does not want the answer any more; ``by`` is the user id, if it is known."""
 
     by: str | None = None
@@ -83,7 +83,7 @@ class Tick:
     """Time has passed."""
 
 
-Input = Heard | TurnCame | SlackSaid | Located | Stop | Tick
+Input = AgentEventReceived | SlotGranted | SlackAnswered | PageLocated | StopRequested | Tick
 
 Step = tuple[Live, tuple[Command, ...]]
 
@@ -92,7 +92,7 @@ def begin(
     now: float,
     *,
     mentionable: Iterable[str] = (),
-    mode: Mode = Mode.STREAM,
+    mode: PageMode = PageMode.STREAM,
     pace: Pace | None = None,
     pages: int = 0,
     spread: float = 1.0,
@@ -125,15 +125,15 @@ def step(live: Live, taken: Input, now: float) -> Step:
 
 def _take(live: Live, taken: Input, now: float) -> Step:
     match taken:
-        case Heard(event=event):
+        case AgentEventReceived(event=event):
             return hear(live, event, now)
-        case TurnCame(slot=slot):
+        case SlotGranted(slot=slot):
             return _granted(live, slot), ()
-        case SlackSaid(answer=answer):
+        case SlackAnswered(answer=answer):
             return answered(live, answer, now)
-        case Located(ts=ts):
+        case PageLocated(ts=ts):
             return found(live, ts, now)
-        case Stop(by=by):
+        case StopRequested(by=by):
             return stop(live, by, now)
         case Tick():
             return _give_up_search(live, now)

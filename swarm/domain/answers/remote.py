@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final, Protocol
 from uuid import UUID
 
-from swarm.domain.answers.events import AgentEvent, Broken, Cancelled, Failed, Finished, Interrupted, TurnInput
+from swarm.domain.answers.events import AgentEvent, Broken, Cancelled, Failed, Finished, Interrupted, RunInput
 
 TIMEOUT_SECONDS: Final = 300.0
 LONGEST_RUN_SECONDS: Final = 3600.0
@@ -77,10 +77,10 @@ class Health:
     detail: str  # a clause for people, without a secret: "it cannot be reached"
 
 
-class RunsTurns(Protocol):
+class AgentClient(Protocol):
     """An agent, wherever it runs."""
 
-    def run(self, turn: TurnInput) -> AsyncGenerator[AgentEvent, None]:
+    def run(self, turn: RunInput) -> AsyncGenerator[AgentEvent, None]:
         """What the agent does during one run, as it happens; the last event is a `RunEnd`, and there is only one.
 
         Raises nothing. Closing the generator, or cancelling who reads it, ends the run on the agent's side too, as
@@ -88,7 +88,7 @@ class RunsTurns(Protocol):
         """
         ...
 
-    async def invoke(self, turn: TurnInput) -> RunEnd:
+    async def invoke(self, turn: RunInput) -> RunEnd:
         """One run whose answer comes whole: in `Finished.result`. Raises nothing."""
         ...
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Final
 
 from swarm.domain.answers import making
-from swarm.domain.answers.calls import NOTHING_BELOW, AskTurn, Command, Over, SetStatus, Slot, Text
+from swarm.domain.answers.calls import NOTHING_BELOW, AcquireSlot, Command, Over, SetStatus, Slot, Text
 from swarm.domain.answers.making import Make
-from swarm.domain.answers.pages import AGING_SECONDS, OLD_SECONDS, Mode, Page, seal
+from swarm.domain.answers.pages import AGING_SECONDS, OLD_SECONDS, AnswerPage, PageMode, seal
 from swarm.domain.answers.state import Live, is_visible, join, text_of, without_empty_code
 
 OPEN_PATIENCE_SECONDS: Final = 2.0
@@ -101,7 +101,7 @@ def _next(live: Live, now: float) -> Step:
         return over(live)
     if live.page is None:
         return _begin(live, now)
-    if live.page.mode is Mode.POST:
+    if live.page.mode is PageMode.POST:
         return _rewrite(live, live.page, now)
     if live.page.is_sealed:
         return _use(live, Slot.UPDATE, now, making.mend)
@@ -114,7 +114,7 @@ def _begin(live: Live, now: float) -> Step:
         return live, ()
     if not is_visible(live.queue):
         return _finish(live, now) if live.outcome else (live, ())
-    if live.mode is Mode.POST:
+    if live.mode is PageMode.POST:
         return _use(live, Slot.POST, now, making.post)
     if live.outcome and now >= live.over_at + OPEN_PATIENCE_SECONDS and Slot.OPEN not in live.granted:
         return over(live)
@@ -128,7 +128,7 @@ def _finish(live: Live, now: float) -> Step:
     return _next(replace(live, page=replace(live.ended, is_sealed=True), ended=None), now)
 
 
-def _grow(live: Live, page: Page, now: float) -> Step:
+def _grow(live: Live, page: AnswerPage, now: float) -> Step:
     """Append to a stream, or close it."""
     if not _must_close(live, page, now):
         return _use(live, Slot.APPEND, now, making.append) if _is_due(live, page, now) else (live, ())
@@ -140,25 +140,25 @@ def _grow(live: Live, page: Page, now: float) -> Step:
     return live, (*commands, *more)
 
 
-def _rewrite(live: Live, page: Page, now: float) -> Step:
+def _rewrite(live: Live, page: AnswerPage, now: float) -> Step:
     if live.outcome or page.is_full or _is_due(live, page, now):
         return _use(live, Slot.UPDATE, now, making.rewrite)
     return live, ()
 
 
-def _must_close(live: Live, page: Page, now: float) -> bool:
+def _must_close(live: Live, page: AnswerPage, now: float) -> bool:
     return live.outcome is not None or page.is_full or page.is_doubted or page.is_old(now)
 
 
-def _is_due(live: Live, page: Page, now: float) -> bool:
+def _is_due(live: Live, page: AnswerPage, now: float) -> bool:
     return bool(live.queue) and now >= _due_at(live, page)
 
 
-def _due_at(live: Live, page: Page) -> float:
+def _due_at(live: Live, page: AnswerPage) -> float:
     """When what waits should be appended."""
     if page.sent_at is None or not live.queue:
         return 0.0
-    if page.mode is Mode.POST:
+    if page.mode is PageMode.POST:
         return page.sent_at + (live.pace.line_update if live.urgent else live.pace.update)
     return page.sent_at + (live.pace.line if live.urgent else live.pace.append)
 
@@ -168,7 +168,7 @@ def _use(live: Live, slot: Slot, now: float, make: Make) -> Step:
     if slot not in live.granted:
         if slot in live.asked:
             return live, ()
-        return replace(live, asked=live.asked | {slot}), (AskTurn(slot=slot),)
+        return replace(live, asked=live.asked | {slot}), (AcquireSlot(slot=slot),)
     if now < live.not_before:
         return live, ()
     made, call = make(live, live.page, now)

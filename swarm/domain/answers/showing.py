@@ -6,9 +6,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Iter
 from dataclasses import dataclass
 from typing import Protocol
 
-from swarm.domain.answers.calls import CloseStream, Closing, Place, PostPage, Slot, StreamCall, UpdatePage
+from swarm.domain.answers.calls import AnswerTarget, CloseStream, Closing, PostPage, Slot, StreamCall, UpdatePage
 from swarm.domain.answers.events import AgentEvent
-from swarm.domain.answers.outcomes import Outcome
+from swarm.domain.answers.outcomes import AnswerOutcome
 from swarm.domain.model.deliveries import Answer
 
 Last = CloseStream | PostPage | UpdatePage
@@ -23,7 +23,7 @@ class LostRight(Exception):
     """Another process shows answers now, or another run gives this one: what this one has must not be shown."""
 
 
-class Record(Protocol):
+class PageRecord(Protocol):
     """Whoever must know of an answer's messages after a crash."""
 
     async def beginning(self, page: int, *, is_post: bool) -> None:
@@ -38,7 +38,7 @@ class Record(Protocol):
         """A message with this text is about to be closed, and the answer goes on in another one."""
         ...
 
-    async def ending(self, call: Last, outcome: Outcome) -> None:
+    async def ending(self, call: Last, outcome: AnswerOutcome) -> None:
         """The last call of an answer is about to be made: everything is known that it is to show."""
         ...
 
@@ -48,10 +48,10 @@ class Record(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Shown:
+class AnswerShown:
     """What became of an answer. ``leftover`` and ``closing`` are still to be posted, where they are not empty."""
 
-    outcome: Outcome
+    outcome: AnswerOutcome
     text: str  # everything that the agent said, plain
     leftover: str  # safe for Slack
     closing: Closing
@@ -64,17 +64,17 @@ class LiveSlack(Protocol):
         """Wait until Slack's limits leave room for such a call."""
         ...
 
-    async def call(self, place: Place, call: StreamCall) -> Answer:
+    async def call(self, place: AnswerTarget, call: StreamCall) -> Answer:
         """Make one call, once, at once, and say what became of it."""
         ...
 
     async def find(
-        self, place: Place, page: int, after_us: int, known: Container[str], *, is_post: bool = False
+        self, place: AnswerTarget, page: int, after_us: int, known: Container[str], *, is_post: bool = False
     ) -> str | None:
         """Look for a message that may have begun; raises Unavailable or NotFound."""
         ...
 
-    async def status(self, place: Place, text: str, *, works: bool | None = None) -> None:
+    async def status(self, place: AnswerTarget, text: str, *, works: bool | None = None) -> None:
         """Show what is being done, or with an empty text nothing. Never raises."""
         ...
 
@@ -90,7 +90,7 @@ class Showing(Protocol):
         """The answer is somebody else's to give: `show` raises LostRight, and makes no further call."""
         ...
 
-    async def show(self, events: AsyncGenerator[AgentEvent, None]) -> Shown:
+    async def show(self, events: AsyncGenerator[AgentEvent, None]) -> AnswerShown:
         """Show a run to its end; the generator is closed in any case. Raises LostRight."""
         ...
 
@@ -102,7 +102,7 @@ class Stage(Protocol):
     def slack(self) -> LiveSlack: ...
 
     def answer(
-        self, place: Place, *, mentionable: Iterable[str], record: Record, may_call: MayCall, pages: int = 0
+        self, place: AnswerTarget, *, mentionable: Iterable[str], record: PageRecord, may_call: MayCall, pages: int = 0
     ) -> Showing:
         """An answer that is about to be given, behind so many messages that show its beginning and are sealed."""
         ...

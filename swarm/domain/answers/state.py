@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from swarm.domain.answers.calls import NOTHING_BELOW, Card, Chunk, Closing, PlanTitle, Slot, StreamCall, Text
-from swarm.domain.answers.outcomes import Outcome
-from swarm.domain.answers.pages import Mode, Page
+from swarm.domain.answers.outcomes import AnswerOutcome
+from swarm.domain.answers.pages import AnswerPage, PageMode
 from swarm.domain.answers.rope import Rope
 from swarm.domain.answers.text import SafeText
 from swarm.domain.text.code_blocks import after_line
@@ -30,10 +30,10 @@ class Flight:
 
     call: StreamCall
     at: float  # when it was made
-    page: Page
+    page: AnswerPage
     queue: tuple[Chunk, ...]
     reopen: str
-    page_before: Page | None
+    page_before: AnswerPage | None
     queue_before: tuple[Chunk, ...]
     reopen_before: str
 
@@ -53,7 +53,7 @@ class Live:
     sub_agent: str | None = None  # whose text is kept out
     cards: tuple[Card, ...] = ()  # all tools and steps, as they are now
     plan_title: str = ""
-    outcome: Outcome | None = None  # None: the run goes on
+    outcome: AnswerOutcome | None = None  # None: the run goes on
     closing: Closing = NOTHING_BELOW
     over_at: float = 0.0  # when the run ended
 
@@ -63,9 +63,9 @@ class Live:
     urgent: bool = False  # something came that should not wait for the interval
 
     # The message that grows.
-    mode: Mode = Mode.STREAM
-    page: Page | None = None
-    ended: Page | None = None  # the last message that was ended before it was known that nothing follows
+    mode: PageMode = PageMode.STREAM
+    page: AnswerPage | None = None
+    ended: AnswerPage | None = None  # the last message that was ended before it was known that nothing follows
     pages: int = 0  # messages that were begun
     reopen: str = ""  # how the next one begins: the code block that the last one had to close
 

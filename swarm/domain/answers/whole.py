@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from swarm.domain.answers.agent_events import hear, stop
 from swarm.domain.answers.events import AgentEvent, Broken, ToolEnded, ToolStarted
-from swarm.domain.answers.hearing import hear, stop
 from swarm.domain.answers.reducer import begin
-from swarm.domain.answers.showing import Shown
+from swarm.domain.answers.showing import AnswerShown
 from swarm.domain.answers.state import text_of
 
 
-class Whole:
+class AnswerCollector:
     """Takes the events of a run; `shown` is what came of them."""
 
     def __init__(self, mentionable: Iterable[str] = ()) -> None:
@@ -31,10 +31,12 @@ class Whole:
         """A person does not want the answer any more."""
         self._live, _ = stop(self._live, by, 0.0)
 
-    def shown(self) -> Shown:
+    def shown(self) -> AnswerShown:
         """Everything as one text, to be posted. A run that has not ended breaks off here."""
         if not self.is_over:
             self.hear(Broken(reason="it stopped in the middle of its answer"))
         live = self._live
         assert live.outcome is not None  # it was ended just now
-        return Shown(outcome=live.outcome, text=str(live.said), leftover=text_of(live.queue), closing=live.closing)
+        return AnswerShown(
+            outcome=live.outcome, text=str(live.said), leftover=text_of(live.queue), closing=live.closing
+        )

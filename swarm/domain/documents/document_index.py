@@ -35,7 +35,7 @@ class Known:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reading:
+class DocumentReading:
     """A file as it was read."""
 
     id: str  # of this reading, a UUID
@@ -56,10 +56,10 @@ class IndexedPiece:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Part:
+class DocumentBatch:
     """What one transaction can store of a reading."""
 
-    reading: Reading
+    reading: DocumentReading
     pieces: tuple[IndexedPiece, ...]
     begins: bool  # it is the first part
     ends: bool  # it is the last part

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from swarm.domain.documents.words import Span, Term, is_asked, spans_of
+from swarm.domain.documents.words import QueryTerm, Span, is_asked, spans_of
 
 PIECE_CHARACTERS: Final = 1_000
 """At most so many are in one piece."""
@@ -94,7 +94,7 @@ def pieces_of(text: str, most_characters: int = PIECE_CHARACTERS) -> Iterator[Pi
     yield from _cut(text[start:end], inside, most_characters)
 
 
-def excerpt_of(text: str, terms: tuple[Term, ...], most_characters: int = EXCERPT_CHARACTERS) -> str:
+def excerpt_of(text: str, terms: tuple[QueryTerm, ...], most_characters: int = EXCERPT_CHARACTERS) -> str:
     """The part of a text that has most of what was asked for, cut between words and marked where it was cut."""
     clean = re.sub(r"\n\s*\n+", "\n", re.sub(r"[^\S\n]+", " ", text)).strip()
     if len(clean) <= most_characters:
@@ -184,7 +184,7 @@ def _border(text: str, start: int, limit: int) -> int:
     return start + borders[-2] if len(borders) > 1 else limit
 
 
-def _densest(spans: Sequence[Span], terms: tuple[Term, ...], room: int) -> int:
+def _densest(spans: Sequence[Span], terms: tuple[QueryTerm, ...], room: int) -> int:
     """Where the part begins that has most different words of those asked for, and then most of them."""
     hits = [(span, word) for span in spans for word in span.words if is_asked(word, terms)]
     best, place, last = (0, 0), 0, 0

@@ -42,7 +42,7 @@ _ACCENTS: Final = re.compile("[\u0300-\u036f\u0591-\u05c7\u064b-\u0652\u0670\u1a
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Term:
+class QueryTerm:
     """Something that a query asks for: a word, the beginning of words, or words one after another."""
 
     words: tuple[str, ...]  # at least one
@@ -83,12 +83,12 @@ def spans_of(text: str) -> Iterator[Span]:
             yield Span(found.start(), found.end(), words)
 
 
-def terms_of(query: str) -> tuple[Term, ...]:
+def terms_of(query: str) -> tuple[QueryTerm, ...]:
     """What a query asks for: any of these, the more the better. Empty for a query without a word.
 
     What is written without blanks, such as ``gpt-5`` or ``max_tokens``, counts as a phrase besides its words.
     """
-    terms: dict[Term, None] = {}  # an ordered set
+    terms: dict[QueryTerm, None] = {}  # an ordered set
     for chunk in query[:MOST_CHARACTERS].split():
         words = words_of(chunk)
         terms.update(dict.fromkeys(_asked(words)))
@@ -97,23 +97,23 @@ def terms_of(query: str) -> tuple[Term, ...]:
     return tuple(terms)[:MOST_TERMS]
 
 
-def is_asked(word: str, terms: tuple[Term, ...]) -> bool:
+def is_asked(word: str, terms: tuple[QueryTerm, ...]) -> bool:
     """Whether a word of a text is one of those that a query asks for."""
     return any(word in term.words or (term.is_prefix and word.startswith(term.words[-1])) for term in terms)
 
 
-def _asked(words: tuple[str, ...]) -> Iterator[Term]:
+def _asked(words: tuple[str, ...]) -> Iterator[QueryTerm]:
     """The words of a chunk without blanks, each alone; and all of them as they stand, if they are few."""
     pairs = [word for word in words if len(word) > 1 or not _IS_UNSPACED.match(word)]
     if 1 < len(pairs) <= 8:
-        yield Term(words=tuple(pairs))
+        yield QueryTerm(words=tuple(pairs))
     for word in pairs or words:
         if not _IS_UNSPACED.match(word):
-            yield Term(words=(word,))
+            yield QueryTerm(words=(word,))
             if len(word) >= _PREFIX_FROM:
-                yield Term(words=(word,), is_prefix=True)
+                yield QueryTerm(words=(word,), is_prefix=True)
         else:
-            yield Term(words=(word,), is_prefix=len(word) == 1)
+            yield QueryTerm(words=(word,), is_prefix=len(word) == 1)
 
 
 @lru_cache(maxsize=1 << 15)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from swarm.domain.answers.calls import Closing, Place
+from swarm.domain.answers.calls import AnswerTarget, Closing
 from swarm.domain.model.states import step
 
 METADATA_EVENT_TYPE: Final = "swarm_delivery"
@@ -106,7 +106,7 @@ class Delivery:
     stops_turn_id: str | None = None  # of a post or an update: the turn that its button stops
     person: str | None = None  # of a post: the only user who sees it
     closing: Closing | None = None  # of a post or an update: what stands below it; counts together with `place`
-    place: Place | None = None  # for whom it is, as the buttons and the footer of `closing` need it
+    place: AnswerTarget | None = None  # for whom it is, as the buttons and the footer of `closing` need it
     removes: bool = False  # a reaction is taken away; an update puts `text` in the place of the Retry button
 
 
@@ -114,7 +114,7 @@ class Delivery:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Accepted:
+class DeliveryAccepted:
     """Slack has it. ``ts`` is the message's timestamp, ``thread_ts`` the thread in which it landed."""
 
     ts: str | None = None
@@ -122,7 +122,7 @@ class Accepted:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Refused:
+class DeliveryRefused:
     """Slack said no, and would say no again. ``error`` is Slack's code."""
 
     error: str
@@ -143,4 +143,4 @@ class InDoubt:
     reason: str
 
 
-Answer = Accepted | Refused | NotSent | InDoubt
+Answer = DeliveryAccepted | DeliveryRefused | NotSent | InDoubt

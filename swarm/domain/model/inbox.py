@@ -25,7 +25,7 @@ REACTION_FAILED: Final = "x"
 REACTION_STOPPED: Final = "octagonal_sign"
 
 
-class EntryStatus(StrEnum):
+class InboxStatus(StrEnum):
     """The life of an inbox message.
 
     ::
@@ -54,7 +54,7 @@ class EntryStatus(StrEnum):
     DEAD = "dead"
 
 
-class EntryStep(StrEnum):
+class InboxStep(StrEnum):
     """What can happen to an inbox message."""
 
     CLAIM = "claim"
@@ -72,22 +72,22 @@ class EntryStep(StrEnum):
     RETRY = "retry"  # by a person, after a run that failed or was stopped
 
 
-_S = EntryStatus
+_S = InboxStatus
 
-ENTRY_TRANSITIONS: Final = {
-    EntryStep.CLAIM: step(_S.UNREAD, to=_S.CLAIMED),
-    EntryStep.RESPOND: step(_S.CLAIMED, to=_S.RESPONDED),
-    EntryStep.DELEGATE: step(_S.CLAIMED, to=_S.DELEGATED),
-    EntryStep.DISMISS: step(_S.CLAIMED, to=_S.DISMISSED),
-    EntryStep.LOSE: step(_S.CLAIMED, to=_S.UNREAD),
-    EntryStep.RELEASE: step(_S.CLAIMED, to=_S.UNREAD),
-    EntryStep.ASK: step(_S.CLAIMED, to=_S.WAITING),
-    EntryStep.ANSWER: step(_S.WAITING, to=_S.UNREAD),
-    EntryStep.DECLINE: step(_S.DELEGATED, to=_S.UNREAD),
-    EntryStep.WITHDRAW: step(_S.UNREAD, _S.CLAIMED, _S.WAITING, to=_S.WITHDRAWN),
-    EntryStep.BURY: step(_S.UNREAD, _S.CLAIMED, to=_S.DEAD),
-    EntryStep.REDRIVE: step(_S.DEAD, to=_S.UNREAD),
-    EntryStep.RETRY: step(_S.DEAD, _S.DISMISSED, to=_S.UNREAD),
+INBOX_TRANSITIONS: Final = {
+    InboxStep.CLAIM: step(_S.UNREAD, to=_S.CLAIMED),
+    InboxStep.RESPOND: step(_S.CLAIMED, to=_S.RESPONDED),
+    InboxStep.DELEGATE: step(_S.CLAIMED, to=_S.DELEGATED),
+    InboxStep.DISMISS: step(_S.CLAIMED, to=_S.DISMISSED),
+    InboxStep.LOSE: step(_S.CLAIMED, to=_S.UNREAD),
+    InboxStep.RELEASE: step(_S.CLAIMED, to=_S.UNREAD),
+    InboxStep.ASK: step(_S.CLAIMED, to=_S.WAITING),
+    InboxStep.ANSWER: step(_S.WAITING, to=_S.UNREAD),
+    InboxStep.DECLINE: step(_S.DELEGATED, to=_S.UNREAD),
+    InboxStep.WITHDRAW: step(_S.UNREAD, _S.CLAIMED, _S.WAITING, to=_S.WITHDRAWN),
+    InboxStep.BURY: step(_S.UNREAD, _S.CLAIMED, to=_S.DEAD),
+    InboxStep.REDRIVE: step(_S.DEAD, to=_S.UNREAD),
+    InboxStep.RETRY: step(_S.DEAD, _S.DISMISSED, to=_S.UNREAD),
 }
 
 

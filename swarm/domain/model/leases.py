@@ -33,7 +33,7 @@ class LeaseEnd(StrEnum):
     CANCELLED = "cancelled"  # its task was cancelled, or given to somebody else
 
 
-class Outcome(StrEnum):
+class FinishOutcome(StrEnum):
     """What an agent says of its work when it finishes."""
 
     DONE = "done"

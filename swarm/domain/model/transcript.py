@@ -172,7 +172,7 @@ SlackEvent = SlackMessage | MessageEdited | MessageDeleted
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Said:
+class TranscriptMessage:
     """One message of a transcript, ready to be read by an agent or a person."""
 
     ts: str

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from swarm.domain.model.inbox import EntryStatus, MatchedBy
+from swarm.domain.model.inbox import InboxStatus, MatchedBy
 from swarm.domain.model.notices import NoticeKind
 from swarm.domain.model.task_views import TaskView
-from swarm.domain.model.transcript import ChannelType, File, Said, Standing
+from swarm.domain.model.transcript import ChannelType, File, Standing, TranscriptMessage
 
 
 class TriggerKind(StrEnum):
@@ -35,7 +35,7 @@ class StartedBy(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class ThreadView:
     """The thread that a trigger is about, as an agent sees it."""
 
     id: str
@@ -48,7 +48,7 @@ class Place:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EntryView:
+class InboxMessageView:
     """An inbox message as an agent sees it: the new message whole, in readable text."""
 
     id: str
@@ -60,7 +60,7 @@ class EntryView:
     received_at: int
     matched_by: MatchedBy
     routing_reason: str
-    status: EntryStatus
+    status: InboxStatus
     files: tuple[File, ...]
     standing: Standing = Standing.MEMBER  # of the author
     task_id: str | None = None  # what it was delegated as, or what it is a follow-up to
@@ -92,10 +92,10 @@ class Trigger:
     lease_token: str
     lease_expires_at: int
     prompt: str
-    place: Place | None
-    thread_context: tuple[Said, ...]
+    place: ThreadView | None
+    thread_context: tuple[TranscriptMessage, ...]
     context_incomplete: bool
-    inbox_messages: tuple[EntryView, ...]
+    inbox_messages: tuple[InboxMessageView, ...]
     notice: NoticeView | None
     task: TaskView | None = None
     started_by: StartedBy = StartedBy.MEMBERS

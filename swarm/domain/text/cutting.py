@@ -25,7 +25,7 @@ _LONGEST_CLUSTER = 32  # characters looked back for the start of what a reader s
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class MessagePart:
     """One message's worth of a longer text."""
 
     gap: str  # whitespace between the part before and this one; it is shown nowhere
@@ -44,12 +44,12 @@ def split(text: str, limit: int) -> list[str]:
     return [part.text for part in cut(text, limit)]
 
 
-def join(parts: Iterable[Part]) -> str:
+def join(parts: Iterable[MessagePart]) -> str:
     """The text that was cut: ``join(cut(text, limit)) == text.rstrip()``."""
     return "".join(part.gap + part.body for part in parts)
 
 
-def cut(text: str, limit: int) -> list[Part]:
+def cut(text: str, limit: int) -> list[MessagePart]:
     """A text in parts of at most ``limit`` characters, none of them blank; of a blank text there are none.
 
     A cut falls between paragraphs, else lines, else words, else anywhere, in the last three quarters of a part. It
@@ -110,7 +110,7 @@ class _Cutter:
         self._codes = _Spans(found.span() for found in INLINE_CODE.finditer(text))
         self._atoms = _Spans(found.span() for found in _ATOM.finditer(text))
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[MessagePart]:
         end = 0
         going_on: CodeBlock | None = None
         while end < len(self._text):
@@ -119,7 +119,7 @@ class _Cutter:
             gap = self._text[end:start]
             end = self._end(start, start + self._limit - len(opened))
             going_on = self._block_at(end) if end < len(self._text) else None
-            yield Part(gap=gap, opened=opened, body=self._text[start:end], closed=_closing(going_on))
+            yield MessagePart(gap=gap, opened=opened, body=self._text[start:end], closed=_closing(going_on))
 
     def first_paragraph(self, earliest: int, furthest: int) -> int | None:
         """The first break between paragraphs, outside of code, behind which the text goes on."""

@@ -17,13 +17,13 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 from typing_extensions import TypedDict
 
-from swarm.domain.answers.events import Failed, Origin, TurnInput
+from swarm.domain.answers.events import Failed, Origin, RunInput
 from swarm.domain.answers.remote import Dialect
 from swarm.domain.errors import Conflict, TokenEnded, Unavailable
 from swarm.entrypoints.agui.agui_ends import whole_answer
-from swarm.entrypoints.agui.agui_events import Writer
+from swarm.entrypoints.agui.agui_events import AguiEventWriter
 from swarm.entrypoints.agui.agui_requests import (
-    Cancellation,
+    AguiCancellation,
     Resume,
     Start,
     check_ids,
@@ -39,7 +39,7 @@ from swarm.entrypoints.web.body import read_model
 from swarm.entrypoints.web.identity import Client, Identities
 from swarm.entrypoints.web.openapi import problems, takes
 from swarm.services.builtin.agent_runs import AgentRuns
-from swarm.services.builtin.talks import Talk
+from swarm.services.builtin.conversation_locks import ConversationKey
 
 CHAT: Final = "/api/v1/chat"
 
@@ -138,7 +138,7 @@ class AguiDoor:
             add(path, act, methods=["POST"], response_class=Response, openapi_extra=takes(body), responses=streams)
         add(
             f"{CHAT}/stream/cancel", self.cancel, methods=["POST"], response_model=CancelledShape,
-            openapi_extra=takes(Cancellation), responses=problems(400, 401, 403, 404, 413, 422),
+            openapi_extra=takes(AguiCancellation), responses=problems(400, 401, 403, 404, 413, 422),
         )  # fmt: skip
         add(
             f"{CHAT}/invoke", self.invoke, methods=["POST"], response_model=WholeAnswer, openapi_extra=takes(Start),
@@ -168,7 +168,7 @@ class AguiDoor:
     async def cancel(self, request: Request) -> Response:
         """End a run of yours in a conversation: its stream ends with the outcome "cancelled"."""
         client = await self._identities.client(request.scope)
-        said = await read_model(request, Cancellation)
+        said = await read_model(request, AguiCancellation)
         agent = self._runs.named(said.agent_id, client.agent) if said.agent_id else None
         return Answer({"cancelled": self._runs.cancel(client.id, said.conversation_id, agent)})
 
@@ -208,7 +208,7 @@ class AguiDoor:
         return Answer({"agents": await asyncio.gather(*shown)})
 
     async def _streamed(
-        self, client: Client, talk: Talk, turn: TurnInput, dialect: Dialect, run_id: str | None = None
+        self, client: Client, talk: ConversationKey, turn: RunInput, dialect: Dialect, run_id: str | None = None
     ) -> RunStream:
         """``run_id`` is the client's name for the run, if it has one."""
         run = await self._runs.begin(talk, turn)
@@ -216,7 +216,7 @@ class AguiDoor:
             client.call.on_end(partial(run.stop, TOKEN_ENDED, tell_rest=False))
         return RunStream(
             run,
-            Writer(talk.id, run_id or turn.run_id, dialect, tool_details=self._runs.tells_tools(talk.agent)),
+            AguiEventWriter(talk.id, run_id or turn.run_id, dialect, tool_details=self._runs.tells_tools(talk.agent)),
             keep_alive_seconds=self._keep_alive_seconds,
             stalled_seconds=self._stalled_seconds,
         )
@@ -226,6 +226,6 @@ class AguiDoor:
         is_default = name == self._runs.named(None, client.agent)
         return BuiltInAgent(name=name, default=is_default, reachable=health.reachable, detail=health.detail)
 
-    def _talk(self, client: Client, conversation_id: str, agent: str | None) -> tuple[Talk, Origin]:
+    def _talk(self, client: Client, conversation_id: str, agent: str | None) -> tuple[ConversationKey, Origin]:
         name = self._runs.named(agent, client.agent)
-        return Talk(client=client.id, agent=name, id=conversation_id), origin(client, conversation_id)
+        return ConversationKey(client=client.id, agent=name, id=conversation_id), origin(client, conversation_id)

@@ -58,7 +58,7 @@ ERROR_CHARACTERS: Final = 2_000
 _ENCODER: Final = EventEncoder()
 
 
-class Writer:
+class AguiEventWriter:
     """Writes one run; ``thread_id`` and ``run_id`` are what the client calls the conversation and the run."""
 
     def __init__(
@@ -188,7 +188,8 @@ class Writer:
 
 
 def encoded(event: BaseEvent) -> bytes:
-    """One server-sent event, with nothing invisible in it; the pieces of a text are clean as `Writer` makes them."""
+    """One server-sent event, with nothing invisible in it; the pieces of a text are clean as `AguiEventWriter` makes
+    them."""
     if isinstance(event, TextMessageContentEvent):
         return _ENCODER.encode(event).encode()
     data = data_for_model(event.model_dump(by_alias=True, exclude_none=True))

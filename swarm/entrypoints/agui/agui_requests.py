@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from swarm.agents.remote.dialects import DISMISSED
 from swarm.clock import new_id, new_trace_id
-from swarm.domain.answers.events import Asked, Decided, Origin, Speaker, TurnInput, TurnMessage
+from swarm.domain.answers.events import Asked, Decided, InputMessage, Origin, RunInput, Speaker
 from swarm.domain.errors import Forbidden, Invalid
-from swarm.domain.model.model_runs import Door
+from swarm.domain.model.model_usage import Door
 from swarm.domain.prompts.client_context import THREAD_CONTEXT
 from swarm.entrypoints.web.errors import invalid
 from swarm.entrypoints.web.identity import Client
@@ -78,7 +78,7 @@ class Resume(Asking):
     ]
 
 
-class Cancellation(BaseModel):
+class AguiCancellation(BaseModel):
     conversation_id: ConversationId
     agent_id: AgentName = None
 
@@ -91,22 +91,22 @@ def origin(client: Client, conversation_id: str) -> Origin:
     return Origin(door=Door.CLI if is_terminal else Door.AGUI, client=client.id, client_name=client.name)
 
 
-def of_start(said: Start, origin: Origin) -> TurnInput:
+def of_start(said: Start, origin: Origin) -> RunInput:
     """A run for one new message. Raises Invalid for one without words."""
     if not said.message.strip():
         raise Invalid("The message is empty.", fields={"message": "text"})
-    new = TurnMessage(id=new_id(), speaker=Speaker.USER, text=said.message)
+    new = InputMessage(id=new_id(), speaker=Speaker.USER, text=said.message)
     thread = (said.client_context.model_extra or {}).get(THREAD_CONTEXT) if said.client_context else None
-    before = TurnMessage(id=new_id(), speaker=Speaker.USER, text=thread if isinstance(thread, str) else "")
+    before = InputMessage(id=new_id(), speaker=Speaker.USER, text=thread if isinstance(thread, str) else "")
     return _turn(said, origin, messages=(new,), history=(before,) if before.text.strip() else ())
 
 
-def of_resume(said: Resume, origin: Origin, asked: Sequence[Asked]) -> TurnInput:
+def of_resume(said: Resume, origin: Origin, asked: Sequence[Asked]) -> RunInput:
     """A run that goes on with what people answered to all these questions."""
     return _turn(said, origin, decided=tuple(_decided(said.form_data, one) for one in asked))
 
 
-def of_agui(said: RunAgentInput, origin: Origin, asked: Sequence[Asked]) -> TurnInput:
+def of_agui(said: RunAgentInput, origin: Origin, asked: Sequence[Asked]) -> RunInput:
     """A run of AG-UI: the last messages of people are new. Raises Invalid for what makes no run.
 
     A run that goes on after a question has no new messages: the last one led to the question.
@@ -119,7 +119,7 @@ def of_agui(said: RunAgentInput, origin: Origin, asked: Sequence[Asked]) -> Turn
         )
     raw = {one.id: one.raw for one in asked}
     trace_id = props.get("trace_id")
-    return TurnInput(
+    return RunInput(
         turn_id="",
         run_id=new_id(),
         trace_id=trace_id[:ID_CHARACTERS] if isinstance(trace_id, str) and trace_id else new_trace_id(),
@@ -161,11 +161,11 @@ def _turn(
     said: Asking,
     origin: Origin,
     *,
-    messages: tuple[TurnMessage, ...] = (),
-    history: tuple[TurnMessage, ...] = (),
+    messages: tuple[InputMessage, ...] = (),
+    history: tuple[InputMessage, ...] = (),
     decided: tuple[Decided, ...] = (),
-) -> TurnInput:
-    return TurnInput(
+) -> RunInput:
+    return RunInput(
         turn_id="",
         run_id=new_id(),
         trace_id=said.trace_id or new_trace_id(),
@@ -207,7 +207,9 @@ def _values(payload: object) -> Mapping[str, object]:
     return payload if isinstance(payload, dict) else {"answer": payload}
 
 
-def _split(messages: Sequence[Message], *, is_resumed: bool) -> tuple[tuple[TurnMessage, ...], tuple[TurnMessage, ...]]:
+def _split(
+    messages: Sequence[Message], *, is_resumed: bool
+) -> tuple[tuple[InputMessage, ...], tuple[InputMessage, ...]]:
     """What was said before, and what is new."""
     said = tuple(_said(messages))
     if is_resumed:
@@ -216,7 +218,7 @@ def _split(messages: Sequence[Message], *, is_resumed: bool) -> tuple[tuple[Turn
     return said[: len(said) - count], said[len(said) - count :]
 
 
-def _said(messages: Sequence[Message]) -> Iterator[TurnMessage]:
+def _said(messages: Sequence[Message]) -> Iterator[InputMessage]:
     """What people and the agent said in words; everything else is the agent's own affair, or a client's wish."""
     for message in messages:
         match message:
@@ -228,7 +230,7 @@ def _said(messages: Sequence[Message]) -> Iterator[TurnMessage]:
                 continue
         if text.strip():
             id = message.id if 0 < len(message.id) <= ID_CHARACTERS else new_id()
-            yield TurnMessage(id=id, speaker=speaker, text=text, author=author[:ID_CHARACTERS])
+            yield InputMessage(id=id, speaker=speaker, text=text, author=author[:ID_CHARACTERS])
 
 
 def _text(content: str | Sequence[object]) -> str:

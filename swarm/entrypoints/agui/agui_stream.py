@@ -17,7 +17,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from swarm.domain.answers.remote import RunEnd
-from swarm.entrypoints.agui.agui_events import Writer, encoded
+from swarm.entrypoints.agui.agui_events import AguiEventWriter, encoded
 from swarm.services.builtin.agent_runs import AgentRun
 
 KEEP_ALIVE_SECONDS: Final = 15.0
@@ -39,7 +39,7 @@ class RunStream(StreamingResponse):
     def __init__(
         self,
         run: AgentRun,
-        writer: Writer,
+        writer: AguiEventWriter,
         *,
         keep_alive_seconds: float = KEEP_ALIVE_SECONDS,
         stalled_seconds: float = STALLED_SECONDS,
@@ -69,7 +69,7 @@ class RunStream(StreamingResponse):
             _log.warning("A client takes nothing of an answer.", action="agent_run_stalled", run_id=self._run.id)
 
 
-async def _pieces(run: AgentRun, writer: Writer, keep_alive_seconds: float) -> AsyncGenerator[bytes, None]:
+async def _pieces(run: AgentRun, writer: AguiEventWriter, keep_alive_seconds: float) -> AsyncGenerator[bytes, None]:
     yield encoded(writer.started())
     while True:
         try:

@@ -28,7 +28,7 @@ from swarm.entrypoints.web.identity import Identities
 from swarm.entrypoints.web.openapi import problems
 from swarm.entrypoints.web.schema import Input
 from swarm.services.rules.reply import Caller
-from swarm.services.rules.whereabouts import About
+from swarm.services.rules.thread_lookup import ThreadReference
 from swarm.services.use_cases import Services
 
 DOWNLOAD_SECONDS: Final = 900.0
@@ -87,7 +87,7 @@ class FileRoutes:
     async def download(self, request: Request, file_id: str, query: Annotated[AboutQuery, Query()]) -> Response:
         """The content of an attachment, of a thread that I take part in."""
         agent = await self._identities.agent(request.scope)
-        info, opened = await self._files.open(agent, About(**query.model_dump()), file_id)
+        info, opened = await self._files.open(agent, ThreadReference(**query.model_dump()), file_id)
         return _Passing(info, opened)
 
     async def upload(self, request: Request, query: Annotated[UploadQuery, Query()], lease: _Lease = None) -> Response:
@@ -96,7 +96,7 @@ class FileRoutes:
         refuse_unstorable(query.model_dump())
         shared = await self._uploads.upload(
             Caller(agent=agent, lease_token=lease, request_id=query.request_id),
-            About(inbox_message_id=query.inbox_message_id, task_id=query.task_id),
+            ThreadReference(inbox_message_id=query.inbox_message_id, task_id=query.task_id),
             query.name,
             _size(request),
             _body(request),

@@ -25,8 +25,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from swarm.domain.errors import Unavailable
 from swarm.entrypoints.web.identity import Identities, bearer_token
-from swarm.services.operate.figures import FigureReader, Figures
 from swarm.services.operate.overview import Overview
+from swarm.services.operate.statistics import FigureReader, Figures
 from swarm.telemetry.metrics import Metrics
 
 METRICS_PATH: Final = "/metrics"
@@ -82,7 +82,7 @@ class MetricsDoor:
         encode, content_type = _encoder(request.headers.get("accept", ""))
         figures, not_stored = await asyncio.gather(self._read(), self._overview.why_not_stored())
         ready = {"database": figures is not None, "writes": not_stored is None, **self._readiness()}
-        page = Page(self._registry, figures, ready, self._offices())
+        page = ScrapeCollector(self._registry, figures, ready, self._offices())
         return Response(encode(page), headers={"Content-Type": content_type})
 
     async def _check(self, scope: Scope) -> None:
@@ -149,7 +149,7 @@ class _Answered:
         await self._send(message)
 
 
-class Page(Collector):
+class ScrapeCollector(Collector):
     """Everything that was counted, and what is so at the moment of a scrape."""
 
     def __init__(

@@ -12,23 +12,23 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from swarm.domain.conduct import Reloaded
+from swarm.domain.operating_policy import Reloaded
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.identity import Identities
 from swarm.entrypoints.web.openapi import problems
 from swarm.entrypoints.web.schema import (
     Deliveries,
     DeliveriesQuery,
-    EntryRow,
     Explained,
     ExplainQuery,
+    InboxMessageRow,
     InboxMessages,
     InboxQuery,
     Input,
     ThreadTimeline,
     delivery_row,
-    entry_row,
     explained_shape,
+    inbox_message_row,
     timeline_shape,
 )
 from swarm.services.use_cases import Services
@@ -66,7 +66,7 @@ def operator_router(services: Services, identities: Identities, reload: Reload |
     add = router.add_api_route
     add("/inbox", routes.inbox, response_model=InboxMessages, responses=problems(401, 403, 422))
     add(
-        "/inbox/{inbox_message_id}/redrive", routes.redrive, methods=["POST"], response_model=EntryRow,
+        "/inbox/{inbox_message_id}/redrive", routes.redrive, methods=["POST"], response_model=InboxMessageRow,
         responses=problems(401, 403, 404, 409),
     )  # fmt: skip
     add("/threads/{thread_id}", routes.thread, response_model=ThreadTimeline, responses=problems(401, 403, 404))
@@ -118,13 +118,13 @@ class OperatorRoutes:
         await self._identities.operator(request.scope)
         names = await self._overview.agent_names()
         entries = await self._inbox.latest(query.status, query.limit)
-        return Answer({"inbox_messages": [entry_row(entry, names) for entry in entries]})
+        return Answer({"inbox_messages": [inbox_message_row(entry, names) for entry in entries]})
 
     async def redrive(self, request: Request, inbox_message_id: str) -> Response:
         """Hand a dead message out again, its attempts forgotten."""
         await self._identities.operator(request.scope)
         entry = await self._inbox.redrive(inbox_message_id)
-        return Answer(entry_row(entry, await self._overview.agent_names()))
+        return Answer(inbox_message_row(entry, await self._overview.agent_names()))
 
     async def thread(self, request: Request, thread_id: str) -> Response:
         """A thread's owner and timeline."""

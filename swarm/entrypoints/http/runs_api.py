@@ -11,15 +11,15 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from swarm.clock import to_iso
-from swarm.domain.model.model_runs import ModelRun, ModelUsage, RunPurpose, UsageTotal
+from swarm.domain.model.model_usage import ModelUsage, ModelUsageRecord, UsagePurpose, UsageTotal
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.identity import Identities
 from swarm.entrypoints.web.openapi import problems
 from swarm.entrypoints.web.schema import Input, Limit
-from swarm.services.builtin.model_runs import MOST_DAYS, ModelRuns
+from swarm.services.builtin.model_usage import MOST_DAYS, ModelUsageLog
 
 Name = Annotated[str, Field(min_length=1, max_length=500)]
-Purpose = Annotated[RunPurpose | None, Field(description="Only runs for this: an answer, or a summary of a session.")]
+Purpose = Annotated[UsagePurpose | None, Field(description="Only runs for this: an answer, or a summary of a session.")]
 
 
 class RunsQuery(Input):
@@ -81,7 +81,7 @@ class Usage(TypedDict):
     usage: list[UsageRow]
 
 
-def run_router(model_runs: ModelRuns, identities: Identities) -> APIRouter:
+def run_router(model_runs: ModelUsageLog, identities: Identities) -> APIRouter:
     """``/runs`` and ``/usage``."""
     routes = RunRoutes(model_runs, identities)
     router = APIRouter(tags=["operator"])
@@ -94,7 +94,7 @@ def run_router(model_runs: ModelRuns, identities: Identities) -> APIRouter:
 class RunRoutes:
     """The endpoints."""
 
-    def __init__(self, model_runs: ModelRuns, identities: Identities) -> None:
+    def __init__(self, model_runs: ModelUsageLog, identities: Identities) -> None:
         self._model_runs = model_runs
         self._identities = identities
 
@@ -111,7 +111,7 @@ class RunRoutes:
         return Answer({"usage": [_usage_row(total) for total in totals]})
 
 
-def _run_row(run: ModelRun) -> RunRow:
+def _run_row(run: ModelUsageRecord) -> RunRow:
     return {
         "id": run.id,
         "agent": run.agent,

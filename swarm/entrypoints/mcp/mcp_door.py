@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
-from swarm.domain.watchers import NOBODY, Watcher
+from swarm.domain.watchers import NO_WATCHERS, Watcher
 from swarm.entrypoints.web import loading
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.body import load_json, read_body
@@ -52,7 +52,7 @@ class McpDoor:
         services: Services,
         identities: Identities,
         *,
-        watcher: Watcher = NOBODY,
+        watcher: Watcher = NO_WATCHERS,
     ) -> None:
         self._identities = identities
         self._load = partial(_load, services, watcher)

@@ -1,7 +1,7 @@
 """The answers to ``tools/list``, one for each role: what is listed costs every run of an agent its tokens.
 
-A role is shown the tools that it has a use for (`Tool.roles`). The list is no guard: whoever calls another tool meets
-the same rules as ever, those of the use cases.
+A role is shown the tools that it has a use for (`McpTool.roles`). The list is no guard: whoever calls another tool
+meets the same rules as ever, those of the use cases.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ import mcp_types as types
 from pydantic import TypeAdapter
 
 from swarm.domain.model.agents import Role
-from tools.tool import Tool
+from tools.tool import McpTool
 
 Schema = Mapping[str, Any]
 
 
-def listings(tools: Iterable[Tool[Any, Any]]) -> dict[Role, types.ListToolsResult]:
+def listings(tools: Iterable[McpTool[Any, Any]]) -> dict[Role, types.ListToolsResult]:
     """The list of every role. Clients must not share it, which the protocol's default ``cacheScope`` says."""
     described = [(tool.roles, describe_tool(tool)) for tool in tools]
     return {role: types.ListToolsResult(tools=[shown for roles, shown in described if role in roles]) for role in Role}
 
 
 @cache  # the schemas of all tools take a quarter of a second
-def describe_tool(tool: Tool[Any, Any]) -> types.Tool:
+def describe_tool(tool: McpTool[Any, Any]) -> types.Tool:
     """A tool as clients see it."""
     return types.Tool(
         name=tool.name,

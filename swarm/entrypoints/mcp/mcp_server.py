@@ -23,13 +23,13 @@ from starlette.requests import Request
 from swarm.domain.errors import Invalid, SwarmError
 from swarm.domain.model.agents import Agent
 from swarm.domain.text.model import data_for_model
-from swarm.domain.watchers import NOBODY, ToolCall, Watcher
+from swarm.domain.watchers import NO_WATCHERS, ToolCall, Watcher
 from swarm.entrypoints.mcp.mcp_listing import listings
 from swarm.entrypoints.web.body import MAX_BODY_BYTES, refuse_unstorable
 from swarm.entrypoints.web.errors import describe, invalid, log_crash
 from swarm.entrypoints.web.identity import CALLER, LEASE_HEADER
 from swarm.services.use_cases import Services
-from tools.tool import Call, Tool, discover
+from tools.tool import CallContext, McpTool, discover
 
 ERROR: Final = "swarm/error"
 """The key of ``_meta`` under which a result that ``isError`` has the error as data: code, message, hint, fields."""
@@ -41,7 +41,7 @@ INSTRUCTIONS: Final = (
 )
 
 
-def session_manager(services: Services, watcher: Watcher = NOBODY) -> StreamableHTTPSessionManager:
+def session_manager(services: Services, watcher: Watcher = NO_WATCHERS) -> StreamableHTTPSessionManager:
     """A server with every tool of the folder, over streamable HTTP: one exchange for each request, no sessions."""
     return StreamableHTTPSessionManager(
         app=create_server(services, watcher=watcher),
@@ -54,7 +54,7 @@ def session_manager(services: Services, watcher: Watcher = NOBODY) -> Streamable
     )
 
 
-def create_server(services: Services, *, watcher: Watcher = NOBODY) -> Server[dict[str, Any]]:
+def create_server(services: Services, *, watcher: Watcher = NO_WATCHERS) -> Server[dict[str, Any]]:
     """A server with every tool of the folder."""
     known = discover()
     listed = listings(known.values())
@@ -69,7 +69,7 @@ def create_server(services: Services, *, watcher: Watcher = NOBODY) -> Server[di
         context: ServerRequestContext[Any, Request], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
         assert context.request is not None
-        call = Call(
+        call = CallContext(
             agent=_caller(context.request),
             lease_token=context.request.headers.get(LEASE_HEADER),
             services=services,
@@ -89,7 +89,7 @@ def create_server(services: Services, *, watcher: Watcher = NOBODY) -> Server[di
 
 
 async def run_tool(
-    known: Mapping[str, Tool[Any, Any]], call: Call, name: str, arguments: Mapping[str, Any]
+    known: Mapping[str, McpTool[Any, Any]], call: CallContext, name: str, arguments: Mapping[str, Any]
 ) -> types.CallToolResult:
     """The result of a call. Never raises: whatever goes wrong is a result with ``isError``."""
     try:
@@ -105,8 +105,8 @@ async def run_tool(
 
 
 def _told(
-    known: Mapping[str, Tool[Any, Any]],
-    call: Call,
+    known: Mapping[str, McpTool[Any, Any]],
+    call: CallContext,
     params: types.CallToolRequestParams,
     result: types.CallToolResult,
     seconds: float,
@@ -124,7 +124,7 @@ def _told(
     )
 
 
-def _find(known: Mapping[str, Tool[Any, Any]], name: str, caller: Agent) -> Tool[Any, Any]:
+def _find(known: Mapping[str, McpTool[Any, Any]], name: str, caller: Agent) -> McpTool[Any, Any]:
     tool = known.get(name)
     if tool is None:
         raise Invalid(
@@ -135,7 +135,7 @@ def _find(known: Mapping[str, Tool[Any, Any]], name: str, caller: Agent) -> Tool
     return tool
 
 
-def _parse(tool: Tool[Any, Any], arguments: Mapping[str, Any]) -> Any:
+def _parse(tool: McpTool[Any, Any], arguments: Mapping[str, Any]) -> Any:
     refuse_unstorable(dict(arguments))
     try:
         return tool.arguments.model_validate(arguments)

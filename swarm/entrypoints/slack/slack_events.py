@@ -37,14 +37,14 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from swarm.domain.button_actions import ButtonPressed, SessionStopped
 from swarm.domain.errors import BadRequest, ConfigurationError, SwarmError, TooLarge
 from swarm.domain.model.transcript import AuthorKind, MessageDeleted, MessageEdited, SlackEvent, SlackMessage
-from swarm.domain.presses import ButtonPressed, SessionStopped
 from swarm.domain.text.mrkdwn import safe
 from swarm.entrypoints.web.errors import describe
+from swarm.slack.incoming.button_actions import button_pressed, session_stopped
 from swarm.slack.incoming.fields import JsonObject, text_at
 from swarm.slack.incoming.payloads import slack_event
-from swarm.slack.incoming.presses import button_pressed, session_stopped
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.signature import verify
 from swarm.slack.socket_mode import BACKOFF_SECONDS, SocketMode, until_reachable
@@ -71,8 +71,8 @@ Stopped = Callable[[SessionStopped], Awaitable[None]]
 """Takes a press of Slack's own Stop; the same one may come again."""
 
 
-class Hears(Protocol):
-    """Somebody who is told what comes from Slack (`swarm.services.intake.hearing`)."""
+class EventMonitor(Protocol):
+    """Somebody who is told what comes from Slack (`swarm.services.intake.event_watchdog`)."""
 
     def came(self, channel: str = "", ts: str = "", *, is_own: bool = False) -> None:
         """An event has come."""
@@ -107,7 +107,7 @@ class SlackDoor:
         press: Press = ignore_press,
         *,
         stopped: Stopped | None = None,
-        hearing: Hears | None = None,
+        hearing: EventMonitor | None = None,
         app_token: str | None = None,
         signing_secret: str | None = None,
         backoff_seconds: float = BACKOFF_SECONDS,
@@ -208,7 +208,7 @@ class SlackDoor:
 
 
 def _bolt_app(
-    gateway: Gateway, handle: Handle, press: Press, stopped: Stopped | None, hearing: Hears | None
+    gateway: Gateway, handle: Handle, press: Press, stopped: Stopped | None, hearing: EventMonitor | None
 ) -> AsyncApp:
     app = AsyncApp(
         client=gateway.client,
@@ -257,7 +257,7 @@ class _Events(AsyncMiddleware):
     """
 
     def __init__(
-        self, gateway: Gateway, handle: Handle, press: Press, stopped: Stopped | None, hearing: Hears | None
+        self, gateway: Gateway, handle: Handle, press: Press, stopped: Stopped | None, hearing: EventMonitor | None
     ) -> None:
         self._gateway = gateway
         self._handle = handle

@@ -14,8 +14,8 @@ from starlette.types import Scope
 from swarm.domain.access import OPERATOR
 from swarm.domain.errors import Forbidden, Unauthorized
 from swarm.domain.model.agents import Agent, Role
-from swarm.services.operate.agents import Agents
-from swarm.services.rules.credentials import Credentials
+from swarm.services.operate.agents import AgentRegistry
+from swarm.services.rules.credentials import AgentTokenCache
 
 LEASE_HEADER: Final = "x-swarm-lease"
 """The header with which a run names its lease."""
@@ -56,7 +56,7 @@ class Client:
 class AgentCall:
     """An agent's request. It ends with the agent's token: its task is cancelled, unless `on_end` says otherwise."""
 
-    def __init__(self, credentials: Credentials, agent: Agent) -> None:
+    def __init__(self, credentials: AgentTokenCache, agent: Agent) -> None:
         self._task = asyncio.current_task()
         self._watched = credentials.watch(agent, self._cancel)
         self.is_cancelled = False
@@ -82,7 +82,7 @@ class AgentCall:
 class Identities:
     """Knows callers by their bearer tokens. Without an enrolment key, only the operator registers agents."""
 
-    def __init__(self, agents: Agents, operator_token: str, enrolment_key: str | None = None) -> None:
+    def __init__(self, agents: AgentRegistry, operator_token: str, enrolment_key: str | None = None) -> None:
         self._credentials = agents.credentials
         self._offices = [
             (secret.encode(), office)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, TypeAdapter
 
-from swarm.entrypoints.web.schema import Finish, Finished, Polled, Release, Released, Renewal, RenewedShape
+from swarm.entrypoints.web.schema import Finish, FinishedShape, Polled, Release, Released, Renewal, RenewedShape
 
 CODES: Final[Mapping[int, tuple[str, ...]]] = {
     400: ("bad_request",),
@@ -62,7 +62,7 @@ def hot_paths() -> dict[str, Any]:
         "/poll": {"get": _POLL | _answers(Polled, 401, 403, 422, 429, 503)},
         "/leases/renew": _post("Prolong leases, and hear the news", Renewal, RenewedShape),
         "/leases/release": _post("Give work back; no attempt is counted", Release, Released),
-        "/leases/finish": _post("End work", Finish, Finished, 409),
+        "/leases/finish": _post("End work", Finish, FinishedShape, 409),
     }
 
 

@@ -11,15 +11,15 @@ from typing_extensions import TypedDict
 from swarm.clock import to_iso
 from swarm.domain.model.agents import Agent, Role
 from swarm.domain.model.deliveries import DeliveryStatus
-from swarm.domain.model.inbox import EntryStatus
-from swarm.domain.model.leases import Outcome
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.shapes import AgentShape, LeaseShape, TriggerShape, agent_shape, lease_shape, trigger_shape
 from swarm.services.inbox.work import Heartbeat
 from swarm.services.operate.agents import Present, Registered
-from swarm.services.operate.explain import EntryExplained, Explanation, Step
+from swarm.services.operate.explain import Explanation, InboxMessageExplanation, Step
 from swarm.services.operate.overview import Timeline
 from swarm.services.rules.leases import Ended
-from swarm.store.inbox.inbox import Entry
+from swarm.store.inbox.inbox import InboxMessage
 
 MAX_TOKENS = 500
 """So many leases may be named in one call."""
@@ -68,12 +68,12 @@ class Release(Input):
 
 class Finish(Input):
     tokens: Tokens
-    outcome: Outcome
+    outcome: FinishOutcome
     reason: Annotated[str, Field(max_length=4000)] = ""
 
 
 class InboxQuery(Input):
-    status: EntryStatus | None = None
+    status: InboxStatus | None = None
     limit: Limit = 100
 
 
@@ -107,7 +107,7 @@ class Released(TypedDict):
     lost: list[str]
 
 
-class Finished(TypedDict):
+class FinishedShape(TypedDict):
     """What became of each token."""
 
     finished: list[str]
@@ -132,7 +132,7 @@ class AgentRow(AgentShape):
     enrolled: bool
 
 
-class EntryRow(TypedDict):
+class InboxMessageRow(TypedDict):
     """An inbox message as an operator sees it."""
 
     id: str
@@ -186,7 +186,7 @@ class DeliveryRow(TypedDict):
     created_at: str
 
 
-class ExplainedEntry(TypedDict):
+class ExplainedInboxMessage(TypedDict):
     """What became of a message for one agent."""
 
     inbox_message_id: str
@@ -217,7 +217,7 @@ class Explained(TypedDict):
     stored: bool
     owner: str | None
     routing: list[StepShape]
-    entries: list[ExplainedEntry]
+    entries: list[ExplainedInboxMessage]
     tasks: list[ExplainedTask]
 
 
@@ -226,7 +226,7 @@ class Agents(TypedDict):
 
 
 class InboxMessages(TypedDict):
-    inbox_messages: list[EntryRow]
+    inbox_messages: list[InboxMessageRow]
 
 
 class Deliveries(TypedDict):
@@ -245,7 +245,7 @@ def released_shape(ended: Ended) -> Released:
     return {"released": list(ended.ended), "lost": list(ended.lost)}
 
 
-def finished_shape(ended: Ended) -> Finished:
+def finished_shape(ended: Ended) -> FinishedShape:
     return {"finished": list(ended.ended), "lost": list(ended.lost)}
 
 
@@ -265,7 +265,7 @@ def agent_row(present: Present) -> AgentRow:
     }
 
 
-def entry_row(entry: Entry, names: Mapping[str, str]) -> EntryRow:
+def inbox_message_row(entry: InboxMessage, names: Mapping[str, str]) -> InboxMessageRow:
     return {
         "id": entry.id,
         "status": entry.status.value,
@@ -333,7 +333,7 @@ def explained_shape(explanation: Explanation) -> Explained:
     }
 
 
-def _explained_entry(entry: EntryExplained) -> ExplainedEntry:
+def _explained_entry(entry: InboxMessageExplanation) -> ExplainedInboxMessage:
     return {
         "inbox_message_id": entry.inbox_message_id,
         "agent": entry.agent,

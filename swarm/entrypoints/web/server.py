@@ -31,7 +31,7 @@ _KIB: Final = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class ConnectionLimits:
     """What a client may take of time and room."""
 
     connections: int = 10_000  # at once; one more is answered 503
@@ -44,7 +44,7 @@ class Limits:
     answer_window_bytes: int = 64 * _KIB
 
 
-DEFAULT_LIMITS: Final = Limits()
+DEFAULT_LIMITS: Final = ConnectionLimits()
 
 
 class Config(uvicorn.Config):
@@ -54,7 +54,7 @@ class Config(uvicorn.Config):
         self,
         app: ASGIApp,
         *,
-        limits: Limits = DEFAULT_LIMITS,
+        limits: ConnectionLimits = DEFAULT_LIMITS,
         protocol: type[HttpProtocol] | None = None,
         websockets: bool = False,
         **options: Any,
@@ -75,7 +75,7 @@ class _Reading(Enum):
 class _Drain:
     """Cuts a connection whose client does not take what was written for it."""
 
-    def __init__(self, transport: asyncio.Transport, limits: Limits) -> None:
+    def __init__(self, transport: asyncio.Transport, limits: ConnectionLimits) -> None:
         self._transport = transport
         self._limits = limits
         self._timer: asyncio.TimerHandle | None = None
@@ -110,7 +110,7 @@ class _Drain:
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """One connection, held to the `Limits` of its `Config`."""
+    """One connection, held to the `ConnectionLimits` of its `Config`."""
 
     def __init__(self, config: uvicorn.Config, *args: Any, **options: Any) -> None:
         super().__init__(config, *args, **options)
@@ -306,7 +306,7 @@ _BUSY: Final = Refusal(
 )
 
 
-def _head_too_large(limits: Limits) -> Refusal:
+def _head_too_large(limits: ConnectionLimits) -> Refusal:
     return Refusal(
         status=431,
         code="bad_request",
@@ -315,7 +315,7 @@ def _head_too_large(limits: Limits) -> Refusal:
     )
 
 
-def _slow_head(limits: Limits) -> Refusal:
+def _slow_head(limits: ConnectionLimits) -> Refusal:
     return Refusal(
         status=408,
         code="bad_request",
@@ -324,7 +324,7 @@ def _slow_head(limits: Limits) -> Refusal:
     )
 
 
-def _slow_body(limits: Limits) -> Refusal:
+def _slow_body(limits: ConnectionLimits) -> Refusal:
     return Refusal(
         status=408,
         code="bad_request",

@@ -1,10 +1,10 @@
 """Runs of built-in agents that somebody asks for and listens to: one at a time in a conversation.
 
 Who may do what: a conversation belongs to the client that leads it, so two clients with the same id for theirs never
-meet. One run at a time has it, over all coordinator processes: `swarm.services.builtin.talks`. A run has a task of its
-own, in which the agent's generator lives from its first step to its last; the task waits when nobody takes what the
-agent says. A run ends by itself, when its listener leaves, when its client cancels it, when it has taken too long, when
-it loses its conversation, or with the coordinator; whoever listens is told at once which.
+meet. One run at a time has it, over all coordinator processes: `swarm.services.builtin.conversation_locks`. A run has a
+task of its own, in which the agent's generator lives from its first step to its last; the task waits when nobody takes
+what the agent says. A run ends by itself, when its listener leaves, when its client cancels it, when it has taken too
+long, when it loses its conversation, or with the coordinator; whoever listens is told at once which.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Final
 import structlog
 
 from swarm.domain.access import CallerPolicy
-from swarm.domain.answers.events import AgentEvent, Asked, Broken, Cancelled, Failed, Interrupted, TurnInput
-from swarm.domain.answers.remote import INVOKE_SECONDS, LONGEST_RUN_SECONDS, Health, RunEnd, RunsTurns
+from swarm.domain.answers.events import AgentEvent, Asked, Broken, Cancelled, Failed, Interrupted, RunInput
+from swarm.domain.answers.remote import INVOKE_SECONDS, LONGEST_RUN_SECONDS, AgentClient, Health, RunEnd
 from swarm.domain.errors import NotFound, RateLimited, Unavailable
 from swarm.domain.model.agents import Agent
-from swarm.services.builtin.talks import RESTARTING, Held, Talk, Talks
+from swarm.services.builtin.conversation_locks import RESTARTING, ConversationKey, ConversationLock, ConversationLocks
 
 MOST_RUNS: Final = 100
 """So many runs at once are taken on in one process."""
@@ -129,8 +129,8 @@ class AgentRuns:
 
     def __init__(
         self,
-        agents: Mapping[str, RunsTurns],
-        talks: Talks,
+        agents: Mapping[str, AgentClient],
+        talks: ConversationLocks,
         policies: Mapping[str, CallerPolicy],
         *,
         most_runs: int = MOST_RUNS,
@@ -147,8 +147,8 @@ class AgentRuns:
         self._longest_run_seconds = longest_run_seconds
         self._invoke_seconds = invoke_seconds
         self._patience_seconds = patience_seconds
-        self._running: dict[AgentRun, Talk] = {}  # in this process
-        self._questions: OrderedDict[Talk, tuple[Asked, ...]] = OrderedDict()
+        self._running: dict[AgentRun, ConversationKey] = {}  # in this process
+        self._questions: OrderedDict[ConversationKey, tuple[Asked, ...]] = OrderedDict()
         self._is_closed = False
 
     @property
@@ -181,7 +181,7 @@ class AgentRuns:
         """Whether an agent could answer now."""
         return await self._agents[name].health()
 
-    async def begin(self, talk: Talk, turn: TurnInput) -> AgentRun:
+    async def begin(self, talk: ConversationKey, turn: RunInput) -> AgentRun:
         """A run whose events come as they happen.
 
         Raises Conflict while the conversation has another run, RateLimited, and Unavailable without the database or at
@@ -190,7 +190,7 @@ class AgentRuns:
         held = await self._held(talk, turn)
         return self._start(held, self._agents[talk.agent].run(turn), self._longest_run_seconds)
 
-    async def invoke(self, talk: Talk, turn: TurnInput) -> AgentRun:
+    async def invoke(self, talk: ConversationKey, turn: RunInput) -> AgentRun:
         """A run of which only its end is told, with the whole answer in it. Raises as `begin` does."""
         held = await self._held(talk, turn)
         return self._start(held, _whole(self._agents[talk.agent], turn), self._invoke_seconds)
@@ -204,7 +204,7 @@ class AgentRuns:
         ]
         return any(stopped)
 
-    def questions(self, talk: Talk) -> tuple[Asked, ...]:
+    def questions(self, talk: ConversationKey) -> tuple[Asked, ...]:
         """What the last run of a conversation has asked people, if this process ran it and nothing came after."""
         for run, of in self._running.items():
             if of == talk and isinstance(run.end, Interrupted):  # it still clears up
@@ -224,7 +224,7 @@ class AgentRuns:
                 _log.warning("A run of a built-in agent does not end.", action="agent_run_stuck", run=task.get_name())
         await self._talks.close()
 
-    async def _held(self, talk: Talk, turn: TurnInput) -> Held:
+    async def _held(self, talk: ConversationKey, turn: RunInput) -> ConversationLock:
         """The conversation, taken for a run that begins before anything is waited for."""
         self._check_room(talk.client)
         held = await self._talks.take(talk, turn.run_id, patience_seconds=self._patience_seconds)
@@ -247,7 +247,9 @@ class AgentRuns:
                 retry_after_seconds=5,
             )
 
-    def _start(self, held: Held, events: AsyncGenerator[AgentEvent, None], longest_seconds: float) -> AgentRun:
+    def _start(
+        self, held: ConversationLock, events: AsyncGenerator[AgentEvent, None], longest_seconds: float
+    ) -> AgentRun:
         self._questions.pop(held.talk, None)
         run = AgentRun(events, id=held.run_id, longest_seconds=longest_seconds)
         self._running[run] = held.talk
@@ -255,7 +257,7 @@ class AgentRuns:
         run.task.add_done_callback(lambda _: self._ended(held, run, keeping))
         return run
 
-    def _ended(self, held: Held, run: AgentRun, keeping: asyncio.Task[None]) -> None:
+    def _ended(self, held: ConversationLock, run: AgentRun, keeping: asyncio.Task[None]) -> None:
         talk = self._running.pop(run)
         keeping.cancel()
         self._talks.leave(held)
@@ -268,5 +270,5 @@ class AgentRuns:
         _log.info("A run of a built-in agent has ended.", action="agent_run", how=how, **ids)
 
 
-async def _whole(agent: RunsTurns, turn: TurnInput) -> AsyncGenerator[AgentEvent, None]:
+async def _whole(agent: AgentClient, turn: RunInput) -> AsyncGenerator[AgentEvent, None]:
     yield await agent.invoke(turn)

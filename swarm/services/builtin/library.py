@@ -7,7 +7,7 @@ from typing import Final
 
 from swarm.domain.documents.documents import MOST_RESULTS, SEARCH_LIMIT, Document, FoundDocument
 from swarm.domain.documents.extracts import excerpt_of
-from swarm.domain.documents.words import Term, terms_of
+from swarm.domain.documents.words import QueryTerm, terms_of
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.builtin import document_search, documents
@@ -41,7 +41,7 @@ class DocumentLibrary:
         return await self._database.read(documents.get, document_id)
 
 
-def _find(tx: Transaction, terms: tuple[Term, ...], limit: int) -> Sequence[FoundDocument]:
+def _find(tx: Transaction, terms: tuple[QueryTerm, ...], limit: int) -> Sequence[FoundDocument]:
     """Excerpts are made here too, on the database's thread: they take as long as the search."""
     return [
         FoundDocument(id=hit.path, title=hit.title, excerpt=excerpt_of(hit.text, terms), score=hit.score)

@@ -21,11 +21,11 @@ from typing import Final
 import structlog
 
 from swarm.clock import Clock, SystemClock
-from swarm.domain.documents.document_index import FileState, Known, Part
+from swarm.domain.documents.document_index import DocumentBatch, FileState, Known
 from swarm.services.builtin import library_folder
 from swarm.services.builtin.library_folder import Folder, Inventory, Unreadable
 from swarm.services.builtin.library_reading import PART_PIECES, FileRead, read_some
-from swarm.services.rules.attempt import attempt
+from swarm.services.rules.guarded import attempt
 from swarm.store.bridge.database import Database
 from swarm.store.builtin import documents
 
@@ -161,7 +161,7 @@ class _Intake:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._parts: list[Part] = []
+        self._parts: list[DocumentBatch] = []
         self._unchanged: list[Known] = []
         self.stored = 0
 

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from swarm.clock import new_id
-from swarm.domain.documents.document_index import FileState, IndexedPiece, Part, Reading
+from swarm.domain.documents.document_index import DocumentBatch, DocumentReading, FileState, IndexedPiece
 from swarm.domain.documents.extracts import pieces_of, title_of
 from swarm.domain.documents.words import words_of
 from swarm.domain.text.html_text import text_of
@@ -30,7 +30,7 @@ class FileRead:
 
     state: FileState  # as the index should keep it
     digest: str
-    parts: Sequence[Part]  # empty if it says what it said before
+    parts: Sequence[DocumentBatch]  # empty if it says what it said before
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,15 +73,15 @@ def read_file(folder: Folder, path: str, digest_before: str | None, now_ns: int)
     )
 
 
-def _parts(path: str, content: bytes, state: FileState, digest: str) -> Sequence[Part]:
+def _parts(path: str, content: bytes, state: FileState, digest: str) -> Sequence[DocumentBatch]:
     text = decode(content)
     if path.lower().endswith(_PAGES):
         text = text_of(text)
     title = title_of(text) or PurePosixPath(path).name
-    reading = Reading(id=new_id(), path=path, title=title, state=state, digest=digest)
+    reading = DocumentReading(id=new_id(), path=path, title=title, state=state, digest=digest)
     pieces = list(_indexed(path, title, text))
     return [
-        Part(
+        DocumentBatch(
             reading=reading,
             pieces=tuple(pieces[start : start + PART_PIECES]),
             begins=start == 0,

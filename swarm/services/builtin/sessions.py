@@ -25,7 +25,7 @@ from swarm.store.runs import attempts
 _log = structlog.get_logger(__name__)
 
 
-class Sessions:
+class DatabaseMemory:
     """The `swarm.domain.model.sessions.Memory` of one agent, whose name it has.
 
     Over ``compaction_threshold`` messages, `compact_session` puts all but the last ``keep_recent_messages`` into the

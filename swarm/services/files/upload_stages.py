@@ -18,13 +18,13 @@ from swarm.domain.model.threads import Thread
 from swarm.domain.model.transcript import Author, AuthorKind, File, SlackMessage
 from swarm.domain.text.mrkdwn import safe
 from swarm.domain.text.secrets import without_secrets
-from swarm.services.rules.fencing import grip, grip_task
-from swarm.services.rules.once import ToolCall
+from swarm.services.rules.fencing import authorize_message, authorize_task
+from swarm.services.rules.idempotency import IdempotentCall
 from swarm.services.rules.reply import Caller
-from swarm.services.rules.whereabouts import About
+from swarm.services.rules.thread_lookup import ThreadReference
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
-from swarm.store.records import history, receipts
+from swarm.store.records import history, idempotency_keys
 from swarm.store.tasks import tasks
 from swarm.store.threads import threads, transcript
 
@@ -38,12 +38,12 @@ class Upload:
     """One call: who puts which file where."""
 
     caller: Caller
-    about: About
+    about: ThreadReference
     file: NewFile
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Turn:
+class UploadClaim:
     """A call on its way. ``ours``: this run, and no other, may share the file now."""
 
     key: str
@@ -53,12 +53,12 @@ class Turn:
     is_repeat: bool  # the file may be in the thread already
 
 
-def claim(tx: Transaction, upload: Upload, file_id: str | None) -> Turn | Shared | None:
+def claim(tx: Transaction, upload: Upload, file_id: str | None) -> UploadClaim | Shared | None:
     """The right to share the file that was placed as ``file_id``, or what became of the same call before.
 
-    None where nothing did and no file is placed yet. Raises what `grip` and `grip_task` raise, Invalid for a call about
-    a thread or a task without one, and Conflict where the thread's root is gone. A repeated call that has its result
-    needs no lease any more.
+    None where nothing did and no file is placed yet. Raises what `authorize_message` and `authorize_task` raise,
+    Invalid for a call about a thread or a task without one, and Conflict where the thread's root is gone. A repeated
+    call that has its result needs no lease any more.
     """
     key = _key(tx, upload)
     done = _stage(tx, key)
@@ -74,10 +74,10 @@ def claim(tx: Transaction, upload: Upload, file_id: str | None) -> Turn | Shared
     if ours:
         stage = replace(stage, until=_doubt_ends(tx))
         _save(tx, key, stage)
-    return Turn(key=key, thread=thread, sharing=stage, ours=ours, is_repeat=True)
+    return UploadClaim(key=key, thread=thread, sharing=stage, ours=ours, is_repeat=True)
 
 
-def settle(tx: Transaction, upload: Upload, turn: Turn, ts: str | None) -> Shared:
+def settle(tx: Transaction, upload: Upload, turn: UploadClaim, ts: str | None) -> Shared:
     """Slack has it: the call has its result, and the transcript the message. Without its ``ts`` the thread is stale."""
     threads.locked(tx, turn.thread.id)
     stage = _stage(tx, turn.key)
@@ -96,15 +96,15 @@ def settle(tx: Transaction, upload: Upload, turn: Turn, ts: str | None) -> Share
     return shared
 
 
-def drop(tx: Transaction, upload: Upload, turn: Turn, reason: str) -> None:
+def drop(tx: Transaction, upload: Upload, turn: UploadClaim, reason: str) -> None:
     """Slack certainly does not have it in the thread: the call may be repeated as if it had never been made."""
     threads.locked(tx, turn.thread.id)
     if _stage(tx, turn.key) == turn.sharing:
-        receipts.complete(tx, turn.key, _NOTHING)
+        idempotency_keys.complete(tx, turn.key, _NOTHING)
         _record(tx, "file.fail", upload, turn.thread, turn.sharing.file_id, reason)
 
 
-def _begin(tx: Transaction, upload: Upload, key: str, thread: Thread, file_id: str) -> Turn:
+def _begin(tx: Transaction, upload: Upload, key: str, thread: Thread, file_id: str) -> UploadClaim:
     file = upload.file
     sharing = Sharing(
         file_id=file_id,
@@ -114,19 +114,19 @@ def _begin(tx: Transaction, upload: Upload, key: str, thread: Thread, file_id: s
         comment=safe(file.comment) if file.comment else None,
         until=_doubt_ends(tx),
     )
-    receipts.add(tx, key)
+    idempotency_keys.record(tx, key)
     _save(tx, key, sharing)
     _record(tx, "file.share", upload, thread, file_id, f"{file.name}, {file.size_bytes} bytes")
-    return Turn(key=key, thread=thread, sharing=sharing, ours=True, is_repeat=False)
+    return UploadClaim(key=key, thread=thread, sharing=sharing, ours=True, is_repeat=False)
 
 
 def _held(tx: Transaction, upload: Upload) -> Thread:
     """The thread, locked, for a run that may act in it."""
     caller, about = upload.caller, upload.about
     if about.inbox_message_id is not None:
-        thread: Thread | None = grip(tx, caller.agent, about.inbox_message_id, caller.lease_token).thread
+        thread: Thread | None = authorize_message(tx, caller.agent, about.inbox_message_id, caller.lease_token).thread
     elif about.task_id is not None:
-        thread = grip_task(tx, caller.agent, about.task_id, caller.lease_token).thread
+        thread = authorize_task(tx, caller.agent, about.task_id, caller.lease_token).thread
     else:
         raise Invalid(
             "A file is put into a thread on account of a message or a task.",
@@ -146,7 +146,7 @@ def _key(tx: Transaction, upload: Upload) -> str | None:
     if caller.request_id is None and file.sha256 is None:
         return None
     said = {"name": file.name, "title": file.title, "comment": file.comment, "sha256": file.sha256}
-    return ToolCall(
+    return IdempotentCall(
         agent_id=caller.agent.id,
         tool=_TOOL,
         about=about.inbox_message_id or about.task_id or "",
@@ -156,7 +156,7 @@ def _key(tx: Transaction, upload: Upload) -> str | None:
     ).key
 
 
-def _last_lease(tx: Transaction, about: About) -> str | None:
+def _last_lease(tx: Transaction, about: ThreadReference) -> str | None:
     if about.inbox_message_id is not None:
         entry = inbox.get(tx, about.inbox_message_id)
         return entry.lease_token if entry else None
@@ -165,13 +165,13 @@ def _last_lease(tx: Transaction, about: About) -> str | None:
 
 
 def _stage(tx: Transaction, key: str | None) -> Stage | None:
-    kept = orjson.loads((receipts.result(tx, key) if key else None) or _NOTHING)
+    kept = orjson.loads((idempotency_keys.result(tx, key) if key else None) or _NOTHING)
     return _STAGES[kept.pop("stage")](**kept) if kept else None
 
 
 def _save(tx: Transaction, key: str, stage: Stage) -> None:
     name = "sharing" if isinstance(stage, Sharing) else "shared"
-    receipts.complete(tx, key, orjson.dumps({"stage": name, **asdict(stage)}).decode())
+    idempotency_keys.complete(tx, key, orjson.dumps({"stage": name, **asdict(stage)}).decode())
 
 
 def _record(tx: Transaction, change: str, upload: Upload, thread: Thread, file_id: str, reason: str) -> None:

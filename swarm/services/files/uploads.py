@@ -18,13 +18,13 @@ from typing import Final, assert_never
 import structlog
 
 from swarm.domain.errors import Conflict, OutcomeUnknown, RateLimited, SwarmError, TooLarge
-from swarm.domain.model.deliveries import Accepted, InDoubt, NotSent, Refused
+from swarm.domain.model.deliveries import DeliveryAccepted, DeliveryRefused, InDoubt, NotSent
 from swarm.domain.model.files import INLINE_BYTES, SHARE_DOUBT_SECONDS, Counted, Share, Shared, new_file
 from swarm.domain.ports import SlackFiles
 from swarm.services.files import upload_stages as stages
-from swarm.services.files.upload_stages import Turn, Upload
+from swarm.services.files.upload_stages import Upload, UploadClaim
 from swarm.services.rules.reply import Caller
-from swarm.services.rules.whereabouts import About
+from swarm.services.rules.thread_lookup import ThreadReference
 from swarm.store.bridge.database import Database
 
 LOOKS_SECONDS: Final = (0.0, 0.5, 1.5)
@@ -44,7 +44,7 @@ class Uploads:
     async def upload_content(
         self,
         caller: Caller,
-        about: About,
+        about: ThreadReference,
         name: str,
         content: bytes,
         *,
@@ -64,7 +64,7 @@ class Uploads:
     async def upload(
         self,
         caller: Caller,
-        about: About,
+        about: ThreadReference,
         name: str,
         size_bytes: int,
         chunks: AsyncIterable[bytes],
@@ -93,14 +93,14 @@ class Uploads:
         match reached:
             case Shared():
                 return reached
-            case Turn(is_repeat=True):
+            case UploadClaim(is_repeat=True):
                 return await self._repeat(upload, reached)
-            case Turn():
+            case UploadClaim():
                 return await self._share(upload, reached)
             case None:
                 raise AssertionError("a placed file has a stage")
 
-    async def _repeat(self, upload: Upload, turn: Turn) -> Shared:
+    async def _repeat(self, upload: Upload, turn: UploadClaim) -> Shared:
         """Share it only if Slack does not have it, and the call before can no longer land."""
         ts = await self._look(turn)
         if ts is not None:
@@ -110,12 +110,12 @@ class Uploads:
         await self._slack.ready_to_share()
         return await self._share(upload, turn)
 
-    async def _share(self, upload: Upload, turn: Turn) -> Shared:
+    async def _share(self, upload: Upload, turn: UploadClaim) -> Shared:
         answer = await self._slack.share(_share(turn))
         match answer:
-            case Accepted():
+            case DeliveryAccepted():
                 return await self._database.write(stages.settle, upload, turn, await self._message_of(turn))
-            case Refused(error=code):
+            case DeliveryRefused(error=code):
                 return await self._give_up(
                     upload, turn, code, Conflict(f"Slack does not put the file into the thread: {code}.")
                 )
@@ -130,7 +130,7 @@ class Uploads:
             case _:
                 assert_never(answer)
 
-    async def _give_up(self, upload: Upload, turn: Turn, reason: str, error: SwarmError) -> Shared:
+    async def _give_up(self, upload: Upload, turn: UploadClaim, reason: str, error: SwarmError) -> Shared:
         """Forget the call and raise; but a refusal may come because the call before had landed after all."""
         ts = await self._look(turn) if turn.is_repeat else None
         if ts is not None:
@@ -138,7 +138,7 @@ class Uploads:
         await self._database.write(stages.drop, upload, turn, reason)
         raise error
 
-    async def _message_of(self, turn: Turn) -> str | None:
+    async def _message_of(self, turn: UploadClaim) -> str | None:
         """The message that shows the file, which Slack makes a moment after it has accepted it; None if it is late."""
         for pause_seconds in LOOKS_SECONDS:
             await asyncio.sleep(pause_seconds)
@@ -154,11 +154,11 @@ class Uploads:
         _log.warning("Slack accepted a file and does not show it.", action="file_late", file=turn.sharing.file_id)
         return None
 
-    async def _look(self, turn: Turn) -> str | None:
+    async def _look(self, turn: UploadClaim) -> str | None:
         return await self._slack.shared_as(turn.sharing.file_id, turn.thread.channel, turn.thread.thread_ts)
 
 
-def _share(turn: Turn) -> Share:
+def _share(turn: UploadClaim) -> Share:
     return Share(
         file_id=turn.sharing.file_id,
         channel=turn.thread.channel,

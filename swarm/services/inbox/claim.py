@@ -14,26 +14,26 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
-from swarm.domain.conduct import Conduct
 from swarm.domain.errors import RateLimited
 from swarm.domain.model.agents import Agent
-from swarm.domain.model.inbox import BUNDLE_LIMIT, EntryStatus, bundle, order_key
+from swarm.domain.model.inbox import BUNDLE_LIMIT, InboxStatus, bundle, order_key
 from swarm.domain.model.leases import LEASE_SECONDS, LeaseEnd, LeaseKind, new_token
 from swarm.domain.model.notices import NoticeKind, NoticeStep
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.triggers import Trigger
-from swarm.services.inbox.claimed import Claimed, Whole, read_whole
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.services.inbox.claimed import ClaimContents, Claimed, read_whole
 from swarm.services.inbox.triggers import Triggers
 from swarm.services.operate.presence import Presence
-from swarm.services.rules.credentials import Credentials
+from swarm.services.rules.credentials import AgentTokenCache
 from swarm.services.rules.follow_ups import follow_up
 from swarm.services.rules.leases import give_back, lose
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.inbox import heads, inbox, leases, notices
-from swarm.store.inbox.heads import Head
-from swarm.store.inbox.inbox import Entry
+from swarm.store.inbox import inbox, leases, notices, queue_heads
+from swarm.store.inbox.inbox import InboxMessage
 from swarm.store.inbox.notices import Notice
+from swarm.store.inbox.queue_heads import QueueHead
 from swarm.store.records import history
 from swarm.store.tasks import tasks
 from swarm.store.tasks.tasks import Task
@@ -62,8 +62,8 @@ class Polls:
         database: Database,
         triggers: Triggers,
         presence: Presence,
-        conduct: Conduct,
-        credentials: Credentials,
+        conduct: OperatingPolicy,
+        credentials: AgentTokenCache,
     ) -> None:
         self._database = database
         self._triggers = triggers
@@ -107,7 +107,9 @@ class Polls:
             if not self._waiting[agent.id]:
                 del self._waiting[agent.id]
 
-    async def claimed(self, agent: Agent, claim: Coroutine[Any, Any, R], found_in: Callable[[R], Sequence[Whole]]) -> R:
+    async def claimed(
+        self, agent: Agent, claim: Coroutine[Any, Any, R], found_in: Callable[[R], Sequence[ClaimContents]]
+    ) -> R:
         """The result of a transaction that claims; a caller who goes away meanwhile leaves nothing claimed."""
         mark = self._credentials.mark()
         claiming = asyncio.ensure_future(claim)
@@ -120,11 +122,11 @@ class Polls:
             self._credentials.confirm(agent, mark)
         return result
 
-    async def _undo(self, claiming: asyncio.Future[R], found_in: Callable[[R], Sequence[Whole]]) -> None:
+    async def _undo(self, claiming: asyncio.Future[R], found_in: Callable[[R], Sequence[ClaimContents]]) -> None:
         with contextlib.suppress(Exception):  # what could not be claimed need not be given back
             await self.give_back(_tokens(found_in(await claiming)))
 
-    async def describe(self, agent: Agent, claimed: list[Whole]) -> list[Trigger]:
+    async def describe(self, agent: Agent, claimed: list[ClaimContents]) -> list[Trigger]:
         """The triggers of what was just claimed; it is given back if they cannot be described, or on cancellation.
 
         Raises Unauthorized, and gives it back, if the agent's token has ended meanwhile: to ask Slack for names takes a
@@ -143,7 +145,7 @@ class Polls:
                 await self._fail(claim, trigger)
         return [trigger for trigger in described if isinstance(trigger, Trigger)]
 
-    async def _fail(self, whole: Whole, error: BaseException) -> None:
+    async def _fail(self, whole: ClaimContents, error: BaseException) -> None:
         """What cannot be described counts an attempt, so that it ends visibly instead of coming for ever."""
         lease = whole.claimed.lease
         _log.error("a trigger cannot be described", action="describe", trigger=lease.trigger_id, exc_info=error)
@@ -163,7 +165,7 @@ def take(
     hold: bool,
     lease_seconds: float = LEASE_SECONDS,
     token_hash: str | None = None,
-) -> list[Whole]:
+) -> list[ClaimContents]:
     """Lease up to ``limit`` due triggers and read what they are about: a second transaction would cost as much."""
     claimed = lease_due(tx, agent_id, limit, hold, lease_seconds, token_hash)
     return [read_whole(tx, claim) for claim in claimed]
@@ -182,8 +184,8 @@ def lease_due(
     Nothing for a caller with a token that has ended; the coordinator itself claims without one.
     """
     news = [(order_key(notice.created_at), notice) for notice in notices.unread(tx, agent_id, limit, token_hash)]
-    work = [(head.order_key, head) for head in heads.first(tx, agent_id, limit, token_hash)]
-    due: list[tuple[int, Notice | Head]] = sorted([*news, *work], key=lambda pair: pair[0])
+    work = [(head.order_key, head) for head in queue_heads.first(tx, agent_id, limit, token_hash)]
+    due: list[tuple[int, Notice | QueueHead]] = sorted([*news, *work], key=lambda pair: pair[0])
     claimed = [
         take_notice(tx, what, lease_seconds)
         if isinstance(what, Notice)
@@ -202,7 +204,7 @@ def take_notices(
     limit: int,
     lease_seconds: float = LEASE_SECONDS,
     token_hash: str | None = None,
-) -> list[Whole]:
+) -> list[ClaimContents]:
     """Lease up to ``limit`` notices, oldest first; none for a caller with a token that has ended."""
     unread = notices.unread(tx, agent_id, limit, token_hash)
     claimed = [take_notice(tx, notice, lease_seconds) for notice in unread]
@@ -240,10 +242,10 @@ def _is_over(tx: Transaction, notice: Notice) -> bool:
     if notice.kind is not NoticeKind.TASK_FOLLOW_UP or notice.inbox_message_id is None:
         return False
     entry = inbox.get(tx, notice.inbox_message_id)
-    return entry is None or entry.agent_id != notice.agent_id or entry.status is not EntryStatus.UNREAD
+    return entry is None or entry.agent_id != notice.agent_id or entry.status is not InboxStatus.UNREAD
 
 
-def _take_lane(tx: Transaction, agent_id: str, head: Head, hold: bool, lease_seconds: float) -> Claimed | None:
+def _take_lane(tx: Transaction, agent_id: str, head: QueueHead, hold: bool, lease_seconds: float) -> Claimed | None:
     """Lease what comes first in a lane, a task or the due messages; its head is locked, so no other claimer is at it.
 
     The lease comes first: the partial unique index on it is the lock. A lease that got nothing is taken back.
@@ -253,13 +255,13 @@ def _take_lane(tx: Transaction, agent_id: str, head: Head, hold: bool, lease_sec
     if task and not (due and order_key(due[0].created_at) < task.order_key):
         return _take_task(tx, task, hold, lease_seconds)
     if not due:
-        heads.refresh(tx, agent_id, head.lane_id)
+        queue_heads.refresh(tx, agent_id, head.lane_id)
         return None
     return _take_messages(tx, agent_id, head, due, hold, lease_seconds)
 
 
 def _take_messages(
-    tx: Transaction, agent_id: str, head: Head, due: list[Entry], hold: bool, lease_seconds: float
+    tx: Transaction, agent_id: str, head: QueueHead, due: list[InboxMessage], hold: bool, lease_seconds: float
 ) -> Claimed | None:
     thread_id = head.lane_id
     wanted = due[: bundle([entry.attempts for entry in due])]
@@ -285,9 +287,9 @@ def _take_messages(
     for entry in got:
         history.record(tx, "inbox.claim", entry.id, thread_id=thread_id, agent_id=agent_id)
     if len(got) == len(due) < BUNDLE_LIMIT and not head.has_tasks:
-        heads.exhausted(tx, agent_id, thread_id)
+        queue_heads.exhausted(tx, agent_id, thread_id)
     else:
-        heads.refresh(tx, agent_id, thread_id)
+        queue_heads.refresh(tx, agent_id, thread_id)
     return Claimed(lease=lease, entries=got)
 
 
@@ -314,7 +316,7 @@ def _take_task(tx: Transaction, task: Task, hold: bool, lease_seconds: float) ->
         return None
     for entry in inbox.unread_of_lane(tx, task.agent_id, task.lane_id):
         follow_up(tx, claimed, entry)
-    heads.refresh(tx, task.agent_id, task.lane_id)
+    queue_heads.refresh(tx, task.agent_id, task.lane_id)
     return Claimed(lease=lease, task=claimed)
 
 
@@ -325,5 +327,5 @@ def _told(tx: Transaction, claimed: list[Claimed]) -> list[Claimed]:
     return claimed
 
 
-def _tokens(claimed: Sequence[Whole]) -> list[str]:
+def _tokens(claimed: Sequence[ClaimContents]) -> list[str]:
     return [whole.claimed.lease.token for whole in claimed]

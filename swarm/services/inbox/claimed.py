@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from swarm.domain.facts import TriggerClaimed
+from swarm.domain.metric_events import TriggerClaimed
 from swarm.domain.model.notices import NoticeKind
 from swarm.domain.model.task_views import TaskView
 from swarm.domain.model.threads import Thread
-from swarm.domain.model.transcript import STRANGERS, Said, Standing
+from swarm.domain.model.transcript import STRANGERS, Standing, TranscriptMessage
 from swarm.domain.model.triggers import StartedBy, TriggerKind
 from swarm.services.tasks.task_view import view
 from swarm.store.agents import agent_messages, agents
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
-from swarm.store.inbox.inbox import Entry
+from swarm.store.inbox.inbox import InboxMessage
 from swarm.store.inbox.leases import Lease
 from swarm.store.inbox.notices import Notice
 from swarm.store.tasks import tasks
@@ -31,7 +31,7 @@ class Claimed:
     """What a claim leased: inbox messages of one thread, a task, or a notice."""
 
     lease: Lease
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[InboxMessage, ...] = ()
     task: Task | None = None
     notice: Notice | None = None
 
@@ -65,34 +65,34 @@ class Claimed:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Conversation:
+class ThreadTranscript:
     """What the database knows of a thread up to a message, in Slack's own text."""
 
     thread: Thread
-    said: tuple[Said, ...]
-    entries: tuple[Entry, ...]
+    said: tuple[TranscriptMessage, ...]
+    entries: tuple[InboxMessage, ...]
     previous_answer: str | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Whole:
+class ClaimContents:
     """A claim with everything that the database knows of it."""
 
     claimed: Claimed
-    conversation: Conversation | None
+    conversation: ThreadTranscript | None
     task: TaskView | None
     actor: str | None  # the name of the agent that caused a notice; None: a person did, or nobody
     channel: str | None  # the internal channel of an agent's message
     started_by: StartedBy = StartedBy.MEMBERS
 
 
-def read_whole(tx: Transaction, claimed: Claimed) -> Whole:
+def read_whole(tx: Transaction, claimed: Claimed) -> ClaimContents:
     """Everything that an agent is to see of a claim, but for the names that Slack knows."""
     notice = claimed.notice
     task = claimed.task or (tasks.get(tx, notice.task_id) if notice and notice.task_id else None)
     message = agent_messages.get(tx, notice.agent_message_id) if notice and notice.agent_message_id else None
     conversation = _conversation(tx, claimed, task)
-    return Whole(
+    return ClaimContents(
         claimed=claimed,
         started_by=_started_by(claimed, task, conversation),
         conversation=conversation,
@@ -102,7 +102,7 @@ def read_whole(tx: Transaction, claimed: Claimed) -> Whole:
     )
 
 
-def _started_by(claimed: Claimed, task: Task | None, conversation: Conversation | None) -> StartedBy:
+def _started_by(claimed: Claimed, task: Task | None, conversation: ThreadTranscript | None) -> StartedBy:
     """Of messages by their authors; of a task, and of news about one, by what it was made of."""
     if task and not claimed.entries:
         return StartedBy.STRANGERS if task.by_strangers else StartedBy.MEMBERS
@@ -112,7 +112,7 @@ def _started_by(claimed: Claimed, task: Task | None, conversation: Conversation 
     return StartedBy.STRANGERS if standings and standings <= STRANGERS else StartedBy.MEMBERS
 
 
-def read_conversation(tx: Transaction, entries: Sequence[Entry]) -> Conversation | None:
+def read_conversation(tx: Transaction, entries: Sequence[InboxMessage]) -> ThreadTranscript | None:
     """The thread of some entries up to the last of them."""
     if not entries:
         return None
@@ -120,7 +120,7 @@ def read_conversation(tx: Transaction, entries: Sequence[Entry]) -> Conversation
     return _of_thread(tx, entries[0].thread_id, tuple(entries), last.ts)
 
 
-def _conversation(tx: Transaction, claimed: Claimed, task: Task | None) -> Conversation | None:
+def _conversation(tx: Transaction, claimed: Claimed, task: Task | None) -> ThreadTranscript | None:
     """Of messages the thread up to them; of a task, and of news about one, the whole thread as it is now."""
     if claimed.entries:
         return read_conversation(tx, claimed.entries)
@@ -134,12 +134,14 @@ def _conversation(tx: Transaction, claimed: Claimed, task: Task | None) -> Conve
     return _of_thread(tx, thread_id, concerned, up_to) if thread_id else None
 
 
-def _of_thread(tx: Transaction, thread_id: str, entries: tuple[Entry, ...], up_to: str) -> Conversation | None:
+def _of_thread(
+    tx: Transaction, thread_id: str, entries: tuple[InboxMessage, ...], up_to: str
+) -> ThreadTranscript | None:
     thread = threads.get(tx, thread_id)
     if thread is None:
         return None
     said = transcript.of_thread(tx, thread.team, thread.channel, thread.thread_ts, _TO_THE_END)
-    return Conversation(
+    return ThreadTranscript(
         thread=thread,
         said=tuple(message for message in said if message.ts <= up_to),
         entries=entries,

@@ -9,14 +9,14 @@ from typing import Final
 from swarm.domain.model.agent_messages import AgentMessage
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.tray import Preview, Tray
-from swarm.services.inbox.claimed import Conversation
-from swarm.services.inbox.triggers import Triggers, entry_views
+from swarm.services.inbox.claimed import ThreadTranscript
+from swarm.services.inbox.triggers import Triggers, inbox_message_views
 from swarm.store.agents import agent_messages
 from swarm.store.agents.agent_messages import Scope
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
-from swarm.store.inbox.inbox import Entry
+from swarm.store.inbox.inbox import InboxMessage
 from swarm.store.tasks import task_queries
 from swarm.store.threads import threads, transcript
 
@@ -29,7 +29,7 @@ class _Raw:
     """A tray as the database has it: texts as Slack writes them."""
 
     unread: int
-    newest: tuple[Conversation, ...]
+    newest: tuple[ThreadTranscript, ...]
     mentions: int
     messages: tuple[AgentMessage, ...]
     tasks: Mapping[str, int]
@@ -55,9 +55,9 @@ class Trays:
             threads_owned=raw.threads_owned,
         )
 
-    async def _preview(self, raw: Conversation) -> Preview:
+    async def _preview(self, raw: ThreadTranscript) -> Preview:
         place, conversation = await self._triggers.conversation(raw)
-        (entry,) = entry_views(conversation)
+        (entry,) = inbox_message_views(conversation)
         return Preview(
             inbox_message_id=entry.id, sender=entry.user_name, channel=place.channel_name, preview=entry.preview
         )
@@ -75,10 +75,10 @@ def _read(tx: Transaction, agent_id: str) -> _Raw:
     )
 
 
-def _alone(tx: Transaction, entry: Entry) -> Conversation:
+def _alone(tx: Transaction, entry: InboxMessage) -> ThreadTranscript:
     """An entry with its own message and nothing else of the thread: a preview needs no more."""
     thread = threads.get(tx, entry.thread_id)
     assert thread is not None  # threads that entries refer to are never removed
     row = transcript.find(tx, thread.team, thread.channel, entry.ts)
     said = (transcript.said(row),) if row else ()
-    return Conversation(thread=thread, said=said, entries=(entry,), previous_answer=None)
+    return ThreadTranscript(thread=thread, said=said, entries=(entry,), previous_answer=None)

@@ -8,21 +8,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from swarm.domain.conduct import Conduct
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.notices import NoticeKind
 from swarm.domain.model.task_views import TaskView
 from swarm.domain.model.threads import Thread
-from swarm.domain.model.transcript import AuthorKind, ChannelType, ContextState, Said, Standing
-from swarm.domain.model.triggers import EntryView, NoticeView, Place, StartedBy, Trigger
+from swarm.domain.model.transcript import AuthorKind, ChannelType, ContextState, Standing, TranscriptMessage
+from swarm.domain.model.triggers import InboxMessageView, NoticeView, StartedBy, ThreadView, Trigger
+from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import Directory
 from swarm.domain.prompts.prompt_input import NewMessage, PromptDependency, PromptInput, PromptMessage, PromptTask
 from swarm.domain.prompts.prompts import render
 from swarm.domain.routing import Me
 from swarm.domain.text.mrkdwn import preview
 from swarm.domain.text.readable import mentioned_ids, readable
-from swarm.services.inbox.claimed import Conversation, Whole
-from swarm.store.inbox.inbox import Entry
+from swarm.services.inbox.claimed import ClaimContents, ThreadTranscript
+from swarm.store.inbox.inbox import InboxMessage
 from swarm.store.inbox.notices import Notice
 
 _OF_SLACK: Final = frozenset({NoticeKind.MESSAGE_CHANGED})
@@ -32,17 +32,17 @@ _OF_SLACK: Final = frozenset({NoticeKind.MESSAGE_CHANGED})
 class Triggers:
     """Turns what was claimed, or what is read by id, into what an agent sees."""
 
-    def __init__(self, directory: Directory, me: Me, conduct: Conduct) -> None:
+    def __init__(self, directory: Directory, me: Me, conduct: OperatingPolicy) -> None:
         self._directory = directory
         self._me = me
         self._conduct = conduct
 
-    async def describe(self, agent: Agent, claims: Sequence[Whole]) -> list[Trigger | BaseException]:
+    async def describe(self, agent: Agent, claims: Sequence[ClaimContents]) -> list[Trigger | BaseException]:
         """The triggers of what an agent has just claimed; in place of one that cannot be described, the reason."""
         described = (self._trigger(agent, claim) for claim in claims)
         return list(await asyncio.gather(*described, return_exceptions=True))
 
-    async def conversation(self, conversation: Conversation) -> tuple[Place, Conversation]:
+    async def conversation(self, conversation: ThreadTranscript) -> tuple[ThreadView, ThreadTranscript]:
         """The same conversation in readable text, and where it takes place."""
         names = await self._names(conversation.said)
         said = tuple(_named(message, names) for message in conversation.said)
@@ -51,10 +51,10 @@ class Triggers:
         place = self._place(conversation.thread, channel_name)
         return place, replace(conversation, said=said, previous_answer=readable(answer, names) if answer else None)
 
-    async def _trigger(self, agent: Agent, whole: Whole) -> Trigger:
+    async def _trigger(self, agent: Agent, whole: ClaimContents) -> Trigger:
         claim = whole.claimed
         place, conversation = await self.conversation(whole.conversation) if whole.conversation else (None, None)
-        views = entry_views(conversation) if conversation else ()
+        views = inbox_message_views(conversation) if conversation else ()
         notice = await self._notice(claim.notice, whole) if claim.notice else None
         incomplete = bool(conversation and conversation.thread.context is not ContextState.COMPLETE)
         prompt = PromptInput(
@@ -94,7 +94,7 @@ class Triggers:
             started_by=whole.started_by,
         )
 
-    async def _notice(self, notice: Notice, whole: Whole) -> NoticeView:
+    async def _notice(self, notice: Notice, whole: ClaimContents) -> NoticeView:
         person = notice.actor if notice.actor and whole.actor is None else None
         names = await self._look_up({person} if person else set(), notice.text or "")
         return NoticeView(
@@ -132,7 +132,7 @@ class Triggers:
             inbox_message_id=task.inbox_message_id,
         )
 
-    async def _names(self, said: Iterable[Said]) -> Mapping[str, str]:
+    async def _names(self, said: Iterable[TranscriptMessage]) -> Mapping[str, str]:
         """Names of everybody who speaks or is mentioned; our own agents bring theirs."""
         wanted: dict[str, AuthorKind] = {}
         for message in said:
@@ -148,9 +148,9 @@ class Triggers:
         names = await asyncio.gather(*(self._directory.author_name(who, kind) for who, kind in wanted.items()))
         return dict(zip(wanted, names, strict=True))
 
-    def _place(self, thread: Thread, channel_name: str) -> Place:
+    def _place(self, thread: Thread, channel_name: str) -> ThreadView:
         link = f"{self._me.url.rstrip('/')}/archives/{thread.channel}/p{thread.thread_ts.replace('.', '')}"
-        return Place(
+        return ThreadView(
             id=thread.id,
             team=thread.team,
             channel=thread.channel,
@@ -161,15 +161,15 @@ class Triggers:
         )
 
 
-def entry_views(conversation: Conversation) -> tuple[EntryView, ...]:
+def inbox_message_views(conversation: ThreadTranscript) -> tuple[InboxMessageView, ...]:
     """The entries of a readable conversation, each with its message whole. A deleted message has no text."""
     messages = {message.ts: message for message in conversation.said}
     return tuple(_view(entry, messages.get(entry.ts)) for entry in conversation.entries)
 
 
-def _view(entry: Entry, message: Said | None) -> EntryView:
+def _view(entry: InboxMessage, message: TranscriptMessage | None) -> InboxMessageView:
     text = message.text if message else ""
-    return EntryView(
+    return InboxMessageView(
         id=entry.id,
         text=text,
         preview=preview(text),
@@ -186,11 +186,11 @@ def _view(entry: Entry, message: Said | None) -> EntryView:
     )
 
 
-def _named(message: Said, names: Mapping[str, str]) -> Said:
+def _named(message: TranscriptMessage, names: Mapping[str, str]) -> TranscriptMessage:
     return replace(message, author=names.get(message.author_id, message.author), text=readable(message.text, names))
 
 
-def _new_messages(views: Sequence[EntryView], conversation: Conversation | None) -> tuple[NewMessage, ...]:
+def _new_messages(views: Sequence[InboxMessageView], conversation: ThreadTranscript | None) -> tuple[NewMessage, ...]:
     kinds = {message.ts: message.kind for message in conversation.said} if conversation else {}
     return tuple(
         NewMessage(
@@ -209,7 +209,7 @@ def _new_messages(views: Sequence[EntryView], conversation: Conversation | None)
     )
 
 
-def _history(conversation: Conversation | None) -> tuple[PromptMessage, ...]:
+def _history(conversation: ThreadTranscript | None) -> tuple[PromptMessage, ...]:
     return tuple(
         PromptMessage(
             ts=message.ts,

@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final
 
-from swarm.domain.conduct import Conduct
 from swarm.domain.model.agents import Agent
-from swarm.domain.model.leases import Outcome
+from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.model.triggers import Trigger
+from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.inbox.claim import Polls, take_notices
-from swarm.services.inbox.claimed import Whole
+from swarm.services.inbox.claimed import ClaimContents
 from swarm.services.operate.presence import Presence
 from swarm.services.rules import leases
 from swarm.services.rules.leases import Ended, Renewed
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 
-NEWS_LIMIT: Final = 20
+NOTIFICATION_LIMIT: Final = 20
 """At most so many notices ride on one renewal."""
 
 
@@ -38,7 +38,7 @@ class Heartbeat:
 class Work:
     """Leases in the hands of agents."""
 
-    def __init__(self, database: Database, polls: Polls, presence: Presence, conduct: Conduct) -> None:
+    def __init__(self, database: Database, polls: Polls, presence: Presence, conduct: OperatingPolicy) -> None:
         self._database = database
         self._polls = polls
         self._presence = presence
@@ -55,11 +55,13 @@ class Work:
         """Give work back: due again at once or after a delay, and no attempt is counted."""
         return await self._database.write(leases.release, agent, tokens, delay_seconds)
 
-    async def finish(self, agent: Agent, tokens: Sequence[str], outcome: Outcome, reason: str = "") -> Ended:
+    async def finish(self, agent: Agent, tokens: Sequence[str], outcome: FinishOutcome, reason: str = "") -> Ended:
         """End work. Raises Unresolved if it is called done and messages have no answer; then nothing is changed."""
         return await self._database.write(leases.finish, agent, tokens, outcome, reason, self._conduct)
 
 
-def _renew(tx: Transaction, agent: Agent, tokens: Sequence[str], lease_seconds: float) -> tuple[Renewed, list[Whole]]:
+def _renew(
+    tx: Transaction, agent: Agent, tokens: Sequence[str], lease_seconds: float
+) -> tuple[Renewed, list[ClaimContents]]:
     renewed = leases.renew(tx, agent, tokens, lease_seconds)
-    return renewed, take_notices(tx, agent.id, NEWS_LIMIT, lease_seconds, agent.token_hash)
+    return renewed, take_notices(tx, agent.id, NOTIFICATION_LIMIT, lease_seconds, agent.token_hash)

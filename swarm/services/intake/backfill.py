@@ -19,15 +19,15 @@ import structlog
 
 from swarm.clock import SECOND
 from swarm.domain.access import ChannelPolicy, standing_in
-from swarm.domain.conduct import Conduct
 from swarm.domain.errors import NotFound
 from swarm.domain.model.threads import Thread
 from swarm.domain.model.transcript import Author, AuthorKind, MessageDeleted, MessageEdited, SlackEvent, SlackMessage
+from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import SlackReader
 from swarm.domain.routing import Me
-from swarm.domain.watchers import NOBODY, Watcher
+from swarm.domain.watchers import NO_WATCHERS, Watcher
 from swarm.services.intake.missed import Handle, Missed, oldest_answered
-from swarm.services.rules.attempt import attempt
+from swarm.services.rules.guarded import attempt
 from swarm.services.rules.standings import Standings, people_among
 from swarm.store.agents import agents
 from swarm.store.bridge.database import Database
@@ -55,10 +55,10 @@ class Backfill:
         database: Database,
         slack: SlackReader,
         me: Me,
-        conduct: Conduct,
+        conduct: OperatingPolicy,
         standings: Standings,
         handle: Handle,
-        watcher: Watcher = NOBODY,
+        watcher: Watcher = NO_WATCHERS,
     ) -> None:
         self._database = database
         self._slack = slack

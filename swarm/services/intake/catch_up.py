@@ -28,9 +28,9 @@ from swarm.domain.errors import NotFound, Unavailable
 from swarm.domain.model.transcript import ChannelMessage, MessageEdited, SlackEvent, SlackMessage
 from swarm.domain.ports import SlackReader
 from swarm.domain.routing import Me
-from swarm.domain.watchers import NOBODY, Watcher
+from swarm.domain.watchers import NO_WATCHERS, Watcher
 from swarm.services.intake.missed import Handle, Missed, oldest_answered
-from swarm.services.rules.attempt import attempt
+from swarm.services.rules.guarded import attempt
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction
@@ -54,7 +54,7 @@ class CatchUp:
     """The background task that reads gaps. ``handle`` takes what was missed."""
 
     def __init__(
-        self, database: Database, slack: SlackReader, me: Me, handle: Handle, watcher: Watcher = NOBODY
+        self, database: Database, slack: SlackReader, me: Me, handle: Handle, watcher: Watcher = NO_WATCHERS
     ) -> None:
         self._database = database
         self._slack = slack

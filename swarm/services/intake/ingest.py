@@ -16,7 +16,6 @@ from typing import Final
 
 from swarm.clock import SECOND, slack_ts_to_us
 from swarm.domain.access import standing_in
-from swarm.domain.conduct import Conduct
 from swarm.domain.model.notices import NoticeKind
 from swarm.domain.model.threads import Thread
 from swarm.domain.model.transcript import (
@@ -29,12 +28,13 @@ from swarm.domain.model.transcript import (
     SlackEvent,
     SlackMessage,
 )
+from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.roster import Roster
 from swarm.domain.routing import (
     Change,
     Decision,
     Me,
-    Outcome,
+    RoutingOutcome,
     Situation,
     Target,
     asks_to_stop,
@@ -46,9 +46,9 @@ from swarm.services.rules.follow_ups import answer, concerned, stored
 from swarm.services.rules.handover import hand_over
 from swarm.services.rules.recipients import tell_refused, tell_routed
 from swarm.services.rules.roster import Rosters
-from swarm.services.rules.speak import show_stored
 from swarm.services.rules.standings import Standings
-from swarm.services.runs.turn_control import can_stop, stop_latest, stop_thread
+from swarm.services.rules.system_messages import show_stored
+from swarm.services.runs.run_control import can_stop, stop_latest, stop_thread
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, notices
@@ -60,7 +60,7 @@ from swarm.store.threads import early, people, threads, transcript, watermarks
 EARLY_SECONDS: Final = 600
 """A reply that comes so long after its thread's first message cannot have overtaken it."""
 
-_CONTEXT: Final = frozenset({Outcome.CONTEXT, Outcome.STRANGER})
+_CONTEXT: Final = frozenset({RoutingOutcome.CONTEXT, RoutingOutcome.STRANGER})
 
 
 LATE_SECONDS: Final = 120
@@ -70,7 +70,9 @@ LATE_SECONDS: Final = 120
 class Ingest:
     """Takes Slack events in. Returns after the commit; an error means that nothing was stored."""
 
-    def __init__(self, database: Database, rosters: Rosters, me: Me, conduct: Conduct, standings: Standings) -> None:
+    def __init__(
+        self, database: Database, rosters: Rosters, me: Me, conduct: OperatingPolicy, standings: Standings
+    ) -> None:
         self._database = database
         self._rosters = rosters
         self._me = me
@@ -132,7 +134,7 @@ class Ingest:
             )
             if not is_new:  # somebody else has opened it meanwhile
                 decision = self._decide(tx, message, thread, roster)
-        if thread is None and decision.outcome is Outcome.STOP:
+        if thread is None and decision.outcome is RoutingOutcome.STOP:
             self._stop_latest(tx, message, decision)
         elif thread is None:
             self._note(tx, message, decision, None)
@@ -157,7 +159,7 @@ class Ingest:
         """What routing says, unless this person has said too much within a minute."""
         decision = decide(message, self._situation(tx, message, thread, roster, routed=routed), change)
         if decision.targets and self._limited_since(tx, message) is not None:
-            return Decision(outcome=Outcome.RATE_LIMITED, reason=self._limit_reason(), is_refusal=True)
+            return Decision(outcome=RoutingOutcome.RATE_LIMITED, reason=self._limit_reason(), is_refusal=True)
         return decision
 
     def _limited_since(self, tx: Transaction, message: SlackMessage) -> int | None:
@@ -176,9 +178,9 @@ class Ingest:
     def _told_key(self, tx: Transaction, message: SlackMessage, decision: Decision) -> str:
         """A refusal is told once a day and person, their limit once a minute, that of bots once a day and thread."""
         who, day = f"{self._me.team}:{message.author.id}", tx.now // (24 * 3600 * SECOND)
-        if decision.outcome is Outcome.BOT_CAPPED:
+        if decision.outcome is RoutingOutcome.BOT_CAPPED:
             return f"bot_capped:{self._me.team}:{message.channel}:{message.root_ts}:{day}"
-        if decision.outcome is Outcome.RATE_LIMITED:
+        if decision.outcome is RoutingOutcome.RATE_LIMITED:
             return f"limited:{who}:{self._limited_since(tx, message)}"
         return f"refused:{who}:{day}"
 
@@ -187,7 +189,7 @@ class Ingest:
         if thread:
             transcript.keep(tx, self._me.team, [message])
         early.park(tx, self._me.team, message)
-        waits = Decision(outcome=Outcome.UNVERIFIED, reason="it waits until Slack says who wrote it")
+        waits = Decision(outcome=RoutingOutcome.UNVERIFIED, reason="it waits until Slack says who wrote it")
         self._note(tx, message, waits, thread)
 
     def _marked(self, message: SlackMessage) -> SlackMessage:
@@ -247,7 +249,7 @@ class Ingest:
         decision = self._decide(tx, message, thread, roster, Change.EDITED, routed=bool(entries))
         if stored and stored["text"] != message.text:
             erase_edited(tx, thread, stored, message.text, entries)
-        if decision.outcome is Outcome.EDITED:
+        if decision.outcome is RoutingOutcome.EDITED:
             if stored is None or stored["text"] != message.text:
                 self._tell_of_edit(tx, message, entries)
         elif is_unsure:
@@ -256,7 +258,7 @@ class Ingest:
             self._route_edit(tx, message, thread, decision, roster)
         return True
 
-    def _tell_of_edit(self, tx: Transaction, message: SlackMessage, entries: list[inbox.Entry]) -> None:
+    def _tell_of_edit(self, tx: Transaction, message: SlackMessage, entries: list[inbox.InboxMessage]) -> None:
         """Runs that have the old text are told at once; what is unread is read from the transcript anyway."""
         for entry in entries:
             agent_id, task_id = concerned(tx, entry)
@@ -290,7 +292,7 @@ class Ingest:
             early.lock(tx, team, event.channel, root_ts)
         early.drop(tx, team, event.channel, root_ts, event.ts)  # it may wait for its thread, or for its author
         was = transcript.find(tx, team, event.channel, event.ts)
-        if not transcript.bury(tx, team, event.channel, event.ts, event.thread_ts):
+        if not transcript.mark_deleted(tx, team, event.channel, event.ts, event.thread_ts):
             return
         entries = inbox.of_message_locked(tx, team, event.channel, event.ts)
         if was:
@@ -346,7 +348,7 @@ class Ingest:
     ) -> None:
         """Carry a decision out: entries, owner, 👀, and a word to people. In a new thread nothing waits."""
         self._note(tx, message, decision, thread)
-        if decision.outcome is Outcome.STOP:
+        if decision.outcome is RoutingOutcome.STOP:
             stop_thread(tx, thread, message, self._conduct)
             return
         if decision.is_refusal:
@@ -392,7 +394,7 @@ class Ingest:
 
     def _note(self, tx: Transaction, message: SlackMessage, decision: Decision, thread: Thread | None) -> None:
         """Record why, for ``explain``; of a message that does not concern us, nothing else is kept."""
-        if decision.outcome is not Outcome.OWN:
+        if decision.outcome is not RoutingOutcome.OWN:
             history.record(
                 tx,
                 f"route.{decision.outcome}",

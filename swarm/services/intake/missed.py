@@ -17,7 +17,7 @@ import structlog
 from swarm.clock import SECOND, us_to_slack_ts
 from swarm.domain.errors import Unavailable
 from swarm.domain.model.transcript import MessageEdited, SlackEvent
-from swarm.domain.watchers import NOBODY, Watcher
+from swarm.domain.watchers import NO_WATCHERS, Watcher
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.records import history
@@ -36,7 +36,7 @@ Handle = Callable[[SlackEvent], Awaitable[None]]
 class Missed:
     """Events that were missed, on their way to ``handle``, which stores and routes one."""
 
-    def __init__(self, database: Database, handle: Handle, watcher: Watcher = NOBODY) -> None:
+    def __init__(self, database: Database, handle: Handle, watcher: Watcher = NO_WATCHERS) -> None:
         self._database = database
         self._watcher = watcher
         self.handle = handle

@@ -14,7 +14,7 @@ from typing import Final
 from swarm.clock import SECOND
 from swarm.domain.model.transcript import Standing
 from swarm.services.intake.ingest import Ingest
-from swarm.services.rules.attempt import attempt
+from swarm.services.rules.guarded import attempt
 from swarm.services.rules.standings import Standings
 from swarm.store.bridge.database import Database
 from swarm.store.threads import early

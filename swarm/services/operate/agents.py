@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from swarm.clock import new_id
-from swarm.domain.conduct import Conduct
 from swarm.domain.errors import Conflict, NotFound
 from swarm.domain.model.agents import Agent, Reach, Role, check_name, new_agent_token, token_hash
 from swarm.domain.model.leases import LeaseEnd
-from swarm.services.rules.credentials import Credentials
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.services.rules.credentials import AgentTokenCache
+from swarm.services.rules.failover import failover_offline_agents
 from swarm.services.rules.leases import lose
 from swarm.services.rules.roster import AGENTS, began
-from swarm.services.rules.stand_in import look_after_offline
-from swarm.services.tasks.task_care import tend_tasks
+from swarm.services.tasks.task_maintenance import tend_tasks
 from swarm.store.agents import agents
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
@@ -39,10 +39,10 @@ class Present:
     online: bool
 
 
-class Agents:
+class AgentRegistry:
     """The agents of this deployment, and their tokens."""
 
-    def __init__(self, database: Database, conduct: Conduct, credentials: Credentials) -> None:
+    def __init__(self, database: Database, conduct: OperatingPolicy, credentials: AgentTokenCache) -> None:
         self._database = database
         self._conduct = conduct
         self.credentials = credentials
@@ -71,7 +71,7 @@ class Agents:
             enrolled=enrolled,
         )
         agent = await self._database.write(_register, added, self._conduct)
-        await look_after_offline(self._database, self._conduct)  # what waited for a lead has one now
+        await failover_offline_agents(self._database, self._conduct)  # what waited for a lead has one now
         return Registered(agent=agent, token=token)
 
     async def ensure(
@@ -82,7 +82,7 @@ class Agents:
         Raises Invalid for a name it cannot have, Conflict for one of an agent that is reached in another way.
         """
         agent = await self._database.write(_ensure, check_name(name), role, description, tuple(capabilities), reach)
-        await look_after_offline(self._database, self._conduct)
+        await failover_offline_agents(self._database, self._conduct)
         return agent
 
     async def everyone(self) -> list[Agent]:
@@ -117,7 +117,7 @@ class Agents:
         for lease in held:
             await self._database.write(lose, lease.token, LeaseEnd.REVOKED, "its agent was removed", self._conduct)
         await tend_tasks(self._database, self._conduct)
-        await look_after_offline(self._database, self._conduct)
+        await failover_offline_agents(self._database, self._conduct)
         return agent
 
 
@@ -133,7 +133,7 @@ class _New:
     enrolled: bool
 
 
-def _register(tx: Transaction, new: _New, conduct: Conduct) -> Agent:
+def _register(tx: Transaction, new: _New, conduct: OperatingPolicy) -> Agent:
     _check_room(tx, conduct, new.enrolled)
     agent = Agent(
         id=new_id(),
@@ -152,7 +152,7 @@ def _register(tx: Transaction, new: _New, conduct: Conduct) -> Agent:
     return agent
 
 
-def _check_room(tx: Transaction, conduct: Conduct, by_key: bool) -> None:
+def _check_room(tx: Transaction, conduct: OperatingPolicy, by_key: bool) -> None:
     """Two at the same moment may pass both: a cap, not a promise to the last agent."""
     everyone, enrolled = agents.count(tx)
     if everyone >= conduct.most_agents:
@@ -175,7 +175,7 @@ def _ensure(
     return agent
 
 
-def _present(tx: Transaction, conduct: Conduct) -> list[Present]:
+def _present(tx: Transaction, conduct: OperatingPolicy) -> list[Present]:
     return [
         Present(agent=agent, online=agent.online(tx.now, conduct.offline_after_seconds, began(tx, conduct)))
         for agent in agents.everyone(tx)

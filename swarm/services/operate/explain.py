@@ -12,7 +12,7 @@ from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
-from swarm.store.inbox.inbox import Entry
+from swarm.store.inbox.inbox import InboxMessage
 from swarm.store.outbox import deliveries
 from swarm.store.records import history
 from swarm.store.tasks import tasks
@@ -34,7 +34,7 @@ class Step:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EntryExplained:
+class InboxMessageExplanation:
     """What became of a message for one agent."""
 
     inbox_message_id: str
@@ -47,7 +47,7 @@ class EntryExplained:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TaskExplained:
+class TaskExplanation:
     """What became of a task that the message was made."""
 
     task_id: str
@@ -67,8 +67,8 @@ class Explanation:
     stored: bool
     routing: tuple[Step, ...]
     owner: str | None
-    entries: tuple[EntryExplained, ...]
-    tasks: tuple[TaskExplained, ...]
+    entries: tuple[InboxMessageExplanation, ...]
+    tasks: tuple[TaskExplanation, ...]
 
 
 def parse_reference(reference: str) -> tuple[str, str]:
@@ -134,7 +134,7 @@ def _of_task_alone(tx: Transaction, task: Task) -> Explanation:
     return Explanation(channel="", ts="", stored=False, routing=(), owner=None, entries=(), tasks=(explained,))
 
 
-def _tasks(tx: Transaction, entries: list[Entry], names: dict[str, str]) -> Iterator[TaskExplained]:
+def _tasks(tx: Transaction, entries: list[InboxMessage], names: dict[str, str]) -> Iterator[TaskExplanation]:
     """The tasks as which the message was delegated, or to which it was a follow-up."""
     for task_id in dict.fromkeys(entry.task_id for entry in entries if entry.task_id):
         task = tasks.get(tx, task_id)
@@ -142,8 +142,8 @@ def _tasks(tx: Transaction, entries: list[Entry], names: dict[str, str]) -> Iter
             yield _task(tx, task, names)
 
 
-def _task(tx: Transaction, task: Task, names: dict[str, str]) -> TaskExplained:
-    return TaskExplained(
+def _task(tx: Transaction, task: Task, names: dict[str, str]) -> TaskExplanation:
+    return TaskExplanation(
         task_id=task.id,
         title=task.title,
         agent=names.get(task.agent_id or ""),
@@ -153,8 +153,8 @@ def _task(tx: Transaction, task: Task, names: dict[str, str]) -> TaskExplained:
     )
 
 
-def _entry(tx: Transaction, entry: Entry, names: dict[str, str]) -> EntryExplained:
-    return EntryExplained(
+def _entry(tx: Transaction, entry: InboxMessage, names: dict[str, str]) -> InboxMessageExplanation:
+    return InboxMessageExplanation(
         inbox_message_id=entry.id,
         agent=names.get(entry.agent_id or ""),
         status=entry.status,

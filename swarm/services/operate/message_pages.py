@@ -34,7 +34,7 @@ class PageRequest:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Page:
+class AgentMessagesPage:
     """Messages, oldest first; ``more`` if there are further ones in the direction of reading."""
 
     messages: tuple[AgentMessage, ...]
@@ -55,7 +55,7 @@ def check_page(request: PageRequest) -> PageRequest:
     return request
 
 
-def read_page(tx: Transaction, reader: Agent, request: PageRequest) -> Page:
+def read_page(tx: Transaction, reader: Agent, request: PageRequest) -> AgentMessagesPage:
     """The page. Raises NotFound for an unknown agent, and for a channel in which nothing was said."""
     if request.channel is not None:
         return _of_channel(tx, reader, request, check_channel(request.channel))
@@ -65,7 +65,7 @@ def read_page(tx: Transaction, reader: Agent, request: PageRequest) -> Page:
     return _page(tx, Scope.UNREAD, reader, request)
 
 
-def _of_channel(tx: Transaction, reader: Agent, request: PageRequest, channel: str) -> Page:
+def _of_channel(tx: Transaction, reader: Agent, request: PageRequest, channel: str) -> AgentMessagesPage:
     if not agent_messages.has_channel(tx, channel):
         known = ", ".join(f"#{name}" for name in agent_messages.channels(tx, _SHOWN_CHANNELS))
         raise NotFound(
@@ -75,7 +75,7 @@ def _of_channel(tx: Transaction, reader: Agent, request: PageRequest, channel: s
     return _page(tx, Scope.CHANNEL, reader, request, channel=channel)
 
 
-def _page(tx: Transaction, scope: Scope, reader: Agent, request: PageRequest, **place: str) -> Page:
+def _page(tx: Transaction, scope: Scope, reader: Agent, request: PageRequest, **place: str) -> AgentMessagesPage:
     """What is unread, and what comes after an id, from its beginning; else the latest."""
     newest = request.after is None and not request.unread_only and scope is not Scope.UNREAD
     found = agent_messages.page(
@@ -90,7 +90,7 @@ def _page(tx: Transaction, scope: Scope, reader: Agent, request: PageRequest, **
         **place,
     )
     fitting = _fitting(found[: request.limit])
-    return Page(messages=tuple(reversed(fitting) if newest else fitting), more=len(found) > len(fitting))
+    return AgentMessagesPage(messages=tuple(reversed(fitting) if newest else fitting), more=len(found) > len(fitting))
 
 
 def _fitting(messages: Sequence[AgentMessage]) -> Sequence[AgentMessage]:

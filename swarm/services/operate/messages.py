@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from swarm.clock import SECOND
-from swarm.domain.conduct import Conduct
 from swarm.domain.errors import Conflict, Invalid, RateLimited
 from swarm.domain.model.agent_messages import (
     MAX_PER_MINUTE,
@@ -18,10 +17,11 @@ from swarm.domain.model.agent_messages import (
 )
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.notices import NoticeKind
+from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.operate.agents import Present
-from swarm.services.operate.message_pages import Page, PageRequest, check_page, read_page
+from swarm.services.operate.message_pages import AgentMessagesPage, PageRequest, check_page, read_page
 from swarm.services.operate.team import colleague, read_team
-from swarm.services.rules.once import ToolCall, once
+from swarm.services.rules.idempotency import IdempotentCall, idempotent
 from swarm.services.rules.reply import Caller
 from swarm.store.agents import agent_messages
 from swarm.store.agents.agent_messages import Earlier
@@ -60,7 +60,7 @@ class _Letter:
 class Messages:
     """Messages between agents. Each is told by a notice, which waits for who is offline."""
 
-    def __init__(self, database: Database, conduct: Conduct) -> None:
+    def __init__(self, database: Database, conduct: OperatingPolicy) -> None:
         self._database = database
         self._conduct = conduct
 
@@ -77,7 +77,7 @@ class Messages:
         name = check_channel(channel) if channel is not None else None
         return await self._database.write(_send, caller, check_text(text), to, name, self._conduct)
 
-    async def read(self, agent: Agent, request: PageRequest) -> Page:
+    async def read(self, agent: Agent, request: PageRequest) -> AgentMessagesPage:
         """Messages of a channel or with another agent; if neither is named, all unread ones that are meant for you.
 
         Of those the ones after an id, else the latest. What is meant for the reader counts as read from now on. Raises
@@ -90,10 +90,12 @@ class Messages:
         return page
 
 
-def _send(tx: Transaction, caller: Caller, text: str, to: str | None, channel: str | None, conduct: Conduct) -> Sent:
+def _send(
+    tx: Transaction, caller: Caller, text: str, to: str | None, channel: str | None, conduct: OperatingPolicy
+) -> Sent:
     present = read_team(tx, conduct)
     letter = _letter(caller.agent, text, to, channel, [one.agent for one in present])
-    agent_messages.take_turn(tx)
+    agent_messages.serialize_inserts(tx)
     message_id = _store_once(tx, caller, letter, present)
     meant = agent_messages.addressees(tx, message_id)
     return Sent(
@@ -116,7 +118,7 @@ def _store_once(tx: Transaction, caller: Caller, letter: _Letter, present: Seque
     before = agent_messages.earlier(tx, letter.sender.id, letter.place, letter.text, MAX_PER_MINUTE)
     if caller.request_id is None and caller.lease_token is None:
         return _said_lately(tx, before) or _store(tx, letter, before, present)
-    call = ToolCall(
+    call = IdempotentCall(
         agent_id=letter.sender.id,
         tool="send-message",
         about=letter.place,
@@ -124,7 +126,7 @@ def _store_once(tx: Transaction, caller: Caller, letter: _Letter, present: Seque
         arguments={"text": letter.text},
         request_id=caller.request_id,
     )
-    message_id = str(once(tx, call, lambda: {"message_id": _store(tx, letter, before, present)})["message_id"])
+    message_id = str(idempotent(tx, call, lambda: {"message_id": _store(tx, letter, before, present)})["message_id"])
     stored = agent_messages.get(tx, message_id)
     if stored is None or stored.text != letter.text:  # or words would be lost, since models like the id "1"
         raise Conflict(

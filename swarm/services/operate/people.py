@@ -15,9 +15,9 @@ from typing import Final
 
 import structlog
 
-from swarm.domain.conduct import Conduct
 from swarm.domain.errors import Conflict, Invalid, NotFound
 from swarm.domain.model.transcript import AuthorKind
+from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import Directory
 from swarm.services.rules import task_ends
 from swarm.services.rules.erase import erase_deleted, withdraw
@@ -48,7 +48,7 @@ class Forgotten:
     removed: dict[str, int]
 
 
-class People:
+class PersonalData:
     """What is kept of people.
 
     ``directory`` knows the names of users; without one they go by id. ``forget_name`` drops what is known of a user
@@ -58,7 +58,7 @@ class People:
     def __init__(
         self,
         database: Database,
-        conduct: Conduct,
+        conduct: OperatingPolicy,
         directory: Directory | None = None,
         forget_name: Callable[[str], None] = lambda person: None,
     ) -> None:
@@ -126,7 +126,7 @@ def _forget_message(tx: Transaction, message: Row) -> int:
     return erased
 
 
-def _cancel(tx: Transaction, task_id: str, conduct: Conduct) -> bool:
+def _cancel(tx: Transaction, task_id: str, conduct: OperatingPolicy) -> bool:
     task = lock_task(tx, task_id)
     return task is not None and task_ends.cancel(tx, task, "because whoever asked for it is forgotten", conduct)
 

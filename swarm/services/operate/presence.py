@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from swarm.domain.conduct import Conduct
 from swarm.domain.model.agents import SEEN_EVERY_SECONDS, Agent
+from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules.roster import AGENTS, began
 from swarm.store.agents import agents
 from swarm.store.bridge.database import Database
@@ -19,7 +19,7 @@ _WRITES_BEFORE_OFFLINE: Final = 3
 class Presence:
     """Writes signs of life, of each agent at most every 30 seconds: a heartbeat is not worth a write per poll."""
 
-    def __init__(self, database: Database, conduct: Conduct) -> None:
+    def __init__(self, database: Database, conduct: OperatingPolicy) -> None:
         self._database = database
         self._conduct = conduct
         self._every_seconds = min(SEEN_EVERY_SECONDS, conduct.offline_after_seconds / _WRITES_BEFORE_OFFLINE)
@@ -38,7 +38,7 @@ class Presence:
             self._forget_at = now + self._every_seconds
 
 
-def note_seen(tx: Transaction, agent_id: str, conduct: Conduct) -> None:
+def note_seen(tx: Transaction, agent_id: str, conduct: OperatingPolicy) -> None:
     """Write that an agent was heard of. Whoever routes is told only if it was offline: else nothing has changed."""
     agent = agents.by_id(tx, agent_id)
     if agent is None:

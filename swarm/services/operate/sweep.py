@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from swarm.domain.conduct import Conduct
-from swarm.services.operate.tidy import Tidier
-from swarm.services.rules.attempt import attempt
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.services.operate.retention import RetentionJob
+from swarm.services.rules.failover import failover_offline_agents
+from swarm.services.rules.guarded import attempt
 from swarm.services.rules.leases import expire
-from swarm.services.rules.stand_in import look_after_offline
-from swarm.services.tasks.task_care import tend_tasks
+from swarm.services.tasks.task_maintenance import tend_tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import holds, leases
@@ -22,7 +22,7 @@ from swarm.store.inbox.leases import Lease
 from swarm.store.threads import threads
 
 SWEEP_SECONDS: Final = 1.0
-TIDY_SECONDS: Final = 60.0
+RETENTION_SECONDS: Final = 60.0
 LISTEN_SECONDS: Final = 1.0
 BATCH: Final = 200
 """So many things are treated in one transaction, so that nobody else has to wait long."""
@@ -31,10 +31,10 @@ BATCH: Final = 200
 class Sweeper:
     """The background task that sweeps."""
 
-    def __init__(self, database: Database, conduct: Conduct) -> None:
+    def __init__(self, database: Database, conduct: OperatingPolicy) -> None:
         self._database = database
         self._conduct = conduct
-        self._tidier = Tidier(database, conduct.retention)
+        self._tidier = RetentionJob(database, conduct.retention)
 
     async def run(self) -> None:
         """Sweep until cancelled, whatever goes wrong meanwhile. A database that is away is waited for."""
@@ -43,7 +43,7 @@ class Sweeper:
         while True:
             await self.sweep()
             if loop.time() >= tidy_at:
-                tidy_at = loop.time() + TIDY_SECONDS
+                tidy_at = loop.time() + RETENTION_SECONDS
                 await self.tidy()
             await asyncio.sleep(SWEEP_SECONDS)
 
@@ -52,7 +52,7 @@ class Sweeper:
         await attempt(self._end_expired(), "sweep", part="end_expired")
         await attempt(self._make_due(), "sweep", part="make_due")
         await attempt(tend_tasks(self._database, self._conduct), "sweep", part="tend_tasks")
-        await attempt(look_after_offline(self._database, self._conduct), "sweep", part="look_after_offline")
+        await attempt(failover_offline_agents(self._database, self._conduct), "sweep", part="look_after_offline")
 
     async def tidy(self) -> None:
         """Drop what nobody will ask for."""

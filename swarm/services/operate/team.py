@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from swarm.domain.conduct import Conduct
 from swarm.domain.errors import NotFound
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.team import IDLE, Load
+from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.operate.agents import Present
 from swarm.services.rules.roster import began
-from swarm.store.agents import agents, loads
+from swarm.store.agents import agent_loads, agents
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 
@@ -24,10 +24,10 @@ class Member:
     load: Load
 
 
-class Team:
+class TeamDirectory:
     """All agents, as they see each other."""
 
-    def __init__(self, database: Database, conduct: Conduct) -> None:
+    def __init__(self, database: Database, conduct: OperatingPolicy) -> None:
         self._database = database
         self._conduct = conduct
 
@@ -36,7 +36,7 @@ class Team:
         return await self._database.read(_members, self._conduct)
 
 
-def read_team(tx: Transaction, conduct: Conduct) -> list[Present]:
+def read_team(tx: Transaction, conduct: OperatingPolicy) -> list[Present]:
     """Everybody, oldest first, and whether each is there now."""
     return [
         Present(agent=agent, online=agent.online(tx.now, conduct.offline_after_seconds, began(tx, conduct)))
@@ -54,6 +54,6 @@ def colleague(team: Sequence[Agent], me: Agent, name: str) -> Agent:
     return found
 
 
-def _members(tx: Transaction, conduct: Conduct) -> list[Member]:
-    found = loads.everybodys(tx)
+def _members(tx: Transaction, conduct: OperatingPolicy) -> list[Member]:
+    found = agent_loads.by_agent(tx)
     return [Member(present=one, load=found.get(one.agent.id, IDLE)) for one in read_team(tx, conduct)]

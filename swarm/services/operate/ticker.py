@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from swarm.services.rules.attempt import attempt
+from swarm.services.rules.guarded import attempt
 from swarm.store.bridge.database import Database
 from swarm.store.inbox import due
 

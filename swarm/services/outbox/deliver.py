@@ -27,22 +27,22 @@ from typing import Any, Final, assert_never
 import structlog
 
 from swarm.clock import SECOND
-from swarm.domain.conduct import Reactions
 from swarm.domain.errors import NotFound, SwarmError, Unavailable
 from swarm.domain.model.deliveries import (
-    Accepted,
     Answer,
+    DeliveryAccepted,
     DeliveryKind,
+    DeliveryRefused,
     DeliveryStatus,
     DeliveryStep,
     InDoubt,
     Mark,
     NotSent,
-    Refused,
 )
 from swarm.domain.model.transcript import Author, AuthorKind, SlackMessage
+from swarm.domain.operating_policy import Reactions
 from swarm.domain.ports import SlackSender
-from swarm.services.outbox.elections import awake_or_not
+from swarm.services.outbox.elections import boottime
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction
@@ -85,7 +85,7 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Terms:
+class DeliveryLimits:
     """What holds for every delivery."""
 
     team: str
@@ -93,7 +93,7 @@ class Terms:
     reactions: Reactions
 
 
-class Sender:
+class OutboxSender:
     """The background task that empties the queue of deliveries.
 
     ``http_timeout_seconds`` is the gateway's, for one HTTP call; a delivery may take two. A delivery is doubted, and a
@@ -108,11 +108,13 @@ class Sender:
         *,
         http_timeout_seconds: float,
         reactions: Reactions = _AS_SHOWN_BY_DEFAULT,
-        clock: Callable[[], float] = awake_or_not,
+        clock: Callable[[], float] = boottime,
     ) -> None:
         self._database = database
         self._slack = slack
-        self._terms = Terms(team=team, in_flight_seconds=2 * http_timeout_seconds + _STALE_SECONDS, reactions=reactions)
+        self._terms = DeliveryLimits(
+            team=team, in_flight_seconds=2 * http_timeout_seconds + _STALE_SECONDS, reactions=reactions
+        )
         self._clock = clock
         self._may_send: Callable[[], bool] = lambda: True
         self._is_certain: Callable[[], Awaitable[bool]] = _always
@@ -276,7 +278,7 @@ class Sender:
         try:
             found = await self._slack.find(replace(deliveries.delivery(row), answers_ts=said_at))
         except NotFound as refused:  # Slack will say no next time too
-            await self._settle(row, Refused(error=f"in doubt, and may not be looked up: {refused.message}"))
+            await self._settle(row, DeliveryRefused(error=f"in doubt, and may not be looked up: {refused.message}"))
             return
         except SwarmError as error:
             _log.warning("a post could not be looked up", action="deliver_find", delivery=row["id"], error=str(error))
@@ -289,7 +291,7 @@ class Sender:
 
     async def _settle(self, row: Row, answer: Answer) -> None:
         await self._database.write(settle, row, answer, self._terms)
-        if isinstance(answer, Refused | InDoubt | NotSent):
+        if isinstance(answer, DeliveryRefused | InDoubt | NotSent):
             _log.warning("Slack did not take a delivery", action="deliver", delivery=row["id"], answer=repr(answer))
 
 
@@ -303,7 +305,7 @@ def lanes_due(tx: Transaction, posts: int, marks: int) -> tuple[list[str], list[
     return deliveries.lanes_due(tx, posts), [row["id"] for row in given], [row["id"] for row in taken]
 
 
-def take(tx: Transaction, delivery_id: str, terms: Terms) -> Row | None:
+def take(tx: Transaction, delivery_id: str, terms: DeliveryLimits) -> Row | None:
     """Mark a delivery as being sent; None if it is no longer to be sent."""
     row = deliveries.get(tx, delivery_id)
     if row is None or row["status"] != DeliveryStatus.QUEUED:
@@ -326,13 +328,13 @@ def take(tx: Transaction, delivery_id: str, terms: Terms) -> Row | None:
     return deliveries.get(tx, delivery_id)
 
 
-def settle(tx: Transaction, row: Row, answer: Answer, terms: Terms) -> None:
+def settle(tx: Transaction, row: Row, answer: Answer, terms: DeliveryLimits) -> None:
     """Write what came of a call."""
     match answer:
-        case Accepted():
+        case DeliveryAccepted():
             if deliveries.move(tx, DeliveryStep.CONFIRM, row, sent_ts=answer.ts):
                 _remember(tx, row, answer, terms.team)
-        case Refused():
+        case DeliveryRefused():
             give_up(tx, row, answer.error, terms)
         case NotSent():
             postpone(tx, row, answer, terms)
@@ -344,7 +346,7 @@ def settle(tx: Transaction, row: Row, answer: Answer, terms: Terms) -> None:
             assert_never(answer)
 
 
-def give_up(tx: Transaction, row: Row, reason: str, terms: Terms) -> None:
+def give_up(tx: Transaction, row: Row, reason: str, terms: DeliveryLimits) -> None:
     """A delivery has failed for good. Of a lost answer the thread is told by ❌, however late that can be shown."""
     if not deliveries.move(tx, DeliveryStep.FAIL, row, error=reason):
         return
@@ -364,7 +366,7 @@ def _delegated(tx: Transaction, row: Row) -> str | None:
     return task.inbox_message_id if task else None
 
 
-def postpone(tx: Transaction, row: Row, answer: NotSent, terms: Terms) -> None:
+def postpone(tx: Transaction, row: Row, answer: NotSent, terms: DeliveryLimits) -> None:
     """It was certainly not sent: try again, the more rarely the older it is, until it is too old."""
     age_seconds = (tx.now - row["created_at"]) / SECOND
     if age_seconds >= GIVE_UP_SECONDS:
@@ -380,7 +382,7 @@ def put_back(tx: Transaction, row: Row) -> None:
     tx.wake(DELIVERIES)
 
 
-def look_failed(tx: Transaction, row: Row, reason: str, terms: Terms) -> None:
+def look_failed(tx: Transaction, row: Row, reason: str, terms: DeliveryLimits) -> None:
     """Slack could not be asked whether it has a post: ask again later, but not for ever."""
     if row["attempts"] + 1 >= ATTEMPTS:
         give_up(tx, row, f"in doubt, and could not be looked up: {reason}", terms)
@@ -398,7 +400,7 @@ def resend(tx: Transaction, row: Row) -> None:
     deliveries.move(tx, DeliveryStep.RESEND, row, error=row["error"])
 
 
-def _remember(tx: Transaction, row: Row, answer: Accepted, team: str) -> None:
+def _remember(tx: Transaction, row: Row, answer: DeliveryAccepted, team: str) -> None:
     """Own posts enter the transcript when they are sent: Slack does not tell us of them."""
     if row["kind"] == DeliveryKind.UPDATE and row["updates_id"] and not row["removes"]:
         transcript.own_change(tx, team, row["channel"], row["target_ts"], row["text"])

@@ -29,10 +29,10 @@ import structlog
 
 from swarm.clock import ELAPSED
 from swarm.domain.errors import SwarmError
-from swarm.services.rules.attempt import attempt
+from swarm.services.rules.guarded import attempt
 from swarm.store.bridge.database import Database
 from swarm.store.records import elections
-from swarm.store.records.elections import ELECTIONS, Standing
+from swarm.store.records.elections import ELECTIONS, Candidacy
 
 LEASE_SECONDS: Final = 10.0
 RENEW_SECONDS: Final = 3.0
@@ -45,12 +45,12 @@ _AFTER_SECONDS: Final = 0.02  # a lease has certainly run out so long after its 
 _log = structlog.get_logger(__name__)
 
 
-def awake_or_not() -> float:
+def boottime() -> float:
     """Seconds on a clock that goes on while the machine sleeps, where there is one."""
     return time.clock_gettime(ELAPSED)
 
 
-class Term:
+class OfficeTerm:
     """A time in office.
 
     ``confirm`` asks the database, and prolongs the term or ends it: before a call, when less than ``sure_seconds`` of
@@ -62,7 +62,7 @@ class Term:
         number: int,
         ends_at: float,
         clock: Callable[[], float],
-        confirm: Callable[[Term], Awaitable[None]] | None = None,
+        confirm: Callable[[OfficeTerm], Awaitable[None]] | None = None,
         sure_seconds: float = 0.0,
     ) -> None:
         self.number = number
@@ -94,7 +94,7 @@ class Term:
         self._ends_at = -math.inf
 
 
-Work = Callable[[Term], Awaitable[None]]
+Work = Callable[[OfficeTerm], Awaitable[None]]
 """What the holder does until it is cancelled; a call that has begun it may bring to its end."""
 
 
@@ -110,7 +110,7 @@ class Election:
         lease_seconds: float = LEASE_SECONDS,
         renew_seconds: float = RENEW_SECONDS,
         stop_seconds: float = STOP_SECONDS,
-        clock: Callable[[], float] = awake_or_not,
+        clock: Callable[[], float] = boottime,
     ) -> None:
         self._database = database
         self._role = role
@@ -129,7 +129,7 @@ class Election:
         finally:
             await self._resign()
 
-    async def _elected(self) -> Term:
+    async def _elected(self) -> OfficeTerm:
         """Wait until we are."""
         while True:
             seen = self._database.wakeups.generation(ELECTIONS)
@@ -139,10 +139,10 @@ class Election:
                 _log.info("Elected.", action="elected", role=self._role, term=standing.term)
                 sure_seconds = (self._lease_seconds - self._stop_seconds) / 2
                 ends_at = self._end_if_granted(asked_at)
-                return Term(standing.term, ends_at, self._clock, self._renew, sure_seconds)
+                return OfficeTerm(standing.term, ends_at, self._clock, self._renew, sure_seconds)
             await self._pause(seen, standing.wait_seconds + _AFTER_SECONDS)
 
-    async def _stand(self) -> Standing:
+    async def _stand(self) -> Candidacy:
         candidacy = asyncio.ensure_future(
             self._database.write(
                 elections.stand, self._role, self._holder, self._lease_seconds, at_once=self._predecessor_is_gone
@@ -159,7 +159,7 @@ class Election:
             raise
         except SwarmError as error:
             _log.warning("The election has to wait", action="elect", role=self._role, error=error.message)
-            return Standing(term=None, wait_seconds=_AGAIN_SECONDS)
+            return Candidacy(term=None, wait_seconds=_AGAIN_SECONDS)
 
     async def _pause(self, seen: int, seconds: float) -> None:
         """Until somebody resigns, or a while. During a shutdown nobody is woken."""
@@ -168,7 +168,7 @@ class Election:
         else:
             await self._database.wakeups.wait(ELECTIONS, seen, seconds)
 
-    async def _serve(self, term: Term, work: Work) -> bool:
+    async def _serve(self, term: OfficeTerm, work: Work) -> bool:
         """Work for one term; returns when the work has stopped, False if it ended by itself."""
         working = asyncio.ensure_future(work(term))
         try:
@@ -194,7 +194,7 @@ class Election:
         """Whoever stands ready need not wait for the lease to run out."""
         await attempt(self._database.write(elections.resign, self._role, self._holder), "resign", role=self._role)
 
-    async def _renew(self, term: Term) -> None:
+    async def _renew(self, term: OfficeTerm) -> None:
         """Prolong the term; end it if the database says that it is over. Without an answer it runs out by itself."""
         asked_at = self._clock()
         try:

@@ -21,7 +21,7 @@ import structlog
 from swarm.clock import SECOND
 from swarm.domain.errors import Unauthorized
 from swarm.domain.model.agents import Agent, token_hash
-from swarm.services.rules.attempt import attempt
+from swarm.services.rules.guarded import attempt
 from swarm.services.rules.roster import AGENTS
 from swarm.store.agents import agents
 from swarm.store.bridge.database import Database
@@ -61,7 +61,7 @@ class Watched:
         self._forget(self)
 
 
-class Credentials:
+class AgentTokenCache:
     """The tokens, as this process knows them."""
 
     def __init__(self, database: Database, *, look_seconds: float = LOOK_SECONDS) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from swarm.clock import SECOND
-from swarm.domain.model.inbox import EntryStatus, EntryStep
+from swarm.domain.model.inbox import InboxStatus, InboxStep
 from swarm.domain.model.notices import NoticeKind
 from swarm.domain.model.threads import Thread
 from swarm.domain.model.transcript import AuthorKind
@@ -23,7 +23,7 @@ from swarm.services.rules.follow_ups import concerned
 from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, notices
-from swarm.store.inbox.inbox import Entry
+from swarm.store.inbox.inbox import InboxMessage
 from swarm.store.records import erasure
 from swarm.store.threads import threads
 
@@ -31,12 +31,12 @@ CLOCKS_APART: Final = 60 * SECOND
 """What was written at most so long before a message was stored may be a copy of it."""
 
 
-def withdraw(tx: Transaction, entries: Iterable[Entry], reason: str) -> None:
+def withdraw(tx: Transaction, entries: Iterable[InboxMessage], reason: str) -> None:
     """Withdraw what is not answered of a message that is gone, and tell whoever works on it. The entries are locked."""
     for entry in entries:
         agent_id, task_id = concerned(tx, entry)
-        withdrawn = inbox.move(tx, EntryStep.WITHDRAW, entry, reason=reason)
-        if agent_id and (withdrawn or entry.status is EntryStatus.DELEGATED):
+        withdrawn = inbox.move(tx, InboxStep.WITHDRAW, entry, reason=reason)
+        if agent_id and (withdrawn or entry.status is InboxStatus.DELEGATED):
             notices.add(
                 tx,
                 NoticeKind.MESSAGE_DELETED,
@@ -47,22 +47,22 @@ def withdraw(tx: Transaction, entries: Iterable[Entry], reason: str) -> None:
             )
 
 
-def erase_deleted(tx: Transaction, thread: Thread | None, was: Row, entries: Iterable[Entry]) -> int:
+def erase_deleted(tx: Transaction, thread: Thread | None, was: Row, entries: Iterable[InboxMessage]) -> int:
     """Erase what was made of a message, which ``was`` stored; the number of rows that had something of it."""
     erased = 0
     for entry in entries:
-        erased += erasure.reword_news(tx, entry.thread_id, entry.id, "")
+        erased += erasure.reword_notices(tx, entry.thread_id, entry.id, "")
         erased += erasure.forget_remembered(tx, entry.thread_id, entry.id)
     if thread and was["author_kind"] == AuthorKind.AGENT:
         erased += erasure.forget_answer(tx, thread, was["ts"])
     return erased + _erase_copies(tx, thread, was, "")
 
 
-def erase_edited(tx: Transaction, thread: Thread | None, was: Row, text: str, entries: Iterable[Entry]) -> int:
+def erase_edited(tx: Transaction, thread: Thread | None, was: Row, text: str, entries: Iterable[InboxMessage]) -> int:
     """Erase what a message ``was`` before an edit, and put ``text`` in its place where it was told."""
     erased = 0
     for entry in entries:
-        erased += erasure.reword_news(tx, entry.thread_id, entry.id, text)
+        erased += erasure.reword_notices(tx, entry.thread_id, entry.id, text)
         erased += erasure.reword_remembered(tx, entry.id, as_asked(text))
     return erased + _erase_copies(tx, thread, was, text)
 

@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 
 from swarm.domain.errors import Conflict, LeaseLost, NotFound, Withdrawn
 from swarm.domain.model.agents import Agent
-from swarm.domain.model.inbox import EntryStatus
+from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.leases import LeaseEnd, LeaseKind
 from swarm.domain.model.notices import FOR_CREATORS
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import Thread
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases, notices
-from swarm.store.inbox.inbox import Entry
+from swarm.store.inbox.inbox import InboxMessage
 from swarm.store.inbox.leases import Lease
 from swarm.store.records import history
 from swarm.store.tasks import tasks
@@ -34,16 +34,16 @@ NAME_LEASE = "Pass the lease token of your own run as lease_token or in the head
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Grip:
+class AuthorizedMessage:
     """A run's hold on an entry: everything locked, everything checked."""
 
-    entry: Entry
+    entry: InboxMessage
     thread: Thread
     lease: Lease
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TaskGrip:
+class AuthorizedTask:
     """A run's hold on a task: everything locked, everything checked."""
 
     task: Task
@@ -51,7 +51,7 @@ class TaskGrip:
     lease: Lease
 
 
-def grip(tx: Transaction, agent: Agent, entry_id: str, token: str | None) -> Grip:
+def authorize_message(tx: Transaction, agent: Agent, entry_id: str, token: str | None) -> AuthorizedMessage:
     """The entry, for a run that may act on it.
 
     Raises NotFound for an unknown entry and for another agent's alike, Withdrawn if it was deleted in Slack, LeaseLost
@@ -67,22 +67,22 @@ def grip(tx: Transaction, agent: Agent, entry_id: str, token: str | None) -> Gri
     lease = _of_task_run(tx, agent, found, token) or _named(tx, agent, found.lease_token, token)
     entry = inbox.locked(tx, entry_id)  # after the lease: finish locks in this order
     assert entry is not None  # entries are never removed
-    if entry.status is EntryStatus.WITHDRAWN:
+    if entry.status is InboxStatus.WITHDRAWN:
         raise Withdrawn(hint="Say nothing; finish the lease.")
-    if lease and entry.status is EntryStatus.DELEGATED and _told_of(tx, lease, entry):
-        return Grip(entry=entry, thread=thread, lease=lease)
-    if lease and lease.task_id and entry.status is EntryStatus.UNREAD:
+    if lease and entry.status is InboxStatus.DELEGATED and _told_of(tx, lease, entry):
+        return AuthorizedMessage(entry=entry, thread=thread, lease=lease)
+    if lease and lease.task_id and entry.status is InboxStatus.UNREAD:
         entry = _draw_in(tx, entry, lease)
     held = _checked(tx, entry, token, lease)
-    if entry.status is EntryStatus.UNREAD:
+    if entry.status is InboxStatus.UNREAD:
         raise Conflict(
             "Somebody has answered what you asked, so this inbox message is unread again.",
             hint="Finish your lease; the message comes by the next poll, together with the answer.",
         )
-    return Grip(entry=entry, thread=thread, lease=held)
+    return AuthorizedMessage(entry=entry, thread=thread, lease=held)
 
 
-def grip_task(tx: Transaction, agent: Agent, task_id: str, token: str | None) -> TaskGrip:
+def authorize_task(tx: Transaction, agent: Agent, task_id: str, token: str | None) -> AuthorizedTask:
     """The task, for a run that may act on it.
 
     Raises NotFound for an unknown task and for another agent's alike, LeaseLost if the run's lease does not hold, and
@@ -102,10 +102,10 @@ def grip_task(tx: Transaction, agent: Agent, task_id: str, token: str | None) ->
     lease = _named(tx, agent, found.lease_token, token)
     task = tasks.locked(tx, task_id)
     assert task is not None  # tasks are never removed
-    return TaskGrip(task=task, thread=thread, lease=_checked_task(tx, task, token, lease))
+    return AuthorizedTask(task=task, thread=thread, lease=_checked_task(tx, task, token, lease))
 
 
-def may_speak_of(tx: Transaction, agent: Agent, task: Task, token: str | None) -> bool:
+def may_reply_about(tx: Transaction, agent: Agent, task: Task, token: str | None) -> bool:
     """Whether a run may say something about a task that it created, or for whose creator it stands in: it was told of
     the task's end, just now.
     """
@@ -141,9 +141,9 @@ def _named(tx: Transaction, agent: Agent, own_token: str | None, token: str | No
     return leases.get(tx, (own_token or "") if token is None else token, agent.id)
 
 
-def _of_task_run(tx: Transaction, agent: Agent, entry: Entry, token: str | None) -> Lease | None:
+def _of_task_run(tx: Transaction, agent: Agent, entry: InboxMessage, token: str | None) -> Lease | None:
     """The lease of the running task to which an unread entry is a follow-up, if the caller is that run."""
-    task = tasks.get(tx, entry.task_id) if entry.task_id and entry.status is EntryStatus.UNREAD else None
+    task = tasks.get(tx, entry.task_id) if entry.task_id and entry.status is InboxStatus.UNREAD else None
     if task is None or task.agent_id != agent.id or task.status is not TaskStatus.IN_PROGRESS or not task.lease_token:
         return None
     if token is None and task.claims > 1:
@@ -156,18 +156,18 @@ def _of_task_run(tx: Transaction, agent: Agent, entry: Entry, token: str | None)
     return lease if leases.holds(lease, tx.now) else None
 
 
-def _draw_in(tx: Transaction, entry: Entry, lease: Lease) -> Entry:
+def _draw_in(tx: Transaction, entry: InboxMessage, lease: Lease) -> InboxMessage:
     """Put a follow-up under the lease of the task's run: it is answered by it, or returned with it."""
     claimed = inbox.claim(tx, entry, lease.token)
     if claimed is None:
         return entry
     leases.join(tx, lease.token, [entry.id])
     history.record(tx, "inbox.claim", entry.id, thread_id=entry.thread_id, agent_id=lease.agent_id)
-    inbox.refresh_head(tx, entry)
+    inbox.refresh_queue_head(tx, entry)
     return replace(claimed, claims=1)  # the claims of the task have been counted in its place
 
 
-def _told_of(tx: Transaction, lease: Lease, entry: Entry) -> bool:
+def _told_of(tx: Transaction, lease: Lease, entry: InboxMessage) -> bool:
     """Whether a lease is of a notice about the entry, or about the task that it was delegated as."""
     notice = notices.get(tx, lease.trigger_id) if lease.kind is LeaseKind.NOTICE else None
     if notice is None or not leases.holds(lease, tx.now):
@@ -184,7 +184,7 @@ def _tells_of_task(tx: Transaction, lease: Lease, task: Task) -> bool:
     return task.created_by == lease.agent_id or notice.kind in FOR_CREATORS
 
 
-def _had(tx: Transaction, agent: Agent, entry: Entry, token: str | None) -> bool:
+def _had(tx: Transaction, agent: Agent, entry: InboxMessage, token: str | None) -> bool:
     """Whether the token is of a lease that the agent had on the entry."""
     lease = leases.get(tx, token or "", agent.id)
     return lease is not None and entry.id in (member.id for member in inbox.members(tx, lease.token))
@@ -199,7 +199,7 @@ def _had_task(tx: Transaction, agent: Agent, task: Task, token: str | None) -> b
     return notice is not None and notice.task_id == task.id
 
 
-def _checked(tx: Transaction, entry: Entry, token: str | None, lease: Lease | None) -> Lease:
+def _checked(tx: Transaction, entry: InboxMessage, token: str | None, lease: Lease | None) -> Lease:
     """The lease, if it is the entry's and lets its run act."""
     if entry.claims == 0:
         raise Conflict("This inbox message is not leased to you yet.", hint=_POLL_FIRST)

@@ -6,19 +6,19 @@ next poll or with the next renewal, and answers it under the task's lease. A tas
 
 from __future__ import annotations
 
-from swarm.domain.model.inbox import EntryStatus, EntryStep
+from swarm.domain.model.inbox import InboxStatus, InboxStep
 from swarm.domain.model.notices import NoticeKind
 from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.model.threads import Thread
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, notices
-from swarm.store.inbox.inbox import Entry
-from swarm.store.runs import turns
+from swarm.store.inbox.inbox import InboxMessage
+from swarm.store.runs import runs
 from swarm.store.tasks import task_queries, tasks
 from swarm.store.tasks.tasks import Task
 
 
-def follow_up(tx: Transaction, task: Task, entry: Entry) -> None:
+def follow_up(tx: Transaction, task: Task, entry: InboxMessage) -> None:
     """Tell the agent of a running task of a message, unless that news waits for it already."""
     if task.agent_id and not notices.waits(tx, NoticeKind.TASK_FOLLOW_UP, task.agent_id, entry.id):
         notices.add(
@@ -47,13 +47,13 @@ def answered_before(tx: Transaction, thread: Thread, agent_id: str) -> None:
         answer(tx, thread)
 
 
-def concerned(tx: Transaction, entry: Entry) -> tuple[str | None, str | None]:
+def concerned(tx: Transaction, entry: InboxMessage) -> tuple[str | None, str | None]:
     """Who works on a message at this moment, and so must hear that it has changed: the agent, and the task as which
     the message was delegated, if it was.
     """
-    if entry.status in (EntryStatus.CLAIMED, EntryStatus.WAITING):
+    if entry.status in (InboxStatus.CLAIMED, InboxStatus.WAITING):
         return entry.agent_id, None
-    task = tasks.get(tx, entry.task_id) if entry.task_id and entry.status is EntryStatus.DELEGATED else None
+    task = tasks.get(tx, entry.task_id) if entry.task_id and entry.status is InboxStatus.DELEGATED else None
     if task and task.ended_at is None:
         return task.agent_id, task.id
     return None, None
@@ -64,5 +64,5 @@ def answer(tx: Transaction, thread: Thread) -> None:
     for task in task_queries.waiting_in_thread(tx, thread.id):
         tasks.move(tx, TaskStep.ANSWER, task, reason="somebody answered in the thread")
     for entry in inbox.waiting_in_thread(tx, thread.id):
-        inbox.move(tx, EntryStep.ANSWER, entry, reason="somebody answered in the thread")
-    turns.supersede_waiting(tx, thread.id)
+        inbox.move(tx, InboxStep.ANSWER, entry, reason="somebody answered in the thread")
+    runs.supersede_waiting(tx, thread.id)

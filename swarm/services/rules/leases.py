@@ -7,26 +7,26 @@ from dataclasses import dataclass
 from typing import Final
 
 from swarm.clock import SECOND
-from swarm.domain.conduct import Conduct, Reactions
 from swarm.domain.errors import Invalid, Unresolved
-from swarm.domain.facts import LeaseRefused
+from swarm.domain.metric_events import LeaseRefused
 from swarm.domain.model.agents import Agent, Reach
-from swarm.domain.model.inbox import MAX_ATTEMPTS, EntryStatus, EntryStep
-from swarm.domain.model.leases import LEASE_SECONDS, LeaseEnd, LeaseKind, Outcome
+from swarm.domain.model.inbox import MAX_ATTEMPTS, InboxStatus, InboxStep
+from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome, LeaseEnd, LeaseKind
 from swarm.domain.model.notices import NoticeKind, NoticeStep
 from swarm.domain.model.tasks import MAX_ATTEMPTS as MAX_TASK_ATTEMPTS
 from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.model.threads import Thread
+from swarm.domain.operating_policy import OperatingPolicy, Reactions
 from swarm.services.rules import task_ends
-from swarm.services.rules.news import lose_notice
+from swarm.services.rules.notifications import lose_notice
 from swarm.services.rules.roster import began
-from swarm.services.rules.speak import show_answered, show_failed
+from swarm.services.rules.system_messages import show_answered, show_failed
 from swarm.store.agents import agent_messages, agents
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.inbox import heads, holds, inbox, leases, notices
-from swarm.store.inbox.inbox import Entry
+from swarm.store.inbox import holds, inbox, leases, notices, queue_heads
+from swarm.store.inbox.inbox import InboxMessage
 from swarm.store.inbox.leases import Lease
-from swarm.store.runs import turn_events, turns
+from swarm.store.runs import run_events, runs
 from swarm.store.tasks import tasks
 from swarm.store.tasks.tasks import Task
 from swarm.store.threads import threads
@@ -82,24 +82,24 @@ def give_back(tx: Transaction, tokens: Sequence[str]) -> None:
 
 
 def finish(
-    tx: Transaction, agent: Agent, tokens: Sequence[str], outcome: Outcome, reason: str, conduct: Conduct
+    tx: Transaction, agent: Agent, tokens: Sequence[str], outcome: FinishOutcome, reason: str, conduct: OperatingPolicy
 ) -> Ended:
     """End work. Raises Unresolved if it is called done and something has no answer; then nothing is changed."""
-    if outcome is Outcome.DISMISSED and not reason.strip():
+    if outcome is FinishOutcome.DISMISSED and not reason.strip():
         raise Invalid(
             "Say why these messages need no answer.", fields={"reason": "a sentence, since the outcome is dismissed"}
         )
-    if outcome is Outcome.FAILED:
+    if outcome is FinishOutcome.FAILED:
         _lock_threads(tx, tokens)
     held = _held(tx, agent, tokens)
-    if outcome is not Outcome.FAILED:
+    if outcome is not FinishOutcome.FAILED:
         _check_resolved(tx, held.values(), outcome)
     for lease in held.values():
         _finish(tx, lease, outcome, reason, conduct)
     return _ended(tokens, held)
 
 
-def lose(tx: Transaction, token: str, how: LeaseEnd, reason: str, conduct: Conduct) -> None:
+def lose(tx: Transaction, token: str, how: LeaseEnd, reason: str, conduct: OperatingPolicy) -> None:
     """End a lease whose run failed or fell silent: its work is due again with one attempt more, or dead."""
     _lock_threads(tx, [token])
     lease = leases.by_token(tx, token)
@@ -107,15 +107,15 @@ def lose(tx: Transaction, token: str, how: LeaseEnd, reason: str, conduct: Condu
         _lose(tx, lease, how, reason, conduct)
 
 
-def expire(tx: Transaction, token: str, conduct: Conduct) -> None:
+def expire(tx: Transaction, token: str, conduct: OperatingPolicy) -> None:
     """End a lease that was not renewed in time, unless that has changed meanwhile.
 
     What the coordinator itself runs, or has run to its end, is `turn_ends.break_off`'s: together with the turn.
     """
     _lock_threads(tx, [token])
     lease = leases.by_token(tx, token)
-    turn = turns.of_lease(tx, token)
-    if turn and turn_events.last(tx, turn.id) is None:
+    turn = runs.of_lease(tx, token)
+    if turn and run_events.last(tx, turn.id) is None:
         return
     if lease and lease.expires_at <= tx.now:
         agent = agents.by_id(tx, lease.agent_id)
@@ -126,7 +126,7 @@ def expire(tx: Transaction, token: str, conduct: Conduct) -> None:
         _lose(tx, lease, LeaseEnd.EXPIRED, SILENT if is_polling else INTERRUPTED, conduct)
 
 
-def could_not_renew(tx: Transaction, lease: Lease, conduct: Conduct) -> bool:
+def could_not_renew(tx: Transaction, lease: Lease, conduct: OperatingPolicy) -> bool:
     """Whether a polling agent that works is not to blame, and so gets one more term before its work goes to others.
 
     Such agents renew every third of a lease, which they could not do if the coordinator began to listen, or woke up,
@@ -135,7 +135,7 @@ def could_not_renew(tx: Transaction, lease: Lease, conduct: Conduct) -> bool:
     return lease.expires_at - int(conduct.lease_seconds * SECOND / 3) < began(tx, conduct)
 
 
-def _lose(tx: Transaction, lease: Lease, how: LeaseEnd, reason: str, conduct: Conduct) -> None:
+def _lose(tx: Transaction, lease: Lease, how: LeaseEnd, reason: str, conduct: OperatingPolicy) -> None:
     if not leases.end(tx, lease.token, how):
         return
     if lease.kind is LeaseKind.NOTICE:
@@ -145,25 +145,25 @@ def _lose(tx: Transaction, lease: Lease, how: LeaseEnd, reason: str, conduct: Co
         _lose_task(tx, lease, lease.task_id, reason, conduct)
     for entry in _to_return(tx, lease):
         if entry.attempts + 1 >= MAX_ATTEMPTS:
-            bury(tx, entry, f"{reason}, {MAX_ATTEMPTS} times", conduct.reactions)
+            dead_letter(tx, entry, f"{reason}, {MAX_ATTEMPTS} times", conduct.reactions)
         else:
-            inbox.move(tx, EntryStep.LOSE, entry, reason=reason)
+            inbox.move(tx, InboxStep.LOSE, entry, reason=reason)
     _unlock(tx, lease)
 
 
-def _lose_task(tx: Transaction, lease: Lease, task_id: str, reason: str, conduct: Conduct) -> None:
+def _lose_task(tx: Transaction, lease: Lease, task_id: str, reason: str, conduct: OperatingPolicy) -> None:
     task = tasks.locked(tx, task_id)
     if task is None or not _runs(task, lease):
         return
     if task.attempts + 1 >= MAX_TASK_ATTEMPTS:
-        task_ends.bury(tx, task, f"{reason}, {MAX_TASK_ATTEMPTS} times", conduct)
+        task_ends.dead_letter(tx, task, f"{reason}, {MAX_TASK_ATTEMPTS} times", conduct)
     else:
         tasks.move(tx, TaskStep.LOSE, task, reason=reason)
 
 
-def bury(tx: Transaction, entry: Entry, reason: str, reactions: Reactions) -> None:
+def dead_letter(tx: Transaction, entry: InboxMessage, reason: str, reactions: Reactions) -> None:
     """Dead-letter a message and tell its thread why."""
-    if inbox.move(tx, EntryStep.BURY, entry, reason=reason):
+    if inbox.move(tx, InboxStep.BURY, entry, reason=reason):
         show_failed(tx, _thread(tx, entry), entry.ts, reason, reactions)
 
 
@@ -177,30 +177,30 @@ def end_if_resolved(tx: Transaction, lease: Lease) -> None:
         _unlock(tx, lease)
 
 
-def claimed_members(tx: Transaction, lease: Lease) -> list[Entry]:
+def claimed_members(tx: Transaction, lease: Lease) -> list[InboxMessage]:
     """The messages of a lease that still wait for an answer."""
     return _claimed(lease, inbox.members(tx, lease.token))
 
 
-def _to_return(tx: Transaction, lease: Lease) -> list[Entry]:
+def _to_return(tx: Transaction, lease: Lease) -> list[InboxMessage]:
     """The same, locked all at once: first the messages and then the head, as everybody does who changes them."""
     return _claimed(lease, inbox.members_locked(tx, lease.token))
 
 
-def _claimed(lease: Lease, entries: Iterable[Entry]) -> list[Entry]:
-    return [entry for entry in entries if entry.status is EntryStatus.CLAIMED and entry.lease_token == lease.token]
+def _claimed(lease: Lease, entries: Iterable[InboxMessage]) -> list[InboxMessage]:
+    return [entry for entry in entries if entry.status is InboxStatus.CLAIMED and entry.lease_token == lease.token]
 
 
-def _finish(tx: Transaction, lease: Lease, outcome: Outcome, reason: str, conduct: Conduct) -> None:
-    if outcome is Outcome.FAILED:
+def _finish(tx: Transaction, lease: Lease, outcome: FinishOutcome, reason: str, conduct: OperatingPolicy) -> None:
+    if outcome is FinishOutcome.FAILED:
         _lose(tx, lease, LeaseEnd.FAILED, reason.strip() or "the agent reported a failure", conduct)
         return
     if lease.kind is LeaseKind.NOTICE:
         notices.move(tx, NoticeStep.FINISH, lease.trigger_id)
         agent_messages.mark_heard(tx, lease.agent_id, lease.token)
-    dismissed = claimed_members(tx, lease) if outcome is Outcome.DISMISSED else []
+    dismissed = claimed_members(tx, lease) if outcome is FinishOutcome.DISMISSED else []
     for entry in dismissed:
-        inbox.move(tx, EntryStep.DISMISS, entry, reason=reason)
+        inbox.move(tx, InboxStep.DISMISS, entry, reason=reason)
         show_answered(tx, _thread(tx, entry), entry.ts, conduct.reactions)
     leases.end(tx, lease.token, LeaseEnd.FINISHED)
     _unlock(tx, lease)
@@ -216,13 +216,13 @@ def _give_back(tx: Transaction, lease: Lease, delay_seconds: float) -> None:
     if task and _runs(task, lease) and tasks.move(tx, TaskStep.RELEASE, task) and delay_seconds > 0:
         tasks.delay(tx, task, delay_seconds)
     for entry in _to_return(tx, lease):
-        inbox.move(tx, EntryStep.RELEASE, entry)
+        inbox.move(tx, InboxStep.RELEASE, entry)
         if delay_seconds > 0:
             holds.delay(tx, entry, delay_seconds)
     _unlock(tx, lease)
 
 
-def _check_resolved(tx: Transaction, held: Iterable[Lease], outcome: Outcome) -> None:
+def _check_resolved(tx: Transaction, held: Iterable[Lease], outcome: FinishOutcome) -> None:
     """A task ends by its own tools only; messages may be dismissed."""
     working = list(held)
     left = [task.id for task in (_returned(tx, lease) for lease in working) if task]
@@ -237,7 +237,7 @@ def _check_resolved(tx: Transaction, held: Iterable[Lease], outcome: Outcome) ->
             f"These tasks have no result yet: {', '.join(running)}.",
             hint="End them with task-complete or task-fail, or finish with outcome 'failed'.",
         )
-    if outcome is Outcome.DISMISSED:
+    if outcome is FinishOutcome.DISMISSED:
         return
     open_ids = [entry.id for lease in working for entry in claimed_members(tx, lease)]
     if open_ids:
@@ -282,7 +282,7 @@ def _held(tx: Transaction, agent: Agent, tokens: Sequence[str]) -> dict[str, Lea
     return held
 
 
-def _thread(tx: Transaction, entry: Entry) -> Thread:
+def _thread(tx: Transaction, entry: InboxMessage) -> Thread:
     """The thread of an entry, not locked: whoever answers locks the thread first and then the lease, we the lease."""
     thread = threads.get(tx, entry.thread_id)
     assert thread is not None  # threads that entries refer to are never removed
@@ -293,7 +293,7 @@ def _unlock(tx: Transaction, lease: Lease) -> None:
     """The thread is free: if more is due in it, its agent should know."""
     lane_id = lease.thread_id or lease.task_id
     if lane_id:
-        heads.announce(tx, lease.agent_id, lane_id)
+        queue_heads.announce(tx, lease.agent_id, lane_id)
 
 
 def _ended(tokens: Sequence[str], held: dict[str, Lease]) -> Ended:

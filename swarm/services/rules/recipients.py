@@ -14,8 +14,8 @@ from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.threads import Thread
 from swarm.domain.model.transcript import AuthorKind, SlackMessage
 from swarm.domain.roster import Candidate, Roster, names_and_verb
-from swarm.domain.routing import Decision, Outcome
-from swarm.services.rules.speak import LIMITED_TEXT, refused_text, say, whisper
+from swarm.domain.routing import Decision, RoutingOutcome
+from swarm.services.rules.system_messages import LIMITED_TEXT, post_ephemeral, post_message, refused_text
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.outbox import deliveries
 from swarm.store.threads import threads
@@ -29,7 +29,7 @@ WAITS_TEXT: Final = (
 NO_LEAD_TEXT: Final = (
     "No lead is available right now. Your message is queued and will be answered as soon as one is there."
 )
-STANDS_IN_TEXT: Final = "{who} not available right now, so {lead} answers instead."
+FAILOVER_TEXT: Final = "{who} not available right now, so {lead} answers instead."
 UNKNOWN_TEXT: Final = "No agent is called {names}, so {who} got your message. You can write to {choice}."
 BOT_CAPPED_TEXT: Final = (
     "Bots have said as much in this thread as agents take within an hour, so no agent gets more of it for now. "
@@ -44,7 +44,7 @@ _LONGEST_NAME: Final = 40
 def tell_queued(tx: Transaction, thread: Thread, roster: Roster, waits_for: Sequence[Candidate]) -> None:
     """Tell a thread that its message waits and for whom, once until it has been answered."""
     if threads.tell_queued(tx, thread.id):
-        say(tx, thread, queued_text(roster, waits_for))
+        post_message(tx, thread, queued_text(roster, waits_for))
 
 
 def queued_text(roster: Roster, waits_for: Sequence[Candidate]) -> str:
@@ -59,11 +59,11 @@ def queued_text(roster: Roster, waits_for: Sequence[Candidate]) -> str:
     return WAITS_TEXT.format(who=names_and_verb(waits_for), back=back)
 
 
-def tell_stand_in(tx: Transaction, thread: Thread, absent: Sequence[Candidate], lead: Candidate) -> None:
+def tell_failover(tx: Transaction, thread: Thread, absent: Sequence[Candidate], lead: Candidate) -> None:
     """Tell a thread that an agent that somebody has named is away, and that the lead answers; once a day for each."""
     day = tx.now // (24 * 3600 * SECOND)
     key = f"stands_in:{thread.id}:{','.join(sorted(agent.id for agent in absent))}:{lead.id}:{day}"
-    text = STANDS_IN_TEXT.format(who=names_and_verb(absent), lead=lead.name)
+    text = FAILOVER_TEXT.format(who=names_and_verb(absent), lead=lead.name)
     deliveries.add(tx, DeliveryKind.POST, thread, text=text, once_key=key)
 
 
@@ -72,11 +72,11 @@ def tell_routed(tx: Transaction, thread: Thread, message: SlackMessage, decision
     takers = [agent for target in decision.targets if (agent := roster.by_id(target.agent_id))]
     if decision.unknown and roster.agents and message.author.kind is AuthorKind.USER:
         key = f"unknown:{thread.team}:{message.channel}:{message.ts}"
-        whisper(tx, thread, message, unknown_text(decision.unknown, takers, roster), key)
+        post_ephemeral(tx, thread, message, unknown_text(decision.unknown, takers, roster), key)
     if not any(agent.online for agent in takers):
         tell_queued(tx, thread, roster, takers)
     elif decision.absent and roster.default_lead:
-        tell_stand_in(tx, thread, decision.absent, roster.default_lead)
+        tell_failover(tx, thread, decision.absent, roster.default_lead)
 
 
 def unknown_text(unknown: Sequence[str], takers: Sequence[Candidate], roster: Roster) -> str:
@@ -92,11 +92,11 @@ def unknown_text(unknown: Sequence[str], takers: Sequence[Candidate], roster: Ro
 
 def tell_refused(tx: Transaction, thread: Thread, message: SlackMessage, decision: Decision, key: str) -> None:
     """Say so to this person alone; of bots' messages to the thread, since a bot reads nothing that only it can see."""
-    if decision.outcome is Outcome.BOT_CAPPED:
+    if decision.outcome is RoutingOutcome.BOT_CAPPED:
         deliveries.add(tx, DeliveryKind.POST, thread, text=BOT_CAPPED_TEXT, once_key=key)
         return
-    text = LIMITED_TEXT if decision.outcome is Outcome.RATE_LIMITED else refused_text(message.author)
-    whisper(tx, thread, message, text, key)
+    text = LIMITED_TEXT if decision.outcome is RoutingOutcome.RATE_LIMITED else refused_text(message.author)
+    post_ephemeral(tx, thread, message, text, key)
 
 
 def _short(name: str) -> str:

@@ -6,23 +6,23 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from swarm.domain.conduct import Reactions
 from swarm.domain.errors import Conflict, Invalid, TooLarge, Withdrawn
 from swarm.domain.model.agents import Agent
-from swarm.domain.model.inbox import EntryStatus, EntryStep
+from swarm.domain.model.inbox import InboxStatus, InboxStep
 from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.model.threads import Thread
+from swarm.domain.operating_policy import Reactions
 from swarm.domain.text.characters import strip_invisible
 from swarm.domain.text.readable import mentioned_ids
-from swarm.services.rules.fencing import Grip, grip, grip_task, may_speak_of
+from swarm.services.rules.fencing import AuthorizedMessage, authorize_message, authorize_task, may_reply_about
 from swarm.services.rules.follow_ups import answered_before
+from swarm.services.rules.idempotency import IdempotentCall, idempotent
 from swarm.services.rules.leases import claimed_members, end_if_resolved
-from swarm.services.rules.once import ToolCall, once
-from swarm.services.rules.speak import say, show_answered
+from swarm.services.rules.system_messages import post_message, show_answered
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
-from swarm.store.inbox.inbox import Entry
+from swarm.store.inbox.inbox import InboxMessage
 from swarm.store.tasks import tasks
 from swarm.store.tasks.tasks import Task
 from swarm.store.threads import threads, transcript
@@ -41,15 +41,15 @@ class Caller:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Replied:
+class ReplyPosted:
     """The deliveries that will carry the answer, in order, and what the inbox message is now."""
 
     delivery_ids: tuple[str, ...]
-    status: EntryStatus
+    status: InboxStatus
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TaskReplied:
+class TaskReplyPosted:
     """The deliveries that will carry what was said, in order, and what the task is now."""
 
     delivery_ids: tuple[str, ...]
@@ -57,7 +57,7 @@ class TaskReplied:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Words:
+class ReplyText:
     """What is said, and how."""
 
     text: str
@@ -82,49 +82,49 @@ class Replies:
         only: bool = False,
         broadcast: bool = False,
         wait: bool = False,
-    ) -> Replied:
+    ) -> ReplyPosted:
         """Answer in the thread of an inbox message. Every message of the lease is answered by it, unless ``only``.
 
         With ``wait`` it is a question: the messages wait, without a lease, until somebody answers in the thread. The
         same call again returns the first result; a further call with another text posts again. Raises Invalid for an
-        empty message, and what `grip` raises.
+        empty message, and what `authorize_message` raises.
         """
-        words = Words(text=check_text(message), only=only, broadcast=broadcast, wait=wait)
+        words = ReplyText(text=check_text(message), only=only, broadcast=broadcast, wait=wait)
         return await self._database.write(self._reply, caller, inbox_message_id, words)
 
     async def reply_to_task(
         self, caller: Caller, task_id: str, message: str, *, broadcast: bool = False, wait: bool = False
-    ) -> TaskReplied:
+    ) -> TaskReplyPosted:
         """Say something in the thread of a task: its run at any time, its creator when told of its end.
 
         With ``wait`` it is a question: the task waits, without a lease, until somebody answers in the thread. Raises
-        Invalid for an empty message, Conflict for a task without a thread, and what `grip_task` raises.
+        Invalid for an empty message, Conflict for a task without a thread, and what `authorize_task` raises.
         """
-        words = Words(text=check_text(message), broadcast=broadcast, wait=wait)
+        words = ReplyText(text=check_text(message), broadcast=broadcast, wait=wait)
         return await self._database.write(self._reply_to_task, caller, task_id, words)
 
-    async def dismiss(self, caller: Caller, inbox_message_id: str, reason: str) -> EntryStatus:
+    async def dismiss(self, caller: Caller, inbox_message_id: str, reason: str) -> InboxStatus:
         """Mark an inbox message as needing no answer: it shows ✅ and nothing is said."""
         if not reason.strip():
             raise Invalid("Say why it needs no answer.", fields={"reason": "a sentence for the timeline"})
         return await self._database.write(self._dismiss, caller, inbox_message_id, reason)
 
-    def _reply(self, tx: Transaction, caller: Caller, entry_id: str, words: Words) -> Replied:
+    def _reply(self, tx: Transaction, caller: Caller, entry_id: str, words: ReplyText) -> ReplyPosted:
         said = {"inbox_message_id": entry_id, **asdict(words)}
         call = _call(tx, caller, "slack-reply", entry_id, said)
 
         def act() -> dict[str, object]:
-            hold = grip(tx, caller.agent, entry_id, caller.lease_token)
+            hold = authorize_message(tx, caller.agent, entry_id, caller.lease_token)
             return {"delivery_ids": self._answer(tx, hold, words), "status": _status(tx, entry_id)}
 
-        result = once(tx, call, act)
-        return Replied(delivery_ids=tuple(result["delivery_ids"]), status=EntryStatus(result["status"]))
+        result = idempotent(tx, call, act)
+        return ReplyPosted(delivery_ids=tuple(result["delivery_ids"]), status=InboxStatus(result["status"]))
 
-    def _answer(self, tx: Transaction, hold: Grip, words: Words) -> list[str]:
+    def _answer(self, tx: Transaction, hold: AuthorizedMessage, words: ReplyText) -> list[str]:
         sent = post(tx, hold.thread, words, agent_id=hold.lease.agent_id, inbox_message_id=hold.entry.id)
-        alone = words.only or hold.entry.status is EntryStatus.DELEGATED  # what is said of that one answers no other
+        alone = words.only or hold.entry.status is InboxStatus.DELEGATED  # what is said of that one answers no other
         for entry in [hold.entry] if alone else [hold.entry, *claimed_members(tx, hold.lease)]:
-            if inbox.move(tx, EntryStep.ASK if words.wait else EntryStep.RESPOND, entry) and not words.wait:
+            if inbox.move(tx, InboxStep.ASK if words.wait else InboxStep.RESPOND, entry) and not words.wait:
                 show_answered(tx, hold.thread, entry.ts, self._reactions)
         threads.answered(tx, hold.thread.id)
         if words.wait:
@@ -132,21 +132,21 @@ class Replies:
         end_if_resolved(tx, hold.lease)
         return sent
 
-    def _reply_to_task(self, tx: Transaction, caller: Caller, task_id: str, words: Words) -> TaskReplied:
+    def _reply_to_task(self, tx: Transaction, caller: Caller, task_id: str, words: ReplyText) -> TaskReplyPosted:
         task = tasks.get(tx, task_id)
         call = task_call(caller, "slack-reply", task_id, task, asdict(words))
 
         def act() -> dict[str, object]:
             return {"delivery_ids": self._speak(tx, caller, task_id, words), "status": _task_status(tx, task_id)}
 
-        result = once(tx, call, act)
-        return TaskReplied(delivery_ids=tuple(result["delivery_ids"]), status=TaskStatus(result["status"]))
+        result = idempotent(tx, call, act)
+        return TaskReplyPosted(delivery_ids=tuple(result["delivery_ids"]), status=TaskStatus(result["status"]))
 
-    def _speak(self, tx: Transaction, caller: Caller, task_id: str, words: Words) -> list[str]:
+    def _speak(self, tx: Transaction, caller: Caller, task_id: str, words: ReplyText) -> list[str]:
         task = tasks.get(tx, task_id)
-        if task and may_speak_of(tx, caller.agent, task, caller.lease_token):
+        if task and may_reply_about(tx, caller.agent, task, caller.lease_token):
             return post(tx, _with_thread(tx, task), words, agent_id=caller.agent.id, task_id=task.id)
-        hold = grip_task(tx, caller.agent, task_id, caller.lease_token)
+        hold = authorize_task(tx, caller.agent, task_id, caller.lease_token)
         sent = post(tx, _with_thread(tx, hold.task), words, agent_id=caller.agent.id, task_id=task_id)
         if words.wait and tasks.move(tx, TaskStep.ASK, hold.task):
             if hold.thread:
@@ -154,26 +154,26 @@ class Replies:
             end_if_resolved(tx, hold.lease)
         return sent
 
-    def _dismiss(self, tx: Transaction, caller: Caller, entry_id: str, reason: str) -> EntryStatus:
+    def _dismiss(self, tx: Transaction, caller: Caller, entry_id: str, reason: str) -> InboxStatus:
         said = {"inbox_message_id": entry_id, "reason": reason}
         call = _call(tx, caller, "dismiss-message", entry_id, said)
 
         def act() -> dict[str, object]:
-            hold = grip(tx, caller.agent, entry_id, caller.lease_token)
-            if not inbox.move(tx, EntryStep.DISMISS, hold.entry, reason=reason):
+            hold = authorize_message(tx, caller.agent, entry_id, caller.lease_token)
+            if not inbox.move(tx, InboxStep.DISMISS, hold.entry, reason=reason):
                 raise Conflict(f"This inbox message is {hold.entry.status} already, so it cannot be dismissed.")
             show_answered(tx, hold.thread, hold.entry.ts, self._reactions)
             end_if_resolved(tx, hold.lease)
-            return {"status": EntryStatus.DISMISSED}
+            return {"status": InboxStatus.DISMISSED}
 
-        return EntryStatus(once(tx, call, act)["status"])
+        return InboxStatus(idempotent(tx, call, act)["status"])
 
 
-def _call(tx: Transaction, caller: Caller, tool: str, entry_id: str, said: Mapping[str, object]) -> ToolCall:
+def _call(tx: Transaction, caller: Caller, tool: str, entry_id: str, said: Mapping[str, object]) -> IdempotentCall:
     """The call, under the lease that it names or, where it names none, under the entry's."""
     entry = inbox.get(tx, entry_id)
     token = caller.lease_token if caller.lease_token is not None else entry.lease_token if entry else None
-    return ToolCall(
+    return IdempotentCall(
         agent_id=caller.agent.id,
         tool=tool,
         about=entry_id,
@@ -183,15 +183,15 @@ def _call(tx: Transaction, caller: Caller, tool: str, entry_id: str, said: Mappi
     )
 
 
-def with_others(tx: Transaction, hold: Grip) -> list[Entry]:
+def with_others(tx: Transaction, hold: AuthorizedMessage) -> list[InboxMessage]:
     """The entry, and what else came under its lease and waits for an answer."""
     return [hold.entry, *(entry for entry in claimed_members(tx, hold.lease) if entry.id != hold.entry.id)]
 
 
-def task_call(caller: Caller, tool: str, task_id: str, task: Task | None, said: Mapping[str, object]) -> ToolCall:
+def task_call(caller: Caller, tool: str, task_id: str, task: Task | None, said: Mapping[str, object]) -> IdempotentCall:
     """The call, under the lease that it names or, where it names none, under the task's."""
     token = caller.lease_token if caller.lease_token is not None else task.lease_token if task else None
-    return ToolCall(
+    return IdempotentCall(
         agent_id=caller.agent.id,
         tool=tool,
         about=task_id,
@@ -204,7 +204,7 @@ def task_call(caller: Caller, tool: str, task_id: str, task: Task | None, said: 
 def post(
     tx: Transaction,
     thread: Thread,
-    words: Words,
+    words: ReplyText,
     *,
     agent_id: str,
     inbox_message_id: str | None = None,
@@ -216,7 +216,7 @@ def post(
             "The thread's first message was deleted in Slack, so nothing can be posted there.",
             hint="Say nothing; a task may still be ended, without a reply.",
         )
-    sent = say(
+    sent = post_message(
         tx,
         thread,
         words.text,

@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import Final
 
 from swarm.domain.model.deliveries import DeliveryKind
+from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.threads import Thread
-from swarm.domain.model.turns import TurnStatus
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.inbox.inbox import Entry
+from swarm.store.inbox.inbox import InboxMessage
 from swarm.store.outbox import deliveries
 from swarm.store.outbox.closings import below_of
-from swarm.store.runs import turn_pages, turns
-from swarm.store.runs.turns import Turn
+from swarm.store.runs import run_pages, runs
+from swarm.store.runs.runs import Run
 from swarm.store.tasks.tasks import Task
 
 RETRIED_BY: Final = "🔁 Run again for <@{person}>."
@@ -30,31 +30,31 @@ def pressed(tx: Transaction, thread: Thread, message_ts: str, text: str) -> None
     _replace(tx, thread, text, target_ts=message_ts)
 
 
-def of_message(tx: Transaction, thread: Thread, entry: Entry) -> None:
+def of_message(tx: Transaction, thread: Thread, entry: InboxMessage) -> None:
     """An operator has handed out a message again: the buttons below answers to it go."""
-    for turn in turns.of_thread(tx, thread.id):
+    for turn in runs.of_thread(tx, thread.id):
         if entry.id in turn.entry_ids:
             _redriven(tx, thread, turn)
 
 
 def of_task(tx: Transaction, thread: Thread, task: Task) -> None:
     """The same of a task."""
-    for turn in turns.of_task(tx, task.id):
+    for turn in runs.of_task(tx, task.id):
         _redriven(tx, thread, turn)
 
 
-def _redriven(tx: Transaction, thread: Thread, turn: Turn) -> None:
-    if turn.status is not TurnStatus.FAILED or turn.retried_at is not None:
+def _redriven(tx: Transaction, thread: Thread, turn: Run) -> None:
+    if turn.status is not RunStatus.FAILED or turn.retried_at is not None:
         return
     posted = _posted_with_button(tx, turn)
-    page = next((page for page in reversed(turn_pages.of_turn(tx, turn.id)) if page.ts), None)
+    page = next((page for page in reversed(run_pages.of_turn(tx, turn.id)) if page.ts), None)
     if posted:
         _replace(tx, thread, REDRIVEN, updates_id=posted)
     elif page:
         _replace(tx, thread, REDRIVEN, target_ts=page.ts)
 
 
-def _posted_with_button(tx: Transaction, turn: Turn) -> str | None:
+def _posted_with_button(tx: Transaction, turn: Run) -> str | None:
     """The post below an answer that has its button, if that does not stand below the answer's last page."""
     about = deliveries.of_task(tx, turn.task_id) if turn.task_id else []
     about += deliveries.of_entry(tx, turn.entry_ids[0]) if turn.entry_ids else []

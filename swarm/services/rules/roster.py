@@ -6,8 +6,8 @@ import asyncio
 import time
 from typing import Final
 
-from swarm.domain.conduct import Conduct
 from swarm.domain.model.agents import Role, is_online
+from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.roster import Candidate, Roster
 from swarm.store.agents import agents
 from swarm.store.bridge.database import Database
@@ -22,7 +22,7 @@ KEPT_SECONDS: Final = 1.0
 class Rosters:
     """The roster, at most a second old, and never older than a change that this process made or a reload."""
 
-    def __init__(self, database: Database, conduct: Conduct, *, kept_seconds: float = KEPT_SECONDS) -> None:
+    def __init__(self, database: Database, conduct: OperatingPolicy, *, kept_seconds: float = KEPT_SECONDS) -> None:
         self._database = database
         self._conduct = conduct
         self._kept_seconds = kept_seconds
@@ -50,7 +50,7 @@ class Rosters:
         self._generation, self._read_at = generation, now
 
 
-def read_roster(tx: Transaction, conduct: Conduct) -> Roster:
+def read_roster(tx: Transaction, conduct: OperatingPolicy) -> Roster:
     """The roster as the database has it now."""
     found = tuple(
         Candidate(
@@ -64,6 +64,6 @@ def read_roster(tx: Transaction, conduct: Conduct) -> Roster:
     return Roster(agents=found, default_name=conduct.default_agent)
 
 
-def began(tx: Transaction, conduct: Conduct) -> int:
+def began(tx: Transaction, conduct: OperatingPolicy) -> int:
     """When this coordinator began to listen, by the database's clock as it is now: ours may differ, and be set."""
     return max(tx.opened_at, conduct.started_at)

@@ -14,7 +14,7 @@ from typing import Final
 from swarm.clock import SECOND, MeasuredClock, SystemClock
 from swarm.domain.model.transcript import Author, AuthorKind, Standing
 from swarm.domain.people import standing_by_event, standing_of
-from swarm.domain.ports import People
+from swarm.domain.ports import PersonLookup
 from swarm.domain.routing import Me
 from swarm.store.bridge.database import Database
 from swarm.store.threads import people
@@ -44,7 +44,7 @@ class Standings:
     def __init__(
         self,
         database: Database,
-        slack: People,
+        slack: PersonLookup,
         me: Me,
         *,
         clock: MeasuredClock | None = None,

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from swarm.domain.conduct import Conduct, Reactions
-from swarm.domain.model.inbox import EntryStatus, EntryStep
+from swarm.domain.model.inbox import InboxStatus, InboxStep
 from swarm.domain.model.leases import LeaseEnd
 from swarm.domain.model.notices import NoticeKind
 from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.model.threads import Thread
+from swarm.domain.operating_policy import OperatingPolicy, Reactions
 from swarm.services.rules.handover import hand_back
 from swarm.services.rules.roster import read_roster
-from swarm.services.rules.speak import (
+from swarm.services.rules.system_messages import (
     close_progress,
+    post_message,
     react_failed,
-    say,
     sentence,
     show_anew,
     show_answered,
@@ -39,7 +39,7 @@ SET_ASIDE_TEXT: Final = (
 CANCELLED_TEXT: Final = "The task “{title}” was cancelled {reason}"
 
 
-def complete(tx: Transaction, task: Task, result: str, conduct: Conduct) -> None:
+def complete(tx: Transaction, task: Task, result: str, conduct: OperatingPolicy) -> None:
     """Its run has a result. Telling people of it is its own part, or its delegator's."""
     if tasks.move(tx, TaskStep.COMPLETE, task, said=result):
         _after(tx, task, conduct, "its task is done")
@@ -51,26 +51,32 @@ def complete(tx: Transaction, task: Task, result: str, conduct: Conduct) -> None
         _report(tx, task, NoticeKind.TASK_FINISHED)
 
 
-def fail(tx: Transaction, task: Task, error: str, *, told: bool, conduct: Conduct) -> None:
+def fail(tx: Transaction, task: Task, error: str, *, told: bool, conduct: OperatingPolicy) -> None:
     """Its run has given up. ``told``: the thread has been told of it in the agent's own words."""
     if tasks.move(tx, TaskStep.FAIL, task, said=error):
         _failed(tx, task, error, None if told else FAILED_TEXT, conduct)
 
 
-def break_off(tx: Transaction, task: Task, reason: str, conduct: Conduct) -> None:
+def break_off(tx: Transaction, task: Task, reason: str, conduct: OperatingPolicy) -> None:
     """Something that it depends on will never be done."""
     if tasks.move(tx, TaskStep.BREAK, task, said=reason):
         _failed(tx, task, reason, FAILED_TEXT, conduct)
 
 
-def bury(tx: Transaction, task: Task, reason: str, conduct: Conduct, *, told: bool = False) -> None:
+def dead_letter(tx: Transaction, task: Task, reason: str, conduct: OperatingPolicy, *, told: bool = False) -> None:
     """It was tried too often: set it aside until somebody redrives it. ``told``: the thread knows why already."""
     if tasks.move(tx, TaskStep.BURY, task, said=reason):
         _failed(tx, task, reason, None if told else SET_ASIDE_TEXT, conduct)
 
 
 def cancel(
-    tx: Transaction, task: Task, reason: str, conduct: Conduct, *, by: str | None = None, person: str | None = None
+    tx: Transaction,
+    task: Task,
+    reason: str,
+    conduct: OperatingPolicy,
+    *,
+    by: str | None = None,
+    person: str | None = None,
 ) -> bool:
     """Cancel a task that is not over; False if it is. ``by`` is the agent that does so, ``person`` the Slack user.
 
@@ -83,7 +89,7 @@ def cancel(
     thread = _thread(tx, task)
     if thread:
         words = CANCELLED_TEXT.format(title=task.title, reason=sentence(reason))
-        say(tx, thread, words, task_id=task.id, mentionable=frozenset({person} if person else ()))
+        post_message(tx, thread, words, task_id=task.id, mentionable=frozenset({person} if person else ()))
         threads.answered(tx, thread.id)
         _react(tx, thread, task, conduct, show_stopped)
         close_progress(tx, thread, task, "cancelled")
@@ -94,14 +100,14 @@ def cancel(
     return True
 
 
-def _cancel_part(tx: Transaction, task: Task, part: Task, conduct: Conduct) -> None:
+def _cancel_part(tx: Transaction, task: Task, part: Task, conduct: OperatingPolicy) -> None:
     """A part of a cancelled task is of no use. One of another thread is left to the sweep, for the order of locks."""
     locked = tasks.locked(tx, part.id) if part.thread_id in (None, task.thread_id) else None
     if locked:
         cancel(tx, locked, f"with “{task.title}”, which it is a part of", conduct)
 
 
-def unassign(tx: Transaction, task: Task, reason: str, conduct: Conduct) -> None:
+def unassign(tx: Transaction, task: Task, reason: str, conduct: OperatingPolicy) -> None:
     """Its worker is gone: the thread returns to the delegator, who is asked to assign the task anew."""
     if tasks.move(tx, TaskStep.UNASSIGN, task, reason=reason):
         _end_run(tx, task, task.agent_id, None, reason)
@@ -114,27 +120,27 @@ def decline(tx: Transaction, task: Task, reason: str) -> bool:
     """An offer is refused: its messages are unread again for who offered it. False if it is no longer offered."""
     if not tasks.move(tx, TaskStep.DECLINE, task, said=reason):
         return False
-    for entry in inbox.of_task(tx, task.id, EntryStatus.DELEGATED):
-        inbox.move(tx, EntryStep.DECLINE, entry, reason=reason)
+    for entry in inbox.of_task(tx, task.id, InboxStatus.DELEGATED):
+        inbox.move(tx, InboxStep.DECLINE, entry, reason=reason)
         if transcript.is_deleted(tx, entry.team, entry.channel, entry.ts):
             inbox.withdraw_unread(tx, entry.id, "deleted in Slack")
     _report(tx, task, NoticeKind.TASK_DECLINED, reason)
     return True
 
 
-def _failed(tx: Transaction, task: Task, reason: str, words: str | None, conduct: Conduct) -> None:
+def _failed(tx: Transaction, task: Task, reason: str, words: str | None, conduct: OperatingPolicy) -> None:
     _after(tx, task, conduct, "its task has failed")
     thread = _thread(tx, task)
     if thread:
         if words:
-            say(tx, thread, words.format(title=task.title, reason=sentence(reason)), task_id=task.id)
+            post_message(tx, thread, words.format(title=task.title, reason=sentence(reason)), task_id=task.id)
         threads.answered(tx, thread.id)
         _react(tx, thread, task, conduct, react_failed)
         close_progress(tx, thread, task, "failed")
     _report(tx, task, NoticeKind.TASK_FINISHED)
 
 
-def _after(tx: Transaction, task: Task, conduct: Conduct, reason: str) -> None:
+def _after(tx: Transaction, task: Task, conduct: OperatingPolicy, reason: str) -> None:
     """The thread goes back, and with it what was said in it and not answered."""
     thread = _thread(tx, task)
     if thread:
@@ -146,8 +152,8 @@ def _end_run(tx: Transaction, task: Task, by: str | None, actor: str | None, rea
     if task.status is TaskStatus.IN_PROGRESS and task.lease_token:
         leases.end(tx, task.lease_token, LeaseEnd.CANCELLED)
         for entry in inbox.members(tx, task.lease_token):
-            if entry.status is EntryStatus.CLAIMED and entry.lease_token == task.lease_token:
-                inbox.move(tx, EntryStep.RELEASE, entry)
+            if entry.status is InboxStatus.CLAIMED and entry.lease_token == task.lease_token:
+                inbox.move(tx, InboxStep.RELEASE, entry)
     if task.agent_id and task.agent_id != by and task.status not in (TaskStatus.OFFERED, TaskStatus.BLOCKED):
         notices.add(
             tx,
@@ -186,10 +192,10 @@ def _report(
         )
 
 
-def take_marks_back(tx: Transaction, task: Task, conduct: Conduct) -> None:
+def take_marks_back(tx: Transaction, task: Task, conduct: OperatingPolicy) -> None:
     """A task is handed out again that was over: the messages that were delegated do not show its end any more."""
     if thread := _thread(tx, task):
-        for entry in inbox.of_task(tx, task.id, EntryStatus.DELEGATED):
+        for entry in inbox.of_task(tx, task.id, InboxStatus.DELEGATED):
             show_anew(tx, thread, entry, conduct.reactions)
 
 
@@ -197,11 +203,11 @@ def _react(
     tx: Transaction,
     thread: Thread,
     task: Task,
-    conduct: Conduct,
+    conduct: OperatingPolicy,
     show: Callable[[Transaction, Thread, str, Reactions], None],
 ) -> None:
     """✅, ❌ or 🛑 on the messages that were delegated."""
-    for entry in inbox.of_task(tx, task.id, EntryStatus.DELEGATED):
+    for entry in inbox.of_task(tx, task.id, InboxStatus.DELEGATED):
         show(tx, thread, entry.ts, conduct.reactions)
 
 

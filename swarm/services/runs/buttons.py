@@ -6,24 +6,24 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from swarm.domain.access import External, denial
-from swarm.domain.conduct import Conduct
-from swarm.domain.model.transcript import Author
-from swarm.domain.model.turns import Opinion
-from swarm.domain.presses import (
+from swarm.domain.button_actions import (
     FEEDBACK_ACTION,
-    RETRY_TURN_ACTION,
+    RETRY_RUN_ACTION,
+    STOP_RUN_ACTION,
     STOP_TASK_ACTION,
-    STOP_TURN_ACTION,
     ButtonPressed,
     feedback_of,
 )
-from swarm.services.rules.speak import why_refused
+from swarm.domain.model.runs import Opinion
+from swarm.domain.model.transcript import Author
+from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules.standings import Standings
-from swarm.services.runs.turn_control import Retried, give_feedback, retry_turn, stop_turn
+from swarm.services.rules.system_messages import why_refused
+from swarm.services.runs.run_control import Retried, give_feedback, retry_run, stop_run
 from swarm.services.tasks.tasks import cancel_by_person
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.records import receipts
+from swarm.store.records import idempotency_keys
 from swarm.store.threads import people
 
 NOT_ALLOWED_TEXT: Final = "You may not do that here. {reason}"
@@ -40,7 +40,7 @@ FORGOTTEN_TEXT: Final = "This answer is too old to be rated."
 class Buttons:
     """The buttons that the swarm posts. Returns after the commit; an error means that nothing was done."""
 
-    def __init__(self, database: Database, conduct: Conduct, standings: Standings, team: str) -> None:
+    def __init__(self, database: Database, conduct: OperatingPolicy, standings: Standings, team: str) -> None:
         self._database = database
         self._conduct = conduct
         self._standings = standings
@@ -55,7 +55,7 @@ class Buttons:
         return await self._database.write(self._once, press, person, act)
 
     def _once(self, tx: Transaction, press: ButtonPressed, person: Author, act: Act) -> str | None:
-        if not receipts.add(tx, press.key):
+        if not idempotency_keys.record(tx, press.key):
             return None
         policy = self._conduct.policy(press.channel)
         if person.standing is None and policy.external is not External.ALLOW:
@@ -75,20 +75,20 @@ class Buttons:
         return True
 
 
-def _stop_task(tx: Transaction, press: ButtonPressed, conduct: Conduct) -> str | None:
+def _stop_task(tx: Transaction, press: ButtonPressed, conduct: OperatingPolicy) -> str | None:
     stopped = cancel_by_person(tx, press.value, press.channel, press.user_id, conduct)
     return None if stopped else OVER_TEXT
 
 
-def _stop_turn(tx: Transaction, press: ButtonPressed, _conduct: Conduct) -> str | None:
-    return None if stop_turn(tx, press.value, press.channel, press.user_id) else COMPLETE_TEXT
+def _stop_turn(tx: Transaction, press: ButtonPressed, _conduct: OperatingPolicy) -> str | None:
+    return None if stop_run(tx, press.value, press.channel, press.user_id) else COMPLETE_TEXT
 
 
-def _retry_turn(tx: Transaction, press: ButtonPressed, conduct: Conduct) -> str | None:
-    return _ON_RETRY[retry_turn(tx, press.value, press.channel, press.user_id, conduct, press.message_ts)]
+def _retry_turn(tx: Transaction, press: ButtonPressed, conduct: OperatingPolicy) -> str | None:
+    return _ON_RETRY[retry_run(tx, press.value, press.channel, press.user_id, conduct, press.message_ts)]
 
 
-def _give_feedback(tx: Transaction, press: ButtonPressed, _conduct: Conduct) -> str | None:
+def _give_feedback(tx: Transaction, press: ButtonPressed, _conduct: OperatingPolicy) -> str | None:
     said = feedback_of(press.value)
     if said is None:
         return None
@@ -96,12 +96,12 @@ def _give_feedback(tx: Transaction, press: ButtonPressed, _conduct: Conduct) -> 
     return THANKS_TEXT if give_feedback(tx, said.turn_id, press.channel, press.user_id, opinion) else FORGOTTEN_TEXT
 
 
-Act = Callable[[Transaction, ButtonPressed, Conduct], str | None]
+Act = Callable[[Transaction, ButtonPressed, OperatingPolicy], str | None]
 
 _ACTS: Final[Mapping[str, Act]] = {
     STOP_TASK_ACTION: _stop_task,
-    STOP_TURN_ACTION: _stop_turn,
-    RETRY_TURN_ACTION: _retry_turn,
+    STOP_RUN_ACTION: _stop_turn,
+    RETRY_RUN_ACTION: _retry_turn,
     FEEDBACK_ACTION: _give_feedback,
 }
 _ON_RETRY: Final = {Retried.DONE: None, Retried.BEFORE: RETRIED_TEXT, Retried.IMPOSSIBLE: NO_RETRY_TEXT}

@@ -21,17 +21,17 @@ from swarm.domain.errors import SwarmError
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.triggers import TriggerKind
 from swarm.services.inbox.claim import Polls
-from swarm.services.outbox.elections import Term
-from swarm.services.rules.attempt import attempt
+from swarm.services.outbox.elections import OfficeTerm
+from swarm.services.rules.guarded import attempt
 from swarm.services.rules.roster import AGENTS
-from swarm.services.runs.running_turns import RunningTurns
-from swarm.services.runs.turn_crew import Hired
-from swarm.services.runs.turn_news import TurnNews
-from swarm.services.runs.turn_recovery import Recovery
+from swarm.services.runs.active_runs import ActiveRuns
+from swarm.services.runs.run_context import ManagedAgent
+from swarm.services.runs.run_notifications import RunNotifications
+from swarm.services.runs.run_recovery import Recovery
 from swarm.store.agents import agents
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.runs import turns
+from swarm.store.runs import runs
 
 POLL_SECONDS: Final = 20.0
 HEALTH_SECONDS: Final = 30.0
@@ -64,10 +64,10 @@ class Converse:
         self,
         database: Database,
         polls: Polls,
-        running: RunningTurns,
+        running: ActiveRuns,
         recovery: Recovery,
-        news: TurnNews,
-        hired: Sequence[Hired],
+        news: RunNotifications,
+        hired: Sequence[ManagedAgent],
     ) -> None:
         self._database = database
         self._polls = polls
@@ -76,7 +76,7 @@ class Converse:
         self._news = news
         self._hired = {one.spec.name: one for one in hired}
 
-    async def run(self, term: Term) -> None:
+    async def run(self, term: OfficeTerm) -> None:
         """Run the agents for as long as this process is elected. Cancelled, what runs is sealed and given back."""
         self._turns.begin_term(term)
         try:
@@ -99,13 +99,13 @@ class Converse:
         """Let go of all connections to agents."""
         await asyncio.gather(*(one.client.aclose() for one in self._hired.values()))
 
-    async def _recover(self, term: Term) -> None:
+    async def _recover(self, term: OfficeTerm) -> None:
         """Bring to an end what a predecessor left unfinished, and what could not be ended since."""
         while True:
             await attempt(self._recovery.recover(self._turns.runs, term.is_ours), "turn_recover")
             await asyncio.sleep(RECOVER_SECONDS)
 
-    async def _employ(self, one: Hired) -> None:
+    async def _employ(self, one: ManagedAgent) -> None:
         """Register an agent, and hand it work whenever it can be reached, except while it is removed."""
         agent = await self._registered(one)
         while True:
@@ -119,7 +119,7 @@ class Converse:
             )
             agent = await self._returned(one)
 
-    async def _serve(self, agent: Agent, one: Hired) -> None:
+    async def _serve(self, agent: Agent, one: ManagedAgent) -> None:
         """Hand an agent work whenever it can be reached. Raises Removed, and nothing else."""
         while True:
             await self._until_reachable(one)
@@ -127,7 +127,7 @@ class Converse:
             while asyncio.get_running_loop().time() < until:
                 await self._hand_out_once(agent, one)
 
-    async def _returned(self, one: Hired) -> Agent:
+    async def _returned(self, one: ManagedAgent) -> Agent:
         """The agent that was removed, once a reload, of any process, has registered it again."""
         wakeups = self._database.wakeups
         while True:
@@ -144,7 +144,7 @@ class Converse:
             else:
                 await wakeups.wait(AGENTS, seen, POLL_SECONDS)
 
-    async def _hand_out_once(self, agent: Agent, one: Hired) -> None:
+    async def _hand_out_once(self, agent: Agent, one: ManagedAgent) -> None:
         """Raises Removed, and nothing else."""
         try:
             await self._hand_out(agent, one)
@@ -154,7 +154,7 @@ class Converse:
             _log.exception("work could not be handed out", action="converse", agent=agent.name)
             await asyncio.sleep(AGAIN_SECONDS)
 
-    async def _registered(self, one: Hired) -> Agent:
+    async def _registered(self, one: ManagedAgent) -> Agent:
         while True:
             try:
                 return await self._database.write(register, one.spec)
@@ -164,7 +164,7 @@ class Converse:
                 )
                 await asyncio.sleep(HEALTH_SECONDS)
 
-    async def _until_reachable(self, one: Hired) -> None:
+    async def _until_reachable(self, one: ManagedAgent) -> None:
         """Wait until a run would reach the agent. Meanwhile it is offline, and people are told so as ever."""
         was: Health | None = None
         name = one.spec.name
@@ -176,7 +176,7 @@ class Converse:
         if was:
             _log.info("an agent can be reached again", action="agent_health", agent=name)
 
-    async def _hand_out(self, agent: Agent, one: Hired) -> None:
+    async def _hand_out(self, agent: Agent, one: ManagedAgent) -> None:
         """Claim what is due, once there is room for another run, and begin it."""
         await self._hear_until_room(agent, one.spec.parallel)
         if self._database.wakeups.closed:
@@ -212,13 +212,13 @@ class Converse:
         """What polling agents open is shown at once, and what people want stopped is stopped, wherever they said so."""
         wakeups = self._database.wakeups
         while True:
-            seen = wakeups.generation(turns.TURNS)
+            seen = wakeups.generation(runs.TURNS)
             await attempt(self._turns.begin_streams(), "stream_begin")
             await attempt(self._stop_wanted(), "turn_stop")
             if wakeups.closed:
                 await asyncio.sleep(AGAIN_SECONDS)
             else:
-                await wakeups.wait(turns.TURNS, seen, AGAIN_SECONDS)
+                await wakeups.wait(runs.TURNS, seen, AGAIN_SECONDS)
 
     async def _stop_wanted(self) -> None:
         for turn in await self._database.read(_stops_wanted):
@@ -232,6 +232,6 @@ def register(tx: Transaction, spec: StreamingAgent) -> Agent:
     return agent
 
 
-def _stops_wanted(tx: Transaction) -> list[turns.Turn]:
-    found = (turns.get(tx, turn_id) for turn_id in turns.stops_wanted(tx))
+def _stops_wanted(tx: Transaction) -> list[runs.Run]:
+    found = (runs.get(tx, turn_id) for turn_id in runs.stops_wanted(tx))
     return [turn for turn in found if turn]

@@ -18,23 +18,23 @@ from typing import Final
 
 import orjson
 
+from swarm.domain.answers.agent_events import MAX_ANSWER_CHARACTERS
 from swarm.domain.answers.events import StepStatus
-from swarm.domain.answers.hearing import MAX_ANSWER_CHARACTERS
 from swarm.domain.answers.markers import without_markers
 from swarm.domain.answers.pieces import MAX_PIECE_CHARACTERS, MAX_PIECES, Closed, Doing, Piece, SaidMore, TaskTold
-from swarm.domain.conduct import Conduct
 from swarm.domain.errors import Invalid, TooLarge
+from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.text.characters import strip_invisible
-from swarm.services.rules.once import ToolCall, once
+from swarm.services.rules.idempotency import IdempotentCall, idempotent
 from swarm.services.rules.reply import Caller
-from swarm.services.runs.stream_ends import Said, settle
-from swarm.services.runs.stream_open import StillShown, Wanted, begin, fenced, hold, is_closed, own
+from swarm.services.runs.stream_ends import StreamClosing, settle
+from swarm.services.runs.stream_open import StillShown, Wanted, authorize_answer, begin, fenced, is_closed, own
 from swarm.services.tasks.task_work import checked
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.records import receipts
-from swarm.store.runs import turn_events, turns
-from swarm.store.runs.turns import Turn
+from swarm.store.records import idempotency_keys
+from swarm.store.runs import run_events, runs
+from swarm.store.runs.runs import Run
 from swarm.store.threads import threads
 
 SEAL_SECONDS: Final = 5.0
@@ -60,10 +60,10 @@ class Streamed:
     characters: int
 
 
-class Streams:
+class AnswerStreams:
     """Answers that polling agents give live."""
 
-    def __init__(self, database: Database, conduct: Conduct) -> None:
+    def __init__(self, database: Database, conduct: OperatingPolicy) -> None:
         self._database = database
         self._conduct = conduct
 
@@ -88,13 +88,13 @@ class Streams:
         wakeups, now = self._database.wakeups, asyncio.get_running_loop().time
         deadline = now() + SEAL_SECONDS
         while True:
-            seen = wakeups.generation(turns.TURNS)
+            seen = wakeups.generation(runs.TURNS)
             try:
                 return await self._database.write(_open, caller, wanted, text)
             except StillShown:
                 if now() >= deadline or wakeups.closed:
                     raise
-            await wakeups.wait(turns.TURNS, seen, _LOOK_SECONDS)
+            await wakeups.wait(runs.TURNS, seen, _LOOK_SECONDS)
 
     async def append(self, caller: Caller, turn_id: str, text: str) -> Streamed:
         """Say more. The same text again is said again: only a ``request_id`` makes a call happen once.
@@ -135,26 +135,28 @@ class Streams:
         for field, value in {"result": result, "failed": failed}.items():
             if value is not None:
                 checked(value, field)
-        return await self._database.write(self._close, caller, turn_id, Said(text=text, result=result, failed=failed))
+        return await self._database.write(
+            self._close, caller, turn_id, StreamClosing(text=text, result=result, failed=failed)
+        )
 
     async def _add(self, caller: Caller, turn_id: str, action: str, piece: Piece) -> Streamed:
         return await self._database.write(_add, caller, turn_id, action, piece)
 
-    def _close(self, tx: Transaction, caller: Caller, turn_id: str, said: Said) -> Streamed:
+    def _close(self, tx: Transaction, caller: Caller, turn_id: str, said: StreamClosing) -> Streamed:
         turn = own(tx, caller, turn_id)
 
         def act() -> Mapping[str, object]:
             thread = threads.locked(tx, turn.thread_id or "")
-            lease = hold(tx, turn)
+            lease = authorize_answer(tx, turn)
             if said.text:
                 _tell(tx, turn, SaidMore(text=said.text))
             if said.failed is None:
                 _check_something_said(tx, turn)
             settled = settle(tx, turn, lease, thread, said, self._conduct)
-            return {"characters": turn_events.add(tx, turn.id, Closed(failed=said.failed, settled=settled)).characters}
+            return {"characters": run_events.add(tx, turn.id, Closed(failed=said.failed, settled=settled)).characters}
 
         arguments = {"text": said.text, "result": said.result, "failed": said.failed}
-        done = once(tx, _call(caller, "close", turn_id, turn.lease_token, arguments), act)
+        done = idempotent(tx, _call(caller, "close", turn_id, turn.lease_token, arguments), act)
         return Streamed(turn_id=turn_id, status=StreamStatus.CLOSED, characters=done["characters"])
 
 
@@ -164,8 +166,8 @@ def _open(tx: Transaction, caller: Caller, wanted: Wanted, text: str) -> Streame
 
     def stands() -> bool:
         """For this run only; an id of its own counts for ever, the same words as long as the answer is open."""
-        turn_id = orjson.loads(receipts.result(tx, call.key) or "{}").get("turn_id", "")
-        turn = turns.get(tx, turn_id)
+        turn_id = orjson.loads(idempotency_keys.result(tx, call.key) or "{}").get("turn_id", "")
+        turn = runs.get(tx, turn_id)
         is_own = turn is not None and turn.lease_token == claim.lease.token
         return is_own and (caller.request_id is not None or _is_open(tx, turn_id))
 
@@ -175,14 +177,14 @@ def _open(tx: Transaction, caller: Caller, wanted: Wanted, text: str) -> Streame
             _tell(tx, turn, SaidMore(text=text))
         return {"turn_id": turn.id}
 
-    turn_id = once(tx, call, act, stands=stands)["turn_id"]
-    last = turn_events.last(tx, turn_id)
+    turn_id = idempotent(tx, call, act, stands=stands)["turn_id"]
+    last = run_events.last(tx, turn_id)
     status = StreamStatus.OPEN if _is_open(tx, turn_id) else StreamStatus.CLOSED
     return Streamed(turn_id=turn_id, status=status, characters=last.characters if last else 0)
 
 
 def _is_open(tx: Transaction, turn_id: str) -> bool:
-    turn = turns.get(tx, turn_id)
+    turn = runs.get(tx, turn_id)
     return turn is not None and turn.ended_at is None and not is_closed(tx, turn_id)
 
 
@@ -190,22 +192,24 @@ def _add(tx: Transaction, caller: Caller, turn_id: str, action: str, piece: Piec
     turn = own(tx, caller, turn_id)
 
     def act() -> dict[str, int]:
-        hold(tx, turn)
+        authorize_answer(tx, turn)
         return {"characters": _tell(tx, turn, piece)}
 
     is_once = caller.request_id is not None
-    done = once(tx, _call(caller, action, turn_id, turn.lease_token, {}), act) if is_once else act()
+    done = idempotent(tx, _call(caller, action, turn_id, turn.lease_token, {}), act) if is_once else act()
     return Streamed(turn_id=turn_id, status=StreamStatus.OPEN, characters=done["characters"])
 
 
-def _call(caller: Caller, action: str, about: str, lease_token: str | None, said: Mapping[str, object]) -> ToolCall:
+def _call(
+    caller: Caller, action: str, about: str, lease_token: str | None, said: Mapping[str, object]
+) -> IdempotentCall:
     """An id of the caller's own counts within one action: models choose "1" for everything."""
-    return ToolCall.of(caller, f"slack-stream {action}", about, said, lease_token)
+    return IdempotentCall.of(caller, f"slack-stream {action}", about, said, lease_token)
 
 
-def _tell(tx: Transaction, turn: Turn, piece: Piece) -> int:
+def _tell(tx: Transaction, turn: Run, piece: Piece) -> int:
     """Store a piece, unless there are too many; how many characters have been said with it."""
-    event = turn_events.add(tx, turn.id, piece)
+    event = run_events.add(tx, turn.id, piece)
     if event.characters > MAX_ANSWER_CHARACTERS:
         raise TooLarge(
             f"With this the answer would have {event.characters} characters; at most {MAX_ANSWER_CHARACTERS} fit.",
@@ -231,9 +235,9 @@ def _check_name(field: str, value: str) -> None:
         raise Invalid(f"The {field} is empty or too long.", fields={field: f"1 to {_MAX_NAME} characters"})
 
 
-def _check_something_said(tx: Transaction, turn: Turn) -> None:
+def _check_something_said(tx: Transaction, turn: Run) -> None:
     """Cards alone answer nobody."""
-    pieces = [event.piece for event in turn_events.after(tx, turn.id, 0, MAX_PIECES)]
+    pieces = [event.piece for event in run_events.after(tx, turn.id, 0, MAX_PIECES)]
     text = "".join(piece.text for piece in pieces if isinstance(piece, SaidMore))
     if not without_markers(strip_invisible(text)).strip():
         raise Invalid(

@@ -15,27 +15,27 @@ from typing import Final
 
 import structlog
 
-from swarm.domain.answers.calls import Place
+from swarm.domain.answers.calls import AnswerTarget
 from swarm.domain.answers.events import AgentEvent
 from swarm.domain.answers.pieces import MAX_PIECES, event_of
-from swarm.domain.answers.showing import LostRight, Showing, Shown
-from swarm.domain.answers.whole import Whole
-from swarm.domain.conduct import Conduct
+from swarm.domain.answers.showing import AnswerShown, LostRight, Showing
+from swarm.domain.answers.whole import AnswerCollector
 from swarm.domain.errors import SwarmError, Unavailable
+from swarm.domain.model.runs import PagePhase, RunStatus
 from swarm.domain.model.threads import Thread
 from swarm.domain.model.transcript import AuthorKind, ChannelType
-from swarm.domain.model.turns import PagePhase, TurnStatus
+from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.text.readable import mentioned_ids
-from swarm.services.outbox.elections import Term
+from swarm.services.outbox.elections import OfficeTerm
+from swarm.services.runs.run_context import RunContext
+from swarm.services.runs.run_ends import Ending, end_run, offer_stop
+from swarm.services.runs.run_record import RunRecord
 from swarm.services.runs.stream_ends import goes_on
 from swarm.services.runs.stream_tail import Tail
-from swarm.services.runs.turn_crew import Crew
-from swarm.services.runs.turn_ends import Ending, end_turn, offer_stop
-from swarm.services.runs.turn_record import TurnRecord
 from swarm.store.agents import agents
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.runs import turn_events, turn_pages, turns
-from swarm.store.runs.turns import Turn
+from swarm.store.runs import run_events, run_pages, runs
+from swarm.store.runs.runs import Run
 from swarm.store.threads import threads, transcript
 
 _AGAIN_SECONDS: Final = 1.0
@@ -48,7 +48,7 @@ _log = structlog.get_logger(__name__)
 class Streaming:
     """An answer that is to be shown, as the database has it."""
 
-    turn: Turn
+    turn: Run
     agent_name: str
     thread: Thread
     people: frozenset[str]  # whom it may mention: who has spoken in the thread, or was mentioned there
@@ -59,7 +59,7 @@ class Streaming:
 class StreamRun:
     """A polling agent's answer in motion. Cancelled, it seals what it has shown; its successor shows it anew."""
 
-    def __init__(self, crew: Crew, turn: Turn, term: Term) -> None:
+    def __init__(self, crew: RunContext, turn: Run, term: OfficeTerm) -> None:
         self.turn_id = turn.id
         self._crew = crew
         self._term = term
@@ -102,9 +102,9 @@ class StreamRun:
         await self._crew.recovery.bring_to_end(self.turn_id, self._term.is_ours, counts=True)
         return await self._crew.database.read(_streaming, self.turn_id, self._crew.conduct)
 
-    def _place(self, streaming: Streaming) -> Place:
+    def _place(self, streaming: Streaming) -> AnswerTarget:
         thread = streaming.thread
-        return Place(
+        return AnswerTarget(
             team=thread.team,
             channel=thread.channel,
             thread_ts=thread.thread_ts,
@@ -115,7 +115,7 @@ class StreamRun:
             display=self._crew.conduct.policy(thread.channel).display,
         )
 
-    def _offer_stop(self, place: Place) -> list[asyncio.Task[None]]:
+    def _offer_stop(self, place: AnswerTarget) -> list[asyncio.Task[None]]:
         seconds = self._crew.stop_button_seconds
         if place.requester is None or seconds is None:
             return []
@@ -126,7 +126,7 @@ class StreamRun:
 
         return [self._crew.background(offer())]
 
-    async def _shown(self, streaming: Streaming, place: Place) -> Shown:
+    async def _shown(self, streaming: Streaming, place: AnswerTarget) -> AnswerShown:
         """Live for people; whole for bots."""
         tail = Tail(self._crew.database, self.turn_id, self.stop, self._crew.conduct)
         if place.requester is None:
@@ -134,7 +134,7 @@ class StreamRun:
         showing = self._crew.stage.answer(
             place,
             mentionable=streaming.people,
-            record=TurnRecord(self._crew.database, self.turn_id),
+            record=RunRecord(self._crew.database, self.turn_id),
             may_call=self._term.is_ours,
             pages=streaming.pages,
         )
@@ -143,8 +143,8 @@ class StreamRun:
             showing.stop(*self._stopped)
         return await showing.show(tail.events())
 
-    async def _whole(self, tail: Tail, people: Iterable[str]) -> Shown:
-        whole = Whole(people)
+    async def _whole(self, tail: Tail, people: Iterable[str]) -> AnswerShown:
+        whole = AnswerCollector(people)
 
         async def read() -> None:
             async with contextlib.aclosing(tail.events()) as events:
@@ -162,7 +162,7 @@ class StreamRun:
             whole.stop(*self._stopped)
         return whole.shown()
 
-    async def _end(self, shown: Shown, place: Place) -> None:
+    async def _end(self, shown: AnswerShown, place: AnswerTarget) -> None:
         """Record the end, however long the database takes to come back."""
         ending = Ending(outcome=shown.outcome, text=shown.text, leftover=shown.leftover, closing=shown.closing)
         while True:
@@ -177,7 +177,7 @@ class StreamRun:
                 )
                 return
 
-    async def _give_up(self, error: BaseException, streaming: Streaming, place: Place) -> None:
+    async def _give_up(self, error: BaseException, streaming: Streaming, place: AnswerTarget) -> None:
         """Seal what was shown. After a mistake of ours, what is stored is posted; else a successor shows it anew."""
         if isinstance(error, asyncio.CancelledError) and not self._term.holds():
             return  # it is the successor who seals
@@ -191,27 +191,27 @@ class StreamRun:
                 "a stream is left to the next start", action="stream", turn=self.turn_id, error=trouble.message
             )
 
-    async def _stored(self, streaming: Streaming) -> Shown:
+    async def _stored(self, streaming: Streaming) -> AnswerShown:
         """Everything that was told until now."""
-        whole = Whole(streaming.people)
+        whole = AnswerCollector(streaming.people)
         for event in await self._crew.database.read(_told, self.turn_id):
             whole.hear(event)
         return whole.shown()
 
 
-def _finish(tx: Transaction, turn_id: str, ending: Ending, place: Place, conduct: Conduct) -> None:
+def _finish(tx: Transaction, turn_id: str, ending: Ending, place: AnswerTarget, conduct: OperatingPolicy) -> None:
     """A run that waits for the end of this answer may begin its own."""
-    if end_turn(tx, turn_id, ending, place, conduct):
-        tx.wake(turns.TURNS)
+    if end_run(tx, turn_id, ending, place, conduct):
+        tx.wake(runs.TURNS)
 
 
-def _streaming(tx: Transaction, turn_id: str, conduct: Conduct) -> Streaming | None:
-    turn = turns.get(tx, turn_id)
-    if turn is None or turn.status is not TurnStatus.RUNNING or turn.thread_id is None:
+def _streaming(tx: Transaction, turn_id: str, conduct: OperatingPolicy) -> Streaming | None:
+    turn = runs.get(tx, turn_id)
+    if turn is None or turn.status is not RunStatus.RUNNING or turn.thread_id is None:
         return None
     thread = threads.get(tx, turn.thread_id)
     assert thread is not None  # threads that turns refer to are never removed
-    pages = turn_pages.of_turn(tx, turn_id)
+    pages = run_pages.of_turn(tx, turn_id)
     return Streaming(
         turn=turn,
         agent_name=agents.names(tx).get(turn.agent_id, "swarm"),
@@ -222,7 +222,7 @@ def _streaming(tx: Transaction, turn_id: str, conduct: Conduct) -> Streaming | N
     )
 
 
-def _people(tx: Transaction, turn: Turn, thread: Thread) -> frozenset[str]:
+def _people(tx: Transaction, turn: Run, thread: Thread) -> frozenset[str]:
     said = transcript.of_thread(tx, thread.team, thread.channel, thread.thread_ts, _TO_THE_END)
     spoken = {one.author_id for one in said if one.kind is AuthorKind.USER}
     mentioned = set[str]().union(*(mentioned_ids(one.text) for one in said))
@@ -230,5 +230,5 @@ def _people(tx: Transaction, turn: Turn, thread: Thread) -> frozenset[str]:
 
 
 def _told(tx: Transaction, turn_id: str) -> list[AgentEvent]:
-    found = (event_of(event.piece) for event in turn_events.after(tx, turn_id, 0, MAX_PIECES))
+    found = (event_of(event.piece) for event in run_events.after(tx, turn_id, 0, MAX_PIECES))
     return [event for event in found if event is not None]

@@ -15,12 +15,12 @@ import structlog
 
 from swarm.domain.answers.events import AgentEvent, Broken, Finished
 from swarm.domain.answers.pieces import Closed, event_of
-from swarm.domain.conduct import Conduct
 from swarm.domain.errors import Unavailable
-from swarm.domain.model.inbox import MAX_ATTEMPTS, EntryStatus
+from swarm.domain.model.inbox import MAX_ATTEMPTS, InboxStatus
 from swarm.domain.model.leases import LeaseEnd
 from swarm.domain.model.tasks import MAX_ATTEMPTS as MAX_TASK_ATTEMPTS
 from swarm.domain.model.tasks import TaskStatus
+from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules.leases import SILENT
 from swarm.services.runs.stream_ends import has_lease
 from swarm.services.runs.stream_open import is_withdrawn
@@ -28,9 +28,9 @@ from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases
 from swarm.store.inbox.leases import Lease
-from swarm.store.runs import turn_events, turns
-from swarm.store.runs.turn_events import TurnEvent
-from swarm.store.runs.turns import Turn
+from swarm.store.runs import run_events, runs
+from swarm.store.runs.run_events import RunEvent
+from swarm.store.runs.runs import Run
 from swarm.store.tasks import tasks
 
 LOOK_SECONDS: Final = 1.0
@@ -52,17 +52,19 @@ class Stopped:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Look:
+class TailBatch:
     """What is new, and how it ends if nothing more can come."""
 
-    events: tuple[TurnEvent, ...]
+    events: tuple[RunEvent, ...]
     end: AgentEvent | Stopped | None
 
 
 class Tail:
     """Reads what one polling agent tells. ``stop`` is called, once, when nobody wants more of it."""
 
-    def __init__(self, database: Database, turn_id: str, stop: Callable[[str | None], None], conduct: Conduct) -> None:
+    def __init__(
+        self, database: Database, turn_id: str, stop: Callable[[str | None], None], conduct: OperatingPolicy
+    ) -> None:
         self._database = database
         self._conduct = conduct
         self._turn_id = turn_id
@@ -72,7 +74,7 @@ class Tail:
     async def events(self) -> AsyncGenerator[AgentEvent, None]:
         """Everything from the first piece on. After a stop there comes nothing more, and no end either."""
         while True:
-            seen = self._database.wakeups.generation(turn_events.topic_of(self._turn_id))
+            seen = self._database.wakeups.generation(run_events.topic_of(self._turn_id))
             look = await self._look()
             for event in look.events:
                 self._seq = event.seq
@@ -84,13 +86,13 @@ class Tail:
             if isinstance(look.end, Stopped):
                 self._stop(look.end.by)
                 await asyncio.Event().wait()  # whoever was told to stop ends this
-            elif look.end is not None and len(look.events) < turn_events.AT_ONCE:
+            elif look.end is not None and len(look.events) < run_events.AT_ONCE:
                 yield look.end
                 return
             if not look.events:
                 await self._wait(seen)
 
-    async def _look(self) -> Look:
+    async def _look(self) -> TailBatch:
         while True:
             try:
                 return await self._database.read(look_at, self._turn_id, self._seq, self._conduct)
@@ -103,17 +105,17 @@ class Tail:
         if wakeups.closed:
             await asyncio.sleep(LOOK_SECONDS)
         else:
-            await wakeups.wait(turn_events.topic_of(self._turn_id), seen, LOOK_SECONDS)
+            await wakeups.wait(run_events.topic_of(self._turn_id), seen, LOOK_SECONDS)
 
 
-def look_at(tx: Transaction, turn_id: str, after: int, conduct: Conduct) -> Look:
+def look_at(tx: Transaction, turn_id: str, after: int, conduct: OperatingPolicy) -> TailBatch:
     """What is behind number ``after``. The lease is looked at first: what was told before it was lost is all there."""
     end = _end(tx, turn_id, conduct)
-    return Look(events=tuple(turn_events.after(tx, turn_id, after)), end=end)
+    return TailBatch(events=tuple(run_events.after(tx, turn_id, after)), end=end)
 
 
-def _end(tx: Transaction, turn_id: str, conduct: Conduct) -> AgentEvent | Stopped | None:
-    turn = turns.get(tx, turn_id)
+def _end(tx: Transaction, turn_id: str, conduct: OperatingPolicy) -> AgentEvent | Stopped | None:
+    turn = runs.get(tx, turn_id)
     assert turn is not None  # turns are dropped long after their end
     lease = leases.peek(tx, turn.lease_token)
     if turn.stop_requested_at is not None:
@@ -123,7 +125,7 @@ def _end(tx: Transaction, turn_id: str, conduct: Conduct) -> AgentEvent | Stoppe
     return None if has_lease(tx, lease, conduct) else _lost(tx, turn, lease)
 
 
-def _lost(tx: Transaction, turn: Turn, lease: Lease | None) -> AgentEvent:
+def _lost(tx: Transaction, turn: Run, lease: Lease | None) -> AgentEvent:
     """The agent has settled its work in another way and left the answer open, or the work is not its own any more."""
     how = lease.ended_as if lease else None
     if how in (LeaseEnd.RESOLVED, LeaseEnd.FINISHED):
@@ -131,7 +133,7 @@ def _lost(tx: Transaction, turn: Turn, lease: Lease | None) -> AgentEvent:
     return Broken(reason=_WHY_LOST.get(how, SILENT) if how else SILENT, comes_again=_comes_again(tx, turn))
 
 
-def _comes_again(tx: Transaction, turn: Turn) -> bool:
+def _comes_again(tx: Transaction, turn: Run) -> bool:
     """Whether the work is handed out again by itself, now or when the sweep finds that its lease has expired."""
     task = tasks.get(tx, turn.task_id) if turn.task_id else None
     if task:
@@ -139,7 +141,7 @@ def _comes_again(tx: Transaction, turn: Turn) -> bool:
         return has_more or task.status is TaskStatus.PENDING
     entries = [entry for entry_id in turn.entry_ids if (entry := inbox.get(tx, entry_id))]
     return any(
-        entry.status is EntryStatus.UNREAD
-        or (entry.status is EntryStatus.CLAIMED and entry.attempts + 1 < MAX_ATTEMPTS)
+        entry.status is InboxStatus.UNREAD
+        or (entry.status is InboxStatus.CLAIMED and entry.attempts + 1 < MAX_ATTEMPTS)
         for entry in entries
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from swarm.domain.conduct import Conduct
 from swarm.domain.errors import Conflict, Forbidden, NotFound
 from swarm.domain.model.agents import Agent, Role
 from swarm.domain.model.tasks import (
@@ -18,6 +17,7 @@ from swarm.domain.model.tasks import (
     check_depth,
     check_room,
 )
+from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.roster import Candidate, Roster
 from swarm.services.tasks.task_view import find_visible
 from swarm.store.agents import agents
@@ -48,7 +48,9 @@ def worker(roster: Roster, wanted: str, caller: Agent | None) -> Candidate:
     return found
 
 
-def check_vouched(tx: Transaction, conduct: Conduct, target: Candidate, by: Agent | None, task: Task | None) -> None:
+def check_vouched(
+    tx: Transaction, conduct: OperatingPolicy, target: Candidate, by: Agent | None, task: Task | None
+) -> None:
     """Raises Forbidden where work of an enrolled worker would reach tools of the host: a task of a built-in agent.
 
     ``by`` is who gives it, None for the operator, who may give what anybody has written; ``task`` is what is given, if

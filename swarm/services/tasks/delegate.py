@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 
 from swarm.clock import SECOND
-from swarm.domain.conduct import Conduct
 from swarm.domain.errors import Conflict, Invalid, NotFound
-from swarm.domain.model.inbox import EntryStatus, EntryStep
+from swarm.domain.model.inbox import InboxStatus, InboxStep
 from swarm.domain.model.notices import NoticeKind
 from swarm.domain.model.tasks import OFFER_SECONDS, TaskStatus, TaskStep
+from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.roster import Candidate
 from swarm.services.rules import task_ends
-from swarm.services.rules.fencing import Grip, grip
+from swarm.services.rules.fencing import AuthorizedMessage, authorize_message
 from swarm.services.rules.handover import hand_over_for
+from swarm.services.rules.idempotency import IdempotentCall, idempotent
 from swarm.services.rules.leases import end_if_resolved
-from swarm.services.rules.once import ToolCall, once
 from swarm.services.rules.reply import Caller, with_others
 from swarm.services.rules.roster import read_roster
 from swarm.services.tasks.assignees import check_space, check_vouched, must_wait, place_below, worker
@@ -41,7 +41,7 @@ class Delegated:
 class Delegations:
     """What leads hand to workers, and whether these take it."""
 
-    def __init__(self, database: Database, conduct: Conduct) -> None:
+    def __init__(self, database: Database, conduct: OperatingPolicy) -> None:
         self._database = database
         self._conduct = conduct
 
@@ -58,8 +58,8 @@ class Delegations:
         """Give a message to a worker as a task, and the thread with it; the other messages of the lease go along,
         unless ``only``. With ``offer`` the worker is asked first, and the thread goes over when it accepts.
 
-        Raises what `worker` and `grip` raise, and Conflict with what is possible for a second delegation of the same
-        message, too many or too deep tasks, and cycles.
+        Raises what `worker` and `authorize_message` raise, and Conflict with what is possible for a second delegation
+        of the same message, too many or too deep tasks, and cycles.
         """
         return await self._database.write(self._delegate, caller, inbox_message_id, agent, brief, offer, only)
 
@@ -80,25 +80,27 @@ class Delegations:
     ) -> Delegated:
         entry = inbox.get(tx, entry_id)
         said = {"agent": agent, **asdict(brief), "offer": offer, "only": only}
-        call = ToolCall.of(caller, "inbox-delegate", entry_id, said, entry.lease_token if entry else None)
+        call = IdempotentCall.of(caller, "inbox-delegate", entry_id, said, entry.lease_token if entry else None)
 
         def act() -> dict[str, object]:
-            hold = grip(tx, caller.agent, entry_id, caller.lease_token)
+            hold = authorize_message(tx, caller.agent, entry_id, caller.lease_token)
             _check_claimed(tx, hold)
             target = worker(read_roster(tx, self._conduct), agent, caller.agent)
             check_vouched(tx, self._conduct, target, caller.agent, None)
             task = self._make(tx, caller, hold, target, brief, offer)
             for member in [hold.entry] if only else with_others(tx, hold):
-                if inbox.move(tx, EntryStep.DELEGATE, member, reason=f"to {target.name}, as task {task.id}"):
+                if inbox.move(tx, InboxStep.DELEGATE, member, reason=f"to {target.name}, as task {task.id}"):
                     inbox.tie(tx, member.id, task.id)
             self._tell(tx, caller, hold, target, task, offer)
             end_if_resolved(tx, hold.lease)
             owner = threads.get(tx, hold.thread.id)
             return {"task_id": task.id, "owner": agents.names(tx).get(owner.owner_id or "") if owner else None}
 
-        return Delegated(**once(tx, call, act))
+        return Delegated(**idempotent(tx, call, act))
 
-    def _make(self, tx: Transaction, caller: Caller, hold: Grip, target: Candidate, brief: Brief, offer: bool) -> Task:
+    def _make(
+        self, tx: Transaction, caller: Caller, hold: AuthorizedMessage, target: Candidate, brief: Brief, offer: bool
+    ) -> Task:
         parent = tasks.get(tx, hold.entry.task_id) if hold.entry.task_id else None
         parent = parent if parent and parent.ended_at is None else None
         depth, ancestors = place_below(tx, parent, target.id)
@@ -131,7 +133,9 @@ class Delegations:
             reason=f"delegated by {caller.agent.name}",
         )
 
-    def _tell(self, tx: Transaction, caller: Caller, hold: Grip, target: Candidate, task: Task, offer: bool) -> None:
+    def _tell(
+        self, tx: Transaction, caller: Caller, hold: AuthorizedMessage, target: Candidate, task: Task, offer: bool
+    ) -> None:
         """An offer is news for the worker; a task that is assigned takes the thread along."""
         if offer:
             notices.add(
@@ -157,7 +161,7 @@ class Delegations:
             tasks.give(tx, task, caller.agent.id, epoch, reason)
             return {}
 
-        once(tx, _answer(caller, "accept-task", task_id, {}), act)
+        idempotent(tx, _answer(caller, "accept-task", task_id, {}), act)
         return view_of(tx, task_id)
 
     def _decline(self, tx: Transaction, caller: Caller, task_id: str, reason: str) -> TaskView:
@@ -165,14 +169,14 @@ class Delegations:
             task_ends.decline(tx, _offered(tx, caller, task_id), reason)
             return {}
 
-        once(tx, _answer(caller, "decline-task", task_id, {"reason": reason}), act)
+        idempotent(tx, _answer(caller, "decline-task", task_id, {"reason": reason}), act)
         return view_of(tx, task_id)
 
 
-def _check_claimed(tx: Transaction, hold: Grip) -> None:
-    if hold.entry.status is EntryStatus.CLAIMED:
+def _check_claimed(tx: Transaction, hold: AuthorizedMessage) -> None:
+    if hold.entry.status is InboxStatus.CLAIMED:
         return
-    if hold.entry.status is not EntryStatus.DELEGATED or hold.entry.task_id is None:
+    if hold.entry.status is not InboxStatus.DELEGATED or hold.entry.task_id is None:
         raise Conflict(f"This inbox message is {hold.entry.status} already, so it cannot be delegated.")
     task = tasks.get(tx, hold.entry.task_id)
     whose = agents.names(tx).get(task.agent_id or "", "nobody") if task else "nobody"
@@ -197,6 +201,6 @@ def _offered(tx: Transaction, caller: Caller, task_id: str) -> Task:
     return task
 
 
-def _answer(caller: Caller, tool: str, task_id: str, said: dict[str, object]) -> ToolCall:
+def _answer(caller: Caller, tool: str, task_id: str, said: dict[str, object]) -> IdempotentCall:
     """The answer to an offer is the same under every lease: there is only one."""
-    return ToolCall.of(replace(caller, lease_token=None), tool, task_id, said)
+    return IdempotentCall.of(replace(caller, lease_token=None), tool, task_id, said)

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from swarm.domain.conduct import Conduct
 from swarm.domain.errors import Conflict, Forbidden, LeaseLost, NotFound
 from swarm.domain.model.agents import Agent, Role
 from swarm.domain.model.tasks import ACTIVE_STATUSES, OPEN_STATUSES, TaskStatus, TaskStep
+from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules import retry_buttons, task_ends
-from swarm.services.rules.fencing import NAME_LEASE, check_run, grip_task, lock_task
+from swarm.services.rules.fencing import NAME_LEASE, authorize_task, check_run, lock_task
 from swarm.services.rules.handover import take_if_free
-from swarm.services.rules.once import ToolCall, digest, once
+from swarm.services.rules.idempotency import IdempotentCall, digest, idempotent
 from swarm.services.rules.reply import Caller
 from swarm.services.rules.roster import read_roster
 from swarm.services.tasks.assignees import check_no_return, check_space, check_vouched, must_wait, place_below, worker
@@ -34,7 +34,7 @@ class Tasks:
     are done each time: the same words may well be meant anew.
     """
 
-    def __init__(self, database: Database, conduct: Conduct) -> None:
+    def __init__(self, database: Database, conduct: OperatingPolicy) -> None:
         self._database = database
         self._conduct = conduct
 
@@ -187,10 +187,10 @@ def _once(
 
     if caller is None or (caller.lease_token is None and caller.request_id is None):
         return fenced()
-    return once(tx, ToolCall.of(caller, tool, about, said), fenced, stands=stands)
+    return idempotent(tx, IdempotentCall.of(caller, tool, about, said), fenced, stands=stands)
 
 
-def cancel_by_person(tx: Transaction, task_id: str, channel: str, person: str, conduct: Conduct) -> bool:
+def cancel_by_person(tx: Transaction, task_id: str, channel: str, person: str, conduct: OperatingPolicy) -> bool:
     """A person has pressed the button of a task in a channel; False if the task is over, or was never shown there."""
     task = lock_task(tx, task_id)
     thread = threads.get(tx, task.thread_id) if task and task.thread_id else None
@@ -199,7 +199,7 @@ def cancel_by_person(tx: Transaction, task_id: str, channel: str, person: str, c
     return task_ends.cancel(tx, task, f"by <@{person}>", conduct, person=person)
 
 
-def redrive_dead(tx: Transaction, task: Task, reason: str, conduct: Conduct) -> bool:
+def redrive_dead(tx: Transaction, task: Task, reason: str, conduct: OperatingPolicy) -> bool:
     """Hand a task out again, which is locked; False if it is not dead, or nobody has it."""
     if task.status is not TaskStatus.DEAD or task.agent_id is None:
         return False
@@ -210,7 +210,7 @@ def redrive_dead(tx: Transaction, task: Task, reason: str, conduct: Conduct) -> 
     return True
 
 
-def _take_thread(tx: Transaction, task: Task, agent_id: str, reason: str, conduct: Conduct) -> int | None:
+def _take_thread(tx: Transaction, task: Task, agent_id: str, reason: str, conduct: OperatingPolicy) -> int | None:
     """A task that came from a message brings its thread along, if that is free; the epoch since which it does."""
     if task.thread_id is None or task.inbox_message_id is None:
         return None
@@ -272,7 +272,7 @@ def _own(tx: Transaction, caller: Caller | None, task_id: str) -> Task | None:
     found = tasks.get(tx, task_id)
     if caller is None or found is None or found.agent_id != caller.agent.id or found.created_by == caller.agent.id:
         return None
-    return grip_task(tx, caller.agent, task_id, caller.lease_token).task
+    return authorize_task(tx, caller.agent, task_id, caller.lease_token).task
 
 
 def _visible(tx: Transaction, agent: Agent | None, task_id: str) -> Task:

@@ -28,25 +28,25 @@ _MARKUP = re.compile(r"[*_~`•\s]|&gt;|\[(?:image|button|choice|video|file): |\
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Words:
+class MessageText:
     """What a message says. ``quoted`` is the end of ``text`` that somebody else has said; it may be empty."""
 
     text: str
     quoted: str = ""
 
 
-def message_words(message: JsonObject, kind: AuthorKind) -> Words:
+def message_words(message: JsonObject, kind: AuthorKind) -> MessageText:
     """The words of a message object. Our own posts say their text: below it are our buttons and footers."""
     text = text_at(message, "text")
     if kind is AuthorKind.AGENT and text.strip():
-        return Words(text=text)
+        return MessageText(text=text)
     attachments = objects_at(message, "attachments")[:_MOST_ATTACHMENTS]
     pieces = [] if kind is AuthorKind.USER and text.strip() else block_pieces(message)
     pieces += [piece for one in attachments if not _is_others(one) for piece in _attachment(one)]
     own = _joined(text, pieces)
     forwarded = [one for one in attachments if _is_others(one) and (one.get("is_share") is True or not own.strip())]
     quoted = _bounded([_quotation(one) for one in forwarded])
-    return Words(text="\n".join(filter(None, (own, quoted))), quoted=quoted)
+    return MessageText(text="\n".join(filter(None, (own, quoted))), quoted=quoted)
 
 
 def _is_others(attachment: JsonObject) -> bool:

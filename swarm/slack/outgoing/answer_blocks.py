@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, assert_never
 
-from swarm.domain.answers.calls import Card, Chunk, Closing, Display, Place, PlanTitle, Text
+from swarm.domain.answers.calls import AnswerTarget, Card, Chunk, Closing, PlanTitle, TaskDisplay, Text
 from swarm.domain.answers.events import StepStatus
-from swarm.domain.presses import (
+from swarm.domain.button_actions import (
     FEEDBACK_ACTION,
-    RETRY_TURN_ACTION,
+    RETRY_RUN_ACTION,
+    STOP_RUN_ACTION,
     STOP_TASK_ACTION,
-    STOP_TURN_ACTION,
     Feedback,
     feedback_value,
 )
@@ -48,20 +48,20 @@ def text_block(text: str) -> list[Block]:
     return [{"type": "markdown", "text": text}] if text.strip() else []
 
 
-def card_blocks(cards: Sequence[Card], display: Display) -> list[Block]:
+def card_blocks(cards: Sequence[Card], display: TaskDisplay) -> list[Block]:
     """Cards for a message that is no stream, as a stream would show them; of very many the newest."""
     shown = cards[-MAX_CARDS:]
     if not shown:
         return []
     blocks = [_card(card) for card in shown]
-    return [{"type": "plan", "title": _plan_title(shown), "tasks": blocks}] if display is Display.PLAN else blocks
+    return [{"type": "plan", "title": _plan_title(shown), "tasks": blocks}] if display is TaskDisplay.PLAN else blocks
 
 
-def closing_blocks(closing: Closing, place: Place) -> list[Block]:
+def closing_blocks(closing: Closing, place: AnswerTarget) -> list[Block]:
     """What stands below the last message of an answer, from the note down to 👍 and 👎."""
     blocks = text_block(cut_text(closing.note, MAX_NOTE_CHARACTERS))
     if closing.retry:
-        blocks.append(_actions(_button(RETRY_TURN_ACTION, "Retry", place.turn_id)))
+        blocks.append(_actions(_button(RETRY_RUN_ACTION, "Retry", place.turn_id)))
     if closing.footer:
         blocks.append(_context(footer_text(place)))
     if closing.feedback:
@@ -74,7 +74,7 @@ def without_retry(blocks: Sequence[JsonObject], instead: str) -> list[JsonObject
     shown: list[JsonObject] = []
     for block in blocks:
         elements = list(objects_at(block, "elements"))
-        others = [element for element in elements if element.get("action_id") != RETRY_TURN_ACTION]
+        others = [element for element in elements if element.get("action_id") != RETRY_RUN_ACTION]
         if len(others) == len(elements):
             shown.append(block)
             continue
@@ -84,7 +84,7 @@ def without_retry(blocks: Sequence[JsonObject], instead: str) -> list[JsonObject
     return shown if shown != list(blocks) else None
 
 
-def footer_text(place: Place) -> str:
+def footer_text(place: AnswerTarget) -> str:
     """Agent, requester, how to continue and the operator's own words, as mrkdwn of at most 3,000 characters."""
     asked = f"asked by <@{place.requester}>" if place.requester else ""
     how = _CONTINUE_DIRECT if place.is_direct else _CONTINUE_THREAD
@@ -97,14 +97,14 @@ def stop_task_block(task_id: str) -> Block:
     return _actions(_button(STOP_TASK_ACTION, "Stop", task_id, style="danger"))
 
 
-def stop_turn_block(turn_id: str) -> Block:
+def stop_run_block(turn_id: str) -> Block:
     """A button that stops a running answer."""
     return _actions(stop_button(turn_id))
 
 
 def stop_button(turn_id: str) -> Block:
     """The button alone, for blocks that have others."""
-    return _button(STOP_TURN_ACTION, "Stop", turn_id, style="danger")
+    return _button(STOP_RUN_ACTION, "Stop", turn_id, style="danger")
 
 
 def _chunk(chunk: Chunk) -> Block:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from swarm.domain.model.deliveries import Delivery, DeliveryKind, Refused
+from swarm.domain.model.deliveries import Delivery, DeliveryKind, DeliveryRefused
 from swarm.slack.outgoing.answer_blocks import (
     MAX_UPDATE_CHARACTERS,
     closing_blocks,
     cut_text,
+    stop_run_block,
     stop_task_block,
-    stop_turn_block,
 )
 from swarm.slack.outgoing.outcomes import Failure
 from swarm.slack.outgoing.streams import own_metadata
@@ -39,7 +39,7 @@ def method_of(delivery: Delivery) -> str:
 
 def was_done_before(delivery: Delivery, failure: Failure) -> bool:
     """Whether Slack refuses a call since its effect is there already."""
-    return failure == Refused(error=_DONE_ALREADY.get(method_of(delivery), ""))
+    return failure == DeliveryRefused(error=_DONE_ALREADY.get(method_of(delivery), ""))
 
 
 def content(delivery: Delivery) -> dict[str, object]:
@@ -48,7 +48,7 @@ def content(delivery: Delivery) -> dict[str, object]:
     if delivery.stops_task_id:
         blocks.append(stop_task_block(delivery.stops_task_id))
     if delivery.stops_turn_id:
-        blocks.append(stop_turn_block(delivery.stops_turn_id))
+        blocks.append(stop_run_block(delivery.stops_turn_id))
     if delivery.closing and delivery.place:
         blocks += closing_blocks(delivery.closing, delivery.place)
     is_update = delivery.kind is DeliveryKind.UPDATE

@@ -16,7 +16,7 @@ import aiohttp
 import orjson
 
 from swarm.domain.errors import Conflict, Forbidden, NotFound, SwarmError, Unavailable
-from swarm.domain.model.deliveries import Accepted, Answer, InDoubt, NotSent, Refused
+from swarm.domain.model.deliveries import Answer, DeliveryAccepted, DeliveryRefused, InDoubt, NotSent
 from swarm.domain.model.files import FileInfo, Share, check_size
 from swarm.slack.incoming.fields import JsonObject, count_at, id_at, object_at, objects_at, text_at, ts_at
 from swarm.slack.outgoing.web_api import RefusedBySlack, WebApi
@@ -72,7 +72,7 @@ class OpenDownload:
         self._response.close()
 
 
-class Files:
+class SlackFileClient:
     """Slack's files over the gateway's client. ``timeout_seconds`` bounds connecting, and each silence of Slack."""
 
     def __init__(self, api: WebApi, *, timeout_seconds: float) -> None:
@@ -150,7 +150,11 @@ class Files:
         if share.comment:
             arguments["initial_comment"] = share.comment
         answer = await self._api.call(_COMPLETE, arguments)
-        return answer if isinstance(answer, Refused | NotSent | InDoubt) else Accepted(thread_ts=share.thread_ts)
+        return (
+            answer
+            if isinstance(answer, DeliveryRefused | NotSent | InDoubt)
+            else DeliveryAccepted(thread_ts=share.thread_ts)
+        )
 
     async def shared_as(self, file_id: str, channel: str, thread_ts: str) -> str | None:
         """The message that shows a file in a thread, by ``shares`` of ``files.info``; None if there is none now."""

@@ -16,19 +16,27 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from swarm.clock import slack_ts_to_us
 from swarm.domain.errors import ConfigurationError, Unavailable
-from swarm.domain.model.deliveries import Accepted, Answer, Delivery, DeliveryKind, InDoubt, NotSent, Refused
+from swarm.domain.model.deliveries import (
+    Answer,
+    Delivery,
+    DeliveryAccepted,
+    DeliveryKind,
+    DeliveryRefused,
+    InDoubt,
+    NotSent,
+)
 from swarm.domain.model.transcript import ChannelMessage, ChannelType, SlackMessage
 from swarm.domain.people import Person
 from swarm.domain.routing import Me
-from swarm.domain.watchers import NOBODY, Watcher
+from swarm.domain.watchers import NO_WATCHERS, Watcher
 from swarm.slack.incoming.fields import JsonObject, id_at, object_at, objects_at, text_at, ts_at
 from swarm.slack.incoming.payloads import history_message, person_of
 from swarm.slack.outgoing.answer_blocks import MAX_UPDATE_CHARACTERS, cut_text, without_retry
 from swarm.slack.outgoing.delivery_calls import content, method_of, post_arguments, was_done_before
-from swarm.slack.outgoing.files import Files
+from swarm.slack.outgoing.files import SlackFileClient
 from swarm.slack.outgoing.outcomes import RETRY_SECONDS, Failure
 from swarm.slack.outgoing.pacing import Pacing
-from swarm.slack.outgoing.streams import Streams
+from swarm.slack.outgoing.streams import SlackStreams
 from swarm.slack.outgoing.web_api import RefusedBySlack, SlackClock, WebApi
 
 SLACK_API_URL: Final = "https://slack.com/api/"
@@ -61,7 +69,7 @@ class Gateway:
 
     ``timeout_seconds`` bounds one HTTP call, connecting included. Unless they say otherwise, methods that read raise
     Unavailable when Slack cannot be asked and RefusedBySlack, a NotFound with Slack's code, when it says no.
-    ``agent_sessions``: our app is declared as an agent, see :class:`Streams`.
+    ``agent_sessions``: our app is declared as an agent, see :class:`SlackStreams`.
     """
 
     def __init__(
@@ -71,13 +79,13 @@ class Gateway:
         pacing: Pacing,
         base_url: str = SLACK_API_URL,
         timeout_seconds: float = 10.0,
-        watcher: Watcher = NOBODY,
+        watcher: Watcher = NO_WATCHERS,
         agent_sessions: bool = False,
     ) -> None:
         self._api = WebApi(token, base_url=base_url, timeout_seconds=timeout_seconds, pacing=pacing, watcher=watcher)
         self._me: Me | None = None
-        self.files = Files(self._api, timeout_seconds=timeout_seconds)
-        self.streams = Streams(self._api, self._messages, self._take_back, agent_sessions=agent_sessions)
+        self.files = SlackFileClient(self._api, timeout_seconds=timeout_seconds)
+        self.streams = SlackStreams(self._api, self._messages, self._take_back, agent_sessions=agent_sessions)
 
     @property
     def clock(self) -> SlackClock:
@@ -163,7 +171,7 @@ class Gateway:
         except (Unavailable, RefusedBySlack) as error:
             _log.warning("a person could not be told", action="whisper", channel=channel, error=str(error))
 
-    async def find(self, delivery: Delivery) -> Accepted | None:
+    async def find(self, delivery: Delivery) -> DeliveryAccepted | None:
         """Look for a post that may have been made (``conversations.replies``, ``conversations.history``), by our key.
 
         None means that Slack does not have it now. A call still on its way may land later: ask when it has timed out.
@@ -180,7 +188,7 @@ class Gateway:
         if delivery.thread_ts and found.is_root:
             await self._take_back(delivery.channel, found.ts)
             return None
-        return Accepted(ts=found.ts, thread_ts=found.thread_ts)
+        return DeliveryAccepted(ts=found.ts, thread_ts=found.thread_ts)
 
     async def read_thread(self, channel: str, thread_ts: str) -> list[SlackMessage]:
         """Every message of a thread, oldest first, our own with their ``delivery_id`` (``conversations.replies``).
@@ -254,8 +262,8 @@ class Gateway:
         thread_ts = ts_at(object_at(answer, "message"), "thread_ts")
         if delivery.thread_ts and thread_ts is None:
             await self._take_back(delivery.channel, ts)
-            return Refused(error="thread_not_found")
-        return Accepted(ts=ts, thread_ts=thread_ts)
+            return DeliveryRefused(error="thread_not_found")
+        return DeliveryAccepted(ts=ts, thread_ts=thread_ts)
 
     async def _tell(self, delivery: Delivery, person: str) -> Answer:
         """Show one person something (``chat.postEphemeral``): it cannot be looked up, and twice does no harm.
@@ -266,14 +274,14 @@ class Gateway:
         if delivery.target_ts != delivery.thread_ts:
             arguments["thread_ts"] = delivery.thread_ts
         answer = await self._write(delivery, arguments)
-        return answer if isinstance(answer, Failure) else Accepted()
+        return answer if isinstance(answer, Failure) else DeliveryAccepted()
 
     async def _change(self, delivery: Delivery, arguments: JsonObject) -> Answer:
         """An effect that is the same when it is repeated."""
         answer = await self._write(delivery, arguments)
         if isinstance(answer, Failure) and not was_done_before(delivery, answer):
             return answer
-        return Accepted(ts=delivery.target_ts)
+        return DeliveryAccepted(ts=delivery.target_ts)
 
     async def _without_retry(self, delivery: Delivery) -> Answer:
         """Leave everything in a message as Slack has it now, but for its Retry button."""
@@ -281,7 +289,7 @@ class Gateway:
         try:
             page = await self._api.read("conversations.replies", where)
         except RefusedBySlack as refused:
-            return Refused(error=refused.slack_code)
+            return DeliveryRefused(error=refused.slack_code)
         except Unavailable as error:
             return NotSent(reason=error.message, retry_after_seconds=RETRY_SECONDS)
         for message in objects_at(page, "messages"):
@@ -289,7 +297,7 @@ class Gateway:
             if message.get("ts") == delivery.target_ts and blocks is not None:
                 text = cut_text(text_at(message, "text"), MAX_UPDATE_CHARACTERS)
                 return await self._change(delivery, {"ts": delivery.target_ts, "text": text, "blocks": blocks})
-        return Accepted(ts=delivery.target_ts)
+        return DeliveryAccepted(ts=delivery.target_ts)
 
     async def _write(self, delivery: Delivery, arguments: JsonObject) -> JsonObject | Failure:
         return await self._api.call(method_of(delivery), {"channel": delivery.channel, **arguments})

@@ -17,40 +17,40 @@ import structlog
 
 from swarm.clock import slack_ts_to_us
 from swarm.domain.answers.calls import (
+    AcquireSlot,
+    AnswerTarget,
     AppendStream,
-    AskTurn,
     CloseStream,
     Command,
     Find,
     Hang,
     OpenStream,
     Over,
-    Place,
     PostPage,
     SetStatus,
     StreamCall,
     UpdatePage,
 )
 from swarm.domain.answers.events import AgentEvent, Broken, TextDelta, Warned
-from swarm.domain.answers.outcomes import Outcome
-from swarm.domain.answers.pages import Mode
+from swarm.domain.answers.outcomes import AnswerOutcome
+from swarm.domain.answers.pages import PageMode
 from swarm.domain.answers.reducer import (
-    Heard,
+    AgentEventReceived,
     Input,
     Live,
-    Located,
     Pace,
-    SlackSaid,
-    Stop,
+    PageLocated,
+    SlackAnswered,
+    SlotGranted,
+    StopRequested,
     Tick,
-    TurnCame,
     begin,
     step,
     wake_at,
 )
-from swarm.domain.answers.showing import Last, LiveSlack, LostRight, MayCall, Record, Shown
+from swarm.domain.answers.showing import AnswerShown, Last, LiveSlack, LostRight, MayCall, PageRecord
 from swarm.domain.errors import NotFound, SwarmError
-from swarm.domain.model.deliveries import Accepted, Answer
+from swarm.domain.model.deliveries import Answer, DeliveryAccepted
 from swarm.domain.text.secrets import REMOVED
 
 EVENTS_AHEAD: Final = 256
@@ -82,7 +82,7 @@ class NoRecord:
 
     async def leaving(self, page: int, text: str) -> None: ...
 
-    async def ending(self, call: Last, outcome: Outcome) -> None: ...
+    async def ending(self, call: Last, outcome: AnswerOutcome) -> None: ...
 
     async def ended(self, page: int, text: str) -> None: ...
 
@@ -97,13 +97,13 @@ class LiveAnswer:
 
     def __init__(
         self,
-        place: Place,
+        place: AnswerTarget,
         slack: LiveSlack,
         *,
         mentionable: Iterable[str] = (),
-        mode: Mode = Mode.STREAM,
+        mode: PageMode = PageMode.STREAM,
         pace: Pace | None = None,
-        record: Record | None = None,
+        record: PageRecord | None = None,
         may_call: MayCall | None = None,
         doubt_seconds: float = 11.0,
         clock: Callable[[], float] = time.monotonic,
@@ -136,14 +136,14 @@ class LiveAnswer:
 
     def stop(self, by: str | None = None) -> None:
         """A person does not want the answer any more; ``by`` is the user id."""
-        self._inputs.put_nowait(Stop(by=by))
+        self._inputs.put_nowait(StopRequested(by=by))
 
     def lose(self) -> None:
         """Another run gives this answer: nothing more of it is shown."""
         self._failure = LostRight()
         self._inputs.put_nowait(Tick())
 
-    async def show(self, events: AsyncGenerator[AgentEvent, None]) -> Shown:
+    async def show(self, events: AsyncGenerator[AgentEvent, None]) -> AnswerShown:
         """Show a run to its end. The generator is closed in any case.
 
         Raises LostRight; what is open then stays open. Cancelled, a call that is under way is still waited for.
@@ -166,7 +166,7 @@ class LiveAnswer:
                 agent=self._place.agent_name,
                 channel=self._place.channel,
             )
-        return Shown(outcome=outcome, text=said, leftover=self._over.leftover, closing=self._over.closing)
+        return AnswerShown(outcome=outcome, text=said, leftover=self._over.leftover, closing=self._over.closing)
 
     async def _next(self) -> Input:
         wake = wake_at(self._live, self._looked_at)
@@ -198,7 +198,7 @@ class LiveAnswer:
     async def _note_end(self, before: Live, taken: Input) -> None:
         """A message that is not the one which grows any more stays as it is."""
         page = before.page
-        if before.flight and isinstance(taken, SlackSaid) and isinstance(taken.answer, Accepted):
+        if before.flight and isinstance(taken, SlackAnswered) and isinstance(taken.answer, DeliveryAccepted):
             page = before.flight.page
         is_begun = page is not None and page.number <= self._live.pages
         if page and is_begun and (self._live.page is None or self._live.page.number != page.number):
@@ -206,22 +206,22 @@ class LiveAnswer:
 
     def _together(self, taken: Input) -> tuple[Input, Input | None]:
         """An input with the deltas behind it that go on where it ends, and the first that does not."""
-        if isinstance(taken, Heard):
+        if isinstance(taken, AgentEventReceived):
             self._ahead.release()
-        while isinstance(taken, Heard) and _may_grow(taken.event) and not self._inputs.empty():
+        while isinstance(taken, AgentEventReceived) and _may_grow(taken.event) and not self._inputs.empty():
             following = self._inputs.get_nowait()
-            more = following.event if isinstance(following, Heard) else None
+            more = following.event if isinstance(following, AgentEventReceived) else None
             if not isinstance(more, TextDelta) or more.message_id != taken.event.message_id:
                 return taken, following
             self._ahead.release()
             joined = TextDelta(text=taken.event.text + more.text, message_id=more.message_id)
-            taken = Heard(event=joined)
+            taken = AgentEventReceived(event=joined)
         return taken, None
 
     async def _obey(self, commands: Iterable[Command]) -> None:
         for command in commands:
             match command:
-                case AskTurn():
+                case AcquireSlot():
                     self._start(self._wait_for_turn(command))
                 case Find(page=page):
                     self._start(self._find(page))
@@ -251,9 +251,9 @@ class LiveAnswer:
             raise LostRight
         self._call_began_after = max((*self._known, self._place.thread_ts), key=slack_ts_to_us)
         answer = await self._slack.call(self._place, call)
-        self._log_failure(type(call).__name__, None if isinstance(answer, Accepted) else repr(answer))
+        self._log_failure(type(call).__name__, None if isinstance(answer, DeliveryAccepted) else repr(answer))
         await self._landed(call, answer)
-        self._inputs.put_nowait(SlackSaid(answer=answer))
+        self._inputs.put_nowait(SlackAnswered(answer=answer))
 
     def _log_failure(self, call: str, answer: str | None) -> None:
         """What fails the same way again and again is worth one line."""
@@ -268,7 +268,7 @@ class LiveAnswer:
         self._logged = (call, answer) if answer else None
 
     async def _landed(self, call: StreamCall, answer: Answer) -> None:
-        if not isinstance(answer, Accepted):
+        if not isinstance(answer, DeliveryAccepted):
             return
         if isinstance(call, OpenStream | PostPage) and answer.ts:
             self._remember(answer.ts)
@@ -281,7 +281,7 @@ class LiveAnswer:
     async def _find(self, page: int) -> None:
         """Search for a message that may have begun, when a call in flight must be over."""
         await asyncio.sleep(self._doubt_seconds)
-        is_post, pause = self._live.mode is Mode.POST, _FIND_AGAIN_SECONDS
+        is_post, pause = self._live.mode is PageMode.POST, _FIND_AGAIN_SECONDS
         while True:
             try:
                 after_us = slack_ts_to_us(self._call_began_after)
@@ -297,12 +297,12 @@ class LiveAnswer:
             if ts:
                 self._remember(ts)
                 await self._record.began(page, ts)
-            self._inputs.put_nowait(Located(ts=ts))
+            self._inputs.put_nowait(PageLocated(ts=ts))
             return
 
-    async def _wait_for_turn(self, ask: AskTurn) -> None:
+    async def _wait_for_turn(self, ask: AcquireSlot) -> None:
         await self._slack.turn(ask.slot, self._place.channel)
-        self._inputs.put_nowait(TurnCame(slot=ask.slot))
+        self._inputs.put_nowait(SlotGranted(slot=ask.slot))
 
     async def _read(self, events: AsyncGenerator[AgentEvent, None]) -> None:
         """Read the agent, no faster than what it says is looked at."""
@@ -321,7 +321,7 @@ class LiveAnswer:
     async def _heard(self, event: AgentEvent) -> None:
         for piece in _pieces(event):
             await self._ahead.acquire()
-            self._inputs.put_nowait(Heard(event=piece))
+            self._inputs.put_nowait(AgentEventReceived(event=piece))
 
     def _show_status(self, status: SetStatus) -> None:
         """One status after another; of those that wait only the last is shown."""
@@ -395,7 +395,7 @@ class LiveStage:
         self._growing: set[str] = set()
 
     def answer(
-        self, place: Place, *, mentionable: Iterable[str], record: Record, may_call: MayCall, pages: int = 0
+        self, place: AnswerTarget, *, mentionable: Iterable[str], record: PageRecord, may_call: MayCall, pages: int = 0
     ) -> LiveAnswer:
         """An answer that is about to be given, behind so many messages that show its beginning and are sealed."""
         return LiveAnswer(

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Patience:
+class LookupTimeouts:
     """How long an answer is good, and what happens then."""
 
     fresh_seconds: float
@@ -48,7 +48,7 @@ class Lookups(Generic[T]):
         what: str,
         look_up: Callable[[str], Awaitable[T]],
         unknown: Callable[[str], T],
-        patience: Patience,
+        patience: LookupTimeouts,
     ) -> None:
         self._what = what
         self._look_up = look_up

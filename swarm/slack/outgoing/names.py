@@ -18,7 +18,7 @@ from swarm.domain.model.transcript import AuthorKind
 from swarm.domain.people import Person
 from swarm.domain.prompts.client_context import NOTHING_KNOWN, ChannelFacts
 from swarm.slack.outgoing.gateway import ChannelInfo
-from swarm.slack.outgoing.lookups import RETRY_SECONDS, Lookups, Patience
+from swarm.slack.outgoing.lookups import RETRY_SECONDS, Lookups, LookupTimeouts
 
 __all__ = ["FACTS_FRESH_SECONDS", "FRESH_SECONDS", "RETRY_SECONDS", "WAIT_SECONDS", "Names", "Source"]
 
@@ -47,7 +47,7 @@ class Names:
         self, source: Source, *, monotonic: Callable[[], float] = time.monotonic, wait_seconds: float = WAIT_SECONDS
     ) -> None:
         self._source = source
-        at_leisure = Patience(fresh_seconds=FRESH_SECONDS, wait_seconds=wait_seconds, monotonic=monotonic)
+        at_leisure = LookupTimeouts(fresh_seconds=FRESH_SECONDS, wait_seconds=wait_seconds, monotonic=monotonic)
         up_to_date = replace(at_leisure, fresh_seconds=FACTS_FRESH_SECONDS, waits_for_news=True)
         self._users = Lookups("user", source.user, _unknown, at_leisure)
         self._bots = Lookups("name", source.bot_name, str, at_leisure)

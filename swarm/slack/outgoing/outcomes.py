@@ -12,7 +12,7 @@ from typing import Final
 import aiohttp
 from slack_sdk.errors import SlackApiError
 
-from swarm.domain.model.deliveries import InDoubt, NotSent, Refused
+from swarm.domain.model.deliveries import DeliveryRefused, InDoubt, NotSent
 
 RETRY_SECONDS: Final = 1.0
 """When to try again if Slack does not say; the sender may wait longer after several attempts."""
@@ -23,7 +23,7 @@ RATE_LIMITED: Final = frozenset({"ratelimited", "rate_limited"})
 _NOT_NOW: Final = frozenset({"team_added_to_org"})  # "being migrated, try again later"
 _FAILED_INSIDE: Final = frozenset({"fatal_error", "internal_error", "request_timeout", "service_unavailable"})
 
-Failure = Refused | NotSent | InDoubt
+Failure = DeliveryRefused | NotSent | InDoubt
 
 CALL_ERRORS: Final = (
     SlackApiError,
@@ -69,7 +69,7 @@ def _refusal(error: SlackApiError) -> Failure:
         return InDoubt(reason=code)
     if code in _NOT_NOW:
         return NotSent(reason=code, retry_after_seconds=RETRY_SECONDS)
-    return Refused(error=code)
+    return DeliveryRefused(error=code)
 
 
 def _never_left(error: Exception) -> bool:

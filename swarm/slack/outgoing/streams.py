@@ -16,11 +16,11 @@ import structlog
 
 from swarm.clock import slack_ts_to_us, us_to_slack_ts
 from swarm.domain.answers.calls import (
+    AnswerTarget,
     AppendStream,
     Chunk,
     CloseStream,
     OpenStream,
-    Place,
     PostPage,
     Slot,
     StreamCall,
@@ -31,11 +31,11 @@ from swarm.domain.errors import Unavailable
 from swarm.domain.model.deliveries import (
     EPHEMERAL_SECONDS,
     METADATA_EVENT_TYPE,
-    Accepted,
     Answer,
+    DeliveryAccepted,
+    DeliveryRefused,
     InDoubt,
     NotSent,
-    Refused,
 )
 from swarm.domain.model.transcript import AuthorKind, SlackMessage
 from swarm.slack.incoming.fields import JsonObject, object_at, ts_at
@@ -75,7 +75,7 @@ def own_metadata(key: str, agent_name: str) -> JsonObject:
     return {"event_type": METADATA_EVENT_TYPE, "event_payload": {"delivery_id": key, "agent": agent_name}}
 
 
-class Streams:
+class SlackStreams:
     """Slack's streams over the gateway's client, in the process that sends.
 
     With ``agent_sessions`` the status line is the state of an agent's session, with Slack's own Stop button: for an app
@@ -96,7 +96,7 @@ class Streams:
         """How long :meth:`turn` would take, as far as can be foreseen."""
         return self._api.expected_wait_seconds(slot.value, channel)
 
-    async def call(self, place: Place, call: StreamCall) -> Answer:
+    async def call(self, place: AnswerTarget, call: StreamCall) -> Answer:
         """Make one call, once, at once, and say what became of it; Accepted names the message.
 
         A post whose thread is gone is taken back, and refused as ``thread_not_found``.
@@ -116,7 +116,7 @@ class Streams:
                 assert_never(call)
 
     async def find(
-        self, place: Place, page: int, after_us: int, known: Container[str], *, is_post: bool = False
+        self, place: AnswerTarget, page: int, after_us: int, known: Container[str], *, is_post: bool = False
     ) -> str | None:
         """Look for the message that a call in doubt may have begun (``conversations.replies``).
 
@@ -141,7 +141,7 @@ class Streams:
                 raise
         return newest
 
-    async def status(self, place: Place, text: str, *, works: bool | None = None) -> None:
+    async def status(self, place: AnswerTarget, text: str, *, works: bool | None = None) -> None:
         """Show what is being done (``assistant.threads.setStatus``); an empty text clears it.
 
         For an agent's session (``agents.sessions.setStatus``, which has no words) only ``works`` counts, whether the
@@ -167,7 +167,7 @@ class Streams:
             raise Unavailable("Slack's limits leave no room for it.")
         await self._api.turn(method)
         match await self._api.call(method, arguments):
-            case Refused(error=code):
+            case DeliveryRefused(error=code):
                 raise RefusedBySlack(code)
             case NotSent(reason=reason) | InDoubt(reason=reason):
                 raise Unavailable(reason)
@@ -182,34 +182,34 @@ class Streams:
         if is_for_good(code) and method in self._status_methods:
             self._status_methods.remove(method)
 
-    async def _open(self, place: Place, call: OpenStream) -> Answer:
+    async def _open(self, place: AnswerTarget, call: OpenStream) -> Answer:
         answer = await self._send(Slot.OPEN, place, _opening_arguments(place, call))
         return answer if isinstance(answer, Failure) else _begun(answer)
 
-    async def _append(self, place: Place, call: AppendStream) -> Answer:
+    async def _append(self, place: AnswerTarget, call: AppendStream) -> Answer:
         chunks = stream_chunks(call.chunks)
         if not chunks:  # Slack refuses a call that adds nothing
-            return Accepted(ts=call.ts, thread_ts=place.thread_ts)
+            return DeliveryAccepted(ts=call.ts, thread_ts=place.thread_ts)
         return await self._change(Slot.APPEND, place, call.ts, {"chunks": chunks})
 
-    async def _post(self, place: Place, call: PostPage) -> Answer:
+    async def _post(self, place: AnswerTarget, call: PostPage) -> Answer:
         answer = await self._send(Slot.POST, place, _post_arguments(place, call))
         if isinstance(answer, Failure):
             return answer
         posted = _begun(answer)
-        if isinstance(posted, Accepted) and posted.ts and not ts_at(object_at(answer, "message"), "thread_ts"):
+        if isinstance(posted, DeliveryAccepted) and posted.ts and not ts_at(object_at(answer, "message"), "thread_ts"):
             await self._take_back(place.channel, posted.ts)
-            return Refused(error="thread_not_found")
+            return DeliveryRefused(error="thread_not_found")
         return posted
 
-    async def _change(self, slot: Slot, place: Place, ts: str, arguments: JsonObject) -> Answer:
+    async def _change(self, slot: Slot, place: AnswerTarget, ts: str, arguments: JsonObject) -> Answer:
         answer = await self._send(slot, place, {"ts": ts, **arguments})
-        return answer if isinstance(answer, Failure) else Accepted(ts=ts, thread_ts=place.thread_ts)
+        return answer if isinstance(answer, Failure) else DeliveryAccepted(ts=ts, thread_ts=place.thread_ts)
 
-    async def _send(self, slot: Slot, place: Place, arguments: JsonObject) -> JsonObject | Failure:
+    async def _send(self, slot: Slot, place: AnswerTarget, arguments: JsonObject) -> JsonObject | Failure:
         return await self._api.call(slot.value, {"channel": place.channel, **arguments})
 
-    async def _replies_after(self, place: Place, after_us: int) -> AsyncIterator[SlackMessage]:
+    async def _replies_after(self, place: AnswerTarget, after_us: int) -> AsyncIterator[SlackMessage]:
         """Without the root, which is on every page and may be ours."""
         where = {"ts": place.thread_ts, "oldest": us_to_slack_ts(after_us)}
         async for message in self._messages("conversations.replies", place.channel, where):
@@ -221,17 +221,17 @@ def _begun(answer: JsonObject) -> Answer:
     ts = ts_at(answer, "ts")
     if ts is None:
         return InDoubt(reason="Slack's answer has no timestamp")
-    return Accepted(ts=ts, thread_ts=ts_at(object_at(answer, "message"), "thread_ts"))
+    return DeliveryAccepted(ts=ts, thread_ts=ts_at(object_at(answer, "message"), "thread_ts"))
 
 
-def _opening_arguments(place: Place, call: OpenStream) -> JsonObject:
+def _opening_arguments(place: AnswerTarget, call: OpenStream) -> JsonObject:
     arguments: dict[str, object] = {"thread_ts": place.thread_ts, "task_display_mode": place.display.value}
     if place.requester:  # required in channels
         arguments |= {"recipient_user_id": place.requester, "recipient_team_id": place.team}
     return arguments | _with_chunks(call.chunks)
 
 
-def _closing_arguments(place: Place, call: CloseStream) -> JsonObject:
+def _closing_arguments(place: AnswerTarget, call: CloseStream) -> JsonObject:
     blocks = closing_blocks(call.closing, place)
     arguments = _with_chunks(call.chunks) | ({"blocks": blocks} if blocks else {})
     return arguments | {"metadata": own_metadata(page_key(place.turn_id, call.page), place.agent_name)}
@@ -243,7 +243,7 @@ def _with_chunks(chunks: Sequence[Chunk]) -> dict[str, object]:
     return {"chunks": given} if given else {}
 
 
-def _page_arguments(place: Place, page: PostPage | UpdatePage) -> dict[str, object]:
+def _page_arguments(place: AnswerTarget, page: PostPage | UpdatePage) -> dict[str, object]:
     """A whole message: its plain text is what notifications show, and what a reader of the history gets."""
     limit = MAX_UPDATE_CHARACTERS if isinstance(page, UpdatePage) else len(page.text)
     blocks = [*card_blocks(page.cards, place.display), *text_block(page.text), *closing_blocks(page.closing, place)]
@@ -254,18 +254,18 @@ def _page_arguments(place: Place, page: PostPage | UpdatePage) -> dict[str, obje
     }
 
 
-def _instead_of_text(place: Place, page: PostPage | UpdatePage) -> str:
+def _instead_of_text(place: AnswerTarget, page: PostPage | UpdatePage) -> str:
     """Something to notify people with where there is no text yet."""
     doing = page.cards[-1].title if page.cards else ""
     return cut_text(page.closing.note or doing or place.agent_name, MAX_UPDATE_CHARACTERS)
 
 
-def _post_arguments(place: Place, page: PostPage) -> JsonObject:
+def _post_arguments(place: AnswerTarget, page: PostPage) -> JsonObject:
     quiet = {"unfurl_links": False, "unfurl_media": False}
     return {"thread_ts": place.thread_ts, **_page_arguments(place, page), **quiet}
 
 
-def _status_arguments(method: str, place: Place, text: str, *, works: bool) -> JsonObject:
+def _status_arguments(method: str, place: AnswerTarget, text: str, *, works: bool) -> JsonObject:
     where = {"channel_id": place.channel, "thread_ts": place.thread_ts}
     if method == _STATUS:
         return {**where, "status": text}
@@ -273,7 +273,7 @@ def _status_arguments(method: str, place: Place, text: str, *, works: bool) -> J
     return {**where, "status": "processing" if works else "active", **initiator}
 
 
-def _not_shown(method: str, place: Place, reason: str) -> None:
+def _not_shown(method: str, place: AnswerTarget, reason: str) -> None:
     _log.warning(
         "The status of an answer could not be shown.",
         action="slack_status_not_shown",

@@ -17,8 +17,8 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from swarm.clock import SECOND, SystemClock
 from swarm.domain.errors import NotFound, Unavailable
-from swarm.domain.model.deliveries import InDoubt, NotSent, Refused
-from swarm.domain.watchers import NOBODY, SlackCall, Watcher
+from swarm.domain.model.deliveries import DeliveryRefused, InDoubt, NotSent
+from swarm.domain.watchers import NO_WATCHERS, SlackCall, Watcher
 from swarm.slack.incoming.fields import EMPTY, JsonObject, is_object
 from swarm.slack.outgoing.outcomes import CALL_ERRORS, Failure, failure, is_rate_limit
 from swarm.slack.outgoing.pacing import Pacing
@@ -86,7 +86,7 @@ class WebApi:
     """Slack's Web API over slack_sdk's client, without its retries: they would repeat a post whose answer was lost."""
 
     def __init__(
-        self, token: str, *, base_url: str, timeout_seconds: float, pacing: Pacing, watcher: Watcher = NOBODY
+        self, token: str, *, base_url: str, timeout_seconds: float, pacing: Pacing, watcher: Watcher = NO_WATCHERS
     ) -> None:
         self._watcher = watcher
         self._pacing = pacing
@@ -144,7 +144,7 @@ class WebApi:
             match answer:
                 case NotSent(reason="ratelimited"):
                     continue  # the pacing knows, and the next turn comes later
-                case Refused(error=code):
+                case DeliveryRefused(error=code):
                     raise RefusedBySlack(code)
                 case NotSent(reason=reason) | InDoubt(reason=reason):
                     raise Unavailable(f"Slack cannot be asked ({method}): {reason}.")
@@ -174,7 +174,7 @@ class WebApi:
 def _result(answer: JsonObject | Failure) -> str:
     """What became of a call, in a word for those who count."""
     match answer:
-        case Refused():
+        case DeliveryRefused():
             return "refused"
         case NotSent(reason=reason):
             return "ratelimited" if reason == "ratelimited" else "not_sent"

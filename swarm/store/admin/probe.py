@@ -9,7 +9,7 @@ from sqlalchemy import bindparam, delete
 from swarm.clock import new_id
 from swarm.store.bridge.statements import Statement
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.records import receipts
+from swarm.store.records import idempotency_keys
 from swarm.store.tables import receipts as table
 
 PROBE_BYTES: Final = 16 * 1024
@@ -32,8 +32,8 @@ _FORGET: Final = Statement(delete(table).where(table.c.key == bindparam("of_key"
 def store_something(tx: Transaction) -> None:
     """Write about as much as a message and take it away again; nobody sees it, and no other process waits for it."""
     key = f"probe:{new_id()}"
-    receipts.add(tx, key)
-    receipts.complete(tx, key, "x" * PROBE_BYTES)
+    idempotency_keys.record(tx, key)
+    idempotency_keys.complete(tx, key, "x" * PROBE_BYTES)
     _FORGET.run(tx, of_key=key)
 
 

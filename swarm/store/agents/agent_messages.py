@@ -180,7 +180,7 @@ _PAGES: Final = {
 }
 
 
-def take_turn(tx: Transaction) -> None:
+def serialize_inserts(tx: Transaction) -> None:
     """Wait until nobody else is storing a message. SQLite has one writer at a time anyway."""
     if tx.dialect == "postgresql":
         tx.fetch(_TURN, {})

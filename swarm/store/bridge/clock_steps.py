@@ -18,7 +18,7 @@ from sqlalchemy import BigInteger, Column, ColumnElement, Table, bindparam, or_,
 
 from swarm.clock import SECOND
 from swarm.domain.documents.document_index import DocumentStatus
-from swarm.domain.model.inbox import EntryStatus
+from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.notices import NoticeStatus
 from swarm.store.bridge.clock_watch import STEP_US
 from swarm.store.bridge.conditions import literally
@@ -72,7 +72,7 @@ def _since(*moments: Column[int]) -> ColumnElement[bool]:
 
 _OPEN_ENTRIES: Final = [
     literally(status)
-    for status in (EntryStatus.UNREAD, EntryStatus.CLAIMED, EntryStatus.WAITING, EntryStatus.DELEGATED)
+    for status in (InboxStatus.UNREAD, InboxStatus.CLAIMED, InboxStatus.WAITING, InboxStatus.DELEGATED)
 ]
 
 MOVED: Final = (

@@ -31,7 +31,7 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ClockReading:
     """What the clock says, and the time that had passed when it was asked and when it had answered. Microseconds."""
 
     moment: int
@@ -54,7 +54,7 @@ class ClockWatch:
         self._opened_at = self._elapsed_us()
         self._listened_at: int | None = None  # None: nobody says so regularly
         self._asleep_us = 0
-        self._last: Reading | None = None
+        self._last: ClockReading | None = None
 
     def listens(self, asleep_seconds: float) -> None:
         """Note that this process is awake; a longer time without that means that it was asleep."""
@@ -70,24 +70,24 @@ class ClockWatch:
         """To be noted before the server is asked."""
         return self._elapsed_us()
 
-    def read(self, server: int = 0, asked_at: int | None = None) -> tuple[Reading, int]:
+    def read(self, server: int = 0, asked_at: int | None = None) -> tuple[ClockReading, int]:
         """What the clock says, and by how many microseconds it was set since the last reading; 0 as a rule."""
         if asked_at is None:
             asked_at = self._elapsed_us()
         moment = server if self._clock is None else self._clock.now_us()
-        reading = Reading(moment, asked_at, self._elapsed_us())
+        reading = ClockReading(moment, asked_at, self._elapsed_us())
         step = self._step(reading)
         if not step and reading.answered_at - asked_at <= _SHARP_US:
             self._last = reading
         return reading, step
 
-    def moment(self, reading: Reading, step: int = 0) -> Moment:
+    def moment(self, reading: ClockReading, step: int = 0) -> Moment:
         """The moment of a transaction; with ``step`` by the clock as it was before."""
         self._notice_sleep(reading.answered_at)
         now = reading.moment - step
         return Moment(now, now - (reading.answered_at - self._opened_at))
 
-    def settle(self, reading: Reading, step: int, moved: int | None) -> None:
+    def settle(self, reading: ClockReading, step: int, moved: int | None) -> None:
         """From now on the clock is right as it is. ``moved``: so many rows were; None: another process has done it."""
         self._last = reading
         seconds = step / SECOND
@@ -99,7 +99,7 @@ class ClockWatch:
         )
         self._on_step(seconds)
 
-    def _step(self, now: Reading) -> int:
+    def _step(self, now: ClockReading) -> int:
         last = self._last
         if last is None or self._is_believed:
             return 0

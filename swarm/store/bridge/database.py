@@ -15,9 +15,9 @@ import structlog
 
 from swarm.clock import Clock, SystemClock
 from swarm.domain.errors import Unavailable
-from swarm.domain.watchers import NOBODY, Watcher
+from swarm.domain.watchers import NO_WATCHERS, Watcher
 from swarm.store.bridge.clock_watch import ClockWatch
-from swarm.store.bridge.engine import Call, Engine
+from swarm.store.bridge.engine import Engine, QueryJob
 from swarm.store.bridge.transaction import Dialect, Transaction
 from swarm.store.bridge.urls import PostgresUrl, parse_url
 from swarm.store.bridge.wakeups import Wakeups
@@ -44,7 +44,7 @@ class Database:
         wakeups: Wakeups | None = None,
         busy_timeout_seconds: float = 5.0,
         tick_seconds: float = 1.0,
-        watcher: Watcher = NOBODY,
+        watcher: Watcher = NO_WATCHERS,
     ) -> None:
         self._watcher = watcher
         self.wakeups = wakeups or Wakeups()
@@ -111,24 +111,24 @@ class Database:
         self._watch.listens(asleep_seconds)
 
     async def _through(
-        self, enter: Callable[[Call[T]], None], work: Callable[[Transaction], T], writes: bool = True
+        self, enter: Callable[[QueryJob[T]], None], work: Callable[[Transaction], T], writes: bool = True
     ) -> T:
         if not self._is_open or self._loop is None:
             raise Unavailable("The database is closed.")
         future: asyncio.Future[T] = self._loop.create_future()
-        enter(Call(work, future, writes=writes))
+        enter(QueryJob(work, future, writes=writes))
         return await future
 
-    def _deliver(self, calls: Sequence[Call[Any]]) -> None:
+    def _deliver(self, calls: Sequence[QueryJob[Any]]) -> None:
         self._on_loop(self._settle, calls)
 
-    def _settle(self, calls: Sequence[Call[Any]]) -> None:
+    def _settle(self, calls: Sequence[QueryJob[Any]]) -> None:
         for call in calls:
             self.wakeups.bump(call.topics)
             call.settle()
         self._tell(calls)
 
-    def _tell(self, calls: Sequence[Call[Any]]) -> None:
+    def _tell(self, calls: Sequence[QueryJob[Any]]) -> None:
         if calls and calls[0].writes:
             self._watcher.committed_together(len(calls))
         for call in calls:

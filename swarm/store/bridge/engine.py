@@ -7,14 +7,14 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from swarm.domain.facts import Fact
+from swarm.domain.metric_events import MetricEvent
 from swarm.domain.watchers import DatabaseCall
 from swarm.store.bridge.transaction import Dialect, Transaction
 
 T = TypeVar("T")
 
 
-class Call(Generic[T]):
+class QueryJob(Generic[T]):
     """One query function on its way: queued on the event loop, run on a thread, settled on the event loop.
 
     Between the two the thread owns it. Its caller may be cancelled at any time; the call then has nobody to tell, and
@@ -29,7 +29,7 @@ class Call(Generic[T]):
         self._value: T | None = None
         self._error: BaseException | None = None
         self._topics: Iterable[str] = ()
-        self._facts: Sequence[Fact] = ()
+        self._facts: Sequence[MetricEvent] = ()
         self._begun = time.perf_counter()
         self.writes = writes
 
@@ -80,7 +80,7 @@ class Call(Generic[T]):
             self._future.set_exception(self._error)
 
 
-Deliver = Callable[[Sequence[Call[Any]]], None]
+Deliver = Callable[[Sequence[QueryJob[Any]]], None]
 """Hands finished calls to the event loop, all at once; callable from any thread."""
 
 
@@ -92,10 +92,10 @@ class Engine(Protocol):
     def open(self) -> None:
         """Connect, or raise `Unavailable` saying why not."""
 
-    def write(self, call: Call[Any]) -> None:
+    def write(self, call: QueryJob[Any]) -> None:
         """Run it in a transaction of its own or a shared one, and deliver it after the commit."""
 
-    def read(self, call: Call[Any]) -> None:
+    def read(self, call: QueryJob[Any]) -> None:
         """Run it on one unchanging view of the database."""
 
     def scrub(self, *, rewrite: bool) -> bool:

@@ -28,9 +28,9 @@ from swarm.clock import new_id
 from swarm.domain.errors import OutcomeUnknown, Unavailable
 from swarm.store.bridge import clock_steps
 from swarm.store.bridge.clock_watch import ClockWatch
-from swarm.store.bridge.engine import Call, Deliver
+from swarm.store.bridge.engine import Deliver, QueryJob
 from swarm.store.bridge.postgres_listener import Listener, PostgresConnection
-from swarm.store.bridge.postgres_session import Session
+from swarm.store.bridge.postgres_session import PostgresSession
 from swarm.store.bridge.transaction import ConstraintViolated, Dialect, Moment, Transaction, caused_by
 from swarm.store.bridge.urls import PostgresUrl
 
@@ -45,7 +45,7 @@ UNHEARD_SECONDS = 10
 SUSPENDED_SECONDS = 10
 """A process that is suspended in the middle of a transaction keeps its locks for so long; others wait for them."""
 
-_Queue = SimpleQueue[tuple[Call[Any], bool] | None]  # a call, and whether it only reads; None ends it
+_Queue = SimpleQueue[tuple[QueryJob[Any], bool] | None]  # a call, and whether it only reads; None ends it
 
 _log = structlog.get_logger(__name__)
 
@@ -92,10 +92,10 @@ class PostgresEngine:
             self._threads.append(thread)
             thread.start()
 
-    def write(self, call: Call[Any]) -> None:
+    def write(self, call: QueryJob[Any]) -> None:
         self._queue.put((call, False))
 
-    def read(self, call: Call[Any]) -> None:
+    def read(self, call: QueryJob[Any]) -> None:
         self._queue.put((call, True))
 
     def scrub(self, *, rewrite: bool) -> bool:
@@ -150,7 +150,7 @@ class Worker:
         self._deliver = deliver
         self._origin = origin
         self._watch = watch
-        self._session: Session | None = None
+        self._session: PostgresSession | None = None
 
     def serve(self) -> None:
         """Answer calls until the queue ends, then disconnect."""
@@ -160,7 +160,7 @@ class Worker:
                 self._answer(call, read_only)
         self._disconnect()
 
-    def _answer(self, call: Call[Any], read_only: bool) -> None:
+    def _answer(self, call: QueryJob[Any], read_only: bool) -> None:
         try:
             self._run(call, read_only)
         except errors.ReadOnlySqlTransaction as error:
@@ -171,7 +171,7 @@ class Worker:
         finally:
             self._deliver([call])
 
-    def _run(self, call: Call[Any], read_only: bool) -> None:
+    def _run(self, call: QueryJob[Any], read_only: bool) -> None:
         """Run the call in a transaction and end it; again where that can help. Raises what the last run raised."""
         runs, broken_connections = 0, 0
         while True:
@@ -199,7 +199,7 @@ class Worker:
         else:
             self._commit(session, call, tx.topics)
 
-    def _begin(self, session: Session, read_only: bool) -> Moment:
+    def _begin(self, session: PostgresSession, read_only: bool) -> Moment:
         """Begin a transaction; its moment. One that reads goes by the clock as it was, if that has just been set."""
         while True:
             asked_at = self._watch.asked()
@@ -210,7 +210,7 @@ class Worker:
             with self._watch.settling:
                 self._settle(session)
 
-    def _settle(self, session: Session) -> None:
+    def _settle(self, session: PostgresSession) -> None:
         """Move along what is due after a step of the clock, unless another thread has done it meanwhile."""
         session.begin_alone()
         asked_at = self._watch.asked()
@@ -223,7 +223,7 @@ class Worker:
         else:
             session.roll_back()
 
-    def _commit(self, session: Session, call: Call[Any], topics: Iterable[str]) -> None:
+    def _commit(self, session: PostgresSession, call: QueryJob[Any], topics: Iterable[str]) -> None:
         try:
             session.commit(f"{self._origin} {topic}" for topic in topics)
         except psycopg.Error as error:
@@ -233,7 +233,7 @@ class Worker:
                 raise
             call.fail(caused_by(OutcomeUnknown(), error), maybe_done=True)
 
-    def _roll_back(self, session: Session) -> None:
+    def _roll_back(self, session: PostgresSession) -> None:
         try:
             if not session.closed:
                 session.roll_back()
@@ -243,9 +243,9 @@ class Worker:
         if session.closed:
             self._disconnect()
 
-    def _connected(self) -> Session:
+    def _connected(self) -> PostgresSession:
         if self._session is None:
-            self._session = Session(self._connect())
+            self._session = PostgresSession(self._connect())
         return self._session
 
     def _disconnect(self) -> None:
@@ -268,7 +268,7 @@ def unavailable(error: BaseException) -> Unavailable:
     return caused_by(Unavailable(f"The database cannot do this at the moment: {_first_line(error)}"), error)
 
 
-def _is_broken(session: Session, error: BaseException) -> bool:
+def _is_broken(session: PostgresSession, error: BaseException) -> bool:
     return session.closed and isinstance(error, psycopg.Error)
 
 

@@ -28,7 +28,7 @@ ROLLBACK = b"ROLLBACK"
 _CHANNEL = f"'{CHANNEL}'".encode()
 
 
-class Session:
+class PostgresSession:
     """A connection with its transaction, one after another. Methods raise a psycopg.Error as psycopg would."""
 
     def __init__(self, connection: PostgresConnection) -> None:

@@ -17,9 +17,9 @@ import structlog
 
 from swarm.domain.errors import Unavailable
 from swarm.store.bridge.clock_watch import ClockWatch
-from swarm.store.bridge.engine import Call, Deliver
+from swarm.store.bridge.engine import Deliver, QueryJob
 from swarm.store.bridge.sqlite_driver import SqliteTransaction, connect, explain, sqlite3, warn_if_old
-from swarm.store.bridge.sqlite_writer import Queue, Writer
+from swarm.store.bridge.sqlite_writer import Queue, SqliteWriter
 from swarm.store.bridge.transaction import Dialect
 
 READERS = 2
@@ -66,7 +66,7 @@ class SqliteEngine:
                 reading = [
                     opened.enter_context(contextlib.closing(self._connect(read_only=True))) for _ in range(READERS)
                 ]
-                writer = Writer(
+                writer = SqliteWriter(
                     writing, self._writes, self._deliver, self._on_foreign_change, self._watch, self._tick_seconds
                 )
             except sqlite3.Error as error:
@@ -77,10 +77,10 @@ class SqliteEngine:
             reader = Reader(connection, self._reads, self._deliver, self._watch)
             self._start(f"swarm-reader-{number}", reader.serve)
 
-    def write(self, call: Call[Any]) -> None:
+    def write(self, call: QueryJob[Any]) -> None:
         self._writes.put(call)
 
-    def read(self, call: Call[Any]) -> None:
+    def read(self, call: QueryJob[Any]) -> None:
         self._reads.put(call)
 
     def scrub(self, *, rewrite: bool) -> bool:
@@ -135,7 +135,7 @@ class Reader:
                 self._answer(call)
         self._connection.close()
 
-    def _answer(self, call: Call[Any]) -> None:
+    def _answer(self, call: QueryJob[Any]) -> None:
         try:
             self._connection.execute("BEGIN")
             moment = self._watch.moment(*self._watch.read())

@@ -24,20 +24,20 @@ import structlog
 
 from swarm.store.bridge import clock_steps
 from swarm.store.bridge.clock_watch import ClockWatch
-from swarm.store.bridge.engine import Call, Deliver
+from swarm.store.bridge.engine import Deliver, QueryJob
 from swarm.store.bridge.sqlite_driver import SqliteTransaction, explain, sqlite3, unavailable
 from swarm.store.bridge.transaction import Moment
 
 MAX_GROUP = 256
 """Calls in one transaction: the last one's results should not make the first one wait for long."""
 
-Queue = SimpleQueue[Call[Any] | None]
+Queue = SimpleQueue[QueryJob[Any] | None]
 """Calls in the order in which they came; None ends it."""
 
 _log = structlog.get_logger(__name__)
 
 
-class Writer:
+class SqliteWriter:
     """The only one who writes; see the module's description."""
 
     def __init__(
@@ -72,9 +72,9 @@ class Writer:
             _log.warning("The write-ahead log stays; the next start reads it.", action="checkpoint", error=str(error))
         self._connection.close()
 
-    def _next_group(self) -> list[Call[Any]]:
+    def _next_group(self) -> list[QueryJob[Any]]:
         """All calls that wait now, waiting for a first one until it is time to look around."""
-        group: list[Call[Any]] = []
+        group: list[QueryJob[Any]] = []
         try:
             call = self._queue.get(timeout=max(0.0, self._next_look - time.monotonic()))
             while call is not None:
@@ -87,7 +87,7 @@ class Writer:
             pass  # nobody else waits at this moment
         return group
 
-    def _commit_together(self, group: Sequence[Call[Any]]) -> None:
+    def _commit_together(self, group: Sequence[QueryJob[Any]]) -> None:
         rest = group
         try:
             while rest:
@@ -99,7 +99,7 @@ class Writer:
         finally:
             self._deliver(group)
 
-    def _run_transaction(self, calls: Sequence[Call[Any]]) -> Sequence[Call[Any]]:
+    def _run_transaction(self, calls: Sequence[QueryJob[Any]]) -> Sequence[QueryJob[Any]]:
         """Run ``calls`` in one transaction and commit it; the calls whose turn did not come, because it broke."""
         try:
             self._connection.execute("BEGIN IMMEDIATE")
@@ -119,7 +119,7 @@ class Writer:
         self._commit(calls)
         return ()
 
-    def _settle(self, waiting: Sequence[Call[Any]]) -> bool:
+    def _settle(self, waiting: Sequence[QueryJob[Any]]) -> bool:
         """Move along what is due after a step of the clock, unless it was set right again meanwhile.
 
         False if that failed, and who waits has lost.
@@ -140,7 +140,7 @@ class Writer:
         self._watch.settle(reading, step, moved)
         return True
 
-    def _run(self, call: Call[Any], moment: Moment) -> BaseException | None:
+    def _run(self, call: QueryJob[Any], moment: Moment) -> BaseException | None:
         """Run one call under its savepoint; what it was rolled back for."""
         if call.abandoned:
             return None
@@ -164,7 +164,7 @@ class Writer:
             _log.exception("A call could not be rolled back alone.", action="savepoint_lost")
             self._roll_back()
 
-    def _commit(self, calls: Sequence[Call[Any]]) -> None:
+    def _commit(self, calls: Sequence[QueryJob[Any]]) -> None:
         try:
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
@@ -178,7 +178,7 @@ class Writer:
         except sqlite3.Error:
             _log.exception("The transaction could not be rolled back.", action="rollback_failed")
 
-    def _lose(self, calls: Iterable[Call[Any]], cause: BaseException | None) -> None:
+    def _lose(self, calls: Iterable[QueryJob[Any]], cause: BaseException | None) -> None:
         """Nothing of this became durable: who had a result gets `Unavailable`; who has an error keeps it."""
         for call in calls:
             if not call.failed:

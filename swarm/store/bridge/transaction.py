@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 from swarm.domain.errors import SwarmError
-from swarm.domain.facts import Fact
+from swarm.domain.metric_events import MetricEvent
 
 Dialect = Literal["sqlite", "postgresql"]
 
@@ -35,7 +35,7 @@ class Cursor(Protocol):
     def fetchall(self) -> list[Any]: ...
 
 
-class Connection(Protocol):
+class DriverConnection(Protocol):
     """What both drivers' connections have in common."""
 
     def cursor(self) -> Any: ...
@@ -55,13 +55,13 @@ class Transaction:
     dialect: ClassVar[Dialect]
     driver_error: ClassVar[type[Exception]]
 
-    def __init__(self, connection: Connection, moment: Moment, *, read_only: bool = False) -> None:
-        self._connection: Connection | None = connection
+    def __init__(self, connection: DriverConnection, moment: Moment, *, read_only: bool = False) -> None:
+        self._connection: DriverConnection | None = connection
         self._moment = moment
         self._read_only = read_only
         self.failure: Exception | None = None  # the first database error, even if the function swallowed it
         self.topics: dict[str, None] = {}  # an ordered set
-        self.facts: list[Fact] = []
+        self.facts: list[MetricEvent] = []
 
     @property
     def now(self) -> int:
@@ -79,7 +79,7 @@ class Transaction:
             raise RuntimeError(f"A reading transaction cannot wake {topic!r}.")
         self.topics[topic] = None
 
-    def note(self, fact: Fact) -> None:
+    def note(self, fact: MetricEvent) -> None:
         """Tell whoever watches, after the commit and only then."""
         self.facts.append(fact)
 

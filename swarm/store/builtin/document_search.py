@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Executable, Float, Text, bindparam, cast, 
 from sqlalchemy.dialects.postgresql import ARRAY, TSQUERY
 
 from swarm.domain.documents.document_index import DocumentStatus
-from swarm.domain.documents.words import Term
+from swarm.domain.documents.words import QueryTerm
 from swarm.store.bridge.conditions import AT_MOST_N, literally
 from swarm.store.bridge.statements import Statement
 from swarm.store.bridge.transaction import Dialect, Transaction
@@ -45,7 +45,7 @@ class Hit:
     score: float  # larger is better
 
 
-def search(tx: Transaction, terms: Sequence[Term], limit: int) -> Sequence[Hit]:
+def search(tx: Transaction, terms: Sequence[QueryTerm], limit: int) -> Sequence[Hit]:
     """The documents that have any of the terms, those that fit best first, each with its best piece."""
     if not terms:
         return []
@@ -54,12 +54,12 @@ def search(tx: Transaction, terms: Sequence[Term], limit: int) -> Sequence[Hit]:
     return [Hit(path=row["path"], title=row["title"], text=row["text"], score=float(row["score"])) for row in rows]
 
 
-def _match(term: Term) -> str:
+def _match(term: QueryTerm) -> str:
     """A term in the language of FTS5. Words have neither quotes nor blanks in them."""
     return f'"{" ".join(term.words)}"' + (" *" if term.is_prefix else "")
 
 
-def _tsquery(term: Term) -> str:
+def _tsquery(term: QueryTerm) -> str:
     """A term in the language of ``tsquery``."""
     return " <-> ".join(f"'{word}'" for word in term.words) + (":*" if term.is_prefix else "")
 

@@ -14,7 +14,14 @@ from sqlalchemy import bindparam, cast, delete, insert, or_, select, update
 from sqlalchemy.dialects.postgresql import TSVECTOR
 
 from swarm.clock import SECOND
-from swarm.domain.documents.document_index import DocumentStatus, FileState, IndexedPiece, Known, Part, Reading
+from swarm.domain.documents.document_index import (
+    DocumentBatch,
+    DocumentReading,
+    DocumentStatus,
+    FileState,
+    IndexedPiece,
+    Known,
+)
 from swarm.domain.documents.documents import Document
 from swarm.store.bridge.conditions import AT_MOST_N, literally
 from swarm.store.bridge.statements import Row, Statement
@@ -90,7 +97,7 @@ def known(tx: Transaction) -> Sequence[Known]:
     ]
 
 
-def store(tx: Transaction, parts: Sequence[Part]) -> None:
+def store(tx: Transaction, parts: Sequence[DocumentBatch]) -> None:
     """Write parts of readings; a last part makes its reading the current one."""
     _take_turn(tx)
     for part in parts:
@@ -143,7 +150,7 @@ def _take_turn(tx: Transaction) -> None:
         tx.fetch(_TURN, {})
 
 
-def _begin(tx: Transaction, reading: Reading) -> bool:
+def _begin(tx: Transaction, reading: DocumentReading) -> bool:
     """False if the index says the same already: another process was quicker."""
     current = _CURRENT.first(tx, path=reading.path)
     if current is not None and current["digest"] == reading.digest:

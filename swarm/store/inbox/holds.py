@@ -7,16 +7,16 @@ from collections.abc import Iterable
 from sqlalchemy import bindparam, select, update
 
 from swarm.clock import SECOND
-from swarm.domain.model.inbox import EntryStatus, Hold
+from swarm.domain.model.inbox import Hold, InboxStatus
 from swarm.store.bridge.conditions import literally
 from swarm.store.bridge.statements import Row, Statement
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.inbox import heads
-from swarm.store.inbox.inbox import Entry
+from swarm.store.inbox import queue_heads
+from swarm.store.inbox.inbox import InboxMessage
 from swarm.store.tables import inbox_messages
 
 _i = inbox_messages.c
-_is_unread = _i.status == literally(EntryStatus.UNREAD)
+_is_unread = _i.status == literally(InboxStatus.UNREAD)
 _over = _i.due_at.is_not(None) & (_i.due_at <= bindparam("now")) & _is_unread
 
 _DELAY = Statement(
@@ -39,11 +39,11 @@ _CONTEXT_CAME = Statement(
 )
 
 
-def delay(tx: Transaction, entry: Entry, seconds: float) -> None:
+def delay(tx: Transaction, entry: InboxMessage, seconds: float) -> None:
     """Keep an unread entry back for a while."""
     _DELAY.run(tx, entry_id=entry.id, new_due_at=tx.now + int(seconds * SECOND))
     if entry.agent_id:
-        heads.refresh(tx, entry.agent_id, entry.thread_id)
+        queue_heads.refresh(tx, entry.agent_id, entry.thread_id)
 
 
 def over(tx: Transaction) -> list[str]:
@@ -63,4 +63,4 @@ def context_came(tx: Transaction, thread_id: str) -> None:
 
 def _refresh_heads(tx: Transaction, rows: Iterable[Row], thread_id: str) -> None:
     for agent_id in sorted({row["agent_id"] for row in rows if row["agent_id"]}):
-        heads.refresh(tx, agent_id, thread_id)
+        queue_heads.refresh(tx, agent_id, thread_id)

@@ -9,23 +9,23 @@ from sqlalchemy import bindparam, func, select, update
 from swarm.clock import SECOND, new_id
 from swarm.domain.model.inbox import (
     BUNDLE_LIMIT,
-    ENTRY_TRANSITIONS,
-    EntryStatus,
-    EntryStep,
+    INBOX_TRANSITIONS,
     Hold,
+    InboxStatus,
+    InboxStep,
     MatchedBy,
     order_key,
 )
 from swarm.store.bridge.conditions import AT_MOST_N, arrive, literally, may
 from swarm.store.bridge.statements import Row, Statement
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.inbox import heads
+from swarm.store.inbox import queue_heads
 from swarm.store.records import history
 from swarm.store.tables import inbox_messages, lease_members
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Entry:
+class InboxMessage:
     """An inbox message as it stands in its row."""
 
     id: str
@@ -34,7 +34,7 @@ class Entry:
     team: str
     channel: str
     ts: str
-    status: EntryStatus
+    status: InboxStatus
     matched_by: MatchedBy
     reason: str
     attempts: int
@@ -45,7 +45,7 @@ class Entry:
 
 
 _i = inbox_messages.c
-_is_unread = _i.status == literally(EntryStatus.UNREAD)
+_is_unread = _i.status == literally(InboxStatus.UNREAD)
 _due = _is_unread & _i.held_by.is_(None)
 
 _ADD = Statement(
@@ -58,7 +58,7 @@ _ADD = Statement(
             team=bindparam("team"),
             channel=bindparam("channel"),
             ts=bindparam("ts"),
-            status=EntryStatus.UNREAD.value,
+            status=InboxStatus.UNREAD.value,
             matched_by=bindparam("matched_by"),
             reason=bindparam("reason"),
             attempts=0,
@@ -101,8 +101,8 @@ _DUE_OF_THREAD = Statement(
 )
 _CLAIM = Statement(
     update(inbox_messages)
-    .where(_i.id == bindparam("entry_id"), may(_i.status, ENTRY_TRANSITIONS[EntryStep.CLAIM]))
-    .values(**arrive(ENTRY_TRANSITIONS[EntryStep.CLAIM]), claims=_i.claims + 1, lease_token=bindparam("token"))
+    .where(_i.id == bindparam("entry_id"), may(_i.status, INBOX_TRANSITIONS[InboxStep.CLAIM]))
+    .values(**arrive(INBOX_TRANSITIONS[InboxStep.CLAIM]), claims=_i.claims + 1, lease_token=bindparam("token"))
 )
 _members = (
     select(inbox_messages)
@@ -154,7 +154,7 @@ _OF_TASK = Statement(
 )
 _WAITING_IN_THREAD = Statement(
     select(inbox_messages)
-    .where(_i.thread_id == bindparam("thread_id"), _i.status == EntryStatus.WAITING.value)
+    .where(_i.thread_id == bindparam("thread_id"), _i.status == InboxStatus.WAITING.value)
     .order_by(_i.agent_id, _i.ts)
     .with_for_update(key_share=True)
 )
@@ -210,7 +210,7 @@ def add(
         return None
     history.record(tx, "inbox.store", entry_id, thread_id=thread_id, agent_id=agent_id, reason=reason)
     if agent_id and not held:
-        heads.queue(tx, agent_id, thread_id, order_key(tx.now))
+        queue_heads.queue(tx, agent_id, thread_id, order_key(tx.now))
     return entry_id
 
 
@@ -220,52 +220,54 @@ def said_at(tx: Transaction, entry_id: str | None) -> str | None:
     return entry.ts if entry else None
 
 
-def get(tx: Transaction, entry_id: str) -> Entry | None:
+def get(tx: Transaction, entry_id: str) -> InboxMessage | None:
     row = _GET.first(tx, id=entry_id)
-    return entry(row) if row else None
+    return inbox_message(row) if row else None
 
 
-def locked(tx: Transaction, entry_id: str) -> Entry | None:
+def locked(tx: Transaction, entry_id: str) -> InboxMessage | None:
     """An entry, locked until the transaction ends."""
     row = _GET_LOCKED.first(tx, id=entry_id)
-    return entry(row) if row else None
+    return inbox_message(row) if row else None
 
 
-def of_message(tx: Transaction, team: str, channel: str, ts: str) -> list[Entry]:
+def of_message(tx: Transaction, team: str, channel: str, ts: str) -> list[InboxMessage]:
     """All entries that one Slack message became."""
-    return [entry(row) for row in _OF_MESSAGE.all(tx, team=team, channel=channel, ts=ts)]
+    return [inbox_message(row) for row in _OF_MESSAGE.all(tx, team=team, channel=channel, ts=ts)]
 
 
-def of_message_locked(tx: Transaction, team: str, channel: str, ts: str) -> list[Entry]:
+def of_message_locked(tx: Transaction, team: str, channel: str, ts: str) -> list[InboxMessage]:
     """The same, locked until the transaction ends."""
-    return [entry(row) for row in _OF_MESSAGE_LOCKED.all(tx, team=team, channel=channel, ts=ts)]
+    return [inbox_message(row) for row in _OF_MESSAGE_LOCKED.all(tx, team=team, channel=channel, ts=ts)]
 
 
-def latest(tx: Transaction, status: EntryStatus | None, limit: int) -> list[Entry]:
+def latest(tx: Transaction, status: InboxStatus | None, limit: int) -> list[InboxMessage]:
     """The newest entries, of one status or of all."""
     rows = _BY_STATUS.all(tx, status=status, n=limit) if status else _RECENT.all(tx, n=limit)
-    return [entry(row) for row in rows]
+    return [inbox_message(row) for row in rows]
 
 
-def due_of_thread(tx: Transaction, agent_id: str, thread_id: str) -> list[Entry]:
+def due_of_thread(tx: Transaction, agent_id: str, thread_id: str) -> list[InboxMessage]:
     """What is due for an agent in one thread, in the order of the conversation; a bundle's worth, locked.
 
     What somebody edits, deletes or gives away at this moment is passed over.
     """
-    return [entry(row) for row in _DUE_OF_THREAD.all(tx, agent_id=agent_id, thread_id=thread_id, n=BUNDLE_LIMIT)]
+    return [
+        inbox_message(row) for row in _DUE_OF_THREAD.all(tx, agent_id=agent_id, thread_id=thread_id, n=BUNDLE_LIMIT)
+    ]
 
 
-def claim(tx: Transaction, entry_: Entry, token: str) -> Entry | None:
+def claim(tx: Transaction, entry_: InboxMessage, token: str) -> InboxMessage | None:
     """Put an unread entry under a lease; None if it is not unread any more."""
     if not _CLAIM.run(tx, entry_id=entry_.id, token=token):
         return None
-    return replace(entry_, status=EntryStatus.CLAIMED, claims=entry_.claims + 1, lease_token=token)
+    return replace(entry_, status=InboxStatus.CLAIMED, claims=entry_.claims + 1, lease_token=token)
 
 
-def refresh_head(tx: Transaction, entry_: Entry) -> None:
+def refresh_queue_head(tx: Transaction, entry_: InboxMessage) -> None:
     """Set the head of an entry's thread anew, after it was claimed out of turn."""
     if entry_.agent_id:
-        heads.refresh(tx, entry_.agent_id, entry_.thread_id)
+        queue_heads.refresh(tx, entry_.agent_id, entry_.thread_id)
 
 
 def uncount_claim(tx: Transaction, entry_id: str) -> None:
@@ -273,19 +275,19 @@ def uncount_claim(tx: Transaction, entry_id: str) -> None:
     _UNCOUNT_CLAIM.run(tx, entry_id=entry_id)
 
 
-def members(tx: Transaction, token: str) -> list[Entry]:
+def members(tx: Transaction, token: str) -> list[InboxMessage]:
     """The entries under a lease, whatever has become of them."""
-    return [entry(row) for row in _MEMBERS.all(tx, token=token)]
+    return [inbox_message(row) for row in _MEMBERS.all(tx, token=token)]
 
 
-def members_locked(tx: Transaction, token: str) -> list[Entry]:
+def members_locked(tx: Transaction, token: str) -> list[InboxMessage]:
     """The same, locked until the transaction ends."""
-    return [entry(row) for row in _MEMBERS_LOCKED.all(tx, token=token)]
+    return [inbox_message(row) for row in _MEMBERS_LOCKED.all(tx, token=token)]
 
 
-def unread(tx: Transaction, agent_id: str, limit: int) -> list[Entry]:
+def unread(tx: Transaction, agent_id: str, limit: int) -> list[InboxMessage]:
     """What waits for an agent, first come first."""
-    return [entry(row) for row in _UNREAD_OF.all(tx, agent_id=agent_id, n=limit)]
+    return [inbox_message(row) for row in _UNREAD_OF.all(tx, agent_id=agent_id, n=limit)]
 
 
 def count_unread(tx: Transaction, agent_id: str) -> int:
@@ -294,10 +296,10 @@ def count_unread(tx: Transaction, agent_id: str) -> int:
 
 
 def move(
-    tx: Transaction, step: EntryStep, entry_: Entry, *, reason: str | None = None, actor: str | None = None
+    tx: Transaction, step: InboxStep, entry_: InboxMessage, *, reason: str | None = None, actor: str | None = None
 ) -> bool:
     """Take a step of the state machine; False if the entry is not in a state that allows it, or under another lease."""
-    resolved_at = None if ENTRY_TRANSITIONS[step].target in _STILL_OPEN else tx.now
+    resolved_at = None if INBOX_TRANSITIONS[step].target in _STILL_OPEN else tx.now
     moved = _MOVES[step].run(tx, entry_id=entry_.id, held_token=entry_.lease_token, new_resolved_at=resolved_at)
     if moved:
         history.record(
@@ -309,7 +311,7 @@ def move(
             reason=reason,
         )
         if entry_.agent_id and step in _CHANGES_WHAT_IS_DUE:
-            heads.refresh(tx, entry_.agent_id, entry_.thread_id)
+            queue_heads.refresh(tx, entry_.agent_id, entry_.thread_id)
     return bool(moved)
 
 
@@ -317,17 +319,17 @@ def withdraw_unread(tx: Transaction, entry_id: str, reason: str) -> None:
     """Withdraw an entry that has just become unread again."""
     found = get(tx, entry_id)
     if found:
-        move(tx, EntryStep.WITHDRAW, found, reason=reason)
+        move(tx, InboxStep.WITHDRAW, found, reason=reason)
 
 
-def unaddressed(tx: Transaction, limit: int) -> list[Entry]:
+def unaddressed(tx: Transaction, limit: int) -> list[InboxMessage]:
     """Entries that wait until a lead is registered, oldest first."""
-    return [entry(row) for row in _UNADDRESSED.all(tx, n=limit)]
+    return [inbox_message(row) for row in _UNADDRESSED.all(tx, n=limit)]
 
 
-def unaddressed_in_thread(tx: Transaction, thread_id: str) -> list[Entry]:
+def unaddressed_in_thread(tx: Transaction, thread_id: str) -> list[InboxMessage]:
     """The same in one thread, in order, locked."""
-    return [entry(row) for row in _UNADDRESSED_IN_THREAD.all(tx, thread_id=thread_id)]
+    return [inbox_message(row) for row in _UNADDRESSED_IN_THREAD.all(tx, thread_id=thread_id)]
 
 
 def awaits_lead(tx: Transaction, thread_id: str) -> bool:
@@ -335,24 +337,24 @@ def awaits_lead(tx: Transaction, thread_id: str) -> bool:
     return _AWAITS_LEAD.first(tx, thread_id=thread_id) is not None
 
 
-def unread_in_thread(tx: Transaction, agent_id: str, thread_id: str) -> list[Entry]:
+def unread_in_thread(tx: Transaction, agent_id: str, thread_id: str) -> list[InboxMessage]:
     """What an agent has not read in a thread, in order, locked all at once: so messages come before heads."""
-    return [entry(row) for row in _UNREAD_IN_THREAD.all(tx, agent_id=agent_id, thread_id=thread_id)]
+    return [inbox_message(row) for row in _UNREAD_IN_THREAD.all(tx, agent_id=agent_id, thread_id=thread_id)]
 
 
-def unread_of_lane(tx: Transaction, agent_id: str, lane_id: str) -> list[Entry]:
+def unread_of_lane(tx: Transaction, agent_id: str, lane_id: str) -> list[InboxMessage]:
     """The same, also what is held back, and not locked: for a claim, which must not wait for anybody."""
-    return [entry(row) for row in _UNREAD_OF_LANE.all(tx, agent_id=agent_id, thread_id=lane_id)]
+    return [inbox_message(row) for row in _UNREAD_OF_LANE.all(tx, agent_id=agent_id, thread_id=lane_id)]
 
 
-def waiting_in_thread(tx: Transaction, thread_id: str) -> list[Entry]:
+def waiting_in_thread(tx: Transaction, thread_id: str) -> list[InboxMessage]:
     """What people were asked about in a thread, agent by agent as heads are locked, and in order; locked."""
-    return [entry(row) for row in _WAITING_IN_THREAD.all(tx, thread_id=thread_id)]
+    return [inbox_message(row) for row in _WAITING_IN_THREAD.all(tx, thread_id=thread_id)]
 
 
-def of_task(tx: Transaction, task_id: str, status: EntryStatus) -> list[Entry]:
+def of_task(tx: Transaction, task_id: str, status: InboxStatus) -> list[InboxMessage]:
     """The entries that belong to a task and are so: those delegated as it, or the follow-ups to it that wait."""
-    return [entry(row) for row in _OF_TASK.all(tx, task_id=task_id, status=status)]
+    return [inbox_message(row) for row in _OF_TASK.all(tx, task_id=task_id, status=status)]
 
 
 def tie(tx: Transaction, entry_id: str, task_id: str) -> None:
@@ -360,7 +362,7 @@ def tie(tx: Transaction, entry_id: str, task_id: str) -> None:
     _TIE.run(tx, entry_id=entry_id, new_task_id=task_id)
 
 
-def readdress(tx: Transaction, entry_: Entry, agent_id: str, reason: str, *, task_id: str | None = None) -> None:
+def readdress(tx: Transaction, entry_: InboxMessage, agent_id: str, reason: str, *, task_id: str | None = None) -> None:
     """Give an unread entry to another agent; where that one has the message already, the old entry is withdrawn.
 
     It is a follow-up to the new agent's ``task_id``, and no longer to any of the old one's. Nothing happens to an entry
@@ -368,7 +370,7 @@ def readdress(tx: Transaction, entry_: Entry, agent_id: str, reason: str, *, tas
     """
     others = of_message(tx, entry_.team, entry_.channel, entry_.ts)
     if any(other.agent_id == agent_id and other.id != entry_.id for other in others):
-        move(tx, EntryStep.WITHDRAW, entry_, reason=f"{reason}; the new agent has the message already")
+        move(tx, InboxStep.WITHDRAW, entry_, reason=f"{reason}; the new agent has the message already")
         return
     given = _ADDRESS.run(
         tx,
@@ -383,20 +385,20 @@ def readdress(tx: Transaction, entry_: Entry, agent_id: str, reason: str, *, tas
         return
     history.record(tx, "inbox.readdress", entry_.id, thread_id=entry_.thread_id, agent_id=agent_id, reason=reason)
     if entry_.agent_id:
-        heads.refresh(tx, entry_.agent_id, entry_.thread_id)
-    heads.refresh(tx, agent_id, entry_.thread_id)
+        queue_heads.refresh(tx, entry_.agent_id, entry_.thread_id)
+    queue_heads.refresh(tx, agent_id, entry_.thread_id)
 
 
-def entry(row: Row) -> Entry:
+def inbox_message(row: Row) -> InboxMessage:
     """The entry of a row."""
-    return Entry(
+    return InboxMessage(
         id=row["id"],
         thread_id=row["thread_id"],
         agent_id=row["agent_id"],
         team=row["team"],
         channel=row["channel"],
         ts=row["ts"],
-        status=EntryStatus(row["status"]),
+        status=InboxStatus(row["status"]),
         matched_by=MatchedBy(row["matched_by"]),
         reason=row["reason"],
         attempts=row["attempts"],
@@ -407,21 +409,21 @@ def entry(row: Row) -> Entry:
     )
 
 
-_STILL_OPEN = {EntryStatus.UNREAD, EntryStatus.CLAIMED, EntryStatus.WAITING}
+_STILL_OPEN = {InboxStatus.UNREAD, InboxStatus.CLAIMED, InboxStatus.WAITING}
 _CHANGES_WHAT_IS_DUE = {
     step
-    for step, transition in ENTRY_TRANSITIONS.items()
-    if EntryStatus.UNREAD in {*transition.sources, transition.target}
+    for step, transition in INBOX_TRANSITIONS.items()
+    if InboxStatus.UNREAD in {*transition.sources, transition.target}
 }
-_COUNTS_ATTEMPT = {EntryStep.LOSE, EntryStep.BURY}
-_FORGETS_ATTEMPTS = {EntryStep.REDRIVE, EntryStep.RETRY}
+_COUNTS_ATTEMPT = {InboxStep.LOSE, InboxStep.BURY}
+_FORGETS_ATTEMPTS = {InboxStep.REDRIVE, InboxStep.RETRY}
 
 
-def _move(step: EntryStep) -> Statement:
+def _move(step: InboxStep) -> Statement:
     """The update of one step: guarded by the state machine and, for steps of a run, by the lease."""
-    transition = ENTRY_TRANSITIONS[step]
+    transition = INBOX_TRANSITIONS[step]
     guard = _i.lease_token == bindparam("held_token")
-    if transition.sources != {EntryStatus.CLAIMED}:  # not a step of the run that holds the lease
+    if transition.sources != {InboxStatus.CLAIMED}:  # not a step of the run that holds the lease
         guard = func.coalesce(_i.lease_token, "") == func.coalesce(bindparam("held_token"), "")
     values: dict[str, object] = dict(arrive(transition))
     values["resolved_at"] = bindparam("new_resolved_at")
@@ -435,4 +437,4 @@ def _move(step: EntryStep) -> Statement:
     return Statement(statement.values(**values))
 
 
-_MOVES: dict[EntryStep, Statement] = {step: _move(step) for step in EntryStep if step is not EntryStep.CLAIM}
+_MOVES: dict[InboxStep, Statement] = {step: _move(step) for step in InboxStep if step is not InboxStep.CLAIM}

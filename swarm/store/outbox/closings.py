@@ -7,7 +7,7 @@ from typing import Final
 
 from pydantic import TypeAdapter
 
-from swarm.domain.answers.calls import Closing, Place
+from swarm.domain.answers.calls import AnswerTarget, Closing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -15,7 +15,7 @@ class Below:
     """What a delivery shows below its text, and of which answer it is, as buttons and footer need it."""
 
     closing: Closing
-    place: Place
+    place: AnswerTarget
 
 
 _CLOSING: Final = TypeAdapter(Closing)
@@ -32,7 +32,7 @@ def closing_of(text: str | None) -> Closing | None:
     return _CLOSING.validate_json(text) if text else None
 
 
-def below_text(closing: Closing | None, place: Place | None) -> str | None:
+def below_text(closing: Closing | None, place: AnswerTarget | None) -> str | None:
     """What a delivery shows below its text, as the database keeps it; None where there is nothing to show."""
     if closing is None or place is None:
         return None

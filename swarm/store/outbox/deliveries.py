@@ -8,8 +8,8 @@ from typing import Final
 from sqlalchemy import BindParameter, bindparam, exists, func, or_, select, update
 
 from swarm.clock import SECOND, new_id
-from swarm.domain.answers.calls import Closing, Place
-from swarm.domain.facts import DeliveryStepped
+from swarm.domain.answers.calls import AnswerTarget, Closing
+from swarm.domain.metric_events import DeliveryStepped
 from swarm.domain.model.deliveries import (
     DELIVERY_TRANSITIONS,
     END_MARK_SECONDS,
@@ -171,7 +171,7 @@ def add(
     stops_task_id: str | None = None,
     stops_turn_id: str | None = None,
     closing: Closing | None = None,
-    place: Place | None = None,
+    place: AnswerTarget | None = None,
     person: str | None = None,
 ) -> str | None:
     """Want an effect in Slack; its id, or None if ``once_key`` says that it was wanted before.

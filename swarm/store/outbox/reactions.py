@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import bindparam, case, exists, or_, update
 
-from swarm.domain.facts import ReactionsExpired
+from swarm.domain.metric_events import ReactionsExpired
 from swarm.domain.model.deliveries import DELIVERY_TRANSITIONS, DeliveryKind, DeliveryStatus, DeliveryStep, Mark
 from swarm.domain.model.threads import Thread
 from swarm.store import tables

@@ -24,7 +24,7 @@ _e = elections.c
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Standing:
+class Candidacy:
     """What came of a candidacy."""
 
     term: int | None  # ours; None while somebody else holds the office
@@ -64,13 +64,13 @@ _RESIGN = Statement(update(elections).where(_ours).values(holder=None, expires_a
 _GET = Statement(select(elections).where(_e.role == bindparam("role")))
 
 
-def stand(tx: Transaction, role: str, holder: str, lease_seconds: float, *, at_once: bool = False) -> Standing:
+def stand(tx: Transaction, role: str, holder: str, lease_seconds: float, *, at_once: bool = False) -> Candidacy:
     """Take an office that is free, or ``at_once`` one whose holder is known to be gone."""
     won = _TAKE.first(tx, role=role, holder=holder, now=tx.now, new_expires_at=_in(tx, lease_seconds), at_once=at_once)
     if won:
-        return Standing(term=won["term"], wait_seconds=0)
+        return Candidacy(term=won["term"], wait_seconds=0)
     row = _GET.first(tx, role=role)
-    return Standing(term=None, wait_seconds=max(0, row["expires_at"] - tx.now) / SECOND if row else 0)
+    return Candidacy(term=None, wait_seconds=max(0, row["expires_at"] - tx.now) / SECOND if row else 0)
 
 
 def renew(tx: Transaction, role: str, holder: str, term: int, lease_seconds: float) -> bool:

@@ -195,7 +195,7 @@ _UNSETTLE: Final = Statement(
 )
 
 
-def reword_news(tx: Transaction, thread_id: str, entry_id: str, text: str) -> int:
+def reword_notices(tx: Transaction, thread_id: str, entry_id: str, text: str) -> int:
     """Have notices of a message's edits say what it says now; how many there were."""
     return _REWORD_NEWS.run(tx, of_thread=thread_id, of_entry=entry_id, new_text=text)
 

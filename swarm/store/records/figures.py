@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import func, select
 
 from swarm.domain.model.deliveries import DeliveryStatus
-from swarm.domain.model.inbox import EntryStatus
+from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.tasks import OPEN_STATUSES, TaskStatus
 from swarm.store.bridge.conditions import literally
 from swarm.store.bridge.statements import Statement
@@ -20,12 +20,12 @@ DELIVERY_STATUSES = (DeliveryStatus.QUEUED, DeliveryStatus.SENDING, DeliveryStat
 _UNREAD = Statement(
     select(func.count().label("n"), func.min(inbox_messages.c.created_at).label("oldest"))
     .select_from(inbox_messages)
-    .where(inbox_messages.c.status == literally(EntryStatus.UNREAD))
+    .where(inbox_messages.c.status == literally(InboxStatus.UNREAD))
 )
 _DEAD = Statement(
     select(func.count().label("n"))
     .select_from(inbox_messages)
-    .where(inbox_messages.c.status == literally(EntryStatus.DEAD))
+    .where(inbox_messages.c.status == literally(InboxStatus.DEAD))
 )
 _TASKS = Statement(
     select(tasks.c.status, func.count().label("n"))

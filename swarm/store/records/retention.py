@@ -10,7 +10,7 @@ from typing import Final
 
 from sqlalchemy import bindparam, delete, exists, or_, select, tuple_, update
 
-from swarm.domain.model.inbox import ENTRY_TRANSITIONS, EntryStep
+from swarm.domain.model.inbox import INBOX_TRANSITIONS, InboxStep
 from swarm.domain.model.threads import Thread
 from swarm.store.bridge.conditions import AT_MOST_N, literally
 from swarm.store.bridge.statements import Statement
@@ -21,8 +21,8 @@ from swarm.store.tables import deliveries, history, inbox_messages, tasks, threa
 # retry a turn only while it is kept, and no turn is kept longer than its thread.
 _OPEN: Final = {
     source
-    for step, transition in ENTRY_TRANSITIONS.items()
-    if step is not EntryStep.RETRY
+    for step, transition in INBOX_TRANSITIONS.items()
+    if step is not InboxStep.RETRY
     for source in transition.sources
 }
 

@@ -18,7 +18,7 @@ from sqlalchemy import ColumnElement, Select, bindparam, select
 from swarm.store.bridge.statements import Row, Statement
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.outbox import deliveries
-from swarm.store.runs import turn_pages
+from swarm.store.runs import run_pages
 from swarm.store.tables import turns
 
 
@@ -66,7 +66,7 @@ def shown(tx: Transaction, turn_id: str) -> frozenset[str]:
     found = beside(tx, turn_id)
     if found is None or not found.others:
         return frozenset()
-    pages = {page.ts for other in found.others for page in turn_pages.of_turn(tx, other["id"])}
+    pages = {page.ts for other in found.others for page in run_pages.of_turn(tx, other["id"])}
     posts = {post["sent_ts"] for post in _posts(tx, found.turn) if post["agent_id"] == found.turn["agent_id"]}
     return frozenset(ts for ts in pages | posts if ts)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from sqlalchemy import Executable, bindparam, select
 
 from swarm.clock import new_id
-from swarm.domain.model.turns import Opinion
+from swarm.domain.model.runs import Opinion
 from swarm.store.bridge.statements import InsertFactory, Statement
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import feedback

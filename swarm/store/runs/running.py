@@ -6,8 +6,8 @@ from typing import Final
 
 from sqlalchemy import bindparam, exists, or_, select
 
+from swarm.domain.model.runs import UNFINISHED
 from swarm.domain.model.tasks import ACTIVE_STATUSES
-from swarm.domain.model.turns import UNFINISHED
 from swarm.store.bridge.conditions import literally
 from swarm.store.bridge.statements import Statement
 from swarm.store.bridge.transaction import Transaction

@@ -12,7 +12,7 @@ from swarm.domain.model.tasks import OPEN_STATUSES, TASK_TRANSITIONS, TaskHold, 
 from swarm.store.bridge.conditions import arrive, literally, may
 from swarm.store.bridge.statements import Row, Statement
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.inbox import heads
+from swarm.store.inbox import queue_heads
 from swarm.store.records import history
 from swarm.store.tables import task_dependencies, tasks
 
@@ -328,4 +328,4 @@ def task(row: Row) -> Task:
 
 def _refresh(tx: Transaction, task_: Task) -> None:
     if task_.agent_id:
-        heads.refresh(tx, task_.agent_id, task_.lane_id)
+        queue_heads.refresh(tx, task_.agent_id, task_.lane_id)

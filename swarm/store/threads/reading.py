@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import BindParameter, bindparam, exists, or_, select
 
 from swarm.domain.model.threads import Thread
-from swarm.domain.model.transcript import File, Said
+from swarm.domain.model.transcript import File, TranscriptMessage
 from swarm.store.bridge.conditions import AT_MOST_N
 from swarm.store.bridge.statements import Statement
 from swarm.store.bridge.transaction import Transaction
@@ -60,7 +60,7 @@ def thread_of_task(tx: Transaction, agent_id: str, task_id: str) -> str | None:
     return row["thread_id"] if row else None
 
 
-def page(tx: Transaction, thread: Thread, after_ts: str, limit: int) -> list[Said]:
+def page(tx: Transaction, thread: Thread, after_ts: str, limit: int) -> list[TranscriptMessage]:
     """So many messages of a thread after the one at ``after_ts``, oldest first."""
     place = {"team": thread.team, "channel": thread.channel, "thread_ts": thread.thread_ts}
     return [transcript.said(row) for row in _PAGE.all(tx, **place, after_ts=after_ts, n=limit)]

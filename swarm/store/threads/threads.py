@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import BigInteger, bindparam, case, exists, func, select, update
 
 from swarm.clock import SECOND, new_id
-from swarm.domain.model.inbox import EntryStatus, Hold
+from swarm.domain.model.inbox import Hold, InboxStatus
 from swarm.domain.model.threads import Thread
 from swarm.domain.model.transcript import CONTEXT_TRANSITIONS, ChannelType, ContextState, ContextStep
 from swarm.store.bridge.conditions import AT_MOST_N, literally, may
@@ -81,7 +81,7 @@ _OWNED_IDLE = Statement(
         # Whoever has asked people something there must still hear the answer, however late.
         ~exists().where(tasks.c.thread_id == threads.c.id, tasks.c.ended_at.is_(None)),
         ~exists().where(
-            inbox_messages.c.thread_id == threads.c.id, inbox_messages.c.status == EntryStatus.WAITING.value
+            inbox_messages.c.thread_id == threads.c.id, inbox_messages.c.status == InboxStatus.WAITING.value
         ),
     )
     .limit(AT_MOST_N)

@@ -13,7 +13,7 @@ import orjson
 from sqlalchemy import BindParameter, bindparam, exists, func, or_, select, update
 from sqlalchemy.dialects import postgresql
 
-from swarm.domain.model.transcript import STRANGERS, Author, AuthorKind, File, Said, SlackMessage, Standing
+from swarm.domain.model.transcript import STRANGERS, Author, AuthorKind, File, SlackMessage, Standing, TranscriptMessage
 from swarm.domain.text.copies import TOMBSTONE
 from swarm.store.bridge.statements import Row, Statement
 from swarm.store.bridge.transaction import Transaction
@@ -152,7 +152,7 @@ def own_change(tx: Transaction, team: str, channel: str, ts: str, text: str) -> 
     _OWN_CHANGE.run(tx, team=team, channel=channel, ts=ts, new_text=text)
 
 
-def bury(tx: Transaction, team: str, channel: str, ts: str, thread_ts: str | None) -> bool:
+def mark_deleted(tx: Transaction, team: str, channel: str, ts: str, thread_ts: str | None) -> bool:
     """Leave a tombstone, also where the message itself has not come yet; False if there was one already."""
     grave = {
         "team": team, "channel": channel, "ts": ts, "thread_ts": thread_ts or ts, "author_id": "", "author_name": None,
@@ -178,7 +178,7 @@ def is_deleted(tx: Transaction, team: str, channel: str, ts: str) -> bool:
     return found is not None and found["deleted_at"] is not None
 
 
-def of_thread(tx: Transaction, team: str, channel: str, thread_ts: str, up_to: str) -> list[Said]:
+def of_thread(tx: Transaction, team: str, channel: str, thread_ts: str, up_to: str) -> list[TranscriptMessage]:
     """All messages of a thread up to and including the one at ``up_to``, oldest first."""
     return [said(row) for row in _OF_THREAD.all(tx, team=team, channel=channel, thread_ts=thread_ts, up_to=up_to)]
 
@@ -195,15 +195,15 @@ def bot_turns(tx: Transaction, team: str, channel: str, thread_ts: str, since: i
     return int(next(iter(row.values()))) if row else 0
 
 
-def last_answer(said: Sequence[Said]) -> str | None:
+def last_answer(said: Sequence[TranscriptMessage]) -> str | None:
     """What an agent of ours said last in a transcript, also after the message that is being read."""
     answers = (message for message in reversed(said) if message.kind is AuthorKind.AGENT)
     return next((message.text for message in answers if message.author_id != COORDINATOR), None)
 
 
-def said(row: Row) -> Said:
+def said(row: Row) -> TranscriptMessage:
     """A row as a reader sees it; an author whose name is not known yet goes by the id."""
-    return Said(
+    return TranscriptMessage(
         ts=row["ts"],
         author_id=row["author_id"],
         author=row["author_name"] or row["author_id"],

@@ -14,7 +14,7 @@ from sqlalchemy import and_, bindparam, case, exists, func, or_, select, update
 from sqlalchemy.dialects import postgresql
 
 from swarm.clock import us_to_slack_ts
-from swarm.domain.model.inbox import EntryStatus
+from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.transcript import ContextState
 from swarm.store.bridge.conditions import literally
 from swarm.store.bridge.statements import Statement
@@ -37,7 +37,7 @@ class Gap:
     number: int
 
 
-_OPEN = (EntryStatus.UNREAD, EntryStatus.CLAIMED, EntryStatus.WAITING, EntryStatus.DELEGATED)
+_OPEN = (InboxStatus.UNREAD, InboxStatus.CLAIMED, InboxStatus.WAITING, InboxStatus.DELEGATED)
 
 _w = watermarks.c
 _t = threads.c

@@ -19,7 +19,7 @@ from swarm.domain.model.deliveries import InDoubt, NotSent
 from swarm.domain.model.files import INLINE_BYTES, FileInfo
 from swarm.domain.model.transcript import File
 from swarm.entrypoints.http import files_api
-from swarm.services.files.files import Files
+from swarm.services.files.files import ThreadFiles
 from swarm.services.files.uploads import Uploads
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.outgoing.pacing import Pacing
@@ -64,7 +64,7 @@ async def work(doors: Doors, agent: Visitor) -> Work:
 def shrink(doors: Doors, cap_bytes: int) -> None:
     """The same coordinator with another cap."""
     for service in (doors.world.services.files, doors.world.services.uploads):
-        assert isinstance(service, Files | Uploads)
+        assert isinstance(service, ThreadFiles | Uploads)
         service._cap_bytes = cap_bytes
 
 

@@ -18,7 +18,7 @@ LATE = ("ag_ui", "alembic", "mcp", "mcp_types", "opentelemetry.exporter", "opent
 LOADED = f"""
 import json, sys
 from swarm.app import bootstrap
-from swarm.telemetry.everybody import watching
+from swarm.telemetry.setup import watching
 with watching(version="1", database="sqlite", traces_endpoint=None):
     print(json.dumps([name for name in {LATE} if name in sys.modules]))
 """

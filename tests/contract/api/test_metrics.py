@@ -13,7 +13,7 @@ from prometheus_client.openmetrics import parser as openmetrics
 from swarm.clock import ManualClock
 from swarm.domain.errors import Unavailable
 from swarm.domain.model.leases import LEASE_SECONDS
-from swarm.services.operate.figures import FigureReader
+from swarm.services.operate.statistics import FigureReader
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from tests.support.doors import OPERATOR_TOKEN, Visitor

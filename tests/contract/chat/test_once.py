@@ -11,7 +11,7 @@ import pytest
 
 from swarm.domain.answers.events import Finished, TextDelta, TextEnded, ToolEnded, ToolStarted
 from swarm.domain.model.sessions import MessageRole, SessionMessage
-from swarm.services.builtin.sessions import Sessions
+from swarm.services.builtin.sessions import DatabaseMemory
 from tests.contract.agui_api.scene import Place, Scripted
 from tests.contract.chat.terminal import WITHIN_SECONDS
 from tests.support.processes import Ended
@@ -37,7 +37,7 @@ async def chat(*arguments: str, env: Mapping[str, str], cwd: Path, piped: bytes 
 async def test_the_answer_to_a_question_about_what_is_piped_in_is_all_that_is_printed(
     here: Place, assistant: Scripted, env: Mapping[str, str], tmp_path: Path
 ) -> None:
-    await Sessions(here.world.database, "assistant", None).add_run(
+    await DatabaseMemory(here.world.database, "assistant", None).add_run(
         "cli:mine", "r", [SessionMessage(role=MessageRole.USER, text="before")]
     )
     assistant.script = lambda turn: (

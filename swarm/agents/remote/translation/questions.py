@@ -12,7 +12,7 @@ from typing import Final
 import orjson
 from ag_ui.core import Interrupt
 
-from swarm.agents.remote.translation.tools import Call
+from swarm.agents.remote.translation.tools import StreamedCall
 from swarm.agents.remote.translation.values import JsonObject, first, id_of, is_object, line_of, text_of
 from swarm.domain.answers.events import AnswerKind, Asked, AskedField
 
@@ -35,7 +35,7 @@ _KINDS: Final = {
 }
 
 
-def asked(interrupt: Interrupt, call_of: Callable[[object], Call | None]) -> Asked:
+def asked(interrupt: Interrupt, call_of: Callable[[object], StreamedCall | None]) -> Asked:
     """What one interrupt asks. ``call_of`` finds the tool call that it is about."""
     extra = interrupt.model_extra or {}
     payload = first(extra, "payload", "value", "data")
@@ -56,7 +56,7 @@ def _prompt(interrupt: Interrupt, payload: JsonObject, extra: JsonObject) -> str
     return text_of(said, PROMPT_CHARACTERS)
 
 
-def _raw(interrupt: Interrupt, call: Call | None) -> Mapping[str, object]:
+def _raw(interrupt: Interrupt, call: StreamedCall | None) -> Mapping[str, object]:
     """As it was sent, unless that is more than anybody would keep."""
     sent: dict[str, object] = interrupt.model_dump(mode="json", by_alias=True)
     waits = {TOOL_CALL: {"id": call.id, "name": call.name, "arguments": call.argument_text()}} if call else {}

@@ -37,7 +37,7 @@ _NAMELESS: Final = "tool"
 
 
 @dataclass(kw_only=True, slots=True)
-class Call:
+class StreamedCall:
     """One call of a tool."""
 
     id: str
@@ -65,10 +65,10 @@ class Tools:
 
     def __init__(self, dialect: Dialect) -> None:
         self._is_caipe = dialect is Dialect.CAIPE
-        self._calls: dict[str, Call] = {}
+        self._calls: dict[str, StreamedCall] = {}
         self._chunked: str = ""  # the call that chunks build
 
-    def get(self, id: object) -> Call | None:
+    def get(self, id: object) -> StreamedCall | None:
         """A call of this run."""
         return self._calls.get(id_of(id))
 
@@ -101,7 +101,7 @@ class Tools:
     def _start(self, id: str, name: str) -> Iterator[AgentEvent]:
         id = id_of(id)
         if id not in self._calls and len(self._calls) < CALLS:
-            self._calls[id] = Call(id=id, name=line_of(name) or _NAMELESS)
+            self._calls[id] = StreamedCall(id=id, name=line_of(name) or _NAMELESS)
             yield ToolStarted(id=id, name=self._calls[id].name)
 
     def _chunk(self, event: ToolCallChunkEvent) -> Iterator[AgentEvent]:

@@ -20,15 +20,15 @@ from weakref import WeakValueDictionary
 import structlog
 
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
-from swarm.agents.tools.answers import Refused, answering, plain
+from swarm.agents.tools.answers import ToolRefused, answering, plain
 from swarm.agents.tools.endings import said
 from swarm.agents.tools.git import git_config
 from swarm.agents.tools.git.git_inspection import inspect_submodules, inspected, located
 from swarm.agents.tools.git.git_process import Git, GitOptions
 from swarm.agents.tools.git.git_repository import Repository
-from swarm.agents.tools.git.git_rules import Parsed, Words
+from swarm.agents.tools.git.git_rules import ArgumentKind, Parsed
 from swarm.agents.tools.git.git_subcommands import SUBCOMMANDS, understood
-from swarm.agents.tools.work_tree import Outside, Place, WorkTree, is_git_data
+from swarm.agents.tools.work_tree import Outside, ResolvedPath, WorkTree, is_git_data
 
 _REMOTE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*")
 _REFSPEC: Final = re.compile(r"[^:+\-\s][^:\s]*(:[^:+\-\s][^:\s]*)?")
@@ -86,13 +86,13 @@ class _GitTool:
         parsed = understood(arguments["subcommand"], args)
         with self.tree.folder(arguments.get("working_directory") or ".") as folder:
             if is_git_data(folder.path):
-                raise Refused(f"{folder.path} is git's own; work in the folder above it.")
+                raise ToolRefused(f"{folder.path} is git's own; work in the folder above it.")
             self._check_paths(folder, parsed.paths)
             repository = await located(self.tree, folder)
             async with self.locks.setdefault(repository.common_dir, asyncio.Lock()):  # calls of one turn come together
                 return await self._run(folder, repository, parsed)
 
-    async def _run(self, folder: Place, repository: Repository, parsed: Parsed) -> ToolAnswer:
+    async def _run(self, folder: ResolvedPath, repository: Repository, parsed: Parsed) -> ToolAnswer:
         _check_remote(parsed, await inspected(self.git, repository))
         if parsed.rule.looks_within:
             await inspect_submodules(self.git, self.tree, repository)
@@ -103,44 +103,44 @@ class _GitTool:
         if parsed.command[0] == "pull" and not rebasing and _is_rebasing(repository):
             await self.git.run(repository, ["rebase", "--abort"], cwd=folder.by_descriptor)
             return _with(answer, "The rebase has conflicts and was undone; pull with --no-rebase to resolve them.")
-        if answer.failed and parsed.rule.words is Words.REVISIONS and parsed.words and not parsed.paths:
+        if answer.failed and parsed.rule.words is ArgumentKind.REVISIONS and parsed.words and not parsed.paths:
             return _with(answer, "If you meant a path: paths come after an argument '--'.")
         return answer
 
-    def _check_paths(self, folder: Place, paths: Sequence[str]) -> None:
+    def _check_paths(self, folder: ResolvedPath, paths: Sequence[str]) -> None:
         """Git itself refuses most of this; diff would compare files anywhere."""
         for path in paths:
             if path.startswith(":"):
-                raise Refused(f"{path}: paths that begin with ':' are not allowed; give plain paths.")
+                raise ToolRefused(f"{path}: paths that begin with ':' are not allowed; give plain paths.")
             below = path if path.startswith("/") else f"{folder.path}/{path}"
             if os.path.normpath(below).startswith(".."):
-                raise Refused(f"{path} leads out of the work tree.")
+                raise ToolRefused(f"{path} leads out of the work tree.")
             self._check_walk(below)
 
     def _check_walk(self, path: str) -> None:
         try:
             with self.tree.place(path):
                 pass
-        except Refused as refusal:
+        except ToolRefused as refusal:
             if isinstance(refusal, Outside):
                 raise  # and what is missing or deleted is for git to know
 
 
 def _check_remote(parsed: Parsed, settings: Sequence[git_config.Setting]) -> None:
     """A remote is one that is configured, and a refspec forces and deletes nothing."""
-    if parsed.rule.words is not Words.REMOTE or not parsed.words:
+    if parsed.rule.words is not ArgumentKind.REMOTE or not parsed.words:
         return
     name, *refspecs = parsed.words
     known = sorted({found[1] for setting in settings if (found := re.fullmatch(r"remote\.(.+)\.url", setting.key))})
     if name not in known or not _REMOTE.fullmatch(name):
-        raise Refused(f"{name} is not a remote of this repository. Its remotes: {', '.join(known) or 'none'}.")
+        raise ToolRefused(f"{name} is not a remote of this repository. Its remotes: {', '.join(known) or 'none'}.")
     for refspec in refspecs:
         if refspec.startswith("+"):
-            raise Refused(f"{refspec} is forced, which is not allowed; leave out the '+'.")
+            raise ToolRefused(f"{refspec} is forced, which is not allowed; leave out the '+'.")
         if refspec.startswith(":"):
-            raise Refused(f"{refspec} deletes a branch of the remote, which is not allowed.")
+            raise ToolRefused(f"{refspec} deletes a branch of the remote, which is not allowed.")
         if not _REFSPEC.fullmatch(refspec):
-            raise Refused(f"{refspec} is not a branch, or two as in main:main.")
+            raise ToolRefused(f"{refspec} is not a branch, or two as in main:main.")
 
 
 def _is_rebasing(repository: Repository) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from swarm.agents.tools.answers import Refused
+from swarm.agents.tools.answers import ToolRefused
 
 OVERRIDES: Final = {
     "core.hooksPath": "/dev/null",
@@ -112,7 +112,7 @@ def settings_in(listing: str) -> Iterator[Setting]:
     """
     *fields, rest = listing.split("\0")
     if rest or len(fields) % 2 or not _SCOPES.issuperset(fields[::2]):
-        raise Refused("The repository's configuration cannot be read.")
+        raise ToolRefused("The repository's configuration cannot be read.")
     for scope, entry in zip(fields[::2], fields[1::2], strict=True):
         if scope in _LOCAL:
             key, _, value = entry.partition("\n")
@@ -135,7 +135,7 @@ def check(
     for setting in settings:
         trusts = any(fnmatch.fnmatchcase(setting.key, pattern.lower()) for pattern in trusted)
         if not trusts and not _is_harmless(setting, work_trees):
-            raise Refused(
+            raise ToolRefused(
                 f"git is not run here: the configuration of {where} sets {setting.key}, which could run a program or "
                 "reach outside. Somebody has to remove it, or the operator to allow it."
             )

@@ -9,7 +9,7 @@ from typing import Final
 from swarm.agents.tools.git.git_config import Setting, check, settings_in
 from swarm.agents.tools.git.git_process import Git
 from swarm.agents.tools.git.git_repository import Repository, repository_at, repository_of
-from swarm.agents.tools.work_tree import Place, WorkTree
+from swarm.agents.tools.work_tree import ResolvedPath, WorkTree
 from swarm.processes.finishing import to_the_end
 
 _MOST_SETTINGS_BYTES: Final = 1 << 20
@@ -17,7 +17,7 @@ _MOST_FILES_BYTES: Final = 1 << 26  # of more than half a million files
 _SUBMODULE: Final = "160000 "
 
 
-async def located(tree: WorkTree, folder: Place) -> Repository:
+async def located(tree: WorkTree, folder: ResolvedPath) -> Repository:
     """The repository of a folder, see `repository_of`."""
     return await to_the_end(asyncio.to_thread(repository_of, tree, folder))
 

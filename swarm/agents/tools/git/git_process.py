@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from swarm.agents.tools.answers import Refused
+from swarm.agents.tools.answers import ToolRefused
 from swarm.agents.tools.endings import said
 from swarm.agents.tools.git.git_config import OVERRIDES
 from swarm.agents.tools.git.git_repository import Repository
@@ -60,11 +60,11 @@ class Git:
         if ran.code == 0 and not ran.cut:
             return ran.output
         if ran.cut:
-            raise Refused("The repository is too large for this tool.")
+            raise ToolRefused("The repository is too large for this tool.")
         ending = said(
             Ran(code=ran.code, output=ran.errors, timed_out=ran.timed_out), "git", self.options.timeout_seconds
         )
-        raise Refused(f"The repository cannot be read. {ending.text}")
+        raise ToolRefused(f"The repository cannot be read. {ending.text}")
 
     async def _run(
         self, repository: Repository, argv: Sequence[str], cwd: str, most_bytes: int, *, errors_apart: bool
@@ -79,7 +79,7 @@ class Git:
                 errors_apart=errors_apart,
             )
         except FileNotFoundError as error:
-            raise Refused("git is not installed here.") from error
+            raise ToolRefused("git is not installed here.") from error
 
     def _environment(self, repository: Repository) -> dict[str, str]:
         """All that git knows. What stands here cannot be overruled by a file."""

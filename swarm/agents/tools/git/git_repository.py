@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from swarm.agents.tools.answers import Refused
-from swarm.agents.tools.work_tree import Place, WorkTree
+from swarm.agents.tools.answers import ToolRefused
+from swarm.agents.tools.work_tree import ResolvedPath, WorkTree
 
 _MOST_LINK_BYTES: Final = 4096
 
@@ -29,7 +29,7 @@ class Repository:
         return str(self.work_tree), os.path.relpath(self.work_tree, self.git_dir)
 
 
-def repository_of(tree: WorkTree, folder: Place) -> Repository:
+def repository_of(tree: WorkTree, folder: ResolvedPath) -> Repository:
     """The repository to which a folder of the tree belongs. Blocks on the file system.
 
     Only a ``.git`` counts, at the folder or above it up to the root of the tree: git itself would also take a folder
@@ -43,7 +43,7 @@ def repository_of(tree: WorkTree, folder: Place) -> Repository:
         with tree.place(str(relative / ".git")) as place:
             if place.found is not None:
                 return _repository(root, relative, place)
-    raise Refused(f"{folder.path} belongs to no git repository of the work tree.")
+    raise ToolRefused(f"{folder.path} belongs to no git repository of the work tree.")
 
 
 def repository_at(tree: WorkTree, folder: Path) -> Repository | None:
@@ -61,10 +61,10 @@ def repository_at(tree: WorkTree, folder: Path) -> Repository | None:
         return None if place.found is None else _repository(root, relative, place)
 
 
-def _repository(root: Path, relative: Path, place: Place) -> Repository:
+def _repository(root: Path, relative: Path, place: ResolvedPath) -> Repository:
     here = root / relative
     if place.path != str(relative / ".git"):
-        raise Refused(f"{relative / '.git'} is a symbolic link; git is not run there.")
+        raise ToolRefused(f"{relative / '.git'} is a symbolic link; git is not run there.")
     git_dir = here / ".git" if place.is_folder else _linked(root, here, place)
     common = git_dir / "commondir"
     common_dir = _inside(root, git_dir, _line(common)) if common.is_file() else git_dir
@@ -74,26 +74,26 @@ def _repository(root: Path, relative: Path, place: Place) -> Repository:
     return Repository(work_tree=here, git_dir=git_dir, common_dir=common_dir)
 
 
-def _linked(root: Path, here: Path, place: Place) -> Path:
+def _linked(root: Path, here: Path, place: ResolvedPath) -> Path:
     """The repository that a ``.git`` file names."""
     if not stat.S_ISREG(place.mode):
-        raise Refused(f"{place.path} is neither a folder nor a file.")
+        raise ToolRefused(f"{place.path} is neither a folder nor a file.")
     kind, _, target = _line(here / ".git").partition("gitdir:")
     if kind or not target:
-        raise Refused(f"{place.path} does not name a repository.")
+        raise ToolRefused(f"{place.path} does not name a repository.")
     return _inside(root, here, target.strip())
 
 
 def _inside(root: Path, base: Path, target: str) -> Path:
     real = Path(os.path.realpath(base / target))
     if not real.is_relative_to(root):
-        raise Refused(f"The repository's data lies at {target}, outside of the work tree; git is not run there.")
+        raise ToolRefused(f"The repository's data lies at {target}, outside of the work tree; git is not run there.")
     return real
 
 
 def _line(path: Path) -> str:
     if not path.is_file():  # a pipe would be waited for
-        raise Refused(f"{path.name} of the repository is not a plain file.")
+        raise ToolRefused(f"{path.name} of the repository is not a plain file.")
     with path.open("rb") as file:
         return os.fsdecode(file.read(_MOST_LINK_BYTES)).strip()
 
@@ -102,7 +102,9 @@ def _check_links(root: Path, git_dir: Path) -> None:
     """Git writes through symbolic links among its own data: to what COMMIT_EDITMSG or logs are, for example."""
     for path in _links(git_dir):
         if not Path(os.path.realpath(path)).is_relative_to(root):
-            raise Refused(f"{path.relative_to(root)} is a symbolic link that leads out of the work tree; remove it.")
+            raise ToolRefused(
+                f"{path.relative_to(root)} is a symbolic link that leads out of the work tree; remove it."
+            )
 
 
 def _links(folder: Path) -> Iterator[Path]:
@@ -123,7 +125,7 @@ def _check_alternates(root: Path, common_dir: Path) -> None:
         return
     for line in _line(alternates).splitlines():
         if not line.startswith("#") and not _real(alternates.parents[1], line).is_relative_to(root):
-            raise Refused("The repository borrows objects from one outside of the work tree; git is not run there.")
+            raise ToolRefused("The repository borrows objects from one outside of the work tree; git is not run there.")
 
 
 def _real(base: Path, target: str) -> Path:

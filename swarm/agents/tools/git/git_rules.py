@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from swarm.agents.tools.answers import Refused
+from swarm.agents.tools.answers import ToolRefused
 
 END_OF_OPTIONS: Final = "--"
 
@@ -42,16 +42,16 @@ class Option:
         """
         if value is None:
             if self.value is Value.REQUIRED:
-                raise Refused(f"{self.written} needs a value.")
+                raise ToolRefused(f"{self.written} needs a value.")
             return self.written
         if self.value is Value.NONE:
-            raise Refused(f"{self.written} takes no value.")
+            raise ToolRefused(f"{self.written} takes no value.")
         if self.pattern is not None and not self.pattern.fullmatch(value):
-            raise Refused(f"{value!r} is not a value that {self.written} may have here.")
+            raise ToolRefused(f"{value!r} is not a value that {self.written} may have here.")
         return f"{self.written}={value}" if self.written.startswith("--") else f"{self.written}{value}"
 
 
-class Words(enum.Enum):
+class ArgumentKind(enum.Enum):
     """What the arguments that are no options are."""
 
     PATHS = "paths"
@@ -65,7 +65,7 @@ class Rule:
     """What may follow a subcommand."""
 
     options: Mapping[str, Option]
-    words: Words
+    words: ArgumentKind
     ours: tuple[str, ...] = ()  # options that we always give
     takes_paths: bool = True
     looks_within: bool = False  # git looks into submodules, and cannot be told not to
@@ -115,7 +115,7 @@ def parse(command: Sequence[str], rule: Rule, arguments: Iterable[str]) -> Parse
             options += _short(command, rule, word, left)
         else:
             words.append(word)
-    if rule.words is Words.PATHS:
+    if rule.words is ArgumentKind.PATHS:
         words, paths = [], words + paths
     _check_counts(command, rule, words, paths)
     return Parsed(rule=rule, command=tuple(command), options=tuple(options), words=tuple(words), paths=tuple(paths))
@@ -148,8 +148,8 @@ def _option(command: Sequence[str], rule: Rule, name: str) -> Option:
         return option
     said = " ".join(["git", *command, name])
     if name in rule.reasons:
-        raise Refused(f"{said} is not allowed: {rule.reasons[name]}.")
-    raise Refused(
+        raise ToolRefused(f"{said} is not allowed: {rule.reasons[name]}.")
+    raise ToolRefused(
         f"{said} is not allowed. Allowed options, to be spelt out: {' '.join(sorted(rule.options)) or 'none'}."
     )
 
@@ -157,9 +157,11 @@ def _option(command: Sequence[str], rule: Rule, name: str) -> Option:
 def _check_counts(command: Sequence[str], rule: Rule, words: Sequence[str], paths: Sequence[str]) -> None:
     said = " ".join(["git", *command])
     if paths and not rule.takes_paths:
-        raise Refused(f"{said} takes no paths.")
+        raise ToolRefused(f"{said} takes no paths.")
     if rule.most_words is not None and len(words) > rule.most_words:
-        raise Refused(f"{said} takes at most {rule.most_words} arguments that are no options; paths come after '--'.")
+        raise ToolRefused(
+            f"{said} takes at most {rule.most_words} arguments that are no options; paths come after '--'."
+        )
 
 
 def flags(names: str) -> dict[str, Option]:

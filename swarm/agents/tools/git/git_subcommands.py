@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from swarm.agents.tools.answers import Refused
-from swarm.agents.tools.git.git_rules import Parsed, Rule, Words, flags, optional, parse, valued
+from swarm.agents.tools.answers import ToolRefused
+from swarm.agents.tools.git.git_rules import ArgumentKind, Parsed, Rule, flags, optional, parse, valued
 
 _NUMBER: Final = r"\d{1,9}"
 _WORD: Final = r"[A-Za-z0-9][A-Za-z0-9_.:,-]*"
@@ -109,7 +109,7 @@ RULES: Final = {
             **optional("-u --untracked-files", "no|normal|all"),
             **optional("--ignored", "traditional|no|matching"),
         },
-        words=Words.PATHS,
+        words=ArgumentKind.PATHS,
         ours=("--ignore-submodules=dirty",),
     ),
     "add": Rule(
@@ -117,7 +117,7 @@ RULES: Final = {
             **flags("-A --all --no-all -u --update -n --dry-run -v --verbose -N --intent-to-add --refresh"),
             **valued("--chmod", r"[+-]x"),
         },
-        words=Words.PATHS,
+        words=ArgumentKind.PATHS,
         looks_within=True,
         reasons={
             "-f": "the repository says that such files are not to be committed",
@@ -138,7 +138,7 @@ RULES: Final = {
             **valued("-C --reuse-message", _REVISION),
             **valued("--fixup", r"[^-:][^:]*"),
         },
-        words=Words.PATHS,
+        words=ArgumentKind.PATHS,
         looks_within=True,
         ours=("--no-gpg-sign",),
         reasons={
@@ -152,7 +152,7 @@ RULES: Final = {
             "-u --set-upstream -q --quiet -v --verbose -n --dry-run --tags --follow-tags --atomic --all --porcelain"
             " --no-verify --progress --no-progress"
         ),
-        words=Words.REMOTE,
+        words=ArgumentKind.REMOTE,
         ours=("--no-signed", "--no-recurse-submodules"),
         takes_paths=False,
         reasons={
@@ -165,10 +165,10 @@ RULES: Final = {
             **_NETWORK_REASONS,
         },
     ),
-    "log": Rule(options=_LOG, words=Words.REVISIONS, ours=_NO_PROGRAMS, reasons=_DIFF_REASONS),
+    "log": Rule(options=_LOG, words=ArgumentKind.REVISIONS, ours=_NO_PROGRAMS, reasons=_DIFF_REASONS),
     "diff": Rule(
         options={**_DIFF, **flags("--cached --staged --merge-base")},
-        words=Words.REVISIONS,
+        words=ArgumentKind.REVISIONS,
         ours=_NO_PROGRAMS,
         reasons=_DIFF_REASONS,
     ),
@@ -187,7 +187,7 @@ RULES: Final = {
             **valued("--points-at", _REVISION),
             **optional("--abbrev", _NUMBER),
         },
-        words=Words.NAMES,
+        words=ArgumentKind.NAMES,
         ours=("--no-color", "--no-column"),
         takes_paths=False,
         reasons={
@@ -201,7 +201,7 @@ RULES: Final = {
             **valued("-b", _REVISION),
             **valued("--orphan", _REVISION),
         },
-        words=Words.REVISIONS,
+        words=ArgumentKind.REVISIONS,
         looks_within=True,
         ours=("--no-recurse-submodules", "--no-progress", _NO_LOOK_AFTERWARDS),
         most_words=1,
@@ -218,7 +218,7 @@ RULES: Final = {
             **flags("--stat -n --no-stat --squash --no-squash --allow-unrelated-histories"),
             **optional("--rebase", "true|false|merges"),
         },
-        words=Words.REMOTE,
+        words=ArgumentKind.REMOTE,
         looks_within=True,
         ours=("--no-recurse-submodules",),
         takes_paths=False,
@@ -231,7 +231,7 @@ RULES: Final = {
     ),
     "fetch": Rule(
         options={**_PULL_AND_FETCH, **flags("--all -n --atomic")},
-        words=Words.REMOTE,
+        words=ArgumentKind.REMOTE,
         ours=("--no-recurse-submodules",),
         takes_paths=False,
         reasons={**dict.fromkeys(("-f", "--force", "-u", "--update-head-ok"), _LOST_WORK), **_NETWORK_REASONS},
@@ -245,7 +245,7 @@ _STASH_RULES: Final = {
             **flags("-k --keep-index --no-keep-index -S --staged -u --include-untracked -q --quiet"),
             **valued("-m --message", ".+"),
         },
-        words=Words.PATHS,
+        words=ArgumentKind.PATHS,
         looks_within=True,
         reasons={
             **dict.fromkeys(("-a", "--all"), "it takes files away that the repository does not keep"),
@@ -255,14 +255,14 @@ _STASH_RULES: Final = {
     ),
     "list": Rule(
         options={**flags("--oneline"), **valued("-n --max-count", _NUMBER)},
-        words=Words.NAMES,
+        words=ArgumentKind.NAMES,
         ours=_NO_PROGRAMS,
         takes_paths=False,
         most_words=0,
     ),
     "show": Rule(
         options={**_DIFF, **flags("--include-untracked --only-untracked")},
-        words=Words.NAMES,
+        words=ArgumentKind.NAMES,
         ours=_NO_PROGRAMS,
         takes_paths=False,
         most_words=1,
@@ -272,14 +272,14 @@ _STASH_RULES: Final = {
         ("pop", "apply"),
         Rule(
             options=flags("--index -q --quiet"),
-            words=Words.NAMES,
+            words=ArgumentKind.NAMES,
             ours=(_NO_LOOK_AFTERWARDS,),
             takes_paths=False,
             looks_within=True,
             most_words=1,
         ),
     ),
-    "drop": Rule(options=flags("-q --quiet"), words=Words.NAMES, takes_paths=False, most_words=1),
+    "drop": Rule(options=flags("-q --quiet"), words=ArgumentKind.NAMES, takes_paths=False, most_words=1),
 }
 
 SUBCOMMANDS: Final = (*RULES, "stash")
@@ -294,10 +294,10 @@ def understood(subcommand: str, arguments: Sequence[str]) -> Parsed:
     if subcommand == "stash":
         return _stash(arguments)
     if subcommand not in RULES:
-        raise Refused(f"git {subcommand} is not allowed. Allowed are: {', '.join(SUBCOMMANDS)}.")
+        raise ToolRefused(f"git {subcommand} is not allowed. Allowed are: {', '.join(SUBCOMMANDS)}.")
     parsed = parse([subcommand], RULES[subcommand], arguments)
     if subcommand == "commit" and not parsed.has("--message", "--amend", "--reuse-message", "--fixup"):
-        raise Refused("git commit needs a message: -m and the text, as two arguments.")
+        raise ToolRefused("git commit needs a message: -m and the text, as two arguments.")
     return parsed
 
 
@@ -306,8 +306,8 @@ def _stash(arguments: Sequence[str]) -> Parsed:
         (arguments[0], arguments[1:]) if arguments and not arguments[0].startswith("-") else ("push", arguments)
     )
     if does not in _STASH_RULES:
-        raise Refused(f"git stash {does} is not allowed. Allowed are: {', '.join(_STASH_RULES)}.")
+        raise ToolRefused(f"git stash {does} is not allowed. Allowed are: {', '.join(_STASH_RULES)}.")
     parsed = parse(["stash", does], _STASH_RULES[does], left)
-    if parsed.rule.words is Words.NAMES and not all(re.fullmatch(_STASH_NAME, word) for word in parsed.words):
-        raise Refused("A stash is named like stash@{0}.")
+    if parsed.rule.words is ArgumentKind.NAMES and not all(re.fullmatch(_STASH_NAME, word) for word in parsed.words):
+        raise ToolRefused("A stash is named like stash@{0}.")
     return parsed
