@@ -143,8 +143,8 @@ def _on_this_machine(settings: Settings, root: Path, wanted: set[LocalTool]) -> 
 
 
 def _git(chosen: GitSettings, root: Path) -> Tool:
-    from swarm.agents.tools.git.git import git_tool
-    from swarm.agents.tools.git.git_process import GitOptions
+    from swarm.agents.tools.git.process import GitOptions
+    from swarm.agents.tools.git.tool import git_tool
     from swarm.processes.captured import clean_environment
 
     options = GitOptions(
@@ -184,8 +184,8 @@ def _delegates(settings: Settings, root: Path, wanted: set[LocalTool]) -> Sequen
 async def _agentcore(settings: Settings, wanted: set[LocalTool], closings: ShutdownStack) -> Sequence[Tool]:
     if not wanted & _AGENTCORE:
         return ()
+    from swarm.agents.tools.agentcore import AgentCoreOptions
     from swarm.agents.tools.agentcore.core import AgentCore
-    from swarm.agents.tools.agentcore.options import AgentCoreOptions
 
     chosen = settings.tools.agentcore
     core = await AgentCore.open(

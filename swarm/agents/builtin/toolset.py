@@ -13,8 +13,7 @@ from pydantic_core import SchemaValidator, core_schema
 
 from swarm.agents.builtin.run import BuiltinRun
 from swarm.agents.toolbox.arguments import Checked, checked, mended
-from swarm.agents.toolbox.calling import answered
-from swarm.agents.toolbox.caps import CONCLUDE, CallCaps
+from swarm.agents.toolbox.calls import CONCLUDE, CallCaps, answered
 from swarm.agents.toolbox.tool import Tool, ToolAnswer, not_for_strangers
 
 _ANYTHING = SchemaValidator(core_schema.dict_schema())

@@ -26,11 +26,10 @@ from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 
 from swarm.agents.failures import OUR_FAULT
 from swarm.agents.mcp.calls import call
-from swarm.agents.mcp.failures import leaves, reason, unavailable
+from swarm.agents.mcp.failures import McpServerUnusable, leaves, reason, unavailable
 from swarm.agents.mcp.server import McpServer, Program, ServerStatus, Timeouts
 from swarm.agents.mcp.stdio import over_stdio
 from swarm.agents.mcp.streamable import Refusals, over_http
-from swarm.agents.mcp.toollist import read_tools
 from swarm.agents.toolbox.tool import ToolAnswer
 
 SETTLE_SECONDS: Final = 0.1
@@ -41,6 +40,9 @@ BROKEN: Final = "the connection has broken off"
 CLOSED: Final = "the connection is closed"
 
 _MODES: Final = ("auto", "legacy")  # servers that know only the latter should answer the former, but some break
+
+MOST_PAGES: Final = 100
+"""More than that a list has no end."""
 
 _log = structlog.get_logger(__name__)
 
@@ -220,3 +222,26 @@ class McpConnection:
             not_allowed=list(status.others),
             **({"allowed_but_missing": missing} if missing else {}),
         )
+
+
+async def read_tools(client: Client) -> dict[str, types.Tool]:
+    """All tools of a server, by name; of two with one name the first. Raises MCPError, ValidationError or Unusable."""
+    tools: dict[str, types.Tool] = {}
+    cursor: str | None = None
+    for _ in range(MOST_PAGES):
+        page = await _page(client, cursor)
+        for tool in page.tools:
+            tools.setdefault(tool.name, tool)
+        if page.next_cursor is None:
+            return tools
+        cursor = page.next_cursor
+    raise McpServerUnusable("its list of tools has no end")
+
+
+async def _page(client: Client, cursor: str | None) -> types.ListToolsResult:
+    try:
+        return await client.list_tools(cursor=cursor)
+    except MCPError as error:
+        if error.code == types.METHOD_NOT_FOUND and cursor is None:
+            return types.ListToolsResult(tools=[])  # a server may have nothing but resources
+        raise

@@ -1,22 +1,28 @@
-"""All MCP servers of the built-in agents, and the tools that they may use at this moment."""
+"""All MCP servers of the built-in agents, their available tools, and the names under which models get these."""
 
 from __future__ import annotations
 
 import asyncio
+import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
+from hashlib import sha256
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from swarm.agents.mcp.names import OfferedNames
 from swarm.agents.mcp.server import USUAL_TIMEOUTS, McpServer, ServerStatus, Timeouts
 from swarm.agents.toolbox.tool import Tool
 
 if TYPE_CHECKING:
     from swarm.agents.mcp.connection import McpConnection
 
-
 INSIST_SECONDS: Final = 0.1
+LONGEST_NAME: Final = 64
+
+_VALID: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{LONGEST_NAME}}}")
+_INVALID: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_HASH_CHARACTERS: Final = 8
 
 
 class McpServers:
@@ -113,3 +119,48 @@ async def _ended(tasks: Sequence[asyncio.Task[None]]) -> None:
                 task.cancel()  # once to leave what it does, once more to leave no time for farewells
             await asyncio.wait(waiting, timeout=INSIST_SECONDS)
         raise
+
+
+class OfferedNames:
+    """The names under which allowed tools are offered. A name, once given, stays the tool's, and is unique.
+
+    A tool keeps its own name if no other server has a tool of that name and models accept it; otherwise the server's
+    name is put before it. For tools allowed server by server the names depend on nothing else: a server that comes or
+    goes renames no tool of another. With a list for all servers the owner of a tool is unknown beforehand, and the
+    first server asked for keeps the tool's own name. Names in ``reserved`` are never given.
+    """
+
+    def __init__(self, servers: Sequence[McpServer], reserved: Collection[str] = ()) -> None:
+        keys = [(server.name, tool) for server in servers if not server.shares_list for tool in server.allowed]
+        counts = Counter(tool for _, tool in keys)
+        self._names = {key: key[1] for key in keys if counts[key[1]] == 1 and _is_free(key[1], reserved)}
+        self._taken = {*reserved, *self._names.values()}
+        for key in keys:
+            if key not in self._names:
+                self._give(key, _free(key, self._taken))
+
+    def of(self, server: str, tool: str) -> str:
+        """The name of a server's tool."""
+        key = (server, tool)
+        if key not in self._names:
+            self._give(key, tool if _is_free(tool, self._taken) else _free(key, self._taken))
+        return self._names[key]
+
+    def _give(self, key: tuple[str, str], name: str) -> None:
+        self._names[key] = name
+        self._taken.add(name)
+
+
+def _is_free(tool: str, taken: Collection[str]) -> bool:
+    return bool(_VALID.fullmatch(tool)) and tool not in taken
+
+
+def _free(key: tuple[str, str], taken: Collection[str]) -> str:
+    """The server's name and the tool's, cleaned up; a hash of both makes a taken name unique."""
+    plain = "_".join(_INVALID.sub("_", part).strip("_") or "x" for part in key)
+    if plain not in taken and len(plain) <= LONGEST_NAME:
+        return plain
+    mark = sha256("\0".join(key).encode(errors="surrogatepass")).hexdigest()
+    kept = plain[: LONGEST_NAME - _HASH_CHARACTERS - 1]
+    choices = (f"{kept}_{mark[at : at + _HASH_CHARACTERS]}" for at in range(len(mark) - _HASH_CHARACTERS))
+    return next(name for name in choices if name not in taken)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from subprocess import PIPE
@@ -17,13 +18,14 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 import mcp_types as types
+import structlog
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
 from swarm.agents.mcp.failures import McpServerUnusable
-from swarm.agents.mcp.log_pump import LogPump
 from swarm.agents.mcp.server import McpServer, Program, Timeouts
 from swarm.processes.child import Child
+from swarm.telemetry.redaction import Redactor
 
 if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
@@ -32,10 +34,15 @@ LINE_BYTES: Final = 16 * 1024 * 1024
 """The longest message of a server; one with pictures in it is long."""
 
 LAST_WORDS_SECONDS: Final = 0.2
-"""So long what a program has written before its end is still read."""
+"""The time for reading the rest of the output after a program's end."""
 
 _CHUNK_BYTES: Final = 64 * 1024
 _INHERITED: Final = ("PATH", "HOME")
+
+LOGGED_LINE_BYTES: Final = 1_000
+LOGGED_LINES_PER_MINUTE: Final = 120
+
+_log = structlog.get_logger(__name__)
 
 
 @asynccontextmanager
@@ -147,3 +154,49 @@ async def _watch(
     await anyio.sleep(LAST_WORDS_SECONDS)
     to_client.close()
     on_end()
+
+
+class LogPump:
+    """The output of a server's program beside its messages, for our log at debug, limited in length and rate."""
+
+    def __init__(self, server: McpServer, pid: int, now: Callable[[], float] = time.monotonic) -> None:
+        self._server = server.name
+        self._redactor = Redactor(server.secrets)
+        self._pid = pid
+        self._now = now
+        self._until = 0.0
+        self._left = 0
+        self._untold = 0
+
+    async def follow(self, stream: asyncio.StreamReader) -> None:
+        """Read a stream to its end, also beyond the limits: its writer must not block."""
+        rest = b""
+        while chunk := await stream.read(_CHUNK_BYTES):
+            *lines, rest = (rest + chunk).split(b"\n")
+            rest = rest[:LOGGED_LINE_BYTES]
+            for line in lines:
+                self.tell(line)
+        self.tell(rest)
+
+    def tell(self, line: bytes) -> None:
+        """One line, of whatever length."""
+        line = line.strip()
+        if not line or not self._may_tell():
+            self._untold += bool(line)
+            return
+        untold, self._untold = self._untold, 0
+        _log.debug(
+            "An MCP server says something.",
+            action="mcp_said",
+            server=self._server,
+            pid=self._pid,
+            said=self._redactor.text(line[:LOGGED_LINE_BYTES].decode(errors="replace")),
+            **({"untold_lines": untold} if untold else {}),
+        )
+
+    def _may_tell(self) -> bool:
+        if self._now() >= self._until:
+            self._until = self._now() + 60.0
+            self._left = LOGGED_LINES_PER_MINUTE
+        self._left -= 1
+        return self._left >= 0

@@ -15,8 +15,7 @@ from types import CodeType, FrameType
 from typing import Any, Final, NoReturn
 
 from swarm.agents.prompts.limits import MEBIBYTE, MOST_CODE_BYTES, RenderLimits
-from swarm.agents.prompts.rendering import OutOfTime, compiled, line_of, rendered, words
-from swarm.agents.prompts.sandbox import PromptEnvironment
+from swarm.agents.prompts.rendering import OutOfTime, PromptEnvironment, compiled, line_of, rendered, words
 
 CONNECTION: Final = 0  # the file descriptor, in place of the one over which its parent hears
 

@@ -1,7 +1,7 @@
 """The files with prompts: ours, and an operator's, which wins key by key.
 
-``prompts_config.yaml`` has the keys of `texts.Prompts`. A text is written there as it is, or as ``{file: name}``: the
-text is then what stands in that file of the same folder. Files are read as they are, to the last newline.
+``prompts_config.yaml`` has the keys of `template.Prompts`. A text stands there itself, or in another file of the same
+folder, named by ``{file: name}``. Files are read as they are, to the last newline.
 
 What an operator edits counts from the next run. If it cannot be used, the last prompts that could stay in force.
 """
@@ -16,8 +16,7 @@ from typing import Final
 import structlog
 import yaml
 
-from swarm.agents.prompts.template import Template
-from swarm.agents.prompts.texts import Prompts, RefusalWords, RouterPrompts
+from swarm.agents.prompts.template import Prompts, RefusalWords, RouterPrompts, Template
 from swarm.domain.errors import ConfigurationError
 
 NAME: Final = "prompts_config.yaml"

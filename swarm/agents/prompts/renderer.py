@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 from weakref import WeakValueDictionary
 
 import structlog
 
-from swarm.agents.prompts.answers import Rendered, understood
 from swarm.agents.prompts.fork_server import ForkServer, Lost
 from swarm.agents.prompts.limits import LIMITS, MOST_TEMPLATE_BYTES, MOST_VARIABLE_BYTES, RenderLimits
 from swarm.agents.prompts.template import PromptError, Template
@@ -25,6 +26,9 @@ from swarm.agents.prompts.template import PromptError, Template
 AT_ONCE: Final = 8
 OF_ONE_TEMPLATE: Final = AT_ONCE // 2
 TEMPLATES_KEPT: Final = 32
+
+_IN_TEMPLATE: Final = re.compile(rb'File "<prompt>", line (\d+)')
+_STUCK: Final = b"Stack ("  # how the dump begins that is asked for; others are of crashes
 
 _log = structlog.get_logger(__name__)
 
@@ -66,7 +70,7 @@ class Renderer:
         turn = self._turns.setdefault(template.name, asyncio.Semaphore(OF_ONE_TEMPLATE))
         async with turn, self._places:
             answer = await self._answer(template, request)
-        rendered = understood(answer, template, self._limits)
+        rendered = _result(answer, template, self._limits)
         self._keep(template, rendered)
         return rendered
 
@@ -149,3 +153,33 @@ def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rendered:
+    """The result of a rendering."""
+
+    text: str
+    code: str  # of the template, for the next time; opaque; empty if it is not worth keeping or known already
+
+
+def _result(answer: bytes, template: Template, limits: RenderLimits) -> Rendered:
+    """The result in the answer of a rendering, which is not empty. Raises PromptError for any other answer."""
+    if not answer.startswith(b"{"):
+        raise _dumped(answer, template, limits)
+    try:
+        said = json.loads(answer)
+    except ValueError as error:  # it was killed while it wrote
+        raise PromptError(template.name, "it was ended before it was done") from error
+    if "problem" in said:
+        raise PromptError(template.name, said["problem"], line=said["line"])
+    text = said["text"].encode("utf-8", "replace").decode()  # halves of characters, which no model can be sent
+    return Rendered(text=text, code=said.get("code", ""))
+
+
+def _dumped(answer: bytes, template: Template, limits: RenderLimits) -> PromptError:
+    """The error for the dump of a traceback, with the innermost line of the template (most recent call first)."""
+    found = _IN_TEMPLATE.search(answer)
+    late = answer.startswith(_STUCK)
+    problem = f"it takes longer than {limits.seconds:g} s" if late else "it makes the interpreter crash"
+    return PromptError(template.name, problem, line=int(found[1]) if found else None)

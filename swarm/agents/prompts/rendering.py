@@ -1,33 +1,104 @@
-"""One rendering, from a template's text to its output or to what is wrong with it, and in which line.
+"""One rendering, from a template's text to its output, or to the problem and its line; and the sandbox of templates.
 
 A template's code carries the template's own line numbers. So every traceback names them: of an exception, and of the
-watchdog that looks at an interpreter which is stuck.
+watchdog that looks at a stuck interpreter.
+
+The sandbox is Jinja2's immutable one, narrowed to texts: forbidden access is an error instead of nothing, data comes
+before methods of mappings (a context may have a key ``items``), nothing is computed while a template is compiled, and a
+template is one text.
 """
 
 from __future__ import annotations
 
 import ast
+import json
 from bisect import bisect_right
 from collections.abc import Mapping
 from traceback import walk_tb
 from types import CodeType, FrameType
 from typing import Any, Final
 
-from jinja2 import Template, nodes
-from jinja2.exceptions import TemplateError, TemplateSyntaxError
+from jinja2 import ChainableUndefined, Template, nodes
+from jinja2.compiler import CodeGenerator, Frame
+from jinja2.exceptions import SecurityError, TemplateError, TemplateSyntaxError
 from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment, safe_range
+from jinja2.utils import Namespace
 
 from swarm.agents.prompts.limits import RenderLimits
-from swarm.agents.prompts.sandbox import PromptEnvironment
+
+_READING: Final = frozenset({"get", "items", "keys", "values"})
+"""Methods of mappings that a template may call."""
 
 FILE: Final = "<prompt>"
-"""What a template is called in tracebacks."""
+"""The file name of a template in tracebacks."""
 
 _STAND_IN: Final = "t_"
-"""How functions are called that Jinja2 puts in place of a filter or test that is not there: they are in no line."""
+"""The prefix of functions that Jinja2 puts in place of missing filters and tests, which are in no line."""
 
 _OTHER_FILES: Final = (nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)
 _MOST_WORDS: Final = 300
+
+
+class _Method(ChainableUndefined):
+    """A method of a mapping: it can be called, and is otherwise a key that is missing."""
+
+    __slots__ = ()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self._undefined_obj, str(self._undefined_name))(*args, **kwargs)
+
+
+class _NothingComputed(CodeGenerator):
+    """Compiles without computing expressions that are constant: that would be outside of any template's line."""
+
+    def _output_child_to_const(self, node: nodes.Expr, frame: Frame, finalize: Any) -> str:
+        if isinstance(node, nodes.TemplateData):
+            return super()._output_child_to_const(node, frame, finalize)
+        raise nodes.Impossible
+
+
+class PromptEnvironment(ImmutableSandboxedEnvironment):
+    """Missing keys are falsy at any depth and render as nothing; the last newline stays."""
+
+    code_generator_class = _NothingComputed
+
+    def __init__(self) -> None:
+        super().__init__(undefined=ChainableUndefined, keep_trailing_newline=True, optimized=False)
+        self.globals = {"range": safe_range, "namespace": Namespace}
+        self.filters["tojson"] = _as_json
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """``obj.attribute``."""
+        return self._key(obj, attribute) if isinstance(obj, dict) else super().getattr(obj, attribute)
+
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        """``obj[argument]``; the filters that take an attribute come here too."""
+        if isinstance(obj, dict) and isinstance(argument, str):
+            return self._key(obj, argument)
+        return super().getitem(obj, argument)
+
+    def _key(self, obj: dict[Any, Any], key: str) -> Any:
+        if key in obj:
+            return obj[key]
+        if key.startswith("__"):
+            return self.unsafe_undefined(obj, key)
+        return (_Method if key in _READING else self.undefined)(obj=obj, name=key)
+
+    def unsafe_undefined(self, obj: Any, attribute: str) -> Any:
+        """Refuse. Raises SecurityError: with a chainable undefined it would be passed over in silence."""
+        raise SecurityError(f"'{attribute}' of a {type(obj).__name__} is out of bounds for templates")
+
+
+def _as_json(value: Any, indent: int | None = None) -> str:
+    """The filter ``tojson``. Jinja2's own writes for web pages: there ``'`` and ``<`` become numbers."""
+    return json.dumps(value, indent=indent, ensure_ascii=False, default=_nothing)
+
+
+def _nothing(value: object) -> None:
+    """What is missing is ``null`` in JSON. Raises TypeError for what JSON has no words for."""
+    if not isinstance(value, ChainableUndefined):
+        raise TypeError(f"a {type(value).__name__} cannot be written as JSON")
 
 
 class OutOfTime(BaseException):

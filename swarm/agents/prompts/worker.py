@@ -27,8 +27,7 @@ from typing import Final
 
 from swarm.agents.prompts.child import STUCK, render_and_exit
 from swarm.agents.prompts.limits import RenderLimits
-from swarm.agents.prompts.rendering import compiled, rendered
-from swarm.agents.prompts.sandbox import PromptEnvironment
+from swarm.agents.prompts.rendering import PromptEnvironment, compiled, rendered
 
 READY: Final = b"+"
 CONTROL: Final = 0  # the file descriptor

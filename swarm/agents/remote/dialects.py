@@ -22,7 +22,7 @@ from ag_ui.core import (
 from swarm.agents.failures import refused
 from swarm.agents.http import AgentRequest
 from swarm.agents.remote.thread_text import thread_text
-from swarm.agents.remote.translation.questions import TOOL_CALL
+from swarm.agents.remote.translation.endings import TOOL_CALL
 from swarm.agents.remote.translation.values import id_of, is_object
 from swarm.domain.answers.events import Decided, InputMessage, RunInput, Speaker
 from swarm.domain.answers.remote import Dialect, Health, RemoteAgent, ResumeForm, ThreadContext

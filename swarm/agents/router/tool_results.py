@@ -17,8 +17,7 @@ from swarm.agents.builtin.sessions import asked
 from swarm.agents.router import wording
 from swarm.agents.router.decision import PlannedCall
 from swarm.agents.router.meter import Meter
-from swarm.agents.toolbox.calling import answered
-from swarm.agents.toolbox.caps import CallCaps
+from swarm.agents.toolbox.calls import CallCaps, answered
 from swarm.agents.toolbox.tool import ToolAnswer, not_for_strangers
 
 ANSWER: Final = "answer"

@@ -9,7 +9,7 @@ from typing import Final
 from swarm.agents.router.decision import AskBack, PlannedCall
 from swarm.agents.router.examples import example, kind
 from swarm.agents.toolbox.arguments import parameters
-from swarm.agents.toolbox.output import shortened
+from swarm.agents.toolbox.calls import shortened
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
 
 MOST_TOOLS_NAMED: Final = 12

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,3 +46,8 @@ def not_for_strangers(tool: Tool, *, by_strangers: bool) -> ToolAnswer | None:
             "member has to ask for it."
         )
     )
+
+
+def object_schema(properties: Mapping[str, object], *, required: Sequence[str]) -> Mapping[str, Any]:
+    """The JSON Schema of a tool's parameters: these and no others."""
+    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}

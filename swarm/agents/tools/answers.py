@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 from swarm.agents.toolbox.tool import CallTool, ToolAnswer
+from swarm.processes.captured import Ran
 
 _ESCAPES: Final = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, movements
@@ -35,6 +36,22 @@ def answering(act: Callable[[Mapping[str, Any]], Awaitable[ToolAnswer]]) -> Call
             return ToolAnswer(text=f"It failed: {_reason(error)}.", failed=True)
 
     return call
+
+
+def program_answer(ran: Ran, what: str, timeout_seconds: float) -> ToolAnswer:
+    """The answer of a program: the output, and how the run ended if it failed."""
+    text = readable(ran.output)
+    if ran.timed_out:
+        ending = f"{what} was ended because it took longer than {timeout_seconds:g} seconds."
+    elif ran.code is None:
+        ending = f"{what} was ended from outside."
+    elif ran.code < 0:
+        ending = f"{what} was ended by signal {-ran.code}."
+    elif ran.code:
+        ending = f"{what} failed with exit code {ran.code}."
+    else:
+        return ToolAnswer(text=text or f"{what} succeeded and printed nothing.")
+    return ToolAnswer(text=f"{text}\n{ending}" if text else ending, failed=True)
 
 
 def readable(text: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import structlog
 
-from swarm.agents.toolbox.tool import Tool, ToolAnswer
+from swarm.agents.toolbox.tool import Tool, ToolAnswer, object_schema
 from swarm.agents.tools.answers import ToolRefused, answering, plain
 from swarm.agents.tools.coding_programs import (
     CLAUDE_OPTIONS,
@@ -195,9 +195,8 @@ class _Delegate:
         return text
 
 
-_PARAMETERS: Final[Mapping[str, Any]] = {
-    "type": "object",
-    "properties": {
+_PARAMETERS: Final = object_schema(
+    {
         "task": {"type": "string", "minLength": 1, "description": "The task, with all that has to be known for it"},
         "working_directory": {
             "type": "string",
@@ -205,9 +204,8 @@ _PARAMETERS: Final[Mapping[str, Any]] = {
             "description": "Folder in which to work, relative to the work tree",
         },
     },
-    "required": ["task"],
-    "additionalProperties": False,
-}
+    required=("task",),
+)
 
 
 def _task(value: str) -> str:

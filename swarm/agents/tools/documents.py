@@ -8,7 +8,7 @@ from typing import Any, Final
 import orjson
 import structlog
 
-from swarm.agents.toolbox.tool import CallTool, Tool, ToolAnswer
+from swarm.agents.toolbox.tool import CallTool, Tool, ToolAnswer, object_schema
 from swarm.domain.documents.documents import MOST_RESULTS, SEARCH_LIMIT, FoundDocument, Library
 from swarm.domain.errors import SwarmError
 
@@ -43,7 +43,7 @@ def document_tools(
         Tool(
             name="search",
             description=_SEARCH,
-            parameters=_object(
+            parameters=object_schema(
                 {
                     "query": {"type": "string", "description": "Keywords, for example: vpn access contractors"},
                     "limit": {
@@ -54,7 +54,7 @@ def document_tools(
                         "description": "At most so many documents",
                     },
                 },
-                required="query",
+                required=("query",),
             ),
             call=_answering(lambda arguments: _search(library, arguments)),
             most_calls=search_max_calls,
@@ -63,8 +63,8 @@ def document_tools(
         Tool(
             name="fetch_document",
             description=_FETCH,
-            parameters=_object(
-                {"id": {"type": "string", "description": "A document's id from a search"}}, required="id"
+            parameters=object_schema(
+                {"id": {"type": "string", "description": "A document's id from a search"}}, required=("id",)
             ),
             call=_answering(lambda arguments: _fetch(library, arguments)),
             most_calls=fetch_max_calls,
@@ -93,10 +93,6 @@ async def _fetch(library: Library, arguments: Mapping[str, Any]) -> ToolAnswer:
 def _shown(document: FoundDocument) -> Mapping[str, str]:
     """Without the score: best first says as much."""
     return {"id": document.id, "title": document.title, "excerpt": document.excerpt}
-
-
-def _object(properties: Mapping[str, object], *, required: str) -> Mapping[str, Any]:
-    return {"type": "object", "properties": properties, "required": [required], "additionalProperties": False}
 
 
 def _json(value: object) -> str:

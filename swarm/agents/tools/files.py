@@ -7,13 +7,12 @@ import contextlib
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
-from swarm.agents.toolbox.tool import Tool, ToolAnswer
+from swarm.agents.toolbox.tool import Tool, ToolAnswer, object_schema
 from swarm.agents.tools.answers import ToolRefused, answering, plain
-from swarm.agents.tools.text_lines import lines_of
 from swarm.agents.tools.work_tree import ResolvedPath, WorkTree, is_git_data
 from swarm.clock import new_id
 from swarm.processes.finishing import to_the_end
@@ -25,6 +24,7 @@ LARGEST_BYTES: Final = 64 * 1024 * 1024
 """Larger files are neither read nor appended to: their lines have to be counted from the beginning."""
 
 _MOST_ENTRIES: Final = 500
+_CHUNK_BYTES: Final = 1 << 16
 
 _PATH: Final = {
     "type": "string",
@@ -32,27 +32,23 @@ _PATH: Final = {
     "description": "Path relative to the work tree, for example docs/a.md",
 }
 
-_READ_PARAMETERS: Final = {
-    "type": "object",
-    "properties": {
+_READ_PARAMETERS: Final = object_schema(
+    {
         "path": _PATH,
         "offset": {"type": "integer", "minimum": 1, "default": 1, "description": "The first line to read; 1 is first"},
         "limit": {"type": "integer", "minimum": 1, "description": "How many lines; without it, as many as fit"},
     },
-    "required": ["path"],
-    "additionalProperties": False,
-}
+    required=("path",),
+)
 
-_WRITE_PARAMETERS: Final = {
-    "type": "object",
-    "properties": {
+_WRITE_PARAMETERS: Final = object_schema(
+    {
         "path": _PATH,
         "content": {"type": "string", "description": "The whole new text, or what to append"},
         "append": {"type": "boolean", "default": False, "description": "Add to the end instead of replacing"},
     },
-    "required": ["path", "content"],
-    "additionalProperties": False,
-}
+    required=("path", "content"),
+)
 
 
 def file_tools(root: Path, *, most_bytes: int = MOST_BYTES) -> tuple[Tool, Tool]:
@@ -106,7 +102,7 @@ class _Files:
             if place.is_folder:
                 return _listing(place)
             with open(_opened(place, path), "rb") as file:
-                return lines_of(file, place.path, first=first, limit=limit, most_bytes=self.most_bytes)
+                return _lines_of(file, place.path, first=first, limit=limit, most_bytes=self.most_bytes)
 
     def _write(self, path: str, content: bytes, append: bool) -> str:
         with self.tree.place(path, create_folders=True) as place:
@@ -180,3 +176,74 @@ def _like_before(file: int, place: ResolvedPath) -> None:
         with contextlib.suppress(PermissionError):
             os.fchown(file, before.st_uid, before.st_gid)
         os.fchmod(file, before.st_mode & 0o777)
+
+
+def _lines_of(file: BinaryIO, path: str, *, first: int, limit: int | None, most_bytes: int) -> str:
+    """Lines ``first`` to ``first + limit - 1``, at most ``most_bytes`` of them, and where to go on if there is more.
+
+    Of a line that alone is longer comes the beginning. Memory is bounded by ``most_bytes``.
+
+    Raises:
+        Refused: It is not text: it has a NUL byte, or what is read is not UTF-8; or it has fewer lines.
+    """
+    part = _Part(first=first, last=None if limit is None else first + limit - 1, most_bytes=most_bytes)
+    while chunk := file.read(_CHUNK_BYTES):
+        if b"\0" in chunk:
+            raise ToolRefused(f"{path} is a binary file, not text.")
+        part.add(chunk)
+    if first > 1 and part.line < first:
+        raise ToolRefused(f"{path} has {part.line:,} lines; there is no line {first:,}.")
+    return part.text(path)
+
+
+@dataclass(slots=True)
+class _Part:
+    """The wanted lines while the file goes by."""
+
+    first: int
+    last: int | None
+    most_bytes: int
+    line: int = 0  # the number of the line to which the last byte belonged
+    wanted: bytearray = field(default_factory=bytearray)
+    full: bool = False  # something that was wanted had no room
+    begins: bool = True  # the next byte begins a line
+
+    def add(self, chunk: bytes) -> None:
+        for piece in _lines(chunk):
+            self.line += self.begins
+            self.begins = piece.endswith(b"\n")
+            if self.line >= self.first and (self.last is None or self.line <= self.last):
+                room = self.most_bytes - len(self.wanted)
+                self.wanted += piece[:room]
+                self.full = self.full or len(piece) > room
+
+    def text(self, path: str) -> str:
+        """The lines, and in brackets what remains."""
+        if not self.line:
+            return f"{path} is empty."
+        try:
+            text = self._whole_characters().decode()
+        except UnicodeDecodeError:
+            raise ToolRefused(f"{path} is a binary file, or its text is not UTF-8.") from None
+        after = self.first + text.count("\n") if self.full else (self.last or self.line) + 1
+        if self.full and "\n" not in text:
+            return f"{text}\n[line {self.first:,} goes on; it is too long to be read whole]"
+        if self.full:
+            text = text[: text.rindex("\n") + 1]
+        return text if after > self.line else f"{text}[{path} goes on; read from offset={after}, of {self.line} lines]"
+
+    def _whole_characters(self) -> bytes:
+        """Without the beginning of a character that the limit cut in two."""
+        if not self.full:
+            return bytes(self.wanted)
+        end = len(self.wanted)
+        while end and len(self.wanted) - end < 4 and self.wanted[end - 1] & 0xC0 == 0x80:
+            end -= 1
+        lead = self.wanted[end - 1] if end else 0
+        return bytes(self.wanted[: end - 1] if lead >= 0xC0 else self.wanted)
+
+
+def _lines(chunk: bytes) -> list[bytes]:
+    """Split behind line feeds, and nowhere else."""
+    *whole, rest = chunk.split(b"\n")
+    return [line + b"\n" for line in whole] + ([rest] if rest else [])

@@ -10,9 +10,8 @@ from typing import Any, Final
 
 import structlog
 
-from swarm.agents.toolbox.tool import Tool, ToolAnswer
-from swarm.agents.tools.answers import ToolRefused, answering, plain
-from swarm.agents.tools.endings import said
+from swarm.agents.toolbox.tool import Tool, ToolAnswer, object_schema
+from swarm.agents.tools.answers import ToolRefused, answering, plain, program_answer
 from swarm.agents.tools.work_tree import WorkTree
 from swarm.processes.captured import run_program
 
@@ -65,9 +64,8 @@ def shell_tool(
 
 
 def _parameters(names: Sequence[str]) -> Mapping[str, Any]:
-    return {
-        "type": "object",
-        "properties": {
+    return object_schema(
+        {
             "command": {"type": "string", "enum": list(names), "description": "The program"},
             "args": {
                 "type": "array",
@@ -81,9 +79,8 @@ def _parameters(names: Sequence[str]) -> Mapping[str, Any]:
                 "description": "Folder in which to run it, relative to the work tree",
             },
         },
-        "required": ["command"],
-        "additionalProperties": False,
-    }
+        required=("command",),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,4 +106,4 @@ class _Shell:
                 timeout_seconds=self.timeout_seconds,
                 most_bytes=self.most_bytes,
             )
-        return said(ran, name, self.timeout_seconds)
+        return program_answer(ran, name, self.timeout_seconds)

@@ -14,7 +14,7 @@ from ag_ui.core import (
     RunFinishedInterruptOutcome,
 )
 
-from swarm.agents.remote.translation.questions import TOOL_CALL
+from swarm.agents.remote.translation.endings import TOOL_CALL
 from swarm.domain.answers.events import (
     AnswerKind,
     Asked,

@@ -31,7 +31,7 @@ from ag_ui.core import (
 )
 from ag_ui.encoder import EventEncoder
 
-from swarm.agents.remote.translation.steps import WARNING
+from swarm.agents.remote.translation.progress import WARNING
 from swarm.domain.answers.events import (
     AgentEvent,
     PlanShown,

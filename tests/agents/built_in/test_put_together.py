@@ -15,8 +15,8 @@ from structlog.testing import capture_logs
 
 from swarm.agents.mcp.server import Timeouts
 from swarm.agents.mcp.servers import McpServers
+from swarm.agents.tools.agentcore import AgentCoreOptions
 from swarm.agents.tools.agentcore.core import AgentCore
-from swarm.agents.tools.agentcore.options import AgentCoreOptions
 from swarm.agents.tools.agentcore.sessions import AgentCoreSessions as AwsSessions
 from swarm.app import built_in
 from swarm.config import Settings, load

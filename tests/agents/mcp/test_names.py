@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarm.agents.mcp.names import OfferedNames
 from swarm.agents.mcp.server import McpServer, Program
+from swarm.agents.mcp.servers import OfferedNames
 
 pytestmark = pytest.mark.req("AGENT-02")
 

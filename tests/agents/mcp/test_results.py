@@ -7,7 +7,7 @@ from typing import Any
 import mcp_types as types
 import pytest
 
-from swarm.agents.mcp.results import MAX_CHARACTERS, answer_of
+from swarm.agents.mcp.calls import MAX_CHARACTERS, answer_of
 
 pytestmark = pytest.mark.req("AGENT-02")
 

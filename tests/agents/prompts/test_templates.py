@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from swarm.agents.prompts.limits import MOST_TEMPLATE_BYTES, MOST_VARIABLE_BYTES
 from swarm.agents.prompts.renderer import Renderer
-from swarm.agents.prompts.rendering import compiled, rendered
-from swarm.agents.prompts.sandbox import PromptEnvironment
+from swarm.agents.prompts.rendering import PromptEnvironment, compiled, rendered
 from swarm.agents.prompts.template import PromptError, Template
 
 pytestmark = [pytest.mark.req("AGENT-08"), pytest.mark.asyncio(loop_scope="module")]

@@ -189,7 +189,7 @@ def test_it_imports_nothing_of_the_coordinator() -> None:
     )
     done = subprocess.run([sys.executable, "-I", "-c", program], check=True, capture_output=True, text=True)
     names = set(done.stdout.split())
-    own = {"child", "limits", "rendering", "sandbox", "worker"}
+    own = {"child", "limits", "rendering", "worker"}
     assert {name for name in names if name.startswith("swarm")} == {
         "swarm", "swarm.agents", "swarm.agents.prompts", *(f"swarm.agents.prompts.{name}" for name in own)
     }  # fmt: skip

@@ -10,9 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from swarm.agents.toolbox.calling import answered
-from swarm.agents.toolbox.caps import CallCaps
-from swarm.agents.toolbox.output import capped
+from swarm.agents.toolbox.calls import CallCaps, answered, capped
 from swarm.agents.toolbox.tool import ToolAnswer
 from tests.agents.builtin.making import Held, Made
 

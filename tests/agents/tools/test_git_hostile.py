@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from swarm.agents.tools.answers import ToolRefused
-from swarm.agents.tools.git.git_config import check, settings_in
-from swarm.agents.tools.git.git_process import GitOptions
+from swarm.agents.tools.git.process import GitOptions, check, settings_in
 from tests.agents.tools.git_places import TRUSTING, Place, template_in
 
 pytestmark = pytest.mark.req("TOOL-01")

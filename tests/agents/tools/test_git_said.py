@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.agents.tools.answers import ToolRefused
-from swarm.agents.tools.git.git_subcommands import RULES, SUBCOMMANDS, understood
+from swarm.agents.tools.git.subcommands import RULES, SUBCOMMANDS, understood
 
 pytestmark = pytest.mark.req("TOOL-01")
 
@@ -252,3 +252,8 @@ def test_no_rule_lists_what_is_dangerous() -> None:
     )
     for rule in RULES.values():
         assert not [name for name in rule.options if dangerous.fullmatch(name)]
+
+
+def test_no_rule_refuses_an_option_that_it_allows() -> None:
+    for name, rule in RULES.items():
+        assert not set(rule.options) & set(" ".join(rule.refused.values()).split()), name

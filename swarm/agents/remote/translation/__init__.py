@@ -1,5 +1,5 @@
 """AG-UI's events in our words: what an agent's stream says, as `swarm.domain.answers.events`.
 
-`translator` is the whole of it; `wire` reads one event however old its shape; the others each know one kind of them:
-`texts`, `tools`, `plans` (with `todos`), `sources`, `steps`, `endings` (with `questions`). `values` is what they share.
+`translator` puts the others together; `wire` reads one event of any version; `texts`, `tools`, `progress` and `endings`
+each translate one kind of events. `values` has their common helpers.
 """

@@ -1,12 +1,19 @@
-"""How a run ends: in the agent's own words, or without any."""
+"""The end of a run: its result, an error, or the questions of an interrupt.
+
+In AG-UI 1.0 an interrupt has a message and a JSON Schema of the answer; CAIPE sends a ``payload`` with a prompt and a
+list of fields. https://docs.ag-ui.com/concepts/interrupts
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+import orjson
 from ag_ui.core import (
     AssistantMessage,
     Event,
+    Interrupt,
     MessagesSnapshotEvent,
     RunErrorEvent,
     RunFinishedCancelledOutcome,
@@ -16,30 +23,48 @@ from ag_ui.core import (
     TextMessageContentEvent,
 )
 
-from swarm.agents.remote.translation.questions import asked
-from swarm.agents.remote.translation.tools import Tools
-from swarm.agents.remote.translation.values import clean, first, id_of, is_object, line_of
-from swarm.domain.answers.events import Cancelled, Failed, Finished, Interrupted
+from swarm.agents.remote.translation.tools import StreamedCall, Tools
+from swarm.agents.remote.translation.values import JsonObject, clean, first, id_of, is_object, line_of, text_of
+from swarm.domain.answers.events import AnswerKind, Asked, AskedField, Cancelled, Failed, Finished, Interrupted
 from swarm.domain.answers.remote import RunEnd
 from swarm.telemetry.redaction import Redactor
 
 INTERRUPTS: Final = 20
 ERROR_CHARACTERS: Final = 500
+
 READ_CHARACTERS: Final = 8 * ERROR_CHARACTERS
-"""So much of an error is looked at, lest its length become a problem of its own."""
+"""The part of an error that is read, however long the error is."""
 
 _REDACTOR: Final = Redactor()
 
+FIELDS: Final = 50
+OPTIONS: Final = 200
+PROMPT_CHARACTERS: Final = 10_000
+RAW_BYTES: Final = 256 * 1024
+
+TOOL_CALL: Final = "toolCall"
+"""The key in `Asked.raw` of the call that waits: ``{"id", "name", "arguments"}``. A resume has to repeat it."""
+
+_KINDS: Final = {
+    **{kind.value: kind for kind in AnswerKind},
+    **dict.fromkeys(("integer", "int", "float"), AnswerKind.NUMBER),
+    **dict.fromkeys(("checkbox", "bool", "toggle"), AnswerKind.BOOLEAN),
+    **dict.fromkeys(("dropdown", "radio", "choice", "enum"), AnswerKind.SELECT),
+    **dict.fromkeys(("multi_select", "checkboxes", "array", "list"), AnswerKind.MULTISELECT),
+    **dict.fromkeys(("multiline", "long_text", "longtext"), AnswerKind.TEXTAREA),
+    "uri": AnswerKind.URL,
+}
+
 
 class Endings:
-    """The end of a run, and the final text that a snapshot of its messages may have told before."""
+    """The end of a run, and the final text from a snapshot of the messages before it."""
 
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
         self._final: str | None = None
 
     def read(self, event: Event) -> RunEnd | None:
-        """How the run ends, if it does with this event."""
+        """The end of the run, if the event is one."""
         match event:
             case MessagesSnapshotEvent():
                 self._final = _last_words(event)
@@ -61,21 +86,129 @@ class Endings:
 
 
 def failed(message: object, code: str = "") -> Failed:
-    """An agent's own report of an error, fit to be shown: in one line, short, and without anything secret."""
+    """An agent's own report of an error, for people: in one short line, without secrets."""
     said = _REDACTOR.text(message[:READ_CHARACTERS]) if isinstance(message, str) else ""
     return Failed(message=line_of(said, ERROR_CHARACTERS) or "no reason was given", code=id_of(code))
 
 
 def text_in(value: object) -> str | None:
-    """The text that a result is, or holds; None if it has none."""
+    """The text of a result; None for a result without text."""
     if is_object(value):
         value = first(value, "content", "text", "answer", "output")
     return clean(value) if isinstance(value, str) and value else None
 
 
 def _last_words(snapshot: MessagesSnapshotEvent) -> str | None:
-    """What the agent said last, if nothing came after it and it calls no tool: then it may be the answer."""
+    """The last message of a snapshot, if it is the agent's and calls no tool: it may be the answer."""
     last = snapshot.messages[-1] if snapshot.messages else None
     if isinstance(last, AssistantMessage) and not last.tool_calls and last.content:
         return clean(last.content)
     return None
+
+
+def asked(interrupt: Interrupt, call_of: Callable[[object], StreamedCall | None]) -> Asked:
+    """The questions of one interrupt. ``call_of`` finds the tool call that waits for the answer."""
+    extra = interrupt.model_extra or {}
+    payload = first(extra, "payload", "value", "data")
+    payload = payload if is_object(payload) else {}
+    call = call_of(interrupt.tool_call_id)
+    return Asked(
+        id=id_of(interrupt.id),
+        prompt=_prompt(interrupt, payload, extra),
+        reason=line_of(interrupt.reason),
+        fields=tuple(_fields(payload, interrupt.response_schema or {}))[:FIELDS],
+        tool_name=call.name if call else line_of(first(payload, "tool_name", "toolName")),
+        raw=_raw(interrupt, call),
+    )
+
+
+def _prompt(interrupt: Interrupt, payload: JsonObject, extra: JsonObject) -> str:
+    said = first(payload, "prompt", "message", "question") or interrupt.message or first(extra, "prompt")
+    return text_of(said, PROMPT_CHARACTERS)
+
+
+def _raw(interrupt: Interrupt, call: StreamedCall | None) -> Mapping[str, object]:
+    """The interrupt as sent, with the call that waits, as far as the size allows."""
+    sent: dict[str, object] = interrupt.model_dump(mode="json", by_alias=True)
+    waits = {TOOL_CALL: {"id": call.id, "name": call.name, "arguments": call.argument_text()}} if call else {}
+    return next((raw for raw in (sent | waits, sent) if _is_storable(raw)), {})
+
+
+def _is_storable(raw: object) -> bool:
+    try:
+        return len(orjson.dumps(raw)) <= RAW_BYTES
+    except (orjson.JSONEncodeError, RecursionError):  # nested too deeply
+        return False
+
+
+def _fields(payload: JsonObject, schema: JsonObject) -> Iterator[AskedField]:
+    listed = first(payload, "fields", "input_fields", "inputFields")
+    if isinstance(listed, list):
+        yield from (_listed(field) for field in listed if is_object(field) and _name(field))
+        return
+    properties = schema.get("properties")
+    required = schema.get("required")
+    if is_object(properties):
+        for name, property in properties.items():
+            if is_object(property) and id_of(name):
+                yield _of_schema(name, property, required=isinstance(required, list) and name in required)
+
+
+def _name(field: JsonObject) -> str:
+    return id_of(first(field, "field_name", "name", "id", "key"))
+
+
+def _listed(field: JsonObject) -> AskedField:
+    options = _options(first(field, "options", "field_values", "values", "choices"))
+    kind = line_of(first(field, "field_type", "type", "kind")).lower()
+    return AskedField(
+        name=_name(field),
+        label=line_of(first(field, "field_label", "label", "title")),
+        kind=_KINDS.get(kind, AnswerKind.SELECT if options else AnswerKind.TEXT),
+        required=first(field, "required") is True,
+        description=text_of(first(field, "field_description", "description", "help"), PROMPT_CHARACTERS),
+        options=options,
+        default=_default(first(field, "default_value", "default", "value")),
+    )
+
+
+def _of_schema(name: str, property: JsonObject, *, required: bool) -> AskedField:
+    items = property.get("items")
+    options = _options(first(property, "enum") or (first(items, "enum") if is_object(items) else None))
+    return AskedField(
+        name=id_of(name),
+        label=line_of(property.get("title")),
+        kind=_schema_kind(property, has_options=bool(options)),
+        required=required,
+        description=text_of(property.get("description"), PROMPT_CHARACTERS),
+        options=options,
+        default=_default(property.get("default")),
+    )
+
+
+def _schema_kind(property: JsonObject, *, has_options: bool) -> AnswerKind:
+    match property.get("type"):
+        case "array" if has_options:
+            return AnswerKind.MULTISELECT
+        case "boolean":
+            return AnswerKind.BOOLEAN
+        case "number" | "integer":
+            return AnswerKind.NUMBER
+        case "object" | "array":
+            return AnswerKind.TEXTAREA
+    if has_options:
+        return AnswerKind.SELECT
+    return _KINDS.get(line_of(property.get("format")).lower(), AnswerKind.TEXT)
+
+
+def _options(values: object) -> tuple[str, ...]:
+    if not isinstance(values, list):
+        return ()
+    words = (first(value, "value", "label") if is_object(value) else value for value in values[:OPTIONS])
+    return tuple(dict.fromkeys(str(word) for word in words if isinstance(word, str | int | float)))
+
+
+def _default(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return text_of(str(value), PROMPT_CHARACTERS) if isinstance(value, str | int | float) else ""

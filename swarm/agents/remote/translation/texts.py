@@ -1,4 +1,8 @@
-"""Text messages of the agent itself and of its sub-agents."""
+"""Text messages, and their source: the agent itself, or a sub-agent, whose text stays out of the answer.
+
+AG-UI 1.0 names the sub-agent's run on every event of its own. CAIPE sends ``NAMESPACE_CONTEXT``, which holds for all
+events up to the next one.
+"""
 
 from __future__ import annotations
 
@@ -13,27 +17,32 @@ from ag_ui.core import (
     RawEvent,
     StateDeltaEvent,
     StateSnapshotEvent,
+    SubagentStartedEvent,
     TextMessageChunkEvent,
     TextMessageContentEvent,
     TextMessageEndEvent,
     TextMessageStartEvent,
 )
 
-from swarm.agents.remote.translation.values import clean, id_of
-from swarm.domain.answers.events import AgentEvent, TextDelta, TextEnded
+from swarm.agents.remote.translation.values import clean, first, id_of, is_object, line_of
+from swarm.domain.answers.events import AgentEvent, SourceChanged, TextDelta, TextEnded
 
 MESSAGES: Final = 1000
-"""So many messages that have not ended, and so many that are not the agent's own, are remembered in one run."""
+"""The most unfinished messages, and the most messages of others, that are remembered in one run."""
 
 _BESIDE = (CustomEvent, RawEvent, StateSnapshotEvent, StateDeltaEvent, ActivitySnapshotEvent, ActivityDeltaEvent)
-"""Between the chunks of a message these may come without ending it."""
+"""Events that may come between the chunks of a message without ending it."""
+
+NAMESPACE_CONTEXT: Final = "NAMESPACE_CONTEXT"
+
+SUB_AGENTS: Final = 500
+"""The most sub-agents known by name; others are known by the id of their run."""
+
+_TEXT = (TextMessageStartEvent, TextMessageContentEvent, TextMessageChunkEvent)
 
 
 class Texts:
-    """Which messages are being said.
-
-    Messages of people and of systems, which some agents echo, are left out, and so are ends of what nobody has said.
-    """
+    """The messages in progress, without those of people and systems, which some agents echo."""
 
     def __init__(self) -> None:
         self._chunked: str | None = None  # the message that chunks build and nothing has ended yet
@@ -41,7 +50,7 @@ class Texts:
         self._said: set[str] = set()  # messages with text that nothing has ended yet
 
     def read(self, event: Event) -> Iterator[AgentEvent]:
-        """What an event says."""
+        """The text in an event, and the ends of messages."""
         match event:
             case TextMessageChunkEvent():
                 yield from self._chunk(event)
@@ -87,3 +96,49 @@ class Texts:
             self._echoes.discard(id)
         elif len(self._echoes) < MESSAGES:
             self._echoes.add(id)
+
+
+class Sources:
+    """The source of the text that comes: the agent or a sub-agent."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}  # of sub-agents, by the id of their run
+        self._namespace: str | None = None  # holds for events that name nobody
+        self._told: str | None = None
+
+    def of(self, event: Event) -> str | None:
+        """The sub-agent that sent an event; None: the agent itself."""
+        run = id_of(getattr(event, "subagent_run_id", None))
+        return self._names.get(run, run) if run else self._namespace
+
+    def read(self, event: Event) -> Iterator[AgentEvent]:
+        """A change of the source, before its first text."""
+        match event:
+            case SubagentStartedEvent():
+                self._note_name(id_of(event.subagent_run_id), line_of(event.name))
+            case CustomEvent(name=name) if name == NAMESPACE_CONTEXT:
+                self._namespace = namespace_of(event.value)
+                yield from self._tell(self._namespace)
+            case _ if isinstance(event, _TEXT):
+                yield from self._tell(self.of(event))
+
+    def _note_name(self, run: str, name: str) -> None:
+        if run and name and len(self._names) < SUB_AGENTS:
+            self._names[run] = name
+
+    def _tell(self, source: str | None) -> Iterator[AgentEvent]:
+        if source != self._told:
+            self._told = source
+            yield SourceChanged(sub_agent=source)
+
+
+def namespace_of(value: object) -> str | None:
+    """The sub-agent in a ``NAMESPACE_CONTEXT``; None without a name.
+
+    The value is a name, a path of names, or an object with either under ``namespace``.
+    """
+    if is_object(value):
+        value = first(value, "namespace", "agent", "name")
+    if isinstance(value, list):
+        value = "/".join(part for part in value if isinstance(part, str) and part)
+    return line_of(value) or None

@@ -8,10 +8,8 @@ from typing import Final
 from ag_ui.core import Event
 
 from swarm.agents.remote.translation.endings import Endings
-from swarm.agents.remote.translation.plans import Plans
-from swarm.agents.remote.translation.sources import Sources
-from swarm.agents.remote.translation.steps import Steps
-from swarm.agents.remote.translation.texts import Texts
+from swarm.agents.remote.translation.progress import Plans, Steps
+from swarm.agents.remote.translation.texts import Sources, Texts
 from swarm.agents.remote.translation.tools import Tools
 from swarm.agents.remote.translation.wire import Wire
 from swarm.domain.answers.events import AgentEvent, Broken, Finished

@@ -1,5 +1,26 @@
-"""Tools of Amazon Bedrock AgentCore: a browser, a memory and an interpreter of code that run at AWS.
+"""Tools of Amazon Bedrock AgentCore: a browser, a memory and a code interpreter that run at AWS.
 
 They come with the package ``bedrock-agentcore`` (the extra "agentcore") and AWS's usual credentials. `core.AgentCore`
 is the way in; nothing of the package is imported before it is opened.
 """
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AgentCoreOptions:
+    """The operator's decisions: region and resources of AgentCore, and time limits."""
+
+    region: str | None = None  # None: AWS_REGION, or what AWS's configuration says
+    memory_id: str | None = None  # of the memory; None: no tools for it
+    actor_id: str = "swarm"  # whose memory it is: everybody who talks to the agents of one coordinator shares it
+    namespace_path: str = "/"  # records of the memory below this are recalled
+    browser: str = "aws.browser.v1"  # AWS's own, or the identifier of an operator's
+    interpreter: str = "aws.codeinterpreter.v1"
+    has_private_addresses: bool = False  # whether pages at private addresses may be opened, in a VPC of the operator's
+    browse_seconds: float = 60.0  # for one page, the start of a browser included
+    memory_seconds: float = 30.0
+    code_seconds: float = 120.0  # for one piece of code, the start of an interpreter included
+    most_characters: int = 20_000  # of a page, or of each output of code

@@ -1,23 +1,28 @@
-"""The tool web-browse: a page in a browser that runs at AWS."""
+"""The tool web-browse: a page in a browser that runs at AWS.
+
+Private addresses are not opened: behind them is only the machine of the browser, whose metadata service holds
+credentials, or a network of the operator's. This check reads addresses that are spelled out; a name is resolved at AWS,
+and its address cannot be known here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import ipaddress
+import re
+import socket
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import stamina
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidHandshake, InvalidStatus
 
-from swarm.agents.toolbox.tool import Tool, ToolAnswer
-from swarm.agents.tools.agentcore.addresses import refusal
+from swarm.agents.toolbox.tool import Tool, ToolAnswer, object_schema
+from swarm.agents.tools.agentcore import AgentCoreOptions
 from swarm.agents.tools.agentcore.calls import bounded, failed
-from swarm.agents.tools.agentcore.cdp import MOST_MESSAGE_BYTES, BrowserError, Cdp
-from swarm.agents.tools.agentcore.clients import Clients
-from swarm.agents.tools.agentcore.options import AgentCoreOptions
-from swarm.agents.tools.agentcore.page import NotOpened, PageText, read_page
-from swarm.agents.tools.agentcore.passages import passages
-from swarm.agents.tools.agentcore.sessions import AgentCoreSessions
+from swarm.agents.tools.agentcore.page import MOST_MESSAGE_BYTES, BrowserError, Cdp, NotOpened, PageText, read_page
+from swarm.agents.tools.agentcore.sessions import AgentCoreSessions, Clients
 
 if TYPE_CHECKING:
     from bedrock_agentcore.tools.browser_client import BrowserClient
@@ -27,37 +32,43 @@ MOST_LOAD_SECONDS: Final = 25.0
 
 CONNECT_ATTEMPTS: Final = 4
 CONNECT_PATIENCE_SECONDS: Final = 10.0
+MOST_CHARACTERS: Final = 4096
+
+_LOCAL_NAMES: Final = ("localhost", "local", "internal", "intranet", "lan", "home.arpa")
+_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")  # RFC 6052
+_FORBIDDEN: Final = re.compile(r"[\s\x00-\x1f\x7f\\]")
+"""Characters that browsers read differently: a backslash as a slash, a line break as nothing."""
+_PASSAGE_CHARACTERS: Final = 1_000
+_LEFT_OUT: Final = "\n[…]\n"
 
 _OURS: Final = frozenset({"authorization", "x-amz-date", "x-amz-security-token"})
-"""Of the headers that the package makes those that prove who we are; the websocket's own are the library's business."""
+"""The headers of the package that authenticate; those of the websocket itself are the library's."""
 
 _DESCRIPTION: Final = (
     "Open a page of the web in a browser, run its scripts, and get its title and text; of a long page the parts that "
     "the task is about. Mention links in the task to get the page's links too. It cannot click, type or sign in."
 )
-_PARAMETERS: Final = {
-    "type": "object",
-    "properties": {
+_PARAMETERS: Final = object_schema(
+    {
         "url": {"type": "string", "minLength": 1, "description": "begins with http:// or https://"},
         "task": {"type": "string", "default": TASK, "description": "what you want to know from the page, in its words"},
     },
-    "required": ["url"],
-    "additionalProperties": False,
-}
+    required=("url",),
+)
 
 Automation = Callable[["BrowserClient"], tuple[str, Mapping[str, str]]]
-"""The websocket's address of a browser that has been started, and the headers to open it with. It may block."""
+"""Returns the websocket address of a started browser, and the headers to open it with. May block."""
 
 
 def automation(browser: BrowserClient) -> tuple[str, Mapping[str, str]]:
-    """As the package says: always at AWS."""
+    """The package's answer: always an address at AWS."""
     return browser.generate_ws_headers()
 
 
 def browse_tool(
     clients: Clients, sessions: AgentCoreSessions, options: AgentCoreOptions, automation: Automation = automation
 ) -> Tool:
-    """The tool web-browse. Every call has a browser of its own, which knows nothing of any other."""
+    """The tool web-browse. Every call has a browser of its own, without state of any other."""
 
     async def browse(arguments: Mapping[str, Any]) -> ToolAnswer:
         url, task = str(arguments["url"]).strip(), str(arguments.get("task") or TASK)
@@ -78,13 +89,13 @@ def browse_tool(
 
 
 async def _read(address: str, headers: Mapping[str, str], url: str, options: AgentCoreOptions) -> PageText:
-    socket = await _connected(address, {name: value for name, value in headers.items() if name.lower() in _OURS})
-    async with socket:
-        return await read_page(Cdp(socket), url, load_seconds=min(MOST_LOAD_SECONDS, options.browse_seconds / 2))
+    connection = await _connected(address, {name: value for name, value in headers.items() if name.lower() in _OURS})
+    async with connection:
+        return await read_page(Cdp(connection), url, load_seconds=min(MOST_LOAD_SECONDS, options.browse_seconds / 2))
 
 
 async def _connected(address: str, headers: Mapping[str, str]) -> ClientConnection:
-    """The websocket. A browser that has just been started may need a moment."""
+    """The websocket, after a few attempts: a browser that has just started may need a moment."""
     async for attempt in stamina.retry_context(
         on=_may_come, attempts=CONNECT_ATTEMPTS, timeout=CONNECT_PATIENCE_SECONDS, wait_initial=0.2
     ):
@@ -125,3 +136,95 @@ def _links(page: PageText, task: str) -> str:
     if "link" not in task.casefold() or not page.links:
         return ""
     return "Links:\n" + "\n".join(f"- {text}: {address}" for text, address in page.links)
+
+
+def refusal(url: str, *, has_private_addresses: bool = False) -> str | None:
+    """The reason for not opening an address, in a sentence; None: it may be opened."""
+    if len(url) > MOST_CHARACTERS or _FORBIDDEN.search(url):
+        return "This is no address of a page: it has spaces, backslashes or control characters, or is too long."
+    try:
+        parts = urlsplit(url)
+        host = _host(parts)
+        _ = parts.port
+    except ValueError:
+        return "This is no address of a page; one such as https://example.org/ is expected."
+    if parts.scheme not in ("http", "https") or not host:
+        return "Only addresses that begin with http:// or https:// can be opened."
+    if parts.username is not None or parts.password is not None:
+        return "An address with a user name or password in it is not opened."
+    if not has_private_addresses and _is_private(host):
+        return f"'{host}' is an address in a private network, which is not opened."
+    return None
+
+
+def _host(parts: SplitResult) -> str:
+    """The host as browsers read it: percent signs decoded, other scripts as IDNA looks them up. Raises ValueError.
+
+    IDNA turns full-width digits and dots into plain ones, and drops invisible characters.
+    """
+    host = unquote(parts.hostname or "")
+    return (host if host.isascii() else host.encode("idna").decode()).lower().rstrip(".")
+
+
+def _is_private(host: str) -> bool:
+    if (address := _address(host)) is None:
+        return any(host == name or host.endswith(f".{name}") for name in _LOCAL_NAMES)
+    return not address.is_global or address.is_multicast
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The address of a host, also in the forms 127.1, 0x7f000001 and 2130706433; None: the host is a name.
+
+    Of an IPv6 address that carries an IPv4 address the latter.
+    """
+    try:
+        address = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        try:
+            return ipaddress.IPv4Address(socket.inet_aton(host))
+        except (OSError, ValueError):
+            return None
+    if isinstance(address, ipaddress.IPv6Address):
+        is_nat64 = address in _NAT64
+        carried = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF) if is_nat64 else None
+        return address.ipv4_mapped or address.sixtofour or carried or address
+    return address
+
+
+def passages(text: str, task: str, most_characters: int) -> str:
+    """A text, cut to a length: the passages that share most words with the task, in order; else the beginning."""
+    if len(text) <= most_characters:
+        return text
+    words = _words(task)
+    pieces = list(_pieces(text))
+    best = sorted(range(len(pieces)), key=lambda at: (-len(words & _words(pieces[at])), at))
+    kept, room = set[int](), most_characters
+    for at in best:
+        if (room := room - len(pieces[at]) - len(_LEFT_OUT)) < 0:
+            break
+        kept.add(at)
+    return _joined(pieces, kept) or text[:most_characters]
+
+
+def _joined(pieces: list[str], kept: set[int]) -> str:
+    parts = ((pieces[at] if at - 1 in kept or at == 0 else _LEFT_OUT + pieces[at]) for at in sorted(kept))
+    return "".join(parts).strip("\n")
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Runs of lines of about a thousand characters; a longer line is cut."""
+    piece = ""
+    for line in text.splitlines(keepends=True):
+        if piece and len(piece) + len(line) > _PASSAGE_CHARACTERS:
+            yield piece
+            piece = ""
+        piece += line
+        while len(piece) > _PASSAGE_CHARACTERS:
+            yield piece[:_PASSAGE_CHARACTERS]
+            piece = piece[_PASSAGE_CHARACTERS:]
+    if piece:
+        yield piece
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w{3,}", text.casefold()))

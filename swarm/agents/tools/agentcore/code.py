@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from swarm.agents.toolbox.tool import Tool, ToolAnswer
+from swarm.agents.toolbox.tool import Tool, ToolAnswer, object_schema
+from swarm.agents.tools.agentcore import AgentCoreOptions
 from swarm.agents.tools.agentcore.calls import bounded, failed
-from swarm.agents.tools.agentcore.clients import Clients
-from swarm.agents.tools.agentcore.options import AgentCoreOptions
-from swarm.agents.tools.agentcore.sessions import AgentCoreSessions
+from swarm.agents.tools.agentcore.sessions import AgentCoreSessions, Clients
 
 if TYPE_CHECKING:
     from bedrock_agentcore.tools.code_interpreter_client import CodeInterpreter
@@ -21,15 +20,13 @@ _DESCRIPTION: Final = (
     "Run a piece of code in a sandbox and get what it prints. Use it to calculate, to convert and to analyse. Print "
     "what you want to see. Every call starts from nothing: no variables of earlier calls, no files of this machine."
 )
-_PARAMETERS: Final = {
-    "type": "object",
-    "properties": {
+_PARAMETERS: Final = object_schema(
+    {
         "code": {"type": "string", "minLength": 1, "description": "the whole program"},
         "language": {"type": "string", "enum": list(LANGUAGES), "default": "python"},
     },
-    "required": ["code"],
-    "additionalProperties": False,
-}
+    required=("code",),
+)
 
 
 @dataclass(kw_only=True, slots=True)

@@ -1,4 +1,4 @@
-"""AgentCore, opened: its tools, and what is missing for those that are not there."""
+"""AgentCore, opened: the available tools, and the reasons for the absence of others."""
 
 from __future__ import annotations
 
@@ -9,20 +9,24 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from swarm.agents.toolbox.tool import Tool
-from swarm.agents.tools.agentcore.options import AgentCoreOptions
-from swarm.agents.tools.agentcore.sessions import CLOSING_SECONDS, AgentCoreSessions
-from swarm.agents.tools.agentcore.threads import in_thread
+from swarm.agents.tools.agentcore import AgentCoreOptions
+from swarm.agents.tools.agentcore.sessions import (
+    CLOSING_SECONDS,
+    AgentCoreSessions,
+    AgentCoreUnusable,
+    Clients,
+    in_thread,
+)
 
 if TYPE_CHECKING:
     from swarm.agents.tools.agentcore.browse import Automation
-    from swarm.agents.tools.agentcore.clients import Clients
 
 NAMES: Final = ("web-browse", "memory-store", "memory-recall", "code-execute")
 """The tools that there can be."""
 
 PACKAGE: Final = "bedrock_agentcore"
 OPEN_SECONDS: Final = 15.0
-"""Where the credentials come from a command or from a machine's metadata service, that may take a moment."""
+"""Credentials from a command or from a machine's metadata service may take a moment."""
 
 _MEMORY: Final = ("memory-store", "memory-recall")
 _MEMORY_ID: Final = re.compile(
@@ -31,7 +35,7 @@ _MEMORY_ID: Final = re.compile(
 
 
 class AgentCore:
-    """The tools of AgentCore, as far as there are any. Close it when nothing calls them any more."""
+    """The available tools of AgentCore. Close it after the last call."""
 
     def __init__(self, tools: Sequence[Tool], absent: Sequence[str], sessions: AgentCoreSessions) -> None:
         self._tools = tuple(tools)
@@ -40,10 +44,10 @@ class AgentCore:
 
     @classmethod
     async def open(cls, options: AgentCoreOptions, *, automation: Automation | None = None) -> AgentCore:
-        """What can be used here and now: with the package, credentials and a region.
+        """The tools for which package, credentials, region and ids are there; `why_absent` tells about the others.
 
-        Nothing is asked of AgentCore itself. ``automation`` says how the websocket of a browser is reached; None: as
-        the package says. Raises nothing: what is missing is told by `why_absent`.
+        Sends nothing to AgentCore and raises nothing. ``automation`` finds the websocket of a browser; None: the
+        package does.
         """
         sessions = AgentCoreSessions()
         if importlib.util.find_spec(PACKAGE) is None:
@@ -51,21 +55,21 @@ class AgentCore:
                 (), [_line(NAMES, "the package bedrock-agentcore is missing; install swarm[agentcore]")], sessions
             )
         try:
-            clients = await asyncio.wait_for(in_thread(lambda: _clients(options)), OPEN_SECONDS)
+            clients = await asyncio.wait_for(in_thread(lambda: Clients(options)), OPEN_SECONDS)
         except Exception as error:  # noqa: BLE001 - whatever it is, the coordinator goes on without these tools
             return cls((), [_line(NAMES, _why(error))], sessions)
         return cls(*_with(clients, sessions, options, automation), sessions)
 
     def tools(self) -> tuple[Tool, ...]:
-        """Those that can be used."""
+        """The available tools."""
         return self._tools
 
     def why_absent(self) -> tuple[str, ...]:
-        """One line for each reason why tools are not there: which, why, and what to do; empty if all are."""
+        """A line for each reason: the absent tools, why they are absent, and what to do."""
         return self._absent
 
     async def aclose(self, *, within_seconds: float = CLOSING_SECONDS) -> None:
-        """Wait until all sessions at AWS are stopped; the longest takes as long as AWS leaves us without an answer."""
+        """Wait until all sessions at AWS are stopped, which takes as long as AWS's slowest answer."""
         await self._sessions.aclose(within_seconds=within_seconds)
 
 
@@ -85,16 +89,7 @@ def _with(
     return [*tools, code.code_tool(clients, sessions, options)], absent
 
 
-def _clients(options: AgentCoreOptions) -> Clients:
-    """They import a lot, which takes more than a second."""
-    from swarm.agents.tools.agentcore.clients import Clients
-
-    return Clients(options)
-
-
 def _why(error: Exception) -> str:
-    from swarm.agents.tools.agentcore.clients import AgentCoreUnusable
-
     match error:
         case AgentCoreUnusable():
             return str(error)

@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from swarm.agents.toolbox.tool import Tool, ToolAnswer
-from swarm.agents.tools.agentcore.calls import bounded, failed
-from swarm.agents.tools.agentcore.clients import Clients
-from swarm.agents.tools.agentcore.options import AgentCoreOptions
-from swarm.agents.tools.agentcore.threads import in_thread
-from swarm.agents.tools.agentcore.troubles import UNKNOWN, sentence
+from swarm.agents.toolbox.tool import Tool, ToolAnswer, object_schema
+from swarm.agents.tools.agentcore import AgentCoreOptions
+from swarm.agents.tools.agentcore.calls import UNKNOWN, bounded, failed, sentence
+from swarm.agents.tools.agentcore.sessions import Clients, in_thread
 
 MOST_STORED: Final = 50_000  # characters; AWS takes 100,000 of one message
 MOST_RECALLED: Final = 20
@@ -33,25 +31,21 @@ _STORE: Final = (
 )
 _RECALL: Final = "Look up what was remembered in earlier conversations, by meaning or by words."
 
-_STORE_PARAMETERS: Final = {
-    "type": "object",
-    "properties": {
+_STORE_PARAMETERS: Final = object_schema(
+    {
         "key": {"type": "string", "minLength": 1, "description": "what it is about, in a few words"},
         "value": {"type": "string", "minLength": 1, "description": "what to remember, understandable by itself"},
         "category": {"type": "string", "default": "general", "description": "such as decision, preference, project"},
     },
-    "required": ["key", "value"],
-    "additionalProperties": False,
-}
-_RECALL_PARAMETERS: Final = {
-    "type": "object",
-    "properties": {
+    required=("key", "value"),
+)
+_RECALL_PARAMETERS: Final = object_schema(
+    {
         "query": {"type": "string", "minLength": 1, "description": "what it is about"},
         "limit": {"type": "integer", "minimum": 1, "maximum": MOST_RECALLED, "default": 5},
     },
-    "required": ["query"],
-    "additionalProperties": False,
-}
+    required=("query",),
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

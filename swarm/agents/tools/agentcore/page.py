@@ -1,17 +1,25 @@
-"""A page, opened in a browser and read as a person would: when it has come to rest."""
+"""A page, opened in a browser over the Chrome DevTools Protocol and read once it has come to rest.
+
+The connection has one reader, which is also the writer: `Cdp.call` reads until its result has come, `Cdp.hear` reads
+one message. Nothing runs beside the caller, and abandoning the connection stops everything.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+import itertools
+import json
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from swarm.agents.tools.agentcore.cdp import BrowserError, Cdp
+from websockets.asyncio.client import ClientConnection
+
+MOST_MESSAGE_BYTES: Final = 8 * 1024 * 1024
 
 SETTLE_SECONDS: Final = 3.0
-"""After a page has loaded, its scripts may fetch what it is about: so long it may stay busy."""
+"""The time that scripts have to fetch more after a page has loaded."""
 
 MOST_READ: Final = 400_000
 MOST_LINKS: Final = 60
@@ -31,7 +39,54 @@ _READ: Final = """(() => {
     links: links.slice(0, MOST_LINKS).map(link => [plain(link.innerText.trim(), 120), plain(link.href, 500)]),
   };
 })()""".replace("MOST_READ", str(MOST_READ)).replace("MOST_LINKS", str(MOST_LINKS))
-"""Run in a world of its own, where nothing that the page's scripts have redefined counts."""
+"""Runs in an isolated world, where redefinitions by the page's scripts have no effect."""
+
+Hear = Callable[[str, Mapping[str, Any]], Awaitable[None]]
+
+
+class BrowserError(Exception):
+    """A command failed in the browser; the text is the browser's."""
+
+
+class Cdp:
+    """A connection to a browser. Commands are for one page of it; ``hears`` gets every event of that page."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self._socket = socket
+        self._numbers = itertools.count(1)
+        self.page = ""  # the protocol's session id; empty: commands are for the browser itself
+        self.hears: Hear | None = None
+
+    async def call(self, method: str, **parameters: Any) -> Mapping[str, Any]:
+        """The result of a command. Raises BrowserError, and the errors of a broken connection."""
+        number = await self.post(method, **parameters)
+        while (message := await self.hear()).get("id") != number:
+            pass
+        if error := message.get("error"):
+            raise BrowserError(str(error.get("message", error) if isinstance(error, dict) else error))
+        result = message.get("result")
+        return result if isinstance(result, dict) else {}
+
+    async def post(self, method: str, **parameters: Any) -> int:
+        """Send a command without waiting for the result; the command's number."""
+        message: dict[str, Any] = {"id": next(self._numbers), "method": method, "params": parameters}
+        if self.page:
+            message["sessionId"] = self.page
+        await self._socket.send(json.dumps(message))
+        return int(message["id"])
+
+    async def hear(self) -> Mapping[str, Any]:
+        """The next message. An event is passed on to ``hears`` first."""
+        try:
+            message = json.loads(await self._socket.recv())
+        except ValueError as error:
+            raise BrowserError("it sent something that is not JSON") from error
+        if not isinstance(message, dict):
+            raise BrowserError("it sent something that is no message")
+        if self.hears and "method" in message and message.get("sessionId", "") == self.page:
+            parameters = message.get("params")
+            await self.hears(str(message["method"]), parameters if isinstance(parameters, dict) else {})
+        return message
 
 
 class NotOpened(Exception):
@@ -40,7 +95,7 @@ class NotOpened(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PageText:
-    """What a page says."""
+    """The content of a page."""
 
     title: str
     address: str  # after redirects
@@ -53,7 +108,7 @@ class PageText:
 
 
 class _Loading:
-    """How far the page's main document is. A page that goes on to another one by itself begins anew."""
+    """The loading state of the page's main document. A redirect by script starts it anew."""
 
     def __init__(self, cdp: Cdp, frame: str) -> None:
         self._cdp = cdp
@@ -81,9 +136,9 @@ class _Loading:
 
 
 async def read_page(cdp: Cdp, url: str, *, load_seconds: float, settle_seconds: float = SETTLE_SECONDS) -> PageText:
-    """Open an address in a new page, wait until it is loaded, and read it; what is there by then counts.
+    """Open an address in a new page, wait for the page to load, and read as much as is there by then.
 
-    Raises NotOpened; BrowserError, and what a broken connection raises.
+    Raises NotOpened, BrowserError, and the errors of a broken connection.
     """
     target = await cdp.call("Target.createTarget", url="about:blank")
     attached = await cdp.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)
@@ -124,7 +179,7 @@ async def _settle(cdp: Cdp, loading: _Loading, seconds: float) -> None:
 
 
 async def _evaluated(cdp: Cdp, frame: str) -> Mapping[str, Any]:
-    """What the page says now. If it goes on to another one in this very moment, once more."""
+    """The content of the page now. Tried twice: a redirect may come in between."""
     try:
         return await _evaluate(cdp, frame)
     except BrowserError:

@@ -1,33 +1,160 @@
-"""Sessions at AWS, every one of which is stopped, however its use ends: they cost money as long as they run.
+"""Clients of AgentCore, and sessions at AWS. Each session is stopped however its use ends: a running one costs money.
 
-The start, the calls and the stop block, so they run in threads, and a thread cannot be cancelled. So every
-session has an *ending*: a task of `AgentCoreSessions` that waits until the session is left, and for the start, if that
-is still under way, stops what came of it, and waits for calls that go on. Whoever leaves waits for it a little while
-only; `AgentCoreSessions.aclose` waits for the rest.
+Start, calls and stop of a session block, so they run in threads, and a thread cannot be cancelled. Therefore every
+session has an *ending*: a task of `AgentCoreSessions` that waits until the session is left, and for a start that is
+still under way, stops the session, and waits for the calls in progress. Leaving a session waits for its ending a few
+seconds only; `AgentCoreSessions.aclose` waits for the rest.
 
-What even this cannot stop (a start whose answer was lost, a coordinator that was killed) AWS ends: every session is
-started with a time limit little longer than the call that it is for.
+AWS itself ends the sessions that even an ending cannot stop (the answer to the start was lost, the coordinator was
+killed): every session starts with a time limit slightly longer than its call.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import copy
+import os
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import structlog
 
-from swarm.agents.tools.agentcore.threads import in_thread
+from swarm.agents.tools.agentcore import AgentCoreOptions
+
+if TYPE_CHECKING:
+    from bedrock_agentcore.memory import MemoryClient
+    from bedrock_agentcore.tools.browser_client import BrowserClient
+    from bedrock_agentcore.tools.code_interpreter_client import CodeInterpreter
+
+CONNECT_SECONDS: Final = 5
+READ_SECONDS: Final = 20
+ATTEMPTS: Final = 2  # requests to start, to stop and to store carry a token by which AWS knows a repetition
+
+SPARE_SECONDS: Final = 60
+"""The time between the limit of a call and the end of its session by AWS."""
 
 PATIENCE_SECONDS: Final = 5.0
 CLOSING_SECONDS: Final = 30.0
+
+_SERVICE: Final = "bedrock-agentcore"
 
 S = TypeVar("S")
 T = TypeVar("T")
 
 _log = structlog.get_logger(__name__)
+
+
+class AgentCoreUnusable(Exception):
+    """AgentCore cannot be used; the text says why, as a clause."""
+
+
+class Clients:
+    """Clients of AgentCore in one region. All methods block, and may be called in several threads.
+
+    A browser or interpreter client of the package holds one session beside its connections. Creating one takes 20 ms of
+    computing, so each session gets a copy: connections are shared, the session is not.
+    """
+
+    def __init__(self, options: AgentCoreOptions) -> None:
+        """Raises Unusable, and botocore's BotoCoreError for a configuration of AWS's that cannot be read."""
+        from bedrock_agentcore.memory import MemoryClient
+        from bedrock_agentcore.tools.browser_client import BrowserClient
+        from bedrock_agentcore.tools.code_interpreter_client import CodeInterpreter
+
+        self._options = options
+        session = _session()
+        # botocore reads AWS_DEFAULT_REGION and the files, but not the variable of all other SDKs.
+        self.region: str = _region(options.region or os.environ.get("AWS_REGION") or session.region_name)
+        if session.get_credentials() is None:
+            raise AgentCoreUnusable(
+                "there are no AWS credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+            )
+        usual = session.client(_SERVICE, region_name=self.region)
+        self._browser: BrowserClient = BrowserClient(self.region)
+        self._interpreter: CodeInterpreter = CodeInterpreter(self.region, session=session)
+        self._browser.data_plane_client = self._interpreter.data_plane_client = usual
+        self._patient = session.client(_SERVICE, region_name=self.region, config=_for_code(options.code_seconds))
+        self.memory: MemoryClient = MemoryClient(region_name=self.region, boto3_session=session)
+
+    def start_browser(self) -> BrowserClient:
+        """A browser of its own."""
+        client = copy.copy(self._browser)
+        client.start(self._options.browser, "swarm", _lasting(self._options.browse_seconds))
+        return client
+
+    def start_interpreter(self) -> CodeInterpreter:
+        """An interpreter of its own."""
+        client = copy.copy(self._interpreter)
+        client.start(self._options.interpreter, "swarm", _lasting(self._options.code_seconds))
+        return client
+
+    def execute(self, interpreter: CodeInterpreter, code: str, language: str) -> Any:
+        """The stream of results of a piece of code. The request is sent once, because code may have effects.
+
+        A copy of the client sends it: `CodeInterpreter.stop` forgets the session, and a run without one starts another.
+        """
+        runner = copy.copy(interpreter)
+        runner.data_plane_client = self._patient
+        return runner.execute_code(code, language)["stream"]
+
+
+def _session() -> Any:
+    import boto3  # type: ignore[import-untyped]
+    import botocore.session  # type: ignore[import-untyped]
+    from botocore.config import Config  # type: ignore[import-untyped]
+
+    core = botocore.session.get_session()
+    retries = {"total_max_attempts": ATTEMPTS, "mode": "standard"}
+    core.set_default_client_config(
+        Config(connect_timeout=CONNECT_SECONDS, read_timeout=READ_SECONDS, retries=retries, tcp_keepalive=True)
+    )
+    return boto3.Session(botocore_session=core)
+
+
+def _for_code(seconds: float) -> Any:
+    from botocore.config import Config
+
+    return Config(read_timeout=seconds, retries={"total_max_attempts": 1})
+
+
+def _region(region: str | None) -> str:
+    from bedrock_agentcore._utils.endpoints import InvalidRegionError, validate_region
+
+    if region is None:
+        raise AgentCoreUnusable("no AWS region is set; set tools.agentcore.region, or AWS_REGION")
+    try:
+        return validate_region(region)
+    except InvalidRegionError as error:
+        raise AgentCoreUnusable(f"'{region}' is no AWS region; one such as eu-central-1 is expected") from error
+
+
+def _lasting(call_seconds: float) -> int:
+    return round(call_seconds) + SPARE_SECONDS
+
+
+def in_thread(work: Callable[[], T]) -> asyncio.Future[T]:
+    """Start a blocking call in a thread of its own. A caller with a time limit shields the future: threads go on.
+
+    Not `asyncio.to_thread`, whose few threads serve the rest of the process too (name lookups, for one): a handful of
+    calls that AWS leaves unanswered would block all that, and the end of the process. These threads are as many as
+    there are calls, and do not outlive the process.
+    """
+    outcome: Future[T] = Future()
+    outcome.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            outcome.set_result(work())
+        except BaseException as error:  # noqa: BLE001 - it is raised where the outcome is awaited
+            outcome.set_exception(error)
+
+    threading.Thread(target=contextvars.copy_context().run, args=(run,), name="agentcore", daemon=True).start()
+    return asyncio.wrap_future(outcome)
 
 
 class AgentCoreSession(Generic[S]):
@@ -38,7 +165,7 @@ class AgentCoreSession(Generic[S]):
         self._calls = calls
 
     async def call(self, work: Callable[[S], T]) -> T:
-        """Do something that blocks. Cancelled, it goes on in its thread until the session is stopped."""
+        """Run a blocking call. After a cancellation the call goes on in its thread until the session is stopped."""
         calling = in_thread(partial(work, self.client))
         self._calls.add(calling)
         calling.add_done_callback(self._calls.discard)
@@ -54,7 +181,7 @@ class AgentCoreSessions:
 
     @asynccontextmanager
     async def open(self, start: Callable[[], S], stop: Callable[[S], object]) -> AsyncIterator[AgentCoreSession[S]]:
-        """A session for the time of a block. Raises what ``start`` raises; a stop that fails is logged only."""
+        """A session for the time of a block. Raises the errors of ``start``; a stop that fails is logged only."""
         starting = in_thread(start)
         calls: set[asyncio.Future[Any]] = set()
         left = asyncio.Event()
@@ -68,10 +195,7 @@ class AgentCoreSessions:
             await asyncio.wait({ending}, timeout=self._patience_seconds)
 
     async def aclose(self, *, within_seconds: float = CLOSING_SECONDS) -> None:
-        """Wait until all sessions are left and stopped. Those that are not by then are left to AWS.
-
-        If this is cancelled, it waits no longer.
-        """
+        """Wait until all sessions are left and stopped; AWS ends the rest. A cancellation ends the wait."""
         if not (endings := set(self._endings)):
             return
         try:

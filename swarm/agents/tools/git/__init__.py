@@ -1,1 +1,2 @@
-"""The built-in agent's git: the subcommands it may use, and how they are run."""
+"""The built-in agent's git: `tool` runs a call, `subcommands` has what a model may say, `repository` what a repository
+may be, and `process` what git is told with every run."""

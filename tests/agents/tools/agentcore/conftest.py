@@ -10,8 +10,8 @@ import pytest_asyncio
 from structlog.testing import capture_logs
 
 from swarm.agents.toolbox.tool import Tool
+from swarm.agents.tools.agentcore import AgentCoreOptions
 from swarm.agents.tools.agentcore.core import AgentCore
-from swarm.agents.tools.agentcore.options import AgentCoreOptions
 from tests.support.agentcore import MEMORY_ID, REGION, FakeAgentCore, environment, fake_agentcore
 
 OPTIONS = AgentCoreOptions(region=REGION, memory_id=MEMORY_ID, most_characters=2_000)

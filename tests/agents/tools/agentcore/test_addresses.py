@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.agents.tools.agentcore.addresses import refusal
-from swarm.agents.tools.agentcore.passages import passages
+from swarm.agents.tools.agentcore.browse import passages, refusal
 
 pytestmark = pytest.mark.req("TOOL-04")
 

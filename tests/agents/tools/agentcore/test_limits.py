@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 
 from swarm.agents.toolbox.tool import Tool
+from swarm.agents.tools.agentcore import AgentCoreOptions
 from swarm.agents.tools.agentcore.core import AgentCore
-from swarm.agents.tools.agentcore.options import AgentCoreOptions
 from swarm.agents.tools.agentcore.sessions import AgentCoreSessions
 from tests.agents.tools.agentcore.conftest import OPTIONS
 from tests.support.agentcore import FakeAgentCore, Page, environment

@@ -12,8 +12,7 @@ import pytest
 from aiohttp import web
 from websockets.asyncio.client import connect
 
-from swarm.agents.tools.agentcore.cdp import Cdp
-from swarm.agents.tools.agentcore.page import NotOpened, PageText, read_page
+from swarm.agents.tools.agentcore.page import Cdp, NotOpened, PageText, read_page
 from tests.support.browser import CHROMIUM, FLAGS
 from tests.support.idle_time import time_passes
 

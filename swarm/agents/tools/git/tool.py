@@ -1,9 +1,9 @@
 """``git``: what a coding agent needs of it, on repositories that may mean harm.
 
-Three things keep a call within the work tree: what may be said (`git_subcommands`), what the repository may be
-(`git_repository`, `git_config`), and what git is told by its environment, which it obeys above all files: no hooks, no
-prompts, no editor, no pager, no signatures, no configuration but the repository's own, only some protocols. A program
-that would run nevertheless is ended with the call.
+Three things keep a call within the work tree: the arguments allowed (`subcommands`), the repositories allowed
+(`repository` and the configuration check of `process`), and the environment of git, which git obeys above all files: no
+hooks, no prompts, no editor, no pager, no signatures, no configuration but the repository's own, only some protocols. A
+program that would run nevertheless is ended with the call.
 """
 
 from __future__ import annotations
@@ -19,23 +19,19 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-from swarm.agents.toolbox.tool import Tool, ToolAnswer
-from swarm.agents.tools.answers import ToolRefused, answering, plain
-from swarm.agents.tools.endings import said
-from swarm.agents.tools.git import git_config
-from swarm.agents.tools.git.git_inspection import inspect_submodules, inspected, located
-from swarm.agents.tools.git.git_process import Git, GitOptions
-from swarm.agents.tools.git.git_repository import Repository
-from swarm.agents.tools.git.git_rules import ArgumentKind, Parsed
-from swarm.agents.tools.git.git_subcommands import SUBCOMMANDS, understood
+from swarm.agents.toolbox.tool import Tool, ToolAnswer, object_schema
+from swarm.agents.tools.answers import ToolRefused, answering, plain, program_answer
+from swarm.agents.tools.git.process import Git, GitOptions, Setting
+from swarm.agents.tools.git.repository import Repository, repository_of
+from swarm.agents.tools.git.subcommands import SUBCOMMANDS, ArgumentKind, Parsed, understood
 from swarm.agents.tools.work_tree import Outside, ResolvedPath, WorkTree, is_git_data
+from swarm.processes.finishing import to_the_end
 
 _REMOTE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*")
 _REFSPEC: Final = re.compile(r"[^:+\-\s][^:\s]*(:[^:+\-\s][^:\s]*)?")
 
-_PARAMETERS: Final = {
-    "type": "object",
-    "properties": {
+_PARAMETERS: Final = object_schema(
+    {
         "subcommand": {"type": "string", "enum": list(SUBCOMMANDS), "description": "What git is to do"},
         "args": {
             "type": "array",
@@ -52,10 +48,8 @@ _PARAMETERS: Final = {
             "description": "Folder of the repository, relative to the work tree",
         },
     },
-    "required": ["subcommand"],
-    "additionalProperties": False,
-}
-
+    required=("subcommand",),
+)
 _DESCRIPTION: Final = (
     "Run git in a repository of the work tree: status, add, commit, push, log, diff, branch, checkout, pull, fetch, "
     "stash. What would throw work away (forced pushes, resets, cleaning) is refused, as are options that run programs."
@@ -87,47 +81,47 @@ class _GitTool:
         with self.tree.folder(arguments.get("working_directory") or ".") as folder:
             if is_git_data(folder.path):
                 raise ToolRefused(f"{folder.path} is git's own; work in the folder above it.")
-            self._check_paths(folder, parsed.paths)
-            repository = await located(self.tree, folder)
+            _check_paths(self.tree, folder, parsed.paths)
+            repository = await to_the_end(asyncio.to_thread(repository_of, self.tree, folder))
             async with self.locks.setdefault(repository.common_dir, asyncio.Lock()):  # calls of one turn come together
                 return await self._run(folder, repository, parsed)
 
     async def _run(self, folder: ResolvedPath, repository: Repository, parsed: Parsed) -> ToolAnswer:
-        _check_remote(parsed, await inspected(self.git, repository))
-        if parsed.rule.looks_within:
-            await inspect_submodules(self.git, self.tree, repository)
-        _log.info("git", action="tool_git", subcommand=" ".join(parsed.command))
+        rule, command = parsed.rule, " ".join(parsed.command)
+        _check_remote(parsed, await self.git.inspected(repository))
+        if rule.looks_within:
+            await self.git.inspect_submodules(repository, self.tree)
+        _log.info("git", action="tool_git", subcommand=command)
         rebasing = _is_rebasing(repository)
         ran = await self.git.run(repository, parsed.argv(), cwd=folder.by_descriptor)
-        answer = said(ran, f"git {' '.join(parsed.command)}", self.git.options.timeout_seconds)
-        if parsed.command[0] == "pull" and not rebasing and _is_rebasing(repository):
+        answer, more = program_answer(ran, f"git {command}", self.git.options.timeout_seconds), ""
+        if command == "pull" and not rebasing and _is_rebasing(repository):
             await self.git.run(repository, ["rebase", "--abort"], cwd=folder.by_descriptor)
-            return _with(answer, "The rebase has conflicts and was undone; pull with --no-rebase to resolve them.")
-        if answer.failed and parsed.rule.words is ArgumentKind.REVISIONS and parsed.words and not parsed.paths:
-            return _with(answer, "If you meant a path: paths come after an argument '--'.")
-        return answer
+            more = "\nThe rebase has conflicts and was undone; pull with --no-rebase to resolve them."
+        elif answer.failed and rule.words is ArgumentKind.REVISIONS and parsed.words and not parsed.paths:
+            more = "\nIf you meant a path: paths come after an argument '--'."
+        return ToolAnswer(text=answer.text + more, failed=answer.failed)
 
-    def _check_paths(self, folder: ResolvedPath, paths: Sequence[str]) -> None:
-        """Git itself refuses most of this; diff would compare files anywhere."""
-        for path in paths:
-            if path.startswith(":"):
-                raise ToolRefused(f"{path}: paths that begin with ':' are not allowed; give plain paths.")
-            below = path if path.startswith("/") else f"{folder.path}/{path}"
-            if os.path.normpath(below).startswith(".."):
-                raise ToolRefused(f"{path} leads out of the work tree.")
-            self._check_walk(below)
 
-    def _check_walk(self, path: str) -> None:
+def _check_paths(tree: WorkTree, folder: ResolvedPath, paths: Sequence[str]) -> None:
+    """Git itself refuses most of this; diff would compare files anywhere."""
+    for path in paths:
+        if path.startswith(":"):
+            raise ToolRefused(f"{path}: paths that begin with ':' are not allowed; give plain paths.")
+        below = path if path.startswith("/") else f"{folder.path}/{path}"
+        if os.path.normpath(below).startswith(".."):
+            raise ToolRefused(f"{path} leads out of the work tree.")
         try:
-            with self.tree.place(path):
+            with tree.place(below):
                 pass
-        except ToolRefused as refusal:
-            if isinstance(refusal, Outside):
-                raise  # and what is missing or deleted is for git to know
+        except Outside:
+            raise
+        except ToolRefused:
+            pass  # missing or deleted files are for git to know
 
 
-def _check_remote(parsed: Parsed, settings: Sequence[git_config.Setting]) -> None:
-    """A remote is one that is configured, and a refspec forces and deletes nothing."""
+def _check_remote(parsed: Parsed, settings: Sequence[Setting]) -> None:
+    """A remote has to be configured, and a refspec may neither force nor delete."""
     if parsed.rule.words is not ArgumentKind.REMOTE or not parsed.words:
         return
     name, *refspecs = parsed.words
@@ -145,7 +139,3 @@ def _check_remote(parsed: Parsed, settings: Sequence[git_config.Setting]) -> Non
 
 def _is_rebasing(repository: Repository) -> bool:
     return any((repository.git_dir / name).is_dir() for name in ("rebase-merge", "rebase-apply"))
-
-
-def _with(answer: ToolAnswer, more: str) -> ToolAnswer:
-    return ToolAnswer(text=f"{answer.text}\n{more}", failed=answer.failed)

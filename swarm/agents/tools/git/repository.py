@@ -1,10 +1,9 @@
-"""Which repository a folder belongs to, and whether all of it lies in the work tree."""
+"""The repository of a folder, refused unless all of it lies in the work tree."""
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -25,7 +24,7 @@ class Repository:
 
     @property
     def own_work_trees(self) -> tuple[str, ...]:
-        """What core.worktree says when it says nothing new: in a submodule it always stands there."""
+        """The values of core.worktree that change nothing: in a submodule it is always set."""
         return str(self.work_tree), os.path.relpath(self.work_tree, self.git_dir)
 
 
@@ -38,40 +37,36 @@ def repository_of(tree: WorkTree, folder: ResolvedPath) -> Repository:
     Raises:
         Refused: There is none, or parts of it lie outside of the tree.
     """
-    root = Path(os.path.realpath(tree.root))
+    root = _real(tree.root)
     for relative in (Path(folder.path), *Path(folder.path).parents):
-        with tree.place(str(relative / ".git")) as place:
-            if place.found is not None:
-                return _repository(root, relative, place)
+        if (repository := repository_at(tree, root / relative)) is not None:
+            return repository
     raise ToolRefused(f"{folder.path} belongs to no git repository of the work tree.")
 
 
 def repository_at(tree: WorkTree, folder: Path) -> Repository | None:
-    """The repository that a folder below the root itself is; None: it is none, or is not there. Blocks.
+    """The repository whose top is a folder below the root; None: the folder is none, or is not there. Blocks.
 
     Raises:
         Refused: Parts of it lie outside of the tree.
     """
-    root = Path(os.path.realpath(tree.root))
+    root = _real(tree.root)
     relative = folder.relative_to(root)
     with tree.place(str(relative)) as place:
         if not place.is_folder:
             return None
     with tree.place(str(relative / ".git")) as place:
-        return None if place.found is None else _repository(root, relative, place)
-
-
-def _repository(root: Path, relative: Path, place: ResolvedPath) -> Repository:
-    here = root / relative
-    if place.path != str(relative / ".git"):
-        raise ToolRefused(f"{relative / '.git'} is a symbolic link; git is not run there.")
-    git_dir = here / ".git" if place.is_folder else _linked(root, here, place)
+        if place.found is None:
+            return None
+        if place.path != str(relative / ".git"):
+            raise ToolRefused(f"{relative / '.git'} is a symbolic link; git is not run there.")
+        git_dir = folder / ".git" if place.is_folder else _linked(root, folder, place)
     common = git_dir / "commondir"
     common_dir = _inside(root, git_dir, _line(common)) if common.is_file() else git_dir
-    for folder in {git_dir, common_dir}:
-        _check_links(root, folder)
+    for data in {git_dir, common_dir}:
+        _check_links(root, data)
     _check_alternates(root, common_dir)
-    return Repository(work_tree=here, git_dir=git_dir, common_dir=common_dir)
+    return Repository(work_tree=folder, git_dir=git_dir, common_dir=common_dir)
 
 
 def _linked(root: Path, here: Path, place: ResolvedPath) -> Path:
@@ -85,7 +80,7 @@ def _linked(root: Path, here: Path, place: ResolvedPath) -> Path:
 
 
 def _inside(root: Path, base: Path, target: str) -> Path:
-    real = Path(os.path.realpath(base / target))
+    real = _real(base / target)
     if not real.is_relative_to(root):
         raise ToolRefused(f"The repository's data lies at {target}, outside of the work tree; git is not run there.")
     return real
@@ -99,22 +94,15 @@ def _line(path: Path) -> str:
 
 
 def _check_links(root: Path, git_dir: Path) -> None:
-    """Git writes through symbolic links among its own data: to what COMMIT_EDITMSG or logs are, for example."""
-    for path in _links(git_dir):
-        if not Path(os.path.realpath(path)).is_relative_to(root):
-            raise ToolRefused(
-                f"{path.relative_to(root)} is a symbolic link that leads out of the work tree; remove it."
-            )
-
-
-def _links(folder: Path) -> Iterator[Path]:
-    """The symbolic links in a repository. Hooks are never run, and objects never written in place."""
-    for name, folders, files in os.walk(folder):
-        here = Path(name)
-        yield from (path for entry in (*folders, *files) if (path := here / entry).is_symlink())
-        if here == folder and "hooks" in folders:
-            folders.remove("hooks")
-        if here.name == "objects":
+    """Git writes through symbolic links among its own data: to the target of COMMIT_EDITMSG or logs, for example."""
+    for name, folders, files in os.walk(git_dir):
+        for path in (Path(name, entry) for entry in (*folders, *files)):
+            if path.is_symlink() and not _real(path).is_relative_to(root):
+                where = path.relative_to(root)
+                raise ToolRefused(f"{where} is a symbolic link that leads out of the work tree; remove it.")
+        if Path(name) == git_dir and "hooks" in folders:
+            folders.remove("hooks")  # never run
+        if Path(name).name == "objects":  # never written in place
             folders[:] = [entry for entry in folders if entry in ("info", "pack")]
 
 
@@ -124,9 +112,9 @@ def _check_alternates(root: Path, common_dir: Path) -> None:
     if not os.path.lexists(alternates):
         return
     for line in _line(alternates).splitlines():
-        if not line.startswith("#") and not _real(alternates.parents[1], line).is_relative_to(root):
+        if not line.startswith("#") and not _real(common_dir / "objects" / line.strip('"')).is_relative_to(root):
             raise ToolRefused("The repository borrows objects from one outside of the work tree; git is not run there.")
 
 
-def _real(base: Path, target: str) -> Path:
-    return Path(os.path.realpath(base / target.strip('"')))
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))

@@ -1,0 +1,231 @@
+"""The agent's progress: its plan, the names of its steps, and warnings for its operator.
+
+A plan comes in the agent's state, with a tool that writes plans, or in an event of its own. There is no standard for
+its form. Understood are a list, or an object with one under ``todos``, ``plan`` or ``steps``, of texts or of objects
+with a text (``content``, ``title``, ``step``, ``description``, ``task``, ``name``) and a ``status``. LangChain's and
+deepagents' ``write_todos`` and CAIPE's state are of that kind.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+from ag_ui.core import (
+    ActivitySnapshotEvent,
+    CustomEvent,
+    Event,
+    StateDeltaEvent,
+    StateSnapshotEvent,
+    StepFinishedEvent,
+    StepStartedEvent,
+    ToolCallEndEvent,
+    ToolCallResultEvent,
+)
+
+from swarm.agents.remote.translation.tools import Tools
+from swarm.agents.remote.translation.values import first, id_of, is_object, line_of, parsed, text_of
+from swarm.domain.answers.events import AgentEvent, PlanShown, PlanStep, StepNamed, StepStatus, Warned
+
+LISTS: Final = ("todos", "plan", "steps")
+
+STEPS: Final = 100
+"""A longer plan is cut."""
+
+ITEMS: Final = 1000
+"""The limit of a list that is kept, and of operations of a patch that are applied."""
+
+REPR_CHARACTERS: Final = 16 * 1024
+
+_TITLES: Final = ("content", "title", "step", "description", "task", "text", "name")
+_STATUSES: Final = {
+    **dict.fromkeys(("inprogress", "running", "active", "working", "doing", "started", "current"), "IN_PROGRESS"),
+    **dict.fromkeys(("completed", "complete", "done", "finished", "success", "succeeded", "ok"), "COMPLETE"),
+    **dict.fromkeys(("failed", "failure", "error", "cancelled", "canceled", "aborted", "blocked"), "ERROR"),
+}
+
+WARNING: Final = "WARNING"
+WARNING_CHARACTERS: Final = 2000
+NESTED_STEPS: Final = 100
+
+
+class Plans:
+    """The last plan shown. An unchanged plan is not shown again."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+        self._items: list[object] = []
+        self._told: tuple[PlanStep, ...] = ()
+
+    def read(self, event: Event) -> Iterator[AgentEvent]:
+        """The plan, if this event changes it."""
+        items = self._items_of(event)
+        if items is not None:
+            self._items = items[:ITEMS]
+            yield from self._tell(plan_of(items))
+
+    def _tell(self, steps: tuple[PlanStep, ...]) -> Iterator[AgentEvent]:
+        if steps and steps != self._told:
+            self._told = steps
+            yield PlanShown(steps=steps)
+
+    def _items_of(self, event: Event) -> list[object] | None:
+        match event:
+            case StateSnapshotEvent(snapshot=state):
+                return list_in(state) if is_object(state) else None
+            case StateDeltaEvent(delta=operations):
+                return self._patched(operations)
+            case CustomEvent(name=name, value=value):
+                return list_in(value) if is_about_plans(name) or _holds_list(value) else None
+            case ActivitySnapshotEvent(activity_type=name, content=content):
+                return list_in(content) if is_about_plans(name) else None
+            case ToolCallEndEvent(tool_call_id=id) if self._writes_plans(id):
+                return self._written(id)
+            case ToolCallResultEvent(tool_call_id=id, content=str(text)) if self._writes_plans(id):
+                return list_in_text(text)
+        return None
+
+    def _patched(self, operations: Sequence[Any]) -> list[object]:
+        items = self._items
+        for operation in operations[:ITEMS]:
+            items = patched(items, operation.path, operation.op, getattr(operation, "value", None))
+        return items
+
+    def _writes_plans(self, call_id: str) -> bool:
+        call = self._tools.get(call_id)
+        return call is not None and is_about_plans(call.name)
+
+    def _written(self, call_id: str) -> list[object] | None:
+        call = self._tools.get(call_id)
+        return list_in_text(call.argument_text()) if call else None
+
+
+def _holds_list(value: object) -> bool:
+    return is_object(value) and any(isinstance(value.get(name), list) for name in LISTS)
+
+
+def list_in(value: object, depth: int = 2) -> list[object] | None:
+    """The list of things to do in a value, or the value itself if it is a list; None without a list."""
+    if isinstance(value, list):
+        return value
+    if not is_object(value) or not depth:
+        return None
+    found = (list_in(value[name], depth - 1) for name in LISTS if name in value)
+    return next((items for items in found if items is not None), None)
+
+
+def list_in_text(text: str) -> list[object] | None:
+    """The list in a text of JSON, or at the end of a text as a Python list: "Updated todo list to [{'content': …}]"."""
+    items = list_in(parsed(text))
+    if items is not None or len(text) > REPR_CHARACTERS or "[" not in text:
+        return items
+    try:
+        return list_in(ast.literal_eval(text[text.index("[") :]))
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return None
+
+
+def is_about_plans(name: str) -> bool:
+    """Whether the name of a tool or an event announces a plan."""
+    return "todo" in name.lower() or "plan" in name.lower()
+
+
+def plan_of(items: Sequence[object]) -> tuple[PlanStep, ...]:
+    """The steps of a plan. Their ids are the agent's own if all are different, otherwise their positions."""
+    shown = [(item, title) for item in items[:STEPS] if (title := _title(item))]
+    own = [id_of(item.get("id")) if is_object(item) else "" for item, _ in shown]
+    ids = own if all(own) and len(set(own)) == len(own) else [str(place) for place in range(1, len(shown) + 1)]
+    return tuple(
+        PlanStep(id=id, title=title, status=_status(item)) for id, (item, title) in zip(ids, shown, strict=True)
+    )
+
+
+def patched(items: Sequence[object], path: str, operation: str, value: object) -> list[object]:
+    """The list after one operation of a JSON Patch on the state around it (RFC 6902): add, remove or replace.
+
+    Operations outside the list, or below a field of an item, change nothing.
+    """
+    match path.split("/")[1:]:
+        case [name] if name in LISTS:
+            return [] if operation == "remove" else list_in(value) or []
+        case [name, "steps"] if name in LISTS:
+            return [] if operation == "remove" else list_in(value) or []
+        case [name, place] if name in LISTS:
+            return _with_item(list(items), place, operation, value)
+        case [name, place, field] if name in LISTS:
+            return _with_field(list(items), place, field, operation, value)
+    return list(items)
+
+
+def _with_item(items: list[object], place: str, operation: str, value: object) -> list[object]:
+    at = len(items) if place == "-" else _place(place)
+    if operation == "add" and 0 <= at <= len(items):
+        items.insert(at, value)
+    elif operation == "replace" and 0 <= at < len(items):
+        items[at] = value
+    elif operation == "remove" and 0 <= at < len(items):
+        del items[at]
+    return items
+
+
+def _with_field(items: list[object], place: str, field: str, operation: str, value: object) -> list[object]:
+    at = _place(place)
+    item = items[at] if 0 <= at < len(items) else None
+    if is_object(item):
+        others = {name: old for name, old in item.items() if name != field}
+        items[at] = others if operation == "remove" else others | {field: value}
+    return items
+
+
+def _place(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 6 else -1
+
+
+def _title(item: object) -> str:
+    return line_of(first(item, *_TITLES) if is_object(item) else item)
+
+
+def _status(item: object) -> StepStatus:
+    if not is_object(item):
+        return StepStatus.PENDING
+    said = first(item, "status", "state")
+    if isinstance(said, str):
+        word = "".join(_letters(said[:40]))
+        return StepStatus[_STATUSES.get(word, "PENDING")]
+    return StepStatus.COMPLETE if first(item, "done", "completed") is True else StepStatus.PENDING
+
+
+def _letters(word: str) -> Iterable[str]:
+    return (letter for letter in word.lower() if letter.isalpha())
+
+
+class Steps:
+    """The open steps, innermost last. When a step ends, the one around it goes on."""
+
+    def __init__(self) -> None:
+        self._open: list[str] = []
+
+    def read(self, event: Event) -> Iterator[AgentEvent]:
+        """The name of the step that now runs, or a warning."""
+        match event:
+            case StepStartedEvent(step_name=name) if line_of(name):
+                self._open = [*self._open, line_of(name)][-NESTED_STEPS:]
+                yield StepNamed(name=line_of(name))
+            case StepFinishedEvent(step_name=name) if line_of(name) in self._open:
+                yield from self._close(line_of(name))
+            case CustomEvent(name=name) if name == WARNING:
+                yield Warned(message=_warning(event.value))
+
+    def _close(self, name: str) -> Iterator[AgentEvent]:
+        was = self._open[-1]
+        self._open.reverse()
+        self._open.remove(name)
+        self._open.reverse()
+        if self._open and self._open[-1] != was:
+            yield StepNamed(name=self._open[-1])
+
+
+def _warning(value: object) -> str:
+    said = first(value, "message", "warning", "text") if is_object(value) else value
+    return text_of(said, WARNING_CHARACTERS) or "a warning without words"
