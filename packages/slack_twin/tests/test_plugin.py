@@ -1,42 +1,28 @@
-"""The pytest plugin as somebody else has it, in a run of pytest of its own, found by its entry point."""
+"""The pytest plugin as somebody else has it: in a run of pytest of its own, found by the entry point of the package."""
 
 import json
-import os
 import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
 
 pytestmark = pytest.mark.req("TWIN-06")
 
-ROOT = Path(__file__).parents[3]
-GUIDE = ROOT / "docs" / "testing-slack-apps.md"
+PACKAGE = Path(__file__).parent.parent
+GUIDE = PACKAGE / "docs" / "testing-slack-apps.md"
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A folder with the plugin's entry point, as pyproject.toml declares it, where pytest looks for plugins."""
-    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"]
-    info = tmp_path / "installed" / "swarm-0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: swarm\nVersion: 0\n")
-    points = "\n".join(f"{name} = {module}" for name, module in declared["pytest11"].items())
-    (info / "entry_points.txt").write_text(f"[pytest11]\n{points}\n")
-    folder = tmp_path / "project"
-    folder.mkdir()
-    (folder / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
-    return folder
+    """An empty folder of somebody who has installed the package."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
+    return tmp_path
 
 
 def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    paths = os.pathsep.join([str(folder.parent / "installed"), str(ROOT)])
-    environment = {**os.environ, "PYTHONPATH": paths}
-    return subprocess.run(
-        [sys.executable, *command], cwd=folder, env=environment, capture_output=True, text=True, timeout=100
-    )
+    return subprocess.run([sys.executable, *command], cwd=folder, capture_output=True, text=True, timeout=100)
 
 
 def run_pytest(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -110,7 +96,7 @@ def test_the_plugin_itself_loads_nothing_of_the_twin(project: Path) -> None:
     code = (
         "import importlib.util, sys, pytest\n"
         "before = set(sys.modules)\n"
-        f"spec = importlib.util.spec_from_file_location('plugin', {str(ROOT / 'swarm/twin/pytest_plugin.py')!r})\n"
+        f"spec = importlib.util.spec_from_file_location('plugin', {str(PACKAGE / 'slack_twin/pytest_plugin.py')!r})\n"
         "spec.loader.exec_module(importlib.util.module_from_spec(spec))\n"
         "print(sorted({name.partition('.')[0] for name in set(sys.modules) - before}))\n"
     )

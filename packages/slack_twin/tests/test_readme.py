@@ -12,8 +12,9 @@ from slack_twin.control import control_routes
 from slack_twin.faults import FaultKind
 from slack_twin.methods import METHODS
 
-TWIN = Path(__file__).parents[3] / "swarm" / "twin"
-README = (TWIN / "README.md").read_text(encoding="utf-8")
+PACKAGE = Path(__file__).parent.parent
+TWIN = PACKAGE / "slack_twin"
+README = (PACKAGE / "README.md").read_text(encoding="utf-8")
 
 # Modules that write events, or what people do, for apps.
 WRITERS = ("events.py", "sessions.py", "homes.py", "methods/files.py", "presses.py", "modals.py", "commands.py")

@@ -9,7 +9,7 @@ import pytest
 from tests.world import APP_TOKEN, World
 
 pytestmark = pytest.mark.req("TWIN-01", "TWIN-02")
-SAMPLES = Path(__file__).parents[2] / "samples"
+SAMPLES = Path(__file__).parent / "samples"
 
 # Slack sends these, by its documentation; the samples join several variants and lack them.
 NEWER = {

@@ -67,6 +67,7 @@ class SlackTwin:
             "SLACK_APP_TOKEN": known.app_token,
             "SLACK_SIGNING_SECRET": known.signing_secret,
             "SLACK_API_BASE_URL": self.web_api_url,
+            "SLACK_API_URL": self.web_api_url,
         }
 
     def add_app(
