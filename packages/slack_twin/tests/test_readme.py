@@ -8,6 +8,7 @@ import pytest
 from starlette.routing import Route
 
 from slack_twin import build_twin
+from slack_twin.__main__ import _parser
 from slack_twin.control import control_routes
 from slack_twin.faults import FaultKind
 from slack_twin.methods import METHODS
@@ -30,7 +31,7 @@ def rows(heading: str) -> list[list[str]]:
     section = rest.partition("\n## ")[0]
     lines = [line.strip("|") for line in section.splitlines() if line.startswith("|")]
     cells = [[cell.strip() for cell in line.split(" | ")] for line in lines]
-    return [row for row in cells if "`" in row[0]]
+    return [row for row in cells if "`" in "".join(row[:2])]
 
 
 def names(heading: str) -> list[str]:
@@ -97,10 +98,20 @@ def test_the_readme_lists_every_call_of_the_control_api() -> None:
     assert set(listed) == there
 
 
-def test_the_readme_lists_every_variable() -> None:
-    listed = set(re.findall(r"^\| `(TWIN_[A-Z_]+)` \|", README, re.MULTILINE))
+def test_the_readme_lists_every_option_of_the_command_and_every_variable() -> None:
+    options = {name for row in rows("Install and run") for name in re.findall(r"`(--[a-z-]+)`", row[0])}
+    assert options == {name for action in _parser()._actions for name in action.option_strings if name[1] == "-"} - {
+        "--help"
+    }
+    listed = {name for row in rows("Install and run") for name in re.findall(r"`([A-Z_]+)`", row[1])}
     known = {name for path in TWIN.rglob("*.py") for name in constants(path) if re.fullmatch("TWIN_[A-Z_]+", name)}
     assert listed == known
+
+
+def test_links_to_files_lead_somewhere() -> None:
+    for document in (PACKAGE / "README.md", PACKAGE / "CHANGELOG.md", *(PACKAGE / "docs").glob("*.md")):
+        links = re.findall(r"\]\((?!https?://|#)([^)#]+)", document.read_text(encoding="utf-8"))
+        assert [link for link in links if not (document.parent / link).exists()] == [], document
 
 
 def test_the_readme_names_every_room() -> None:

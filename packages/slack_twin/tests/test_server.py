@@ -28,7 +28,8 @@ async def started(*arguments: str, **environment: str) -> asyncio.subprocess.Pro
 
 
 @pytest.mark.parametrize(
-    ("arguments", "environment"), [(["--port", "0", "--rates", "off"], {}), ([], {"TWIN_PORT": "0", "TWIN_RATES": "off"})]
+    ("arguments", "environment"),
+    [(["--port", "0", "--rates", "off"], {}), ([], {"TWIN_PORT": "0", "TWIN_RATES": "off"})],
 )
 async def test_it_prints_what_its_app_needs_serves_and_ends_cleanly_on_a_signal(
     arguments: list[str], environment: dict[str, str]
@@ -90,5 +91,14 @@ def test_the_help_names_every_option_with_its_default(capsys: pytest.CaptureFixt
     with pytest.raises(SystemExit):
         main(["--help"])
     shown = re.sub(r"\s+", " ", capsys.readouterr().out)
-    for words in ("--host", "--port", "--rates", "--allow-host", "--allow-origin", "127.0.0.1)", "else 8400", "else on"):
+    for words in (
+        "--host",
+        "--port",
+        "--rates",
+        "--allow-host",
+        "--allow-origin",
+        "127.0.0.1)",
+        "else 8400",
+        "else on",
+    ):
         assert words in shown
