@@ -13,7 +13,7 @@ define install
 	|| { echo "uv could not install these; pip tries it, which takes longer"; $(PIP) $(1); }
 endef
 
-.PHONY: demo test proof lint fmt lock clean help
+.PHONY: demo test proof twin lint fmt lock clean help
 
 help:  ## Show what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -24,8 +24,11 @@ demo: $(VENV)/.runtime  ## Start coordinator, Slack twin and demo agents; print 
 test: $(VENV)/.dev $(VENV)/.npm  ## The whole gate: format, lint, types, floors, migrations, tests on both databases
 	@exec $(BIN)/python -m tests.gate
 
-proof: $(VENV)/.dev $(VENV)/.npm  ## The long proofs: several coordinators that are killed and suspended, storms, load
-	@exec $(BIN)/pytest -q -m long
+proof: $(VENV)/.dev $(VENV)/.npm  ## What takes long: the whole twin, coordinators that are killed and suspended, storms, load
+	@exec $(BIN)/python -m tests.gate --proof
+
+twin: $(VENV)/.dev  ## The twin's part of it: its whole tests; when they are green, the gate leaves them out
+	@exec $(BIN)/python -m tests.gate --twin
 
 lint: $(VENV)/.dev  ## The quick part of the gate
 	@exec $(BIN)/python -m tests.gate --quick
