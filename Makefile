@@ -42,11 +42,12 @@ dist: $(VENV)/.runtime  ## Build both packages, as wheels and as sources, into d
 	@$(BIN)/hatchling build -d "$(DIST)"
 	@cd packages/slack_twin && "$(CURDIR)/$(BIN)/hatchling" build -d "$(DIST)"
 
+lock: PACKAGES := pyproject.toml packages/slack_twin/pyproject.toml
 lock: COMPILE := $(BIN)/uv pip compile -q --universal --generate-hashes --python-version 3.11 --no-annotate --no-header --upgrade
 lock: $(VENV)/.dev  ## Pin the dependencies anew, with hashes
 	$(COMPILE) --group installer -o requirements-installer.lock
-	$(COMPILE) pyproject.toml --group build -o requirements.lock
-	$(COMPILE) pyproject.toml --group dev -c requirements.lock -o requirements-dev.lock
+	$(COMPILE) $(PACKAGES) --group build -o requirements.lock
+	$(COMPILE) $(PACKAGES) --group dev -c requirements.lock -o requirements-dev.lock
 
 clean:  ## Remove the environment and the demo's state
 	rm -rf $(VENV) .demo

@@ -45,7 +45,8 @@ def installed(dist: Path, tmp_path: Path) -> Path:
     wanted = ("install", "-q", "-c", tmp_path / "versions.txt", *dist.glob("*.whl"))
     python = environment / "bin" / "python"
     try:
-        run(sys.executable, "-m", "uv", "pip", *wanted, "--python", python, folder=tmp_path)
+        compiled = "--compile-bytecode"  # as pip does: the first start of the demo is not to wait for it
+        run(sys.executable, "-m", "uv", "pip", *wanted, compiled, "--python", python, folder=tmp_path)
     except AssertionError:  # where only pip knows how to reach its packages, as in the Makefile
         run(sys.executable, "-m", "pip", "--python", python, *wanted, folder=tmp_path)
     return environment / "bin"
