@@ -22,6 +22,7 @@ NEED_IT = (
     "demo",
     "conformance --agent http://127.0.0.1:1/ --suite",
     "bench storm --messages 1 --agents 1 --leads 1",
+    "bench stream --streams 1 --seconds 1",
 )
 
 
