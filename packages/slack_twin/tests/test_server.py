@@ -6,6 +6,8 @@ import re
 import signal
 import socket
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
@@ -18,13 +20,20 @@ pytestmark = pytest.mark.req("TWIN-01")
 PRINTED = {"SLACK_BOT_TOKEN", "SLACK_APP_TOKEN", "SLACK_SIGNING_SECRET", "SLACK_API_BASE_URL", "SLACK_API_URL"}
 
 
-async def started(*arguments: str, **environment: str) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
+@asynccontextmanager
+async def started(*arguments: str, **environment: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "slack_twin", *arguments),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env=os.environ | environment,
     )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
 
 
 @pytest.mark.parametrize(
@@ -34,9 +43,8 @@ async def started(*arguments: str, **environment: str) -> asyncio.subprocess.Pro
 async def test_it_prints_what_its_app_needs_serves_and_ends_cleanly_on_a_signal(
     arguments: list[str], environment: dict[str, str]
 ) -> None:
-    process = await started(*arguments, **environment)
-    assert process.stdout is not None
-    async with asyncio.timeout(2 * PATIENCE_SECONDS):
+    async with started(*arguments, **environment) as process, asyncio.timeout(2 * PATIENCE_SECONDS):
+        assert process.stdout is not None
         lines = [(await process.stdout.readline()).decode().strip() for _ in range(len(PRINTED) + 1)]
         printed = dict(line.removeprefix("export ").split("=", 1) for line in lines[:-1])
         assert set(printed) == PRINTED

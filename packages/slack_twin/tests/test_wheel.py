@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx2
 import pytest
 from slack_sdk import WebClient
 
@@ -68,18 +69,20 @@ def test_what_it_declares_is_all_that_it_imports(environment: Path, tmp_path: Pa
 def test_its_command_serves_the_sdk_and_the_page(environment: Path, tmp_path: Path) -> None:
     command = [str(environment / "bin" / "slack-twin"), "--port", "0"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as twin:
-        assert twin.stdout is not None
-        lines = [twin.stdout.readline().strip() for _ in range(6)]
-        printed = dict(line.removeprefix("export ").split("=", 1) for line in lines[:5])
-        client = WebClient(printed["SLACK_BOT_TOKEN"], base_url=printed["SLACK_API_URL"])
-        posted = client.chat_postMessage(channel="#general", text="hello")
-        history = client.conversations_history(channel=posted["channel"])
-        page = run("curl", "-fsS", lines[5].removeprefix("Open "), folder=tmp_path)
-        script = run("curl", "-fsS", f"{lines[5].removeprefix('Open ')}static/app.js", folder=tmp_path)
-        twin.terminate()
+        try:
+            assert twin.stdout is not None
+            lines = [twin.stdout.readline().strip() for _ in range(6)]
+            printed = dict(line.removeprefix("export ").split("=", 1) for line in lines[:5])
+            client = WebClient(printed["SLACK_BOT_TOKEN"], base_url=printed["SLACK_API_URL"])
+            posted = client.chat_postMessage(channel="#general", text="hello")
+            history = client.conversations_history(channel=posted["channel"])
+            page = httpx2.get(lines[5].removeprefix("Open "))
+            script = httpx2.get(f"{page.url}static/app.js")
+        finally:
+            twin.terminate()
     assert [message["text"] for message in history["messages"]] == ["hello"]
-    assert "<script" in page.stdout
-    assert "import" in script.stdout
+    assert "<script" in page.text
+    assert "import" in script.text
     assert twin.returncode == 0
 
 
