@@ -16,6 +16,7 @@ from slack_twin.access import LOOPBACK, Access
 from slack_twin.control import control_routes
 from slack_twin.page import page_routes
 from slack_twin.response_door import response_routes
+from slack_twin.seed import DEFAULT, Seed
 from slack_twin.settings import Settings
 from slack_twin.twin import Twin, build_twin
 from slack_twin.uploads import upload_routes
@@ -129,14 +130,20 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 async def serve(
-    host: str, port: int, *, settings: Settings, hosts: Sequence[str] = (), origins: Sequence[str] = ()
+    host: str,
+    port: int,
+    *,
+    settings: Settings,
+    hosts: Sequence[str] = (),
+    origins: Sequence[str] = (),
+    seed: Seed = DEFAULT,
 ) -> None:
-    """Serve a twin with the default seed until cancelled, after printing what its app needs to connect.
+    """Serve a twin until cancelled, after printing what the first app of its seed needs to connect.
 
     `hosts` are further names of it, and `origins` other pages that may call it. Raises OSError when the address cannot
     be taken, ValueError for one of these that makes no sense.
     """
-    twin = build_twin(settings=settings)
+    twin = build_twin(seed=seed, settings=settings)
     allowed = Access(bound_to=host, hosts=hosts, origins=origins)
     async with running(twin, host, port, allowed=allowed) as base_url:
         sys.stdout.write("\n".join([*environment(twin, base_url), f"Open {base_url}", ""]))
