@@ -120,6 +120,18 @@ async def read_arguments(request: Request) -> Arguments:
     return Arguments(values | await _body(request))
 
 
+def charset_warnings(request: Request) -> list[str]:
+    """What Slack remarks about the content type: JSON has to name its charset, a form has not."""
+    kind, _, parameters = request.headers.get("content-type", "").lower().partition(";")
+    has_charset = "charset=" in parameters.replace(" ", "")
+    match kind.strip():
+        case "application/json":
+            return [] if has_charset else ["missing_charset"]
+        case "application/x-www-form-urlencoded":
+            return ["superfluous_charset"] if has_charset else []
+    return []
+
+
 async def _body(request: Request) -> Json:
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if kind == "multipart/form-data":

@@ -13,9 +13,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from slack_twin.arguments import Arguments, read_arguments
+from slack_twin.arguments import Arguments, charset_warnings, read_arguments
 from slack_twin.clock import Clock
-from slack_twin.errors import Json, SlackError
+from slack_twin.errors import Json, SlackError, with_warnings
 from slack_twin.faults import Fault, FaultKind, Faults
 from slack_twin.journal import Call as CallRecord
 from slack_twin.journal import Journal
@@ -67,6 +67,7 @@ class WebApi:
         name = request.path_params["method"]
         record = CallRecord(at=self._clock.now(), app=None, method=name, args={}, ok=False, error=None, status=200)
         headers: Mapping[str, str] = {}
+        warnings = charset_warnings(request)
         body: Json
         fault: Fault | None = None
         try:
@@ -77,7 +78,7 @@ class WebApi:
             fault = self._faults.for_call(name, app.id)
             _refuse_by(fault)
             self._expire_stream(fault, args)
-            body = {"ok": True} | self._perform(METHODS[name], app, args, request)
+            body = {"ok": True} | self._perform(METHODS[name], app, args, request, warnings)
             record.ok = True
         except SlackError as refusal:
             body = {"ok": False, "error": refusal.code} | refusal.fields
@@ -88,7 +89,7 @@ class WebApi:
         except ClientDisconnect:
             return Response()
         self.journal.add(record)
-        return await self._respond(fault, record, body, headers)
+        return await self._respond(fault, record, with_warnings(body, warnings), headers)
 
     def _expire_stream(self, fault: Fault | None, args: Arguments) -> None:
         """End the stream that the call is about, as if its time were over."""
@@ -115,7 +116,7 @@ class WebApi:
             raise SlackError("not_allowed_token_type")
         return app
 
-    def _perform(self, method: Method, app: App, args: Arguments, request: Request) -> Json:
+    def _perform(self, method: Method, app: App, args: Arguments, request: Request, warnings: list[str]) -> Json:
         if method.scopes and not app.scopes.intersection(method.scopes):
             raise missing_scope(app, *method.scopes)
         self._keep_limits(method, app, args)
@@ -125,7 +126,14 @@ class WebApi:
             query = urlencode({"ticket": self._sockets.new_ticket(caller), "app_id": caller.id})
             return f"ws{base_url.removeprefix('http')}socket?{query}"
 
-        call = Call(workspace=self._workspace, app=app, args=args, base_url=base_url, open_socket=open_socket)
+        call = Call(
+            workspace=self._workspace,
+            app=app,
+            args=args,
+            base_url=base_url,
+            open_socket=open_socket,
+            warnings=warnings,
+        )
         return method.handle(call)
 
     def _served_at(self, request: Request) -> str:

@@ -1,7 +1,7 @@
 """One call of a Web API method, and what a method says about itself."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from slack_twin.arguments import Arguments
@@ -22,6 +22,7 @@ class Call:
     args: Arguments
     base_url: str  # of the twin, with a slash at its end
     open_socket: Callable[[App], str]  # makes a WebSocket URL for one connection
+    warnings: list[str] = field(default_factory=list)  # what Slack remarks about a call that succeeds
 
     @property
     def directory(self) -> Directory:

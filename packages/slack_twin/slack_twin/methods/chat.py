@@ -4,7 +4,7 @@ from dataclasses import replace
 from urllib.parse import urlencode
 
 from slack_twin import shapes
-from slack_twin.drafts import MAX_TEXT_CHARACTERS, read_draft
+from slack_twin.drafts import MAX_TEXT_CHARACTERS, draft_warnings, read_draft
 from slack_twin.errors import Json, SlackError
 from slack_twin.limits import Tier
 from slack_twin.methods.call import Call, Method
@@ -19,6 +19,7 @@ def post_message(call: Call) -> Json:
     """Post to a channel, by id or `#name`, or to a person. Raises `no_text`, `msg_too_long`, `thread_not_found`, …"""
     channel = _writable(call)
     message = call.workspace.post(channel, read_draft(call.args, call.app))
+    call.warnings.extend(draft_warnings(call.args))
     shape = shapes.message(message, call.directory, log=channel.messages)
     return {"channel": channel.id, "ts": message.ts, "message": shape}
 
@@ -29,7 +30,9 @@ def post_ephemeral(call: Call) -> Json:
     user = call.args.text("user")
     if user not in channel.members:
         raise SlackError("user_not_in_channel")
-    return {"message_ts": call.workspace.post_ephemeral(channel, to=user, draft=read_draft(call.args, call.app))}
+    ts = call.workspace.post_ephemeral(channel, to=user, draft=read_draft(call.args, call.app))
+    call.warnings.extend(draft_warnings(call.args))
+    return {"message_ts": ts}
 
 
 def update(call: Call) -> Json:

@@ -141,9 +141,9 @@ def join(call: Call) -> Json:
     channel = call.visible_channel()
     if channel.kind is not ChannelKind.PUBLIC:
         raise SlackError("method_not_supported_for_channel_type")
-    is_new = call.workspace.join(channel, call.app.bot_user)
-    answer: Json = {"channel": shapes.channel(channel, call.app.bot_user)}
-    return answer if is_new else answer | {"warning": "already_in_channel"}
+    if not call.workspace.join(channel, call.app.bot_user):
+        call.warnings.append("already_in_channel")
+    return {"channel": shapes.channel(channel, call.app.bot_user)}
 
 
 def open_direct(call: Call) -> Json:

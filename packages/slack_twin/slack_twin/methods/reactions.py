@@ -3,6 +3,7 @@
 import re
 
 from slack_twin import shapes
+from slack_twin.emoji import canonical
 from slack_twin.errors import Json, SlackError
 from slack_twin.limits import Tier
 from slack_twin.messages import Message
@@ -33,11 +34,11 @@ def get(call: Call) -> Json:
 
 
 def emoji_name(name: str) -> str:
-    """The name without colons. Raises `invalid_name`."""
+    """The name that Slack keeps, without colons. Raises `invalid_name`."""
     bare = name.strip(":")
     if not _EMOJI.fullmatch(bare):
         raise SlackError("invalid_name")
-    return bare
+    return canonical(bare)
 
 
 def _target(call: Call) -> tuple[Channel, Message]:
