@@ -53,9 +53,9 @@ class Delivery:
 
     def on_change(self, change: Change) -> None:
         """Start the deliveries that a change causes. Tasks start in this order, so events leave in this order."""
-        directory = self._workspace.directory
-        for app in directory.apps_in(change.channel):
-            for event in events_for(app, change, directory, now=self._clock.now()):
+        directory, base_url = self._workspace.directory, self._workspace.base_url
+        for app in directory.apps.values():
+            for event in events_for(app, change, directory, base_url=base_url, now=self._clock.now()):
                 self._dispatch(app, event)
 
     def _dispatch(self, app: App, event: Event) -> None:

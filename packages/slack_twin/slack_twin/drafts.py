@@ -41,7 +41,12 @@ def _text_and_blocks(args: Arguments) -> tuple[str, tuple[Json, ...]]:
         raise SlackError("msg_too_long")
     if markdown:
         return markdown, checked_blocks([{"type": "markdown", "text": markdown}])
-    return from_app(text[:MAX_TEXT_CHARACTERS]), checked_blocks(args.json("blocks"))
+    return stored_text(text), checked_blocks(args.json("blocks"))
+
+
+def stored_text(text: str) -> str:
+    """The text of an app as Slack keeps it: cut and escaped."""
+    return from_app(text[:MAX_TEXT_CHARACTERS])
 
 
 def draft_warnings(args: Arguments) -> list[str]:

@@ -48,6 +48,7 @@ class App:
     scopes: frozenset[str]
     request_url: str | None = None  # signed HTTP delivery; without it the app uses Socket Mode
     commands: tuple[Command, ...] = ()
+    events: frozenset[str] | None = None  # subscriptions; None: everything that its scopes allow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,5 +94,11 @@ class Channel:
     members: dict[str, None] = field(default_factory=dict)
     topic: str = ""
     purpose: str = ""
+    topic_set: tuple[str, int] = ("", 0)  # by whom and when, seconds since 1970
+    purpose_set: tuple[str, int] = ("", 0)
+    previous_names: list[str] = field(default_factory=list)
+    is_archived: bool = False
+    closed_by: set[str] = field(default_factory=set)  # direct conversations: whose list it is not in
+    last_read: dict[str, str] = field(default_factory=dict)  # up to which message, for bots that said so
     shared_with: dict[str, None] = field(default_factory=dict)  # other workspaces, by id
     messages: MessageLog = field(default_factory=MessageLog)

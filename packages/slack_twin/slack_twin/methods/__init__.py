@@ -3,9 +3,11 @@
 from slack_twin.methods import (
     assistant,
     auth,
+    channels,
     chat,
     conversations,
     files,
+    pins,
     reactions,
     sessions,
     streaming,
@@ -17,8 +19,8 @@ from slack_twin.methods.call import Call, Method, TokenKind, missing_scope
 
 __all__ = ["METHODS", "Call", "Method", "TokenKind", "missing_scope"]
 
-METHODS: dict[str, Method] = {
-    method.name: method
-    for namespace in (assistant, auth, chat, conversations, files, reactions, sessions, streaming, team, users, views)
-    for method in namespace.METHODS
-}
+_NAMESPACES = (
+    *(assistant, auth, channels, chat, conversations, files, pins),
+    *(reactions, sessions, streaming, team, users, views),
+)
+METHODS: dict[str, Method] = {method.name: method for namespace in _NAMESPACES for method in namespace.METHODS}

@@ -28,10 +28,10 @@ class Call:
     def directory(self) -> Directory:
         return self.workspace.directory
 
-    def require(self, scope: str) -> None:
-        """Raises `missing_scope`."""
-        if scope not in self.app.scopes:
-            raise missing_scope(self.app, scope)
+    def require(self, *scopes: str) -> None:
+        """One of them is enough. Raises `missing_scope`."""
+        if self.app.scopes.isdisjoint(scopes):
+            raise missing_scope(self.app, *scopes)
 
     def visible_channel(self, name: str = "channel") -> Channel:
         """The conversation named by an argument. Raises `channel_not_found`, also for what the bot may not see."""
@@ -53,6 +53,20 @@ class Call:
     def message(self, channel: Channel, name: str) -> Message:
         """The message whose timestamp is in an argument. Raises `message_not_found`."""
         return self.workspace.message(channel, self.args.timestamp(name))
+
+    def target_message(self) -> tuple[Channel, Message]:
+        """The message that `channel` and `timestamp` name, as reactions and pins have it.
+
+        Raises `no_item_specified`, `bad_timestamp`, `channel_not_found`, `not_in_channel`, `message_not_found`.
+        """
+        if "channel" not in self.args or "timestamp" not in self.args:
+            raise SlackError("no_item_specified")
+        channel = self.joined_channel()
+        try:
+            timestamp = self.args.timestamp("timestamp")
+        except SlackError:
+            raise SlackError("bad_timestamp") from None
+        return channel, self.workspace.message(channel, timestamp)
 
     def own_message(self, channel: Channel, name: str, refusal: str) -> Message:
         """As `message`; raises `refusal` when another app or a person wrote it."""
