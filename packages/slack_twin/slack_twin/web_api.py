@@ -20,7 +20,7 @@ from slack_twin.faults import Fault, FaultKind, Faults
 from slack_twin.journal import Call as CallRecord
 from slack_twin.journal import Journal
 from slack_twin.limits import Limits
-from slack_twin.methods import METHODS, Call, Method, TokenKind, missing_scope
+from slack_twin.methods import METHODS, NOBODY, Call, Method, TokenKind, missing_scope
 from slack_twin.people import App
 from slack_twin.socket_mode import Sockets
 from slack_twin.workspace import Workspace
@@ -74,7 +74,7 @@ class WebApi:
             args = await read_arguments(request)
             record.args = args.visible()
             app = self._caller(request, args, name)
-            record.app = app.name
+            record.app = app.name or None
             fault = self._faults.for_call(name, app.id)
             _refuse_by(fault)
             self._expire_stream(fault, args)
@@ -103,6 +103,8 @@ class WebApi:
         method = METHODS.get(name)
         if method is None:
             raise SlackError("unknown_method", req_method=name)
+        if method.token is TokenKind.NONE:
+            return NOBODY
         scheme, _, credential = request.headers.get("authorization", "").partition(" ")
         token = credential.strip() if scheme.lower() == "bearer" else args.optional("token")
         if not token:

@@ -31,6 +31,7 @@ from slack_twin.forms import Forms
 from slack_twin.messages import Edit, Message, Pin, Reaction
 from slack_twin.people import App, Channel, ChannelKind
 from slack_twin.response_urls import ResponseUrls
+from slack_twin.schedules import Schedules
 from slack_twin.streams import Streams
 from slack_twin.surfaces import AppView, Surfaces
 from slack_twin.triggers import Triggers
@@ -89,6 +90,7 @@ class Workspace:
     def __post_init__(self) -> None:
         self.streams = Streams(self)
         self.channels = Channels(self)
+        self.schedules = Schedules(self)
         self.triggers = Triggers(self.clock)
         self.response_urls = ResponseUrls(self.clock)
         self.surfaces = Surfaces(self.clock, [self._announce_view])
@@ -98,6 +100,7 @@ class Workspace:
     def clear(self) -> None:
         """Forget everything but the listeners; timestamps keep growing."""
         self.streams.clear()
+        self.schedules.clear()
         self.directory = Directory()
         self.statuses.clear()
         self.files.clear()

@@ -9,18 +9,19 @@ from slack_twin.methods import (
     files,
     pins,
     reactions,
+    scheduling,
     sessions,
     streaming,
     team,
     users,
     views,
 )
-from slack_twin.methods.call import Call, Method, TokenKind, missing_scope
+from slack_twin.methods.call import NOBODY, Call, Method, TokenKind, missing_scope
 
-__all__ = ["METHODS", "Call", "Method", "TokenKind", "missing_scope"]
+__all__ = ["METHODS", "NOBODY", "Call", "Method", "TokenKind", "missing_scope"]
 
 _NAMESPACES = (
     *(assistant, auth, channels, chat, conversations, files, pins),
-    *(reactions, sessions, streaming, team, users, views),
+    *(reactions, scheduling, sessions, streaming, team, users, views),
 )
 METHODS: dict[str, Method] = {method.name: method for namespace in _NAMESPACES for method in namespace.METHODS}

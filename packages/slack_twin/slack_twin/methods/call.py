@@ -76,12 +76,18 @@ class Call:
         return message
 
 
+NOBODY = App(
+    id="", name="", bot_id="", bot_user="", bot_token="", app_token="", signing_secret="", scopes=frozenset()
+)  # who calls without a token
+
+
 class TokenKind(Enum):
     """Which tokens a method takes."""
 
     BOT = auto()
     APP = auto()
     EITHER = auto()
+    NONE = auto()  # the method works without a token, and does not look at one
 
 
 @dataclass(frozen=True, kw_only=True)

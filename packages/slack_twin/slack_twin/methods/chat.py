@@ -17,7 +17,7 @@ _MAX_UPDATED_CHARACTERS = 4_000  # of `text`; a post takes ten times as much
 
 def post_message(call: Call) -> Json:
     """Post to a channel, by id or `#name`, or to a person. Raises `no_text`, `msg_too_long`, `thread_not_found`, …"""
-    channel = _writable(call)
+    channel = writable_channel(call)
     message = call.workspace.post(channel, read_draft(call.args, call.app))
     call.warnings.extend(draft_warnings(call.args))
     shape = shapes.message(message, call.directory, log=channel.messages)
@@ -26,7 +26,7 @@ def post_message(call: Call) -> Json:
 
 def post_ephemeral(call: Call) -> Json:
     """Raises `user_not_in_channel`."""
-    channel = _writable(call)
+    channel = writable_channel(call)
     user = call.args.text("user")
     if user not in channel.members:
         raise SlackError("user_not_in_channel")
@@ -73,7 +73,7 @@ def get_permalink(call: Call) -> Json:
     return {"channel": channel.id, "permalink": shapes.permalink(message, call.base_url)}
 
 
-def _writable(call: Call) -> Channel:
+def writable_channel(call: Call) -> Channel:
     """Where to post: unlike elsewhere a name or a person's id will do. Raises `channel_not_found`, `not_in_channel`."""
     target = call.args.text("channel")
     if target in call.directory.users:
@@ -88,7 +88,7 @@ def _writable(call: Call) -> Channel:
 
 def me_message(call: Call) -> Json:
     """Say what the bot does, as `/me` has it. Raises `no_text`."""
-    channel = _writable(call)
+    channel = writable_channel(call)
     text = call.args.optional("text")
     if not text:
         raise SlackError("no_text")
