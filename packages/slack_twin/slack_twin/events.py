@@ -246,6 +246,15 @@ def _event(app: App, body: Json, now: float, *, is_shared: bool = False) -> Even
     return Event(event_id=event_id, type=str(body["type"]), body=body, payload=payload)
 
 
+def url_verification(challenge: str) -> Event:
+    """Asks whoever is behind a request URL to say `challenge` again.
+
+    https://docs.slack.dev/reference/events/url_verification
+    """
+    payload: Json = {"token": "twin", "challenge": challenge, "type": "url_verification"}
+    return Event(event_id=challenge, type="url_verification", body={}, payload=payload)
+
+
 def app_rate_limited(app: App, *, now: float) -> Event:
     """Tells an app that events are kept back. https://docs.slack.dev/reference/events/app_rate_limited"""
     event_id = "Ev" + secrets.token_hex(8).upper()

@@ -32,6 +32,16 @@ class Command:
     name: str  # with the slash
     description: str = ""
     usage_hint: str = ""
+    url: str | None = None  # where it is sent over HTTP, if not to the request URL of the app
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shortcut:
+    """A shortcut of an app, in the menu of everything or in that of a message."""
+
+    callback_id: str
+    name: str = ""
+    is_global: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +59,9 @@ class App:
     request_url: str | None = None  # signed HTTP delivery; without it the app uses Socket Mode
     commands: tuple[Command, ...] = ()
     events: frozenset[str] | None = None  # subscriptions; None: everything that its scopes allow
+    shortcuts: tuple[Shortcut, ...] | None = None  # None: any callback id is one
+    interactivity_url: str | None = None  # for what people do, if not the request URL
+    options_url: str | None = None  # for the options of external menus, if not where the rest goes
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from slack_twin.people import App, Channel, ChannelKind, Command, User, UserGroup
+from slack_twin.people import App, Channel, ChannelKind, Command, Shortcut, User, UserGroup
 from slack_twin.workspace import Workspace
 
 SCOPES = (
@@ -74,6 +74,12 @@ class SeedApp:
     request_url: str | None = None
     channels: tuple[str, ...] | None = None  # None: all public channels
     commands: tuple[Command, ...] | None = None  # None: one that is called like the app
+    display_name: str = ""  # how it is shown, if not by its name
+    events: tuple[str, ...] | None = None  # what it subscribed to; None: everything that its scopes allow
+    shortcuts: tuple[Shortcut, ...] | None = None  # None: any callback id is one
+    interactivity_url: str | None = None
+    options_url: str | None = None
+    webhooks: tuple[str, ...] = ()  # channels that it may post to by an incoming webhook
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,7 +208,8 @@ def _plant_app(workspace: Workspace, seed: SeedApp) -> None:
     known = directory.app(seed.name)
     app_id = known.id if known else directory.free_id("A", seed.name)
     bot_user = known.bot_user if known else directory.free_id("U", seed.name)
-    directory.put_user(User(id=bot_user, name=seed.name, real_name=seed.name, display_name=seed.name, app_id=app_id))
+    shown = seed.display_name or seed.name
+    directory.put_user(User(id=bot_user, name=seed.name, real_name=shown, display_name=shown, app_id=app_id))
     directory.put_app(
         App(
             id=app_id,
@@ -214,6 +221,10 @@ def _plant_app(workspace: Workspace, seed: SeedApp) -> None:
             signing_secret=seed.signing_secret,
             scopes=frozenset(seed.scopes),
             request_url=seed.request_url,
+            interactivity_url=seed.interactivity_url,
+            options_url=seed.options_url,
+            events=None if seed.events is None else frozenset(seed.events),
+            shortcuts=seed.shortcuts,
             commands=seed.commands if seed.commands is not None else (_command_of(seed),),
         )
     )
