@@ -61,6 +61,8 @@ class App:
     events: frozenset[str] | None = None  # subscriptions; None: everything that its scopes allow
     shortcuts: tuple[Shortcut, ...] | None = None  # None: any callback id is one
     interactivity_url: str | None = None  # for what people do, if not the request URL
+    client_id: str = ""  # what it names itself with when it is installed
+    client_secret: str = ""
     options_url: str | None = None  # for the options of external menus, if not where the rest goes
 
 

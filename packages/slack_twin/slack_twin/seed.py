@@ -148,6 +148,7 @@ def plant(workspace: Workspace, seed: Seed) -> None:
         _plant_team(workspace, team)
     for app in seed.apps:
         _enter_channels(workspace, app)
+        _issue_webhooks(workspace, app)
     for group in seed.user_groups:
         _plant_user_group(workspace, group)
 
@@ -225,6 +226,8 @@ def _plant_app(workspace: Workspace, seed: SeedApp) -> None:
             options_url=seed.options_url,
             events=None if seed.events is None else frozenset(seed.events),
             shortcuts=seed.shortcuts,
+            client_id=f"twin-client-{seed.name}",
+            client_secret=f"twin-client-secret-{seed.name}",
             commands=seed.commands if seed.commands is not None else (_command_of(seed),),
         )
     )
@@ -291,6 +294,14 @@ def _enter_channels(workspace: Workspace, seed: SeedApp) -> None:
         channel.members.pop(app.bot_user, None)
     for name in seed.channels:
         _channel(workspace, name).members[app.bot_user] = None
+
+
+def _issue_webhooks(workspace: Workspace, seed: SeedApp) -> None:
+    app = workspace.directory.app(seed.name)
+    if app is not None:
+        workspace.webhooks.withdraw(app)
+        for name in seed.webhooks:
+            workspace.webhooks.issue(app, _channel(workspace, name))
 
 
 def _add_to(user_id: str, channels: Sequence[Channel]) -> None:

@@ -166,6 +166,8 @@ def message(said: Message, directory: Directory, *, log: MessageLog | None = Non
         shape["edited"] = {"user": said.edited.user, "ts": said.edited.ts}
     if log and (pin := log.pins.get(said.ts)):
         shape |= {"pinned_to": [said.channel], "pinned_info": pinned_info(said.channel, pin)}
+    if said.subtype == "bot_message":
+        del shape["user"]  # Slack names the bot alone
     return shape | (_thread_of(said, log) if log else {})
 
 

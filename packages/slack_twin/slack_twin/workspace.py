@@ -28,6 +28,7 @@ from slack_twin.ephemerals import Ephemeral, Ephemerals
 from slack_twin.errors import Json, SlackError
 from slack_twin.files import File, Files
 from slack_twin.forms import Forms
+from slack_twin.grants import Grants
 from slack_twin.messages import Edit, Message, Pin, Reaction
 from slack_twin.people import App, Channel, ChannelKind
 from slack_twin.response_urls import ResponseUrls
@@ -35,6 +36,7 @@ from slack_twin.schedules import Schedules
 from slack_twin.streams import Streams
 from slack_twin.surfaces import AppView, Surfaces
 from slack_twin.triggers import Triggers
+from slack_twin.webhooks import Webhooks
 
 STATUS_LIFETIME_SECONDS = 120
 RETENTION_MESSAGES = 20_000
@@ -93,6 +95,8 @@ class Workspace:
         self.schedules = Schedules(self)
         self.triggers = Triggers(self.clock)
         self.response_urls = ResponseUrls(self.clock)
+        self.webhooks = Webhooks()
+        self.grants = Grants(self.clock)
         self.surfaces = Surfaces(self.clock, [self._announce_view])
         self.ephemerals = Ephemerals()
         self.forms = Forms()  # what people have entered and not yet sent
@@ -106,6 +110,8 @@ class Workspace:
         self.files.clear()
         self.triggers.clear()
         self.response_urls.clear()
+        self.webhooks.clear()
+        self.grants.clear()
         self.surfaces.clear()
         self.ephemerals.clear()
         self.forms.clear()

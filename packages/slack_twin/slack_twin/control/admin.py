@@ -5,7 +5,7 @@ from dataclasses import replace
 from starlette.requests import Request
 
 from slack_twin.control.body import Body, as_body, query_number, read_body
-from slack_twin.control.lookup import find_app
+from slack_twin.control.lookup import find_app, find_user
 from slack_twin.errors import ControlError, Json
 from slack_twin.faults import CALL_KINDS, EVENT_KINDS, SOCKET_KINDS, STREAM_METHODS, Fault, FaultKind
 from slack_twin.manifest import app_of, credentials
@@ -102,7 +102,21 @@ class Admin:
             "users": {user.name: user.id for user in directory.users.values()},
             "channels": {channel.name: channel.id for channel in directory.channels.values() if channel.name},
             "apps": {app.name: app.id for app in directory.apps.values()},
+            "webhooks": {app.name: self._webhook_urls(app) for app in directory.apps.values()},
         }
+
+    def _webhook_urls(self, app: App) -> list[str]:
+        workspace = self._twin.workspace
+        return [workspace.base_url + webhook.path for webhook in workspace.webhooks.of(app.id)]
+
+    async def install(self, request: Request) -> Json:
+        """A person agrees to install an app, which gets a code for its token (`oauth.v2.access`)."""
+        body = await read_body(request, known="app user redirect_uri")
+        workspace = self._twin.workspace
+        app, user = find_app(workspace, body.text("app")), find_user(workspace, body.text("user"))
+        redirect_uri = body.optional("redirect_uri") or ""
+        grant = workspace.grants.issue(app_id=app.id, user_id=user.id, redirect_uri=redirect_uri)
+        return {"code": grant.code, "client_id": app.client_id, "client_secret": app.client_secret}
 
     def _verify(self, seed: Seed) -> None:
         """The apps whose request URL is set prove that it is theirs."""

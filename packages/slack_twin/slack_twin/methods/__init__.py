@@ -7,6 +7,7 @@ from slack_twin.methods import (
     chat,
     conversations,
     files,
+    oauth,
     pins,
     reactions,
     scheduling,
@@ -21,7 +22,7 @@ from slack_twin.methods.call import NOBODY, Call, Method, TokenKind, missing_sco
 __all__ = ["METHODS", "NOBODY", "Call", "Method", "TokenKind", "missing_scope"]
 
 _NAMESPACES = (
-    *(assistant, auth, channels, chat, conversations, files, pins),
+    *(assistant, auth, channels, chat, conversations, files, oauth, pins),
     *(reactions, scheduling, sessions, streaming, team, users, views),
 )
 METHODS: dict[str, Method] = {method.name: method for namespace in _NAMESPACES for method in namespace.METHODS}
