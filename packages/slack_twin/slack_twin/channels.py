@@ -73,26 +73,28 @@ class Channels:
         self._check_free(name)
         self._workspace.directory.rename_channel(channel, name)
         text = f'<@{by}> has renamed the channel from "{former}" to "{name}"'
-        self._say(channel, by, "name", text, {"old_name": former, "name": name})
+        self._say(channel, by, "channel_name", text, {"old_name": former, "name": name})
         self._workspace.announce(ChannelRenamed(channel=channel, user=by, ts=self._workspace.next_ts()))
 
     def set_topic(self, channel: Channel, topic: str, *, by: str) -> None:
         """The topic that it has changes nothing."""
         if topic != channel.topic:
             channel.topic, channel.topic_set = topic, (by, int(self._workspace.clock.now()))
-            self._say(channel, by, "topic", f"<@{by}> set the channel topic: {topic}", {"topic": topic})
+            self._say(channel, by, "channel_topic", f"<@{by}> set the channel topic: {topic}", {"topic": topic})
 
     def set_purpose(self, channel: Channel, purpose: str, *, by: str) -> None:
         """The purpose that it has changes nothing."""
         if purpose != channel.purpose:
             channel.purpose, channel.purpose_set = purpose, (by, int(self._workspace.clock.now()))
-            self._say(channel, by, "purpose", f"<@{by}> set the channel purpose: {purpose}", {"purpose": purpose})
+            self._say(
+                channel, by, "channel_purpose", f"<@{by}> set the channel purpose: {purpose}", {"purpose": purpose}
+            )
 
     def archive(self, channel: Channel, *, by: str) -> None:
         """Close a channel for further messages. Raises `already_archived`."""
         if channel.is_archived:
             raise SlackError("already_archived")
-        self._say(channel, by, "archive", f"<@{by}> archived the channel")
+        self._say(channel, by, "channel_archive", f"<@{by}> archived the channel")
         self._set_archived(channel, by, is_archived=True)
 
     def unarchive(self, channel: Channel, *, by: str) -> None:
@@ -100,7 +102,7 @@ class Channels:
         if not channel.is_archived:
             raise SlackError("not_archived")
         self._set_archived(channel, by, is_archived=False)
-        self._say(channel, by, "unarchive", f"<@{by}> un-archived the channel")
+        self._say(channel, by, "channel_unarchive", f"<@{by}> un-archived the channel")
 
     def _set_archived(self, channel: Channel, by: str, *, is_archived: bool) -> None:
         channel.is_archived = is_archived
@@ -114,14 +116,14 @@ class Channels:
             return False
         channel.members[user] = None
         details: Json = {"inviter": inviter} if inviter else {}
-        self._say(channel, user, "join", f"<@{user}> has joined the channel", details, by=inviter)
+        self._say(channel, user, "channel_join", f"<@{user}> has joined the channel", details, by=inviter)
         ts = self._workspace.next_ts()
         self._workspace.announce(MemberJoined(channel=channel, user=user, ts=ts, inviter=inviter))
         return True
 
     def leave(self, channel: Channel, user: str, *, removed_by: str | None = None) -> None:
         """Take a member out."""
-        self._say(channel, user, "leave", f"<@{user}> has left the channel", by=removed_by)
+        self._say(channel, user, "channel_leave", f"<@{user}> has left the channel", by=removed_by)
         del channel.members[user]
         ts = self._workspace.next_ts()
         self._workspace.announce(MemberLeft(channel=channel, user=user, ts=ts, removed_by=removed_by))
@@ -130,12 +132,13 @@ class Channels:
         self,
         channel: Channel,
         user: str,
-        what: str,
+        subtype: str,
         text: str,
         details: Json | None = None,
         *,
         by: str | None = None,
     ) -> None:
-        """The line in the channel, whose subtype begins with `channel_`, in a private channel with `group_`."""
-        subtype = f"{'group' if channel.kind is ChannelKind.PRIVATE else 'channel'}_{what}"
+        """The line in the channel; in a private one `group_topic` stands for `channel_topic`, and so on."""
+        if channel.kind is ChannelKind.PRIVATE:
+            subtype = subtype.replace("channel_", "group_")
         self._workspace.note(channel, user=user, text=text, subtype=subtype, details=details, by=by)

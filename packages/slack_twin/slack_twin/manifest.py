@@ -4,7 +4,7 @@ https://docs.slack.dev/reference/app-manifest
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
@@ -139,8 +139,12 @@ def seed_from_manifests(paths: Sequence[str | Path]) -> Seed:
 
 
 def _app_in(path: Path) -> SeedApp:
-    content = path.read_bytes()
     try:
-        return app_of(loads(content))
+        return app_of(read_manifest(path))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
+
+
+def read_manifest(given: str | Path | Mapping[str, object]) -> object:
+    """What is in a file of JSON; what is given in any other way is that already."""
+    return loads(Path(given).read_bytes()) if isinstance(given, str | Path) else given

@@ -17,6 +17,7 @@ from slack_twin.access import LOOPBACK, Access
 from slack_twin.control import control_routes
 from slack_twin.page import page_routes
 from slack_twin.response_door import response_routes
+from slack_twin.seed import DEFAULT, Seed
 from slack_twin.settings import read_settings
 from slack_twin.twin import Twin, build_twin
 from slack_twin.uploads import upload_routes
@@ -132,14 +133,20 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 async def serve(
-    host: str, port: int, *, rates: bool = True, hosts: Sequence[str] = (), origins: Sequence[str] = ()
+    host: str,
+    port: int,
+    *,
+    rates: bool = True,
+    hosts: Sequence[str] = (),
+    origins: Sequence[str] = (),
+    seed: Seed = DEFAULT,
 ) -> None:
     """Serve a twin with the default seed until cancelled, after printing what its app needs to connect.
 
     `hosts` are further names of it, and `origins` other pages that may call it. Raises OSError when the address cannot
     be taken, ValueError for one of these, or for a variable of the environment, that makes no sense.
     """
-    twin = build_twin(rates=rates, settings=read_settings(os.environ))
+    twin = build_twin(seed=seed, rates=rates, settings=read_settings(os.environ))
     allowed = Access(bound_to=host, hosts=hosts, origins=origins)
     async with running(twin, host, port, allowed=allowed) as base_url:
         sys.stdout.write("\n".join([*environment(twin, base_url), f"Open {base_url}", ""]))

@@ -11,6 +11,7 @@ from slack_twin import build_twin
 from slack_twin.control import control_routes
 from slack_twin.faults import FaultKind
 from slack_twin.methods import METHODS
+from slack_twin.subscriptions import SCOPES
 
 TWIN = Path(__file__).parents[3] / "swarm" / "twin"
 README = (TWIN / "README.md").read_text(encoding="utf-8")
@@ -77,6 +78,10 @@ def test_the_readme_lists_every_event_and_payload() -> None:
     assert sent - set(listed) == set()
     known = set().union(*(constants(path) for path in TWIN.rglob("*.py")))
     assert set(listed) - known == set()
+
+
+def test_the_readme_lists_every_event_to_subscribe_to() -> None:
+    assert {name for name in SCOPES if not name.startswith("message.")} <= set(names("Events"))
 
 
 @pytest.mark.req("TWIN-04")
