@@ -86,9 +86,9 @@ class SlackTwin:
         """Install an app, or change the one of that name; its tokens are new.
 
         With `request_url` it gets everything by signed HTTP, else by Socket Mode. By default it has all scopes, is in
-        all public channels, hears all events, and has one slash command that is called like it. With `manifest`, the path of
-        a file or what is in it, it is as that says; what is given beside it counts more. `webhooks` are channels that
-        it may post to by an incoming webhook.
+        all public channels, hears all events, and has one slash command that is called like it. With `manifest`, the
+        path of a file or what is in it, it is as that says; what is given beside it counts more. `webhooks` are
+        channels that it may post to by an incoming webhook.
         """
         described = read_manifest(manifest) if manifest is not None else None
         name = name or (app_of(described).name if described else DEFAULT_APP)
