@@ -7,6 +7,8 @@ import sys
 from collections.abc import Coroutine
 from typing import Any
 
+from slack_twin.manifest import seed_from_manifests
+from slack_twin.seed import DEFAULT
 from slack_twin.server import run, serve
 
 
@@ -17,9 +19,15 @@ def main() -> int:
     parser.add_argument("--port", type=int, default=8400)
     parser.add_argument("--allow-host", action="append", default=[], help="a further name of this machine")
     parser.add_argument("--allow-origin", action="append", default=[], help="another web page that may call the twin")
+    parser.add_argument("--manifest", action="append", default=[], help="an app's manifest (JSON), in place of swarm")
     options = parser.parse_args()
     try:
-        serving = serve(options.host, options.port, hosts=options.allow_host, origins=options.allow_origin)
+        seed = seed_from_manifests(options.manifest) if options.manifest else DEFAULT
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    try:
+        serving = serve(options.host, options.port, hosts=options.allow_host, origins=options.allow_origin, seed=seed)
         run(_until_signal(serving))
     except OSError as error:
         sys.stderr.write(f"Cannot listen on {options.host}:{options.port}: {error.strerror}\n")
