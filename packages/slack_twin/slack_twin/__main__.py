@@ -11,6 +11,8 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, NoReturn
 
 from slack_twin.access import LOOPBACK
+from slack_twin.manifest import seed_from_manifests
+from slack_twin.seed import DEFAULT, Seed
 from slack_twin.server import run, serve
 from slack_twin.settings import read_settings
 
@@ -28,12 +30,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The exit code: 0 after Ctrl-C or SIGTERM, 1 when the twin cannot start. Unknown options exit with 2."""
     options = _parser().parse_args(arguments)
     return run_twin(
-        options.host, options.port, rates=options.rates, hosts=options.allow_host, origins=options.allow_origin
+        options.host,
+        options.port,
+        rates=options.rates,
+        hosts=options.allow_host,
+        origins=options.allow_origin,
+        manifests=options.manifest,
     )
 
 
-def run_twin(host: str, port: int, *, rates: str = "", hosts: Sequence[str] = (), origins: Sequence[str] = ()) -> int:
+def run_twin(
+    host: str,
+    port: int,
+    *,
+    rates: str = "",
+    hosts: Sequence[str] = (),
+    origins: Sequence[str] = (),
+    manifests: Sequence[str] = (),
+) -> int:
     """Serve a twin until Ctrl-C or SIGTERM; `rates` comes before the variable `TWIN_RATES`.
+
+    The apps of `manifests`, which are files, take the place of the default one.
 
     Returns 0, or 1 after one line on standard error when the address cannot be taken or a setting makes no sense.
     """
@@ -41,7 +58,8 @@ def run_twin(host: str, port: int, *, rates: str = "", hosts: Sequence[str] = ()
         if not 0 <= port <= _LAST_PORT:
             raise ValueError(f"a port is a number from 0 to {_LAST_PORT}, not {port}")
         settings = read_settings(os.environ | ({"TWIN_RATES": rates} if rates else {}))
-        run(_until_signal(serve(host, port, settings=settings, hosts=hosts, origins=origins)))
+        seed = _seed(manifests)
+        run(_until_signal(serve(host, port, settings=settings, hosts=hosts, origins=origins, seed=seed)))
     except OSError as error:
         why = error.strerror or error
         sys.stderr.write(f"slack-twin: cannot listen on {host}:{port} ({why}); choose another --host or --port\n")
@@ -50,6 +68,14 @@ def run_twin(host: str, port: int, *, rates: str = "", hosts: Sequence[str] = ()
         sys.stderr.write(f"slack-twin: {error}\n")
         return 1
     return 0
+
+
+def _seed(manifests: Sequence[str]) -> Seed:
+    """Raises ValueError for a manifest that cannot be read or makes no sense."""
+    try:
+        return seed_from_manifests(manifests) if manifests else DEFAULT
+    except OSError as error:
+        raise ValueError(str(error)) from error
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -87,6 +113,13 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="ORIGIN",
         help="another web page that may call the twin, such as http://localhost:3000; may be given several times",
+    )
+    parser.add_argument(
+        "--manifest",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="the manifest of an app (JSON), in place of the app swarm; may be given several times",
     )
     return parser
 

@@ -21,6 +21,7 @@ from slack_twin.settings import Settings
 from slack_twin.twin import Twin, build_twin
 from slack_twin.uploads import upload_routes
 from slack_twin.web_api import CUT_EXTENSION
+from slack_twin.webhook_door import webhook_routes
 
 _MAX_SOCKET_MESSAGE_BYTES = 1024 * 1024
 
@@ -42,6 +43,7 @@ def create_app(twin: Twin, allowed: Access | None = None) -> Starlette:
             WebSocketRoute("/socket", twin.sockets.serve),
             *upload_routes(twin),
             *response_routes(twin.interactions.responses),
+            *webhook_routes(twin),
             *control_routes(twin),
             *page_routes(twin),
         ],

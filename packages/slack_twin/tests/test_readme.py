@@ -12,6 +12,7 @@ from slack_twin.__main__ import _parser
 from slack_twin.control import control_routes
 from slack_twin.faults import FaultKind
 from slack_twin.methods import METHODS
+from slack_twin.subscriptions import SCOPES
 
 PACKAGE = Path(__file__).parent.parent
 TWIN = PACKAGE / "slack_twin"
@@ -79,6 +80,10 @@ def test_the_readme_lists_every_event_and_payload() -> None:
     assert sent - set(listed) == set()
     known = set().union(*(constants(path) for path in TWIN.rglob("*.py")))
     assert set(listed) - known == set()
+
+
+def test_the_readme_lists_every_event_to_subscribe_to() -> None:
+    assert {name for name in SCOPES if not name.startswith("message.")} <= set(names("Events"))
 
 
 @pytest.mark.req("TWIN-04")
