@@ -80,6 +80,7 @@ def test_what_makes_no_sense_is_said_in_one_line(
         (["--port", "0", "--host", "no.such.host.invalid"], 1, "cannot listen on no.such.host.invalid:0"),
         (["--port", "0", "--allow-host", "a/b"], 1, "'a/b' is no host"),
         (["--port", "0", "--allow-origin", "a/b"], 1, "'a/b' is no origin"),
+        (["--port", "0", "--manifest", "no.json"], 1, "No such file or directory: 'no.json'"),
     ):
         found, errors = said(capsys, *arguments)
         assert (found, errors.startswith("slack-twin: "), words in errors) == (code, True, True), errors
