@@ -2,7 +2,7 @@
 
 import sys
 
-from swarm.cli import main
+from swarm.cli.main import main
 
 _WHOLE_HELP = ("--help", "-h", "--version")
 

@@ -11,8 +11,8 @@ import pytest
 import structlog
 from hypothesis import settings
 
-from swarm.store import migrations
-from swarm.store.database import Database
+from swarm.store.admin import migrations
+from swarm.store.bridge.database import Database
 from tests.support.groups import restore_groups
 from tests.support.postgres import database_name, fresh_database, postgres_server_or_skip
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from swarm.cli import main
+from swarm.cli.main import main
 
 if __name__ == "__main__":
     sys.argv.insert(1, "conformance")

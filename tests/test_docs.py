@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from swarm.cli import app
+from swarm.cli.main import app
 from swarm.config import CONFIG_VARIABLE, VARIABLES, Settings, describe, load
 from swarm.domain import errors
-from swarm.domain.client_context import OWN_KEYS
+from swarm.domain.answers.agent import History
 from swarm.domain.errors import SwarmError
-from swarm.domain.streaming.agent import History
-from swarm.entrypoints.metrics import Page
-from swarm.services.figures import Figures
+from swarm.domain.prompts.client_context import OWN_KEYS
+from swarm.entrypoints.http.metrics import ScrapeCollector
+from swarm.services.operate.statistics import Figures
 from swarm.telemetry.journal import GRAVE, NOTEWORTHY
 from swarm.telemetry.metrics import Metrics
 from tools.tool import discover
@@ -136,7 +136,7 @@ OPERATIONS = "docs/operations.md"
 def metric_names() -> set[str]:
     """All metrics of our own, as Prometheus shows them."""
     figures = Figures(inbox_unread=0, oldest_unread_seconds=0, tasks={}, deliveries={}, agents={})
-    page = Page(Metrics(version="1", database="sqlite").registry, figures, {}, {})
+    page = ScrapeCollector(Metrics(version="1", database="sqlite").registry, figures, {}, {})
     suffix = {"counter": "_total", "info": "_info"}
     families = [family for family in page.collect() if family.name.startswith("swarm_")]
     return {family.name + suffix.get(family.type, "") for family in families}

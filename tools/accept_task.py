@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from swarm.domain.agents import Role
+from swarm.domain.model.agents import Role
 from swarm.domain.shapes import TaskShape, task_shape
-from tools.tool import Call, TaskId, Tool, WritingArguments
+from tools.tool import CallContext, McpTool, TaskId, WritingArguments
 
 
 class AcceptTask(WritingArguments):
     task_id: TaskId
 
 
-async def accept_task(call: Call, said: AcceptTask) -> TaskShape:
+async def accept_task(call: CallContext, said: AcceptTask) -> TaskShape:
     """Take a task that was offered to you. It comes to you as task_assigned. The thread is yours then, unless it has
     gone to another agent since the offer.
     """
     return task_shape(await call.services.delegations.accept(call.caller(said), said.task_id))
 
 
-TOOL = Tool(name="accept-task", arguments=AcceptTask, result=TaskShape, run=accept_task, roles=(Role.WORKER,))
+TOOL = McpTool(name="accept-task", arguments=AcceptTask, result=TaskShape, run=accept_task, roles=(Role.WORKER,))

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from swarm.domain.shapes import TaskShape, task_shape
-from tools.tool import Call, TaskId, Tool, WritingArguments
+from tools.tool import CallContext, McpTool, TaskId, WritingArguments
 
 
 class CancelTask(WritingArguments):
@@ -15,11 +15,11 @@ class CancelTask(WritingArguments):
     reason: Annotated[str, Field(max_length=2000, description="Why, in a sentence; the thread is told.")] = ""
 
 
-async def cancel_task(call: Call, said: CancelTask) -> TaskShape:
+async def cancel_task(call: CallContext, said: CancelTask) -> TaskShape:
     """Cancel a task and everything that was made a part of it. Its agent is told at once, and can post nothing more;
     its thread returns to who delegated it.
     """
     return task_shape(await call.services.tasks.cancel(call.caller(said), said.task_id, said.reason))
 
 
-TOOL = Tool(name="cancel-task", arguments=CancelTask, result=TaskShape, run=cancel_task)
+TOOL = McpTool(name="cancel-task", arguments=CancelTask, result=TaskShape, run=cancel_task)

@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import Field
 
 from swarm.domain.shapes import TaskShape, task_shape
-from swarm.services.task_texts import brief
-from tools.tool import Call, DependsOn, Priority, Tool, WritingArguments
+from swarm.services.tasks.task_texts import brief
+from tools.tool import CallContext, DependsOn, McpTool, Priority, WritingArguments
 
 
 class CreateTask(WritingArguments):
@@ -22,7 +22,7 @@ class CreateTask(WritingArguments):
     parent_id: Annotated[str | None, Field(description="The task that it is a part of; cancelled with it.")] = None
 
 
-async def create_task(call: Call, said: CreateTask) -> TaskShape:
+async def create_task(call: CallContext, said: CreateTask) -> TaskShape:
     """Create a task for a worker. It belongs to the thread of your lease, which stays with its owner; inbox-delegate
     hands over a message together with its thread. You get a task_finished notice with the result. A worker may create
     parts of its own task, which is parent_id then.
@@ -32,4 +32,4 @@ async def create_task(call: Call, said: CreateTask) -> TaskShape:
     return task_shape(task)
 
 
-TOOL = Tool(name="create-task", arguments=CreateTask, result=TaskShape, run=create_task)
+TOOL = McpTool(name="create-task", arguments=CreateTask, result=TaskShape, run=create_task)

@@ -6,9 +6,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from swarm.domain.agents import Role
+from swarm.domain.model.agents import Role
 from swarm.domain.shapes import TaskShape, task_shape
-from tools.tool import Call, TaskId, Tool, WritingArguments
+from tools.tool import CallContext, McpTool, TaskId, WritingArguments
 
 
 class DeclineTask(WritingArguments):
@@ -16,9 +16,9 @@ class DeclineTask(WritingArguments):
     reason: Annotated[str, Field(max_length=2000, description="Why, in a sentence, for who offered it.")]
 
 
-async def decline_task(call: Call, said: DeclineTask) -> TaskShape:
+async def decline_task(call: CallContext, said: DeclineTask) -> TaskShape:
     """Return a task that was offered to you. Its message goes back to who offered it, with your reason."""
     return task_shape(await call.services.delegations.decline(call.caller(said), said.task_id, said.reason))
 
 
-TOOL = Tool(name="decline-task", arguments=DeclineTask, result=TaskShape, run=decline_task, roles=(Role.WORKER,))
+TOOL = McpTool(name="decline-task", arguments=DeclineTask, result=TaskShape, run=decline_task, roles=(Role.WORKER,))

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from tools.tool import Call, Tool, WritingArguments
+from tools.tool import CallContext, McpTool, WritingArguments
 
 
 class DismissMessage(WritingArguments):
@@ -23,10 +23,10 @@ class Dismissed(TypedDict):
     status: str
 
 
-async def dismiss_message(call: Call, said: DismissMessage) -> Dismissed:
+async def dismiss_message(call: CallContext, said: DismissMessage) -> Dismissed:
     """Mark an inbox message as needing no answer, such as a mere "thanks". The thread shows ✅ and nothing is said."""
     status = await call.services.replies.dismiss(call.caller(said), said.inbox_message_id, said.reason)
     return {"status": status.value}
 
 
-TOOL = Tool(name="dismiss-message", arguments=DismissMessage, result=Dismissed, run=dismiss_message)
+TOOL = McpTool(name="dismiss-message", arguments=DismissMessage, result=Dismissed, run=dismiss_message)

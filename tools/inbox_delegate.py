@@ -7,9 +7,9 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from swarm.domain.agents import Role
-from swarm.services.task_texts import brief
-from tools.tool import Call, DependsOn, Priority, Tool, Worker, WritingArguments
+from swarm.domain.model.agents import Role
+from swarm.services.tasks.task_texts import brief
+from tools.tool import CallContext, DependsOn, McpTool, Priority, Worker, WritingArguments
 
 
 class InboxDelegate(WritingArguments):
@@ -30,7 +30,7 @@ class Delegation(TypedDict):
     owner: str | None
 
 
-async def inbox_delegate(call: Call, said: InboxDelegate) -> Delegation:
+async def inbox_delegate(call: CallContext, said: InboxDelegate) -> Delegation:
     """Hand an inbox message to a worker as a task. The thread goes with it: what people write there from now on reaches
     the worker, and when the task ends you get the thread back and a task_finished notice with the result. You may say
     so once with slack-reply to the same message; that changes nothing.
@@ -42,4 +42,6 @@ async def inbox_delegate(call: Call, said: InboxDelegate) -> Delegation:
     return {"task_id": delegated.task_id, "owner": delegated.owner}
 
 
-TOOL = Tool(name="inbox-delegate", arguments=InboxDelegate, result=Delegation, run=inbox_delegate, roles=(Role.LEAD,))
+TOOL = McpTool(
+    name="inbox-delegate", arguments=InboxDelegate, result=Delegation, run=inbox_delegate, roles=(Role.LEAD,)
+)

@@ -8,7 +8,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from swarm.domain.team_shapes import MemberShape, member_shape
-from tools.tool import Arguments, Call, Tool
+from tools.tool import Arguments, CallContext, McpTool
 
 
 class ListAgents(Arguments):
@@ -22,7 +22,7 @@ class Team(TypedDict):
     left_out: int  # so many more there are
 
 
-async def list_agents(call: Call, said: ListAgents) -> Team:
+async def list_agents(call: CallContext, said: ListAgents) -> Team:
     """List the agents of your team: name, role (lead or worker), what each says it can do, whether it is online, and
     its load: how many tasks are open with it, how many threads it owns, and how many runs of it are at work now.
     """
@@ -37,4 +37,4 @@ async def list_agents(call: Call, said: ListAgents) -> Team:
     }
 
 
-TOOL = Tool(name="list-agents", arguments=ListAgents, result=Team, run=list_agents)
+TOOL = McpTool(name="list-agents", arguments=ListAgents, result=Team, run=list_agents)

@@ -7,9 +7,9 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.shapes import TaskShape, task_shape
-from swarm.domain.tasks import TaskStatus
-from tools.tool import Arguments, Call, Tool
+from tools.tool import Arguments, CallContext, McpTool
 
 
 class ListTasks(Arguments):
@@ -23,7 +23,7 @@ class FoundTasks(TypedDict):
     tasks: list[TaskShape]
 
 
-async def list_tasks(call: Call, said: ListTasks) -> FoundTasks:
+async def list_tasks(call: CallContext, said: ListTasks) -> FoundTasks:
     """List tasks, the newest first: leads see all of them, workers those that they have or have created. Long texts
     (descriptions, results, errors) are cut to 1,000 characters that end in "…"; get-task has the whole.
     """
@@ -31,4 +31,4 @@ async def list_tasks(call: Call, said: ListTasks) -> FoundTasks:
     return {"tasks": [task_shape(task) for task in found]}
 
 
-TOOL = Tool(name="list-tasks", arguments=ListTasks, result=FoundTasks, run=list_tasks)
+TOOL = McpTool(name="list-tasks", arguments=ListTasks, result=FoundTasks, run=list_tasks)

@@ -7,23 +7,23 @@ from typing import Annotated
 from pydantic import Field
 
 from swarm.domain.shapes import (
-    EntryShape,
+    InboxMessageShape,
     MessageShape,
     TaskShape,
     ThreadShape,
-    entry_shape,
+    inbox_message_shape,
     message_shapes,
     task_shape,
     thread_shape,
 )
-from tools.tool import Arguments, Call, Tool
+from tools.tool import Arguments, CallContext, McpTool
 
 
 class ReadInboxMessage(Arguments):
     inbox_message_id: Annotated[str, Field(description="The id from your prompt, a trigger or your tray.")]
 
 
-class WholeInboxMessage(EntryShape):
+class WholeInboxMessage(InboxMessageShape):
     """The entry with its thread, why it came here, and what we last answered in that thread."""
 
     status: str
@@ -35,14 +35,14 @@ class WholeInboxMessage(EntryShape):
     task: TaskShape | None
 
 
-async def read_inbox_message(call: Call, said: ReadInboxMessage) -> WholeInboxMessage:
+async def read_inbox_message(call: CallContext, said: ReadInboxMessage) -> WholeInboxMessage:
     """Read one of your inbox messages in full: the new message, the whole thread before it, where it was written and
     by whom, why it was routed to you, and your team's previous answer there. Previews are cut short: read the message
     before you act on one.
     """
     whole = await call.services.inbox.read(call.agent, said.inbox_message_id)
     return {
-        **entry_shape(whole.entry),
+        **inbox_message_shape(whole.entry),
         "status": whole.entry.status.value,
         "thread": thread_shape(whole.place),
         "thread_context": message_shapes(whole.thread_context),
@@ -53,4 +53,4 @@ async def read_inbox_message(call: Call, said: ReadInboxMessage) -> WholeInboxMe
     }
 
 
-TOOL = Tool(name="read-inbox-message", arguments=ReadInboxMessage, result=WholeInboxMessage, run=read_inbox_message)
+TOOL = McpTool(name="read-inbox-message", arguments=ReadInboxMessage, result=WholeInboxMessage, run=read_inbox_message)

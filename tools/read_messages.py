@@ -8,8 +8,8 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from swarm.domain.team_shapes import AgentMessageShape, agent_message_shape
-from swarm.services.message_pages import PageRequest
-from tools.tool import Arguments, Call, Tool
+from swarm.services.operate.message_pages import PageRequest
+from tools.tool import Arguments, CallContext, McpTool
 
 
 class ReadMessages(Arguments):
@@ -31,7 +31,7 @@ class MessagePage(TypedDict):
     more: bool
 
 
-async def read_messages(call: Call, said: ReadMessages) -> MessagePage:
+async def read_messages(call: CallContext, said: ReadMessages) -> MessagePage:
     """Read what agents have said: in a channel, or between another agent and you; if you name neither, everything that
     is meant for you and unread. Without 'after' you get the latest messages. Messages that are meant for you (direct
     ones, and those that mention you) count as read from then on. These are not Slack's channels.
@@ -54,4 +54,4 @@ async def read_messages(call: Call, said: ReadMessages) -> MessagePage:
     }
 
 
-TOOL = Tool(name="read-messages", arguments=ReadMessages, result=MessagePage, run=read_messages)
+TOOL = McpTool(name="read-messages", arguments=ReadMessages, result=MessagePage, run=read_messages)

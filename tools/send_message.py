@@ -7,9 +7,9 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from swarm.domain.agent_messages import MAX_TEXT_CHARACTERS
+from swarm.domain.model.agent_messages import MAX_TEXT_CHARACTERS
 from swarm.domain.team_shapes import AddresseeShape, addressee_shape
-from tools.tool import Call, Tool, WritingArguments
+from tools.tool import CallContext, McpTool, WritingArguments
 
 
 class SendMessage(WritingArguments):
@@ -32,7 +32,7 @@ class SentMessage(TypedDict):
     unknown_mentions: list[str]
 
 
-async def send_message(call: Call, said: SendMessage) -> SentMessage:
+async def send_message(call: CallContext, said: SendMessage) -> SentMessage:
     """Send a message to another agent, or into a channel of the agents. Whom it is meant for is told at once, or when
     it comes back; an answer comes to you the same way. People do not see it. To give away work, use a task. The same
     call again sends nothing, unless it has another request_id.
@@ -45,4 +45,4 @@ async def send_message(call: Call, said: SendMessage) -> SentMessage:
     }
 
 
-TOOL = Tool(name="send-message", arguments=SendMessage, result=SentMessage, run=send_message)
+TOOL = McpTool(name="send-message", arguments=SendMessage, result=SentMessage, run=send_message)

@@ -8,7 +8,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from swarm.domain.errors import Invalid
-from tools.tool import Call, Tool, WritingArguments
+from tools.tool import CallContext, McpTool, WritingArguments
 
 
 class SlackReply(WritingArguments):
@@ -39,7 +39,7 @@ class Replied(TypedDict):
     status: str
 
 
-async def slack_reply(call: Call, said: SlackReply) -> Replied:
+async def slack_reply(call: CallContext, said: SlackReply) -> Replied:
     """Answer in the Slack thread of an inbox message, and mark all messages of your lease responded. Call it once for
     each answer: the same call again posts nothing new, another text posts a further message. People see nothing that
     you do not send with this tool or slack-stream.
@@ -60,4 +60,4 @@ async def slack_reply(call: Call, said: SlackReply) -> Replied:
     return {"delivery_ids": list(spoken.delivery_ids), "status": spoken.status.value}
 
 
-TOOL = Tool(name="slack-reply", arguments=SlackReply, result=Replied, run=slack_reply)
+TOOL = McpTool(name="slack-reply", arguments=SlackReply, result=Replied, run=slack_reply)

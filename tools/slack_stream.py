@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from swarm.domain.answers.events import StepStatus
 from swarm.domain.errors import Invalid
-from swarm.domain.streaming.events import StepStatus
-from swarm.services.stream import Streamed
-from tools.tool import Call, Tool, WritingArguments
+from swarm.services.runs.stream import Streamed
+from tools.tool import CallContext, McpTool, WritingArguments
 
 Action = Literal["open", "append", "task", "status", "close"]
 Status = Literal["pending", "in_progress", "complete", "error"]
@@ -56,7 +56,7 @@ class Stream(TypedDict):
     characters: int
 
 
-async def slack_stream(call: Call, said: SlackStream) -> Stream:
+async def slack_stream(call: CallContext, said: SlackStream) -> Stream:
     """Answer in the Slack thread of an inbox message while you write: people see the text as it comes. First open with
     inbox_message_id; then append as often as you like, and show steps with task; then close, which marks every message
     of your lease answered and ends the lease, as slack-reply does. Use slack-reply instead if you have the whole answer
@@ -69,27 +69,27 @@ async def slack_stream(call: Call, said: SlackStream) -> Stream:
     return {"turn_id": streamed.turn_id, "status": streamed.status.value, "characters": streamed.characters}
 
 
-async def _open(call: Call, said: SlackStream) -> Streamed:
+async def _open(call: CallContext, said: SlackStream) -> Streamed:
     streams, caller = call.services.streams, call.caller(said)
     return await streams.open(
         caller, inbox_message_id=said.inbox_message_id or None, task_id=said.task_id or None, text=said.text or ""
     )
 
 
-async def _append(call: Call, said: SlackStream) -> Streamed:
+async def _append(call: CallContext, said: SlackStream) -> Streamed:
     return await call.services.streams.append(call.caller(said), _given(said, "turn_id"), _given(said, "text"))
 
 
-async def _task(call: Call, said: SlackStream) -> Streamed:
+async def _task(call: CallContext, said: SlackStream) -> Streamed:
     turn_id, step_id, title = (_given(said, field) for field in ("turn_id", "id", "title"))
     return await call.services.streams.task(call.caller(said), turn_id, step_id, title, StepStatus(said.status))
 
 
-async def _status(call: Call, said: SlackStream) -> Streamed:
+async def _status(call: CallContext, said: SlackStream) -> Streamed:
     return await call.services.streams.status(call.caller(said), _given(said, "turn_id"), _given(said, "title"))
 
 
-async def _close(call: Call, said: SlackStream) -> Streamed:
+async def _close(call: CallContext, said: SlackStream) -> Streamed:
     turn_id = _given(said, "turn_id")
     return await call.services.streams.close(call.caller(said), turn_id, said.text or "", said.result, said.failed)
 
@@ -129,4 +129,4 @@ def _given(said: SlackStream, field: str) -> str:
     return value
 
 
-TOOL = Tool(name="slack-stream", arguments=SlackStream, result=Stream, run=slack_stream)
+TOOL = McpTool(name="slack-stream", arguments=SlackStream, result=Stream, run=slack_stream)

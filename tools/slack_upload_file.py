@@ -9,8 +9,8 @@ from pydantic import Field
 
 from swarm.domain.errors import Invalid
 from swarm.domain.shapes import SharedFileShape, shared_file_shape
-from swarm.services.whereabouts import About
-from tools.tool import Call, Tool, WritingArguments
+from swarm.services.rules.thread_lookup import ThreadReference
+from tools.tool import CallContext, McpTool, WritingArguments
 
 
 class SlackUploadFile(WritingArguments):
@@ -25,14 +25,14 @@ class SlackUploadFile(WritingArguments):
     comment: Annotated[str | None, Field(max_length=10_000, description="A sentence to say with the file.")] = None
 
 
-async def slack_upload_file(call: Call, said: SlackUploadFile) -> SharedFileShape:
+async def slack_upload_file(call: CallContext, said: SlackUploadFile) -> SharedFileShape:
     """Put a file of up to 700 kB into the Slack thread of an inbox message or a task; a larger one goes to POST /files
     as the body of the request. The message is not answered by that: say something with slack-reply afterwards, since
     the last answer may end your lease. The same call again puts nothing new there.
     """
     shared = await call.services.uploads.upload_content(
         call.caller(said),
-        About(inbox_message_id=said.inbox_message_id, task_id=said.task_id),
+        ThreadReference(inbox_message_id=said.inbox_message_id, task_id=said.task_id),
         said.name,
         _content(said),
         title=said.title,
@@ -53,4 +53,4 @@ def _content(said: SlackUploadFile) -> bytes:
         raise Invalid("Not valid: content_base64.", fields={"content_base64": "standard base64"}) from error
 
 
-TOOL = Tool(name="slack-upload-file", arguments=SlackUploadFile, result=SharedFileShape, run=slack_upload_file)
+TOOL = McpTool(name="slack-upload-file", arguments=SlackUploadFile, result=SharedFileShape, run=slack_upload_file)

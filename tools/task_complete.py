@@ -6,9 +6,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from swarm.domain.agents import Role
+from swarm.domain.model.agents import Role
 from swarm.domain.shapes import TaskShape, task_shape
-from tools.tool import Call, TaskId, Tool, WritingArguments
+from tools.tool import CallContext, McpTool, TaskId, WritingArguments
 
 
 class TaskComplete(WritingArguments):
@@ -22,11 +22,11 @@ class TaskComplete(WritingArguments):
     ] = None
 
 
-async def task_complete(call: Call, said: TaskComplete) -> TaskShape:
+async def task_complete(call: CallContext, said: TaskComplete) -> TaskShape:
     """End your task: it is done. The thread returns to who delegated it, and with it what people wrote meanwhile and
     you have not answered.
     """
     return task_shape(await call.services.task_work.complete(call.caller(said), said.task_id, said.result, said.reply))
 
 
-TOOL = Tool(name="task-complete", arguments=TaskComplete, result=TaskShape, run=task_complete, roles=(Role.WORKER,))
+TOOL = McpTool(name="task-complete", arguments=TaskComplete, result=TaskShape, run=task_complete, roles=(Role.WORKER,))

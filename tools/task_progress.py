@@ -6,9 +6,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from swarm.domain.agents import Role
+from swarm.domain.model.agents import Role
 from swarm.domain.shapes import TaskShape, task_shape
-from tools.tool import Call, TaskId, Tool, WritingArguments
+from tools.tool import CallContext, McpTool, TaskId, WritingArguments
 
 
 class TaskProgress(WritingArguments):
@@ -17,7 +17,7 @@ class TaskProgress(WritingArguments):
     percent: Annotated[int | None, Field(ge=0, le=100, description="How much is done, if that can be said.")] = None
 
 
-async def task_progress(call: Call, said: TaskProgress) -> TaskShape:
+async def task_progress(call: CallContext, said: TaskProgress) -> TaskShape:
     """Say how far your task is. The thread shows it as one message, which is changed by each further call and carries a
     button to stop the task.
     """
@@ -25,4 +25,4 @@ async def task_progress(call: Call, said: TaskProgress) -> TaskShape:
     return task_shape(task)
 
 
-TOOL = Tool(name="task-progress", arguments=TaskProgress, result=TaskShape, run=task_progress, roles=(Role.WORKER,))
+TOOL = McpTool(name="task-progress", arguments=TaskProgress, result=TaskShape, run=task_progress, roles=(Role.WORKER,))

@@ -15,8 +15,8 @@ from typing import Annotated, Any, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 import tools
-from swarm.domain.agents import Agent, Role
-from swarm.services.reply import Caller
+from swarm.domain.model.agents import Agent, Role
+from swarm.services.rules.reply import Caller
 from swarm.services.use_cases import Services
 
 
@@ -52,7 +52,7 @@ DependsOn = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Call:
+class CallContext:
     """Who calls, under which lease if the connection names one, and the use cases at hand."""
 
     agent: Agent
@@ -70,13 +70,13 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Tool(Generic[A, R]):
+class McpTool(Generic[A, R]):
     """One MCP tool. ``result`` is the type of what ``run`` returns, a `TypedDict`."""
 
     name: str
     arguments: type[A]
     result: type[R]
-    run: Callable[[Call, A], Awaitable[R]]
+    run: Callable[[CallContext, A], Awaitable[R]]
     roles: tuple[Role, ...] = tuple(Role)  # whose list shows it; what a call may do is up to the use case
 
     @property
@@ -90,7 +90,7 @@ class Tool(Generic[A, R]):
         return issubclass(self.arguments, WritingArguments)
 
 
-def discover() -> dict[str, Tool[Any, Any]]:
+def discover() -> dict[str, McpTool[Any, Any]]:
     """All tools of this folder by name: every module that has a ``TOOL``."""
     modules = [importlib.import_module(f"tools.{found.name}") for found in pkgutil.iter_modules(tools.__path__)]
     found = [module.TOOL for module in modules if hasattr(module, "TOOL")]

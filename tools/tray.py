@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from swarm.domain.shapes import TrayShape, tray_shape
-from tools.tool import Arguments, Call, Tool
+from tools.tool import Arguments, CallContext, McpTool
 
 
 class Nothing(Arguments):
     pass
 
 
-async def tray(call: Call, said: Nothing) -> TrayShape:
+async def tray(call: CallContext, said: Nothing) -> TrayShape:
     """See what waits for you: how many inbox messages and messages of other agents are unread, with the beginning of
     each; your open tasks by status; and how many threads you own. Previews are cut short: read the whole with
     read-inbox-message or read-messages.
@@ -18,4 +18,4 @@ async def tray(call: Call, said: Nothing) -> TrayShape:
     return tray_shape(await call.services.trays.of(call.agent))
 
 
-TOOL = Tool(name="tray", arguments=Nothing, result=TrayShape, run=tray)
+TOOL = McpTool(name="tray", arguments=Nothing, result=TrayShape, run=tray)

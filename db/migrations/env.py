@@ -1,4 +1,4 @@
-"""Alembic's entry: runs migrations on the connection that `swarm.store.migrations` hands over."""
+"""Alembic's entry: runs migrations on the connection that `swarm.store.admin.migrations` hands over."""
 
 from alembic import context
 

@@ -28,7 +28,7 @@ from swarm.agents.failures import (
     not_within,
     refused,
 )
-from swarm.redaction import Redactor
+from swarm.telemetry.redaction import Redactor
 
 CONNECT_SECONDS: Final = 10.0
 """For one attempt to connect, TLS included."""
@@ -46,7 +46,7 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Call:
+class AgentRequest:
     """One request to an agent."""
 
     method: str
@@ -100,7 +100,7 @@ def _is_loopback(host: str) -> bool:
         return False  # localhost and ::1 are known anyway
 
 
-class Sender:
+class AgentHttpSender:
     """Sends requests and hands out answers that are not read yet."""
 
     def __init__(self, client: httpx2.AsyncClient, *, patience_seconds: float = CONNECT_PATIENCE_SECONDS) -> None:
@@ -108,7 +108,7 @@ class Sender:
         self._patience_seconds = patience_seconds
 
     async def send(
-        self, call: Call, *, timeout_seconds: float, max_bytes: int, is_patient: bool = True
+        self, call: AgentRequest, *, timeout_seconds: float, max_bytes: int, is_patient: bool = True
     ) -> httpx2.Response:
         """The answer to a request, once its headers have come; the caller closes it.
 
@@ -123,7 +123,7 @@ class Sender:
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             raise not_sent(error) from error
 
-    async def _send(self, call: Call, timeout_seconds: float, is_patient: bool) -> httpx2.Response:
+    async def _send(self, call: AgentRequest, timeout_seconds: float, is_patient: bool) -> httpx2.Response:
         timeout = httpx2.Timeout(timeout_seconds, connect=min(CONNECT_SECONDS, timeout_seconds))
         attempts = stamina.retry_context(
             on=may_arrive_later,

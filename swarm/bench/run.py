@@ -12,7 +12,7 @@ from typing import Final
 from swarm.bench import report
 from swarm.bench.figures import BenchError, Figure, combined
 from swarm.bench.plan import Plan, Say
-from swarm.terminal import Terminal
+from swarm.cli.terminal import Terminal
 
 Measure = Callable[[Plan, Say], Awaitable[list[Figure]]]
 

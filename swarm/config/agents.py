@@ -11,10 +11,10 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from swarm.config.builtin import BuiltinAgentSettings
 from swarm.config.section import HttpAddress, Section
-from swarm.domain.agents import MOST_AGENTS, MOST_ENROLLED, OFFLINE_AFTER_SECONDS, Role, check_name
+from swarm.domain.answers.agent import PARALLEL_RUNS, History, OnRestart
+from swarm.domain.answers.remote import LONGEST_RUN_SECONDS, TIMEOUT_SECONDS, Dialect, ResumeForm, ThreadContext
 from swarm.domain.errors import Invalid
-from swarm.domain.streaming.agent import PARALLEL_RUNS, History, OnRestart
-from swarm.domain.streaming.remote import LONGEST_RUN_SECONDS, TIMEOUT_SECONDS, Dialect, ResumeForm, ThreadContext
+from swarm.domain.model.agents import MOST_AGENTS, MOST_ENROLLED, OFFLINE_AFTER_SECONDS, Role, check_name
 
 
 class OAuthSettings(Section):

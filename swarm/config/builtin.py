@@ -10,10 +10,10 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from swarm.config.section import Section
 from swarm.domain.access import OPERATOR, check_callers
-from swarm.domain.agents import Role
+from swarm.domain.answers.agent import PARALLEL_RUNS, OnRestart
 from swarm.domain.errors import Invalid
-from swarm.domain.sessions import COMPACTION_THRESHOLD, KEEP_RECENT_MESSAGES, SessionScope
-from swarm.domain.streaming.agent import PARALLEL_RUNS, OnRestart
+from swarm.domain.model.agents import Role
+from swarm.domain.model.sessions import COMPACTION_THRESHOLD, KEEP_RECENT_MESSAGES, SessionScope
 
 SERVERS_CONFIG = Path("servers_config.json")
 PROMPTS_CONFIG = Path("prompts/prompts_config.yaml")

@@ -8,8 +8,8 @@ from pydantic import Field, JsonValue, field_validator
 
 from swarm.config.section import Section
 from swarm.domain.access import BOT_MESSAGES_PER_HOUR, External, Listen
-from swarm.domain.client_context import OWN_KEYS
-from swarm.domain.streaming.calls import Display
+from swarm.domain.answers.calls import TaskDisplay
+from swarm.domain.prompts.client_context import OWN_KEYS
 
 
 class ChannelSettings(Section):
@@ -28,7 +28,7 @@ class ChannelSettings(Section):
     external: External = Field(
         External.DENY, description="deny, or allow: guests and people of other workspaces reach agents"
     )
-    display: Display = Field(Display.PLAN, description="how tools and plans are shown: plan, or timeline")
+    display: TaskDisplay = Field(TaskDisplay.PLAN, description="how tools and plans are shown: plan, or timeline")
     client_context: Mapping[str, JsonValue] = Field(
         default_factory=dict, description="keys of your own for the agent's client context, to shape its style"
     )

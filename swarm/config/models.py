@@ -7,8 +7,7 @@ from decimal import Decimal
 from pydantic import Field, SecretStr
 
 from swarm.config.section import HttpAddress, Section
-from swarm.domain.conduct import MESSAGES_PER_MINUTE
-from swarm.domain.models import (
+from swarm.domain.model.models import (
     MODEL_TIMEOUT_SECONDS,
     MOST_REQUESTS,
     MOST_SECONDS,
@@ -18,6 +17,7 @@ from swarm.domain.models import (
     Provider,
     guessed_provider,
 )
+from swarm.domain.operating_policy import MESSAGES_PER_MINUTE
 
 
 class FallbackSettings(Section):

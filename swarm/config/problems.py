@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from swarm.config.variables import VARIABLES
 from swarm.domain.errors import ConfigurationError
-from swarm.redaction import Redactor
+from swarm.telemetry.redaction import Redactor
 
 _SECRET = re.compile(r"(token|secret|key)$")
 _REDACTOR: Final = Redactor()

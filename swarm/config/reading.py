@@ -12,13 +12,13 @@ import yaml
 from dotenv import dotenv_values
 from pydantic import ValidationError
 
-from swarm.config import unread
+from swarm.config import unused_variables
+from swarm.config.default_agents import with_default_agents
 from swarm.config.problems import BadSettings
 from swarm.config.settings import Settings
-from swarm.config.usual import with_usual_agents
 from swarm.config.variables import CONFIG_VARIABLE, DYNAMIC_AGENTS, DYNAMIC_AGENTS_VARIABLE, VARIABLES
+from swarm.domain.answers.remote import Dialect
 from swarm.domain.errors import ConfigurationError
-from swarm.domain.streaming.remote import Dialect
 
 CONFIG_FILE: Final = "swarm.yaml"
 
@@ -43,8 +43,13 @@ def load(
         settings = Settings(**values)
     except ValidationError as error:
         raise BadSettings(error) from error
-    unread.check(sources, settings, unread.text_of(file), unread.text_of(folder / settings.tools.servers_config))
-    return with_usual_agents(settings, folder)
+    unused_variables.check(
+        sources,
+        settings,
+        unused_variables.text_of(file),
+        unused_variables.text_of(folder / settings.tools.servers_config),
+    )
+    return with_default_agents(settings, folder)
 
 
 def read_variables(

@@ -16,11 +16,11 @@ from swarm.config.builtin import DocumentSettings, RuntimeSettings, ToolSettings
 from swarm.config.channels import ChannelSettings
 from swarm.config.models import LimitSettings, ModelSettings, ProviderSettings
 from swarm.config.section import GivenSecret, HttpAddress, OwnSecret, Section
-from swarm.domain.excerpts import HISTORY_CHARACTERS
-from swarm.domain.files import DEFAULT_CAP_BYTES
-from swarm.domain.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STOPPED, REACTION_STORED
-from swarm.domain.leases import LEASE_SECONDS
-from swarm.web.access import checked_host, checked_origin, is_this_machine
+from swarm.domain.model.files import DEFAULT_CAP_BYTES
+from swarm.domain.model.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STOPPED, REACTION_STORED
+from swarm.domain.model.leases import LEASE_SECONDS
+from swarm.domain.prompts.excerpts import HISTORY_CHARACTERS
+from swarm.entrypoints.web.access import checked_host, checked_origin, is_this_machine
 
 MOST_KEPT_DAYS = 36_500
 """No period of retention is longer: a hundred years."""

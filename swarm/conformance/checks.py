@@ -9,7 +9,7 @@ from typing import Final
 from swarm.conformance.record import OPENS, Record
 from swarm.conformance.scenarios import Check, Scenario
 from swarm.conformance.words import said_twice, words
-from swarm.domain.streaming.outcomes import Answered, Asks, Outcome, RunFailed, RunStopped
+from swarm.domain.answers.outcomes import Answered, AnswerOutcome, Asks, RunFailed, RunStopped
 
 FIRST_SIGN_SECONDS: Final = 30.0
 """People wait so long for a first sign, by default."""
@@ -192,7 +192,7 @@ def _changed_after_footer(record: Record) -> bool:
     return any(call.has_footer for call in shown[:-1])
 
 
-def _ending(outcome: Outcome) -> str:
+def _ending(outcome: AnswerOutcome) -> str:
     match outcome:
         case Answered():
             return "the run finished"

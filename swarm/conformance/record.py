@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from swarm.domain.streaming.events import AgentEvent, Finished, SourceChanged, TextDelta, ToolStarted
-from swarm.domain.streaming.markers import without_markers
-from swarm.domain.streaming.outcomes import Outcome
-from swarm.domain.streaming.results import missing_of
+from swarm.domain.answers.events import AgentEvent, Finished, SourceChanged, TextDelta, ToolStarted
+from swarm.domain.answers.markers import without_markers
+from swarm.domain.answers.outcomes import AnswerOutcome
+from swarm.domain.answers.results import missing_of
 
 OPENS: Final = "chat.startStream"
 APPENDS: Final = "chat.appendStream"
@@ -60,7 +60,7 @@ class Record:
     calls: tuple[Call, ...]
     messages: tuple[Message, ...]  # when the answer was over
     messages_later: tuple[Message, ...]  # and a moment after that
-    outcome: Outcome
+    outcome: AnswerOutcome
 
     @property
     def text(self) -> str:

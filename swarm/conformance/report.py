@@ -10,10 +10,10 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Column, Table
 
+from swarm.cli.terminal import Terminal
 from swarm.conformance.checks import Verdict
 from swarm.conformance.run import Result
 from swarm.conformance.scenarios import Scenario
-from swarm.terminal import Terminal
 
 _WIDTH: Final = 120
 """Of the table where the output is no terminal."""

@@ -13,15 +13,15 @@ from swarm.conformance.checks import Limits, Verdict, judge
 from swarm.conformance.record import Heard, Record
 from swarm.conformance.scenarios import Scenario
 from swarm.conformance.workspace import CHANNEL, Workspace
-from swarm.domain.client_context import SOURCE
-from swarm.domain.cutting import split
-from swarm.domain.deliveries import Accepted, Delivery, DeliveryKind
+from swarm.domain.answers.calls import NOTHING_BELOW, AnswerTarget
+from swarm.domain.answers.events import AgentEvent, InputMessage, RunInput, Speaker
+from swarm.domain.answers.remote import AgentClient
+from swarm.domain.answers.showing import AnswerShown
 from swarm.domain.errors import Unavailable
-from swarm.domain.streaming.calls import NOTHING_BELOW, Place
-from swarm.domain.streaming.events import AgentEvent, Speaker, TurnInput, TurnMessage
-from swarm.domain.streaming.remote import RunsTurns
-from swarm.domain.streaming.showing import Shown
-from swarm.slack.live import LiveAnswer
+from swarm.domain.model.deliveries import Delivery, DeliveryAccepted, DeliveryKind
+from swarm.domain.prompts.client_context import SOURCE
+from swarm.domain.text.cutting import split
+from swarm.slack.outgoing.live import LiveAnswer
 
 PART_CHARACTERS: Final = 3_900
 """What could not be shown live is posted in parts of this size."""
@@ -29,7 +29,7 @@ PART_CHARACTERS: Final = 3_900
 SETTLING_SECONDS: Final = 0.3
 """So long after its end an answer is looked at once more."""
 
-ConversationOf = Callable[[Place], str]
+ConversationOf = Callable[[AnswerTarget], str]
 """The id of the conversation that the agent leads in a thread."""
 
 
@@ -52,7 +52,7 @@ class Examination:
 
     def __init__(
         self,
-        agent: RunsTurns,
+        agent: AgentClient,
         slack: Workspace,
         conversation_of: ConversationOf,
         *,
@@ -108,7 +108,7 @@ class Examination:
                 into.append(Heard(at=self._slack.now(), event=event))
                 yield event
 
-    async def _post_rest(self, place: Place, shown: Shown) -> None:
+    async def _post_rest(self, place: AnswerTarget, shown: AnswerShown) -> None:
         """What was not shown live, as the coordinator would post it; without a text the note stands in its place."""
         closing = shown.closing
         parts = split(shown.leftover, PART_CHARACTERS)
@@ -119,7 +119,7 @@ class Examination:
             delivery = _delivery(place, part)
             await self._slack.gateway.ready(delivery)
             answer = await self._slack.gateway.deliver(replace(delivery, closing=below, place=place))
-            if not isinstance(answer, Accepted):
+            if not isinstance(answer, DeliveryAccepted):
                 raise Unavailable(f"The twin did not take a post: {answer}.")
 
 
@@ -140,9 +140,9 @@ async def examine(
     return results
 
 
-def _turn(prompt: str, place: Place, conversation_id: str) -> TurnInput:
-    message = TurnMessage(id=place.thread_ts, speaker=Speaker.USER, text=prompt, author="Alice")
-    return TurnInput(
+def _turn(prompt: str, place: AnswerTarget, conversation_id: str) -> RunInput:
+    message = InputMessage(id=place.thread_ts, speaker=Speaker.USER, text=prompt, author="Alice")
+    return RunInput(
         turn_id=place.turn_id,
         run_id=new_id(),
         trace_id=new_trace_id(),
@@ -152,7 +152,7 @@ def _turn(prompt: str, place: Place, conversation_id: str) -> TurnInput:
     )
 
 
-def _delivery(place: Place, text: str) -> Delivery:
+def _delivery(place: AnswerTarget, text: str) -> Delivery:
     return Delivery(
         id=new_id(),
         kind=DeliveryKind.POST,

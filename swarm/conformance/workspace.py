@@ -14,10 +14,10 @@ from slack_twin.server import running
 from slack_twin.twin import build_twin
 
 from swarm.conformance.record import POSTS, SHOWING, UPDATES, Call, Message
-from swarm.domain.streaming.calls import Place
-from swarm.domain.watchers import NOBODY, Watcher
-from swarm.slack.gateway import Gateway
-from swarm.slack.pacing import Pacing
+from swarm.domain.answers.calls import AnswerTarget
+from swarm.domain.watchers import NO_WATCHERS, Watcher
+from swarm.slack.outgoing.gateway import Gateway
+from swarm.slack.outgoing.pacing import Pacing
 
 CHANNEL: Final = "general"
 
@@ -38,11 +38,11 @@ class Workspace:
         """Seconds since 1970 on the clock by which the twin notes its calls; it never goes back."""
         return self._clock.now()
 
-    async def ask(self, text: str, agent_name: str, turn_id: str) -> Place:
+    async def ask(self, text: str, agent_name: str, turn_id: str) -> AnswerTarget:
         """Have a person say something; where the answer belongs."""
         said = {"user": _PERSON, "channel": CHANNEL, "text": f"@{DEFAULT.apps[0].name} {text}"}
         posted = (await self._http.post("messages", json=said)).raise_for_status().json()
-        return Place(
+        return AnswerTarget(
             team=(await self.gateway.identify()).team,
             channel=posted["channel"],
             thread_ts=posted["ts"],
@@ -52,20 +52,20 @@ class Workspace:
             turn_id=turn_id,
         )
 
-    async def calls(self, place: Place) -> tuple[Call, ...]:
+    async def calls(self, place: AnswerTarget) -> tuple[Call, ...]:
         """The calls about an answer that show something, as Slack got them."""
         noted = (await self._get("calls", {"since": "0"}))["calls"]
         ours = await self._timestamps(place)
         return tuple(_call(call) for call in noted if call["method"] in SHOWING and _is_about(call, place, ours))
 
-    async def messages(self, place: Place) -> tuple[Message, ...]:
+    async def messages(self, place: AnswerTarget) -> tuple[Message, ...]:
         """The answer as people see it now."""
         return tuple(_message(shape) for shape in await self._replies(place))
 
-    async def _timestamps(self, place: Place) -> set[str]:
+    async def _timestamps(self, place: AnswerTarget) -> set[str]:
         return {shape["ts"] for shape in await self._replies(place)}
 
-    async def _replies(self, place: Place) -> list[dict[str, Any]]:
+    async def _replies(self, place: AnswerTarget) -> list[dict[str, Any]]:
         where = {"channel": place.channel, "thread_ts": place.thread_ts}
         replies: list[dict[str, Any]] = (await self._get("messages", where))["messages"][1:]
         return replies
@@ -75,7 +75,7 @@ class Workspace:
 
 
 @asynccontextmanager
-async def workspace(watcher: Watcher = NOBODY) -> AsyncIterator[Workspace]:
+async def workspace(watcher: Watcher = NO_WATCHERS) -> AsyncIterator[Workspace]:
     """A workspace that lasts while the context does. Raises OSError if no port can be had."""
     apart = time.time() - time.monotonic()
     clock = Clock(lambda: apart + time.monotonic())  # a clock that is set meanwhile must not confuse what came first
@@ -89,7 +89,7 @@ async def workspace(watcher: Watcher = NOBODY) -> AsyncIterator[Workspace]:
             await gateway.close()
 
 
-def _is_about(call: Mapping[str, Any], place: Place, ours: set[str]) -> bool:
+def _is_about(call: Mapping[str, Any], place: AnswerTarget, ours: set[str]) -> bool:
     args = call["args"]
     return args.get("channel") == place.channel and (args.get("thread_ts") == place.thread_ts or args.get("ts") in ours)
 

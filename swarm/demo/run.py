@@ -160,7 +160,7 @@ async def _start(demo: Plan, parts: Parts) -> None:
         _say("starting the Slack twin")
         await parts.start("twin", ["slack_twin", "--port", str(demo.twin_port)], {})
     _say("starting the coordinator")
-    await parts.start("coordinator", ["swarm.cli", "up"], environment)
+    await parts.start("coordinator", ["swarm.cli.main", "up"], environment)
     _say(f"starting the agent {WRITER}")
     await parts.start(WRITER, ["swarm.demo.streamer"], {"WRITER_PORT": str(demo.writer_port), "DEMO_ROOT": _root()})
     if is_scripted:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from swarm.domain.agents import Agent, Role, check_name
-from swarm.domain.streaming.calls import Display
-from swarm.domain.transcript import Author, AuthorKind, Standing
+from swarm.domain.answers.calls import TaskDisplay
+from swarm.domain.model.agents import Agent, Role, check_name
+from swarm.domain.model.transcript import Author, AuthorKind, Standing
 
 
 class Listen(StrEnum):
@@ -41,7 +41,7 @@ class ChannelPolicy:
     allowed_users: frozenset[str] | None = None  # user ids; None: everybody
     allowed_bots: frozenset[str] = frozenset()  # bot ids (B…) or their users' ids (U…)
     bot_messages_per_hour: int = BOT_MESSAGES_PER_HOUR  # that are routed in one thread
-    display: Display = Display.PLAN
+    display: TaskDisplay = TaskDisplay.PLAN
     client_context: Mapping[str, object] = field(default_factory=dict, hash=False)  # its own keys, JSON values
     external: External = External.DENY
     share_email: bool = False  # whether the agent is told the e-mail address of who asks

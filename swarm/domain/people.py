@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from swarm.domain.model.transcript import Author, AuthorKind, Standing
 from swarm.domain.routing import Me
-from swarm.domain.transcript import Author, AuthorKind, Standing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import Protocol
 
-from swarm.domain.client_context import ChannelFacts
-from swarm.domain.deliveries import Accepted, Answer, Delivery
-from swarm.domain.files import FileInfo, Share
+from swarm.domain.model.deliveries import Answer, Delivery, DeliveryAccepted
+from swarm.domain.model.files import FileInfo, Share
+from swarm.domain.model.transcript import AuthorKind, ChannelMessage, SlackMessage
 from swarm.domain.people import Person
-from swarm.domain.transcript import AuthorKind, ChannelMessage, SlackMessage
+from swarm.domain.prompts.client_context import ChannelFacts
 
 
 class Directory(Protocol):
@@ -32,7 +32,7 @@ class Directory(Protocol):
         ...
 
 
-class People(Protocol):
+class PersonLookup(Protocol):
     """Who people are, as Slack says."""
 
     async def person(self, user_id: str, wait_seconds: float) -> Person | None:
@@ -55,7 +55,7 @@ class SlackSender(Protocol):
         """Make the call, once."""
         ...
 
-    async def find(self, delivery: Delivery) -> Accepted | None:
+    async def find(self, delivery: Delivery) -> DeliveryAccepted | None:
         """Look a post up by our key; raises Unavailable when Slack cannot be asked, NotFound if it will never tell."""
         ...
 

@@ -21,9 +21,9 @@ from enum import StrEnum
 from typing import Final
 
 from swarm.domain.access import ChannelPolicy, External, Listen, denial
-from swarm.domain.inbox import MatchedBy
+from swarm.domain.model.inbox import MatchedBy
+from swarm.domain.model.transcript import Author, AuthorKind, ChannelType, SlackMessage, Standing
 from swarm.domain.roster import ADDRESS, Candidate, Roster, addressed, names_and_verb
-from swarm.domain.transcript import Author, AuthorKind, ChannelType, SlackMessage, Standing
 
 _CONTENT_SUBTYPES: Final = frozenset({None, "file_share", "thread_broadcast", "me_message", "bot_message"})
 _MENTION = re.compile(r"<@([UW][A-Z0-9]*)(?:\|[^>]*)?>")
@@ -40,7 +40,7 @@ class Change(StrEnum):
     DELETED = "deleted"
 
 
-class Outcome(StrEnum):
+class RoutingOutcome(StrEnum):
     """Everything that routing can decide."""
 
     OWN = "own"
@@ -110,7 +110,7 @@ class Target:
 class Decision:
     """What to do with a message. ``reason`` is a sentence for ``swarm explain`` and the timeline."""
 
-    outcome: Outcome
+    outcome: RoutingOutcome
     reason: str
     targets: tuple[Target, ...] = ()
     new_owner_id: str | None = None  # whom the thread goes to; None: it stays where it is
@@ -121,7 +121,7 @@ class Decision:
     @property
     def is_work(self) -> bool:
         """Whether something happens, or would have if the author were allowed here."""
-        return bool(self.targets) or self.outcome is Outcome.STOP or self.is_refusal
+        return bool(self.targets) or self.outcome is RoutingOutcome.STOP or self.is_refusal
 
 
 def mentions(text: str) -> frozenset[str]:
@@ -156,20 +156,22 @@ def _heard(message: SlackMessage, situation: Situation, change: Change) -> Decis
         or _by_owner(message, situation)
         or _by_listening(message, situation)
         or _by_mention(message, situation)
-        or Decision(outcome=Outcome.CONTEXT, reason="it names nobody, and nobody listens here or owns the thread")
+        or Decision(
+            outcome=RoutingOutcome.CONTEXT, reason="it names nobody, and nobody listens here or owns the thread"
+        )
     )
 
 
 def _never_work(message: SlackMessage, situation: Situation, change: Change) -> Decision | None:
     """Rule 1."""
     if situation.me.wrote(message.author):
-        return Decision(outcome=Outcome.OWN, reason="our own post")
+        return Decision(outcome=RoutingOutcome.OWN, reason="our own post")
     if change is Change.DELETED:
-        return Decision(outcome=Outcome.DELETED, reason="the message was deleted")
+        return Decision(outcome=RoutingOutcome.DELETED, reason="the message was deleted")
     if message.subtype not in _CONTENT_SUBTYPES:
-        return Decision(outcome=Outcome.SYSTEM, reason=f"a message of Slack itself ({message.subtype})")
+        return Decision(outcome=RoutingOutcome.SYSTEM, reason=f"a message of Slack itself ({message.subtype})")
     if change is Change.EDITED and situation.routed:
-        return Decision(outcome=Outcome.EDITED, reason="an edit of a message that was routed before")
+        return Decision(outcome=RoutingOutcome.EDITED, reason="an edit of a message that was routed before")
     return None
 
 
@@ -178,7 +180,7 @@ def _refused(message: SlackMessage, situation: Situation, change: Change) -> Dec
     denied = denial(message.author, situation.policy)
     if denied:
         outcome, heard = _refusal(message.author, situation.policy), _heard(message, situation, change)
-        if outcome is Outcome.UNVERIFIED and not heard.is_work:
+        if outcome is RoutingOutcome.UNVERIFIED and not heard.is_work:
             return heard  # it is nobody's work, whoever wrote it
         is_told = situation.policy.enabled and message.author.kind is AuthorKind.USER
         return Decision(outcome=outcome, reason=denied, is_refusal=is_told and heard.is_work)
@@ -186,16 +188,16 @@ def _refused(message: SlackMessage, situation: Situation, change: Change) -> Dec
     if message.author.kind is AuthorKind.BOT and situation.bot_turns >= most:
         reason = f"bots have had their {most} messages of this hour in this thread (bot_messages_per_hour)"
         is_work = _heard(message, situation, change).is_work
-        return Decision(outcome=Outcome.BOT_CAPPED, reason=reason, is_refusal=is_work)
+        return Decision(outcome=RoutingOutcome.BOT_CAPPED, reason=reason, is_refusal=is_work)
     return None
 
 
-def _refusal(author: Author, policy: ChannelPolicy) -> Outcome:
+def _refusal(author: Author, policy: ChannelPolicy) -> RoutingOutcome:
     if author.kind is AuthorKind.BOT or not policy.enabled or author.standing is Standing.MEMBER:
-        return Outcome.NOT_ALLOWED
+        return RoutingOutcome.NOT_ALLOWED
     if policy.external is External.ALLOW:
-        return Outcome.NOT_ALLOWED  # by the list of people
-    return Outcome.STRANGER if author.standing else Outcome.UNVERIFIED
+        return RoutingOutcome.NOT_ALLOWED  # by the list of people
+    return RoutingOutcome.STRANGER if author.standing else RoutingOutcome.UNVERIFIED
 
 
 def _by_stop(message: SlackMessage, situation: Situation, change: Change) -> Decision | None:
@@ -204,7 +206,7 @@ def _by_stop(message: SlackMessage, situation: Situation, change: Change) -> Dec
         return None
     if not asks_to_stop(message.own_text) or _mentions_only_others(message, situation):
         return None
-    return Decision(outcome=Outcome.STOP, reason="it stops what runs here")
+    return Decision(outcome=RoutingOutcome.STOP, reason="it stops what runs here")
 
 
 def _by_address(message: SlackMessage, situation: Situation) -> Decision | None:
@@ -212,13 +214,13 @@ def _by_address(message: SlackMessage, situation: Situation) -> Decision | None:
     named, everybody, unknown = addressed(message.own_text, situation.roster)
     if everybody and situation.roster.agents:
         targets = tuple(Target(agent_id=agent.id, matched_by=MatchedBy.BROADCAST) for agent in situation.roster.agents)
-        return Decision(outcome=Outcome.BROADCAST, reason="swarm#all addresses every agent", targets=targets)
+        return Decision(outcome=RoutingOutcome.BROADCAST, reason="swarm#all addresses every agent", targets=targets)
     if named:
         return replace(_to_named(named, situation), unknown=unknown)
     if everybody or unknown:
         wanted = "all" if everybody else unknown[0]
         reason = f"swarm#{wanted} names no agent, so the default lead gets it"
-        return replace(_to_default(situation, Outcome.ADDRESS, MatchedBy.ADDRESS, reason), unknown=unknown)
+        return replace(_to_default(situation, RoutingOutcome.ADDRESS, MatchedBy.ADDRESS, reason), unknown=unknown)
     return None
 
 
@@ -234,7 +236,7 @@ def _to_named(named: tuple[Candidate, ...], situation: Situation) -> Decision:
     why = f"; {names_and_verb(absent)} offline, so the default lead gets it" if absent else ""
     is_moved = len(named) == 1 and not absent  # who is not there takes no thread from anybody
     return Decision(
-        outcome=Outcome.ADDRESS,
+        outcome=RoutingOutcome.ADDRESS,
         reason="it names " + " and ".join(f"swarm#{agent.name}" for agent in named) + why,
         targets=tuple(targets.values()),
         new_owner_id=next(iter(targets)) if is_moved or situation.owner_id is None else None,
@@ -247,22 +249,27 @@ def _by_owner(message: SlackMessage, situation: Situation) -> Decision | None:
     if situation.owner_id is None and not situation.awaits_lead:
         return None
     if _mentions_only_others(message, situation):
-        return Decision(outcome=Outcome.OTHERS_MENTIONED, reason="it mentions only somebody else, so it is context")
+        return Decision(
+            outcome=RoutingOutcome.OTHERS_MENTIONED, reason="it mentions only somebody else, so it is context"
+        )
     if situation.owner_id is None:
         return _to_default(
-            situation, Outcome.THREAD_OWNER, MatchedBy.THREAD_OWNER, "the thread waits for a lead, who will own it"
+            situation,
+            RoutingOutcome.THREAD_OWNER,
+            MatchedBy.THREAD_OWNER,
+            "the thread waits for a lead, who will own it",
         )
     owner = situation.roster.by_id(situation.owner_id)
     if owner and not situation.roster.stand_in_for(owner):
         return Decision(
-            outcome=Outcome.THREAD_OWNER,
+            outcome=RoutingOutcome.THREAD_OWNER,
             reason=f"{owner.name} owns the thread",
             targets=(Target(agent_id=owner.id, matched_by=MatchedBy.THREAD_OWNER),),
         )
     stand_in = situation.roster.default_lead
     why = f"{owner.name} owns the thread but is offline" if owner else "the owner of the thread is gone"
     return Decision(
-        outcome=Outcome.THREAD_OWNER_OFFLINE,
+        outcome=RoutingOutcome.THREAD_OWNER_OFFLINE,
         reason=f"{why}, so the default lead gets it",
         targets=(_target(stand_in, MatchedBy.THREAD_OWNER_OFFLINE),),
         new_owner_id=stand_in.id if stand_in and owner is None else None,
@@ -276,12 +283,14 @@ def _by_listening(message: SlackMessage, situation: Situation) -> Decision | Non
         return None
     if message.author.kind is AuthorKind.BOT:
         if listen is Listen.BOTS:
-            return _to_channel_agent(situation, Outcome.ALERT, MatchedBy.ALERT, "the channel listens to this bot")
+            return _to_channel_agent(
+                situation, RoutingOutcome.ALERT, MatchedBy.ALERT, "the channel listens to this bot"
+            )
         return None
     if listen is not Listen.ALL or not message.is_root or _mentions_only_others(message, situation):
         return None
     return _to_channel_agent(
-        situation, Outcome.CHANNEL_AGENT, MatchedBy.CHANNEL_AGENT, "the channel listens to every root message"
+        situation, RoutingOutcome.CHANNEL_AGENT, MatchedBy.CHANNEL_AGENT, "the channel listens to every root message"
     )
 
 
@@ -290,10 +299,14 @@ def _by_mention(message: SlackMessage, situation: Situation) -> Decision | None:
     is_direct = message.channel_type is ChannelType.DM
     of_what = _FOR_DIRECT_MESSAGES if is_direct else _OF_CHANNEL
     if situation.me.user_id in mentions(message.own_text):
-        return _to_channel_agent(situation, Outcome.MENTION, MatchedBy.MENTION, "it mentions the bot", of_what)
+        return _to_channel_agent(situation, RoutingOutcome.MENTION, MatchedBy.MENTION, "it mentions the bot", of_what)
     if is_direct:
         return _to_channel_agent(
-            situation, Outcome.DIRECT_MESSAGE, MatchedBy.DIRECT_MESSAGE, "it is a direct message to the bot", of_what
+            situation,
+            RoutingOutcome.DIRECT_MESSAGE,
+            MatchedBy.DIRECT_MESSAGE,
+            "it is a direct message to the bot",
+            of_what,
         )
     return None
 
@@ -305,7 +318,7 @@ def _mentions_only_others(message: SlackMessage, situation: Situation) -> bool:
 
 
 def _to_channel_agent(
-    situation: Situation, outcome: Outcome, matched_by: MatchedBy, reason: str, of_what: str = _OF_CHANNEL
+    situation: Situation, outcome: RoutingOutcome, matched_by: MatchedBy, reason: str, of_what: str = _OF_CHANNEL
 ) -> Decision:
     """To the agent configured for the channel; to the default lead where none is, or where it is not there."""
     name = situation.policy.agent
@@ -319,7 +332,7 @@ def _to_channel_agent(
     return _to_one(agent, situation, outcome, matched_by, f"{reason}; {agent.name} is {of_what}")
 
 
-def _to_default(situation: Situation, outcome: Outcome, matched_by: MatchedBy, reason: str) -> Decision:
+def _to_default(situation: Situation, outcome: RoutingOutcome, matched_by: MatchedBy, reason: str) -> Decision:
     lead = situation.roster.default_lead
     if lead is None:
         return Decision(
@@ -330,7 +343,9 @@ def _to_default(situation: Situation, outcome: Outcome, matched_by: MatchedBy, r
     return _to_one(lead, situation, outcome, matched_by, reason)
 
 
-def _to_one(agent: Candidate, situation: Situation, outcome: Outcome, matched_by: MatchedBy, reason: str) -> Decision:
+def _to_one(
+    agent: Candidate, situation: Situation, outcome: RoutingOutcome, matched_by: MatchedBy, reason: str
+) -> Decision:
     """To one agent, which thereby owns the thread if nobody did."""
     return Decision(
         outcome=outcome,

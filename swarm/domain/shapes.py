@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from typing_extensions import TypedDict
 
 from swarm.clock import to_iso
-from swarm.domain.agent_messages import AgentMessage
-from swarm.domain.agents import Agent
-from swarm.domain.files import Shared
-from swarm.domain.mrkdwn import preview
-from swarm.domain.task_views import TaskView
-from swarm.domain.transcript import File, Said
-from swarm.domain.tray import Tray
-from swarm.domain.triggers import EntryView, NoticeView, Place, Trigger
+from swarm.domain.model.agent_messages import AgentMessage
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.files import Shared
+from swarm.domain.model.task_views import TaskView
+from swarm.domain.model.transcript import File, TranscriptMessage
+from swarm.domain.model.tray import Tray
+from swarm.domain.model.triggers import InboxMessageView, NoticeView, ThreadView, Trigger
+from swarm.domain.text.mrkdwn import preview
 
 
 class FileShape(TypedDict):
@@ -57,7 +57,7 @@ class UserShape(TypedDict):
     name: str
 
 
-class EntryShape(TypedDict):
+class InboxMessageShape(TypedDict):
     """An inbox message: the new message, whole."""
 
     id: str
@@ -153,7 +153,7 @@ class TriggerShape(TypedDict):
     thread_context: list[MessageShape]
     context_incomplete: bool
     started_by: str
-    inbox_messages: list[EntryShape]
+    inbox_messages: list[InboxMessageShape]
     task: TaskShape | None
     notice: NoticeShape | None
 
@@ -204,7 +204,7 @@ def trigger_shape(trigger: Trigger) -> TriggerShape:
         "thread_context": message_shapes(trigger.thread_context),
         "context_incomplete": trigger.context_incomplete,
         "started_by": trigger.started_by.value,
-        "inbox_messages": [entry_shape(entry) for entry in trigger.inbox_messages],
+        "inbox_messages": [inbox_message_shape(entry) for entry in trigger.inbox_messages],
         "task": task_shape(trigger.task) if trigger.task else None,
         "notice": _notice(trigger.notice) if trigger.notice else None,
     }
@@ -215,7 +215,7 @@ def lease_shape(token: str, expires_at: int) -> LeaseShape:
     return {"token": token, "expires_at": to_iso(expires_at)}
 
 
-def entry_shape(entry: EntryView) -> EntryShape:
+def inbox_message_shape(entry: InboxMessageView) -> InboxMessageShape:
     """An inbox message, as its agent sees it."""
     return {
         "id": entry.id,
@@ -268,7 +268,7 @@ def task_shape(task: TaskView) -> TaskShape:
     }
 
 
-def thread_shape(place: Place) -> ThreadShape:
+def thread_shape(place: ThreadView) -> ThreadShape:
     """The place of a conversation."""
     return {
         "id": place.id,
@@ -280,7 +280,7 @@ def thread_shape(place: Place) -> ThreadShape:
     }
 
 
-def message_shapes(said: Sequence[Said]) -> list[MessageShape]:
+def message_shapes(said: Sequence[TranscriptMessage]) -> list[MessageShape]:
     """A transcript, oldest first."""
     return [
         {

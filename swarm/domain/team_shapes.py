@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing_extensions import TypedDict
 
 from swarm.clock import to_iso
-from swarm.domain.agent_messages import AgentMessage
-from swarm.domain.agents import Agent
+from swarm.domain.model.agent_messages import AgentMessage
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.team import Load
 from swarm.domain.shapes import AgentShape, UserShape, agent_shape
-from swarm.domain.team import Load
 
 
 class LoadShape(TypedDict):

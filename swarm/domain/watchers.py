@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from swarm.domain.deliveries import Answer, Delivery
-from swarm.domain.facts import Fact
+from swarm.domain.metric_events import MetricEvent
+from swarm.domain.model.deliveries import Answer, Delivery
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,7 +21,7 @@ class DatabaseCall:
     writes: bool
     seconds: float
     error: BaseException | None
-    facts: Sequence[Fact]  # none unless it was committed
+    facts: Sequence[MetricEvent]  # none unless it was committed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,5 +127,5 @@ class Watchers(Watcher):
             watcher.clock_stepped(seconds)
 
 
-NOBODY: Final = Watcher()
+NO_WATCHERS: Final = Watcher()
 """Nobody watches."""

@@ -106,7 +106,7 @@ def _prctl(option: int, value: int) -> None:
         raise OSError(ctypes.get_errno(), f"prctl({option})")
 
 
-class Kept:
+class CapturedOutput:
     """The beginning and the end of what was printed; what lies between is counted and dropped."""
 
     def __init__(self, most_bytes: int) -> None:
@@ -148,8 +148,8 @@ class Supervisor:
         self._wakeup = _children_wake()
         self._poll.register(self._wakeup, select.POLLIN)
         self._poll.register(control, select.POLLIN)
-        self._kept = [Kept(most_bytes) for _ in range(captured)]
-        self._readers: dict[int, Kept] = {}
+        self._kept = [CapturedOutput(most_bytes) for _ in range(captured)]
+        self._readers: dict[int, CapturedOutput] = {}
         self._buffer = bytearray(_READ_BYTES)
 
     def run(self, argv: list[bytes], env: dict[bytes, bytes]) -> None:

@@ -6,58 +6,58 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
-from swarm.domain.conduct import Conduct
-from swarm.domain.files import DEFAULT_CAP_BYTES
+from swarm.domain.model.files import DEFAULT_CAP_BYTES
+from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import Directory, SlackFiles
 from swarm.domain.routing import Me
-from swarm.services.agents import Agents
-from swarm.services.claim import Polls
-from swarm.services.conversations import Conversations
-from swarm.services.credentials import Credentials
-from swarm.services.delegate import Delegations
-from swarm.services.explain import Explanations
-from swarm.services.files import Files
-from swarm.services.inbox import Inbox
-from swarm.services.messages import Messages
-from swarm.services.model_runs import ModelRuns
-from swarm.services.overview import Overview
-from swarm.services.people import People
-from swarm.services.presence import Presence
-from swarm.services.reply import Replies
-from swarm.services.stream import Streams
-from swarm.services.task_work import TaskWork
-from swarm.services.tasks import Tasks
-from swarm.services.team import Team
-from swarm.services.trays import Trays
-from swarm.services.triggers import Triggers
-from swarm.services.uploads import Uploads
-from swarm.services.work import Work
-from swarm.store.database import Database
+from swarm.services.builtin.model_usage import ModelUsageLog
+from swarm.services.files.files import ThreadFiles
+from swarm.services.files.uploads import Uploads
+from swarm.services.inbox.claim import Polls
+from swarm.services.inbox.conversations import Conversations
+from swarm.services.inbox.inbox import Inbox
+from swarm.services.inbox.trays import Trays
+from swarm.services.inbox.triggers import Triggers
+from swarm.services.inbox.work import Work
+from swarm.services.operate.agents import AgentRegistry
+from swarm.services.operate.explain import Explanations
+from swarm.services.operate.messages import Messages
+from swarm.services.operate.overview import Overview
+from swarm.services.operate.people import PersonalData
+from swarm.services.operate.presence import Presence
+from swarm.services.operate.team import TeamDirectory
+from swarm.services.rules.credentials import AgentTokenCache
+from swarm.services.rules.reply import Replies
+from swarm.services.runs.stream import AnswerStreams
+from swarm.services.tasks.delegate import Delegations
+from swarm.services.tasks.task_work import TaskWork
+from swarm.services.tasks.tasks import Tasks
+from swarm.store.bridge.database import Database
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Services:
     """The use cases that doors and tools call."""
 
-    agents: Agents
+    agents: AgentRegistry
     polls: Polls
     work: Work
     replies: Replies
-    streams: Streams
+    streams: AnswerStreams
     delegations: Delegations
     tasks: Tasks
     task_work: TaskWork
     inbox: Inbox
     conversations: Conversations
-    files: Files
+    files: ThreadFiles
     uploads: Uploads
     trays: Trays
-    team: Team
+    team: TeamDirectory
     messages: Messages
     explanations: Explanations
     overview: Overview
-    model_runs: ModelRuns
-    people: People
+    model_runs: ModelUsageLog
+    people: PersonalData
 
     @classmethod
     def over(
@@ -65,7 +65,7 @@ class Services:
         database: Database,
         directory: Directory,
         me: Me,
-        conduct: Conduct,
+        conduct: OperatingPolicy,
         slack_files: SlackFiles,
         *,
         file_cap_bytes: int = DEFAULT_CAP_BYTES,
@@ -74,26 +74,26 @@ class Services:
         """Everything over one database, for the bot that we are in Slack."""
         triggers = Triggers(directory, me, conduct)
         presence = Presence(database, conduct)
-        credentials = Credentials(database)
+        credentials = AgentTokenCache(database)
         polls = Polls(database, triggers, presence, conduct, credentials)
         return cls(
-            agents=Agents(database, conduct, credentials),
+            agents=AgentRegistry(database, conduct, credentials),
             polls=polls,
             work=Work(database, polls, presence, conduct),
             replies=Replies(database, conduct.reactions),
-            streams=Streams(database, conduct),
+            streams=AnswerStreams(database, conduct),
             delegations=Delegations(database, conduct),
             tasks=Tasks(database, conduct),
             task_work=TaskWork(database, conduct),
             inbox=Inbox(database, triggers, conduct.reactions),
             conversations=Conversations(database, triggers),
-            files=Files(database, slack_files, cap_bytes=file_cap_bytes),
+            files=ThreadFiles(database, slack_files, cap_bytes=file_cap_bytes),
             uploads=Uploads(database, slack_files, cap_bytes=file_cap_bytes),
             trays=Trays(database, triggers),
-            team=Team(database, conduct),
+            team=TeamDirectory(database, conduct),
             messages=Messages(database, conduct),
             explanations=Explanations(database, me.team),
             overview=Overview(database),
-            model_runs=ModelRuns(database),
-            people=People(database, conduct, directory, forget_name),
+            model_runs=ModelUsageLog(database),
+            people=PersonalData(database, conduct, directory, forget_name),
         )

@@ -74,7 +74,7 @@ WHY: Final[dict[str, str]] = {
 """Why each scope is asked for; the set-up guide shows it."""
 
 
-class Mode(StrEnum):
+class EventTransport(StrEnum):
     """How events reach us."""
 
     SOCKET = "socket"
@@ -93,7 +93,7 @@ def bot_scopes(*, agent: bool = False, emails: bool = False) -> list[str]:
 
 
 def manifest(
-    mode: Mode = Mode.SOCKET,
+    mode: EventTransport = EventTransport.SOCKET,
     *,
     name: str = "swarm",
     request_url: str = "https://example.com/slack/events",
@@ -107,7 +107,7 @@ def manifest(
     """
     subscriptions: dict[str, object] = {"bot_events": sorted(bot_events(agent=agent))}
     interactivity: dict[str, object] = {"is_enabled": True}  # for the buttons under our messages
-    if mode is Mode.HTTP:
+    if mode is EventTransport.HTTP:
         subscriptions["request_url"] = interactivity["request_url"] = request_url
     return {
         "display_information": {"name": name, "description": "A team of AI agents that work in your threads"},
@@ -125,7 +125,7 @@ def manifest(
             "event_subscriptions": subscriptions,
             "interactivity": interactivity,
             "org_deploy_enabled": False,
-            "socket_mode_enabled": mode is Mode.SOCKET,
+            "socket_mode_enabled": mode is EventTransport.SOCKET,
             "token_rotation_enabled": False,
         },
     }

@@ -18,8 +18,8 @@ from slack_sdk.socket_mode.async_client import AsyncBaseSocketModeClient
 from slack_sdk.socket_mode.request import SocketModeRequest
 
 from swarm.domain.errors import Unavailable
-from swarm.slack.fields import JsonObject, count_at, text_at
-from swarm.slack.gateway import Gateway
+from swarm.slack.incoming.fields import JsonObject, count_at, text_at
+from swarm.slack.outgoing.gateway import Gateway
 
 PING_SECONDS: Final = 5.0
 """A connection whose pong is missing for half as long is closed; a closed one is replaced within as long."""

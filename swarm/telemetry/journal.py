@@ -10,7 +10,7 @@ from typing import Final
 
 import structlog
 
-from swarm.domain.facts import Changed
+from swarm.domain.metric_events import Changed
 from swarm.domain.watchers import DatabaseCall, ToolCall, Watcher
 
 GRAVE: Final = {

@@ -1,4 +1,4 @@
-"""The watcher that counts. What it has counted is read by `swarm.entrypoints.metrics`."""
+"""The watcher that counts. What it has counted is read by `swarm.entrypoints.http.metrics`."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from prometheus_client import (
 )
 
 from swarm.clock import SECOND
-from swarm.domain.deliveries import DeliveryKind, DeliveryStatus, DeliveryStep
 from swarm.domain.errors import OutcomeUnknown, SwarmError, Unavailable
-from swarm.domain.facts import (
+from swarm.domain.metric_events import (
     Changed,
     DeliveryStepped,
-    Fact,
     LeaseEnded,
     LeaseRefused,
+    MetricEvent,
     ReactionsExpired,
     TriggerClaimed,
 )
+from swarm.domain.model.deliveries import DeliveryKind, DeliveryStatus, DeliveryStep
 from swarm.domain.watchers import DatabaseCall, SlackCall, SlackEventHandled, ToolCall, Watcher
 from swarm.telemetry.instruments import Instruments
 
@@ -90,7 +90,7 @@ class Metrics(Watcher):
         self._of(self.count.http_requests, method, route, status).inc()
         self._of(self.count.http_request_seconds, route).observe(seconds)
 
-    def _learn(self, fact: Fact) -> None:
+    def _learn(self, fact: MetricEvent) -> None:
         match fact:
             case Changed(change=change) if change.startswith(_ROUTED):
                 self._of(self.count.messages_routed, change.removeprefix(_ROUTED)).inc()

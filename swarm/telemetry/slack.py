@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 
-from swarm.domain.deliveries import Accepted, Answer, Delivery
+from swarm.domain.model.deliveries import Answer, Delivery, DeliveryAccepted
+from swarm.domain.model.transcript import MessageDeleted, MessageEdited, SlackEvent, SlackMessage
 from swarm.domain.ports import SlackSender
-from swarm.domain.transcript import MessageDeleted, MessageEdited, SlackEvent, SlackMessage
 from swarm.domain.watchers import SlackEventHandled, Watcher
 
 Handle = Callable[[SlackEvent], Awaitable[None]]
@@ -48,7 +48,7 @@ class WatchedSender:
         self._watcher.delivery_tried(delivery, answer, time.perf_counter() - begun)
         return answer
 
-    async def find(self, delivery: Delivery) -> Accepted | None:
+    async def find(self, delivery: Delivery) -> DeliveryAccepted | None:
         return await self._slack.find(delivery)
 
 

@@ -37,9 +37,9 @@ from opentelemetry.trace import (
 )
 
 from swarm.clock import SECOND
-from swarm.domain.deliveries import Accepted, Answer, Delivery, InDoubt, NotSent, Refused
-from swarm.domain.facts import Changed, TriggerClaimed
-from swarm.domain.tasks import OPEN_STATUSES
+from swarm.domain.metric_events import Changed, TriggerClaimed
+from swarm.domain.model.deliveries import Answer, Delivery, DeliveryAccepted, DeliveryRefused, InDoubt, NotSent
+from swarm.domain.model.tasks import OPEN_STATUSES
 from swarm.domain.watchers import DatabaseCall, ToolCall, Watcher
 
 STORE_STEPS: Final = frozenset({"inbox.store", *(f"task.{status}" for status in OPEN_STATUSES)})
@@ -208,9 +208,9 @@ def _number(trigger_id: str) -> int:
 def _outcome(answer: Answer) -> tuple[str, str | None]:
     """What Slack's answer was, and the error if it was one."""
     match answer:
-        case Accepted():
+        case DeliveryAccepted():
             return "accepted", None
-        case Refused(error=error):
+        case DeliveryRefused(error=error):
             return "refused", error
         case NotSent(reason=reason):
             return "not_sent", reason

@@ -6,16 +6,16 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-from swarm.agents.agui import AguiAgent
-from swarm.domain.streaming.events import AgentEvent, Speaker, TextDelta, TurnInput, TurnMessage
-from swarm.domain.streaming.remote import Dialect, RemoteAgent
+from swarm.agents.remote.agui import AguiAgent
+from swarm.domain.answers.events import AgentEvent, InputMessage, RunInput, Speaker, TextDelta
+from swarm.domain.answers.remote import Dialect, RemoteAgent
 
 
-def turn(text: str = "hello", **more: Any) -> TurnInput:
+def turn(text: str = "hello", **more: Any) -> RunInput:
     """A turn of one message."""
-    message = TurnMessage(id="1700000000.000100", speaker=Speaker.USER, text=text, author="Ada Lovelace")
+    message = InputMessage(id="1700000000.000100", speaker=Speaker.USER, text=text, author="Ada Lovelace")
     given = {"messages": (message,), **more}
-    return TurnInput(turn_id="t1", run_id="r1", trace_id="trace1", conversation_id="c1", **given)
+    return RunInput(turn_id="t1", run_id="r1", trace_id="trace1", conversation_id="c1", **given)
 
 
 @contextlib.asynccontextmanager
@@ -31,7 +31,7 @@ async def reached(
         await agent.aclose()
 
 
-async def run(url: str, *, of: TurnInput | None = None, **settings: Any) -> list[AgentEvent]:
+async def run(url: str, *, of: RunInput | None = None, **settings: Any) -> list[AgentEvent]:
     """All that an agent at an address does in one run."""
     async with reached(url, **settings) as agent:
         return [event async for event in agent.run(of or turn())]

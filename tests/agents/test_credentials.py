@@ -11,10 +11,10 @@ from urllib.parse import parse_qsl
 import pytest
 import structlog
 
-from swarm.agents.credentials import NO_TOKEN
+from swarm.agents.remote.credentials import NO_TOKEN
 from swarm.clock import ManualClock
-from swarm.domain.streaming.events import Broken, Finished
-from swarm.domain.streaming.remote import ClientCredentials, RemoteAgent
+from swarm.domain.answers.events import Broken, Finished
+from swarm.domain.answers.remote import ClientCredentials, RemoteAgent
 from tests.agents.asking import CAIPE, reached, run, turn
 from tests.support.agui_server import (
     DROP,

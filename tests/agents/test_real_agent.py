@@ -16,20 +16,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from swarm.domain.streaming.events import (
+from swarm.domain.answers.events import (
     AgentEvent,
     AnswerKind,
     Asked,
     Decided,
     Failed,
     Finished,
+    InputMessage,
     Interrupted,
     Speaker,
     TextDelta,
     TextEnded,
     ToolEnded,
     ToolStarted,
-    TurnMessage,
 )
 from tests.agents.asking import reached, run, text_of, turn
 from tests.support.doors import serving
@@ -105,8 +105,8 @@ async def test_it_answers(url: str) -> None:
 
 async def test_it_gets_what_was_said_before(url: str) -> None:
     history = (
-        TurnMessage(id="1", speaker=Speaker.USER, text="hello", author="Ada Lovelace"),
-        TurnMessage(id="2", speaker=Speaker.ASSISTANT, text="hello"),
+        InputMessage(id="1", speaker=Speaker.USER, text="hello", author="Ada Lovelace"),
+        InputMessage(id="2", speaker=Speaker.ASSISTANT, text="hello"),
     )
     assert text_of(await run(url, of=turn(history=history))) == "Hello, 3"
 

@@ -11,8 +11,8 @@ from ag_ui.core import BaseEvent
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from swarm.agents.translation.translator import Translator
-from swarm.domain.streaming.events import AgentEvent, Broken, Finished, TextDelta, TextEnded, ToolEnded, ToolStarted
+from swarm.agents.remote.translation.translator import Translator
+from swarm.domain.answers.events import AgentEvent, Broken, Finished, TextDelta, TextEnded, ToolEnded, ToolStarted
 from tests.agents.asking import CAIPE, reached, run, text_of, turn
 from tests.support.agui_server import (
     EVENT_STREAM,

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from swarm.domain.streaming.events import Broken, Finished
+from swarm.domain.answers.events import Broken, Finished
 from tests.agents.asking import reached, run
 from tests.support.agui_server import agui_server, answering
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from swarm.agents.translation.translator import Translator
-from swarm.domain.streaming.events import (
+from swarm.agents.remote.translation.translator import Translator
+from swarm.domain.answers.events import (
     Broken,
     Cancelled,
     Failed,

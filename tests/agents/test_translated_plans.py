@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from swarm.domain.streaming.events import (
+from swarm.domain.answers.events import (
     PlanShown,
     PlanStep,
     StepStatus,

@@ -7,7 +7,7 @@ import json
 import orjson
 import pytest
 
-from swarm.domain.streaming.events import (
+from swarm.domain.answers.events import (
     AnswerKind,
     Asked,
     AskedField,

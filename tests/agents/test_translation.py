@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.streaming.events import (
+from swarm.domain.answers.events import (
     Finished,
     SourceChanged,
     StepNamed,
@@ -14,7 +14,7 @@ from swarm.domain.streaming.events import (
     ToolStarted,
     Warned,
 )
-from swarm.domain.streaming.remote import Dialect
+from swarm.domain.answers.remote import Dialect
 from tests.agents.wire_events import (
     FINISHED,
     Fields,

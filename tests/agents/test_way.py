@@ -7,7 +7,7 @@ import contextlib
 
 import pytest
 
-from swarm.domain.streaming.events import Finished
+from swarm.domain.answers.events import Finished
 from tests.agents.asking import CAIPE, reached, run, turn
 from tests.support.agui_server import AguiServer, Answer, answering
 

@@ -11,9 +11,9 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.agents.translation.translator import Translator
-from swarm.agents.translation.wire import COMPLAINTS
-from swarm.domain.streaming.events import (
+from swarm.agents.remote.translation.translator import Translator
+from swarm.agents.remote.translation.wire import COMPLAINTS
+from swarm.domain.answers.events import (
     Broken,
     Cancelled,
     Failed,

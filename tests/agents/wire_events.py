@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from swarm.agents.translation.translator import Translator
-from swarm.domain.streaming.events import (
+from swarm.agents.remote.translation.translator import Translator
+from swarm.domain.answers.events import (
     AgentEvent,
 )
-from swarm.domain.streaming.remote import Dialect
+from swarm.domain.answers.remote import Dialect
 
 Fields = dict[str, Any]
 

@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from swarm.agents.agui import AguiAgent
 from swarm.agents.conversation import conversation_with
+from swarm.agents.remote.agui import AguiAgent
 from swarm.conformance.checks import Limits
 from swarm.conformance.run import Examination, Result, examine
 from swarm.conformance.scenarios import SCENARIOS, Check, Scenario
 from swarm.conformance.workspace import workspace
+from swarm.domain.answers.remote import Dialect, RemoteAgent
 from swarm.domain.errors import Unavailable
-from swarm.domain.streaming.remote import Dialect, RemoteAgent
 from tests.conformance.agents import BROKEN, CASES, Script, Seen, concluding, good, lines, summing_up
 from tests.support.agui_server import AguiServer, Answer
 

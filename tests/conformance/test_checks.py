@@ -11,8 +11,8 @@ from swarm.conformance.checks import Limits, Seen, judge
 from swarm.conformance.record import APPENDS, CLOSES, OPENS, POSTS, UPDATES, Call, Heard, Message, Record
 from swarm.conformance.scenarios import SCENARIOS, Check
 from swarm.conformance.words import said_twice, words
-from swarm.domain.streaming.events import Asked, Finished, SourceChanged, TextDelta, ToolStarted
-from swarm.domain.streaming.outcomes import Answered, Asks, RunFailed, RunStopped
+from swarm.domain.answers.events import Asked, Finished, SourceChanged, TextDelta, ToolStarted
+from swarm.domain.answers.outcomes import Answered, Asks, RunFailed, RunStopped
 
 pytestmark = [pytest.mark.req("CONF-01"), pytest.mark.req("CONF-02")]
 

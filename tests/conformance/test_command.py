@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from swarm.cli.conformance import Named
 from swarm.conformance.scenarios import SCENARIOS, Check, Scenario
-from swarm.conformance_command import Named
 from tests.conformance.agents import Seen, content, lines, used_tool
 from tests.support.agui_server import FINISHED, STALL, STARTED, AguiServer, Answer, Drip, Step
 

@@ -10,11 +10,11 @@ import pytest
 import yaml
 from ag_ui.core import EventType
 
+from swarm.app.settings_mapping import remote_agents
 from swarm.config import load
 from swarm.conformance.checks import FIRST_SIGN_SECONDS
 from swarm.conformance.scenarios import SCENARIOS, Check
-from swarm.decisions import remote_agents
-from swarm.domain.streaming.remote import Dialect
+from swarm.domain.answers.remote import Dialect
 
 pytestmark = pytest.mark.req("CONF-03")
 
@@ -29,8 +29,8 @@ PIPELINE = [
     "swarm/agents/translation",
     "swarm/domain/streaming",
     "swarm/conformance",
-    "swarm/slack/live.py",
-    "swarm/slack/streams.py",
+    "swarm/slack/outgoing/live.py",
+    "swarm/slack/outgoing/streams.py",
 ]
 
 

@@ -12,17 +12,17 @@ from slack_twin.clock import still_clock
 from slack_twin.server import running
 from slack_twin.twin import build_twin
 
-from swarm.domain.streaming.calls import Place
-from swarm.domain.streaming.events import (
+from swarm.domain.answers.calls import AnswerTarget
+from swarm.domain.answers.events import (
     AgentEvent,
     Finished,
     TextDelta,
 )
-from swarm.domain.streaming.outcomes import Outcome
-from swarm.domain.streaming.reducer import Pace
-from swarm.domain.streaming.showing import Last, Shown
-from swarm.slack.gateway import Gateway
-from swarm.slack.live import LiveAnswer
+from swarm.domain.answers.outcomes import AnswerOutcome
+from swarm.domain.answers.reducer import Pace
+from swarm.domain.answers.showing import AnswerShown, Last
+from swarm.slack.outgoing.gateway import Gateway
+from swarm.slack.outgoing.live import LiveAnswer
 from tests.contract.slack.answers import place
 from tests.contract.slack.workspace import Workspace
 
@@ -36,24 +36,24 @@ Script = Callable[[], Events]
 class Scene:
     """One answer in #general, and what people see of it."""
 
-    def __init__(self, workspace: Workspace, gateway: Gateway, where: Place) -> None:
+    def __init__(self, workspace: Workspace, gateway: Gateway, where: AnswerTarget) -> None:
         self.workspace = workspace
         self.gateway = gateway
         self.where = where
         self.closed = asyncio.Event()  # the agent's generator came to its end
         self.answer = self.make()
 
-    def make(self, where: Place | None = None, **more: Any) -> LiveAnswer:
+    def make(self, where: AnswerTarget | None = None, **more: Any) -> LiveAnswer:
         settings: dict[str, Any] = {"pace": FAST, "doubt_seconds": 0.05, **more}
         self.answer = LiveAnswer(where or self.where, self.gateway.streams, **settings)
         return self.answer
 
-    async def show(self, script: Script) -> Shown:
+    async def show(self, script: Script) -> AnswerShown:
         """Show a run to its end."""
         async with asyncio.timeout(PATIENCE_SECONDS):
             return await self.answer.show(self.events(script))
 
-    def begin(self, script: Script) -> asyncio.Task[Shown]:
+    def begin(self, script: Script) -> asyncio.Task[AnswerShown]:
         return asyncio.create_task(self.show(script))
 
     async def events(self, script: Script) -> Events:
@@ -164,7 +164,7 @@ class Notes:
     async def leaving(self, page: int, text: str) -> None:
         self.told.append(f"leaving {page}")
 
-    async def ending(self, call: Last, outcome: Outcome) -> None:
+    async def ending(self, call: Last, outcome: AnswerOutcome) -> None:
         self.told.append("ending")
 
     async def ended(self, page: int, text: str) -> None:

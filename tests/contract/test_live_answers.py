@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 from structlog.testing import capture_logs
 
-from swarm.agents.agui import AguiAgent
-from swarm.domain.streaming.calls import Closing
-from swarm.domain.streaming.events import (
+from swarm.agents.remote.agui import AguiAgent
+from swarm.domain.answers.calls import Closing
+from swarm.domain.answers.events import (
     AgentEvent,
     Asked,
     Broken,
@@ -21,9 +21,9 @@ from swarm.domain.streaming.events import (
     ToolEnded,
     ToolStarted,
 )
-from swarm.domain.streaming.outcomes import Answered, Asks, RunFailed, RunStopped
-from swarm.domain.streaming.pages import Mode
-from swarm.domain.streaming.remote import RemoteAgent
+from swarm.domain.answers.outcomes import Answered, Asks, RunFailed, RunStopped
+from swarm.domain.answers.pages import PageMode
+from swarm.domain.answers.remote import RemoteAgent
 from tests.agents.asking import turn
 from tests.contract.live_scene import (
     LINES,
@@ -170,7 +170,7 @@ async def test_where_slack_takes_no_streams_a_post_is_updated(scene: Scene) -> N
 
 
 async def test_posts_hold_what_streams_would(scene: Scene) -> None:
-    scene.make(mode=Mode.POST)
+    scene.make(mode=PageMode.POST)
     await scene.show(saying(*(f"Paragraph {number}. {'Words. ' * 60}\n\n" for number in range(20))))
     messages = await scene.shown()
     assert len(messages) >= 2

@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from swarm.domain.streaming.calls import Closing
-from swarm.domain.streaming.events import (
+from swarm.domain.answers.agent_events import MAX_ANSWER_CHARACTERS, TOO_LONG
+from swarm.domain.answers.calls import Closing
+from swarm.domain.answers.events import (
     Finished,
     SourceChanged,
     StepNamed,
     TextDelta,
 )
-from swarm.domain.streaming.hearing import MAX_ANSWER_CHARACTERS, TOO_LONG
-from swarm.domain.streaming.outcomes import Answered, RunFailed
-from swarm.domain.streaming.showing import LostRight
-from swarm.slack.live import EVENTS_AHEAD
-from swarm.slack.pacing import Pacing
+from swarm.domain.answers.outcomes import Answered, RunFailed
+from swarm.domain.answers.showing import LostRight
+from swarm.slack.outgoing.live import EVENTS_AHEAD
+from swarm.slack.outgoing.pacing import Pacing
 from tests.contract.live_scene import (
     LINES,
     PATIENCE_SECONDS,
@@ -175,7 +175,7 @@ async def test_cancelled_it_still_hears_what_became_of_the_call_that_is_under_wa
 
 @pytest.mark.req("STREAM-10")
 async def test_cancelled_it_does_not_wait_for_a_search(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("swarm.slack.live.LANDING_SECONDS", 1_000.0)
+    monkeypatch.setattr("swarm.slack.outgoing.live.LANDING_SECONDS", 1_000.0)
     await scene.workspace.fault("cut_after_accept", method="chat.startStream")
     await scene.workspace.fault("delay", method="conversations.replies", seconds=1_000, times=100)
     task = asyncio.create_task(scene.answer.show(scene.events(endless("Hello.\n"))))

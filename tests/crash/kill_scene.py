@@ -26,8 +26,8 @@ import psycopg
 from swarm.bench.agent import Part, question
 from swarm.bench.storm_verdict import Asked, Log, Seen, judge
 from swarm.bench.streaming_agent import Order
-from swarm.domain.presses import RETRY_TURN_ACTION
-from swarm.services.turn_ends import STOP_TEXT
+from swarm.domain.button_actions import RETRY_RUN_ACTION
+from swarm.services.runs.run_ends import STOP_TEXT
 from tests.crash.kill_plan import Point, Victim
 from tests.crash.kill_verdict import (
     Message,
@@ -345,7 +345,7 @@ class Scene:
             if order.deltas != DEED or (shown and is_whole(shown[-1], order) and not is_disowned(shown[-1])):
                 continue
             for message in wants_retry(thread)[-1:]:
-                press = {"user": "alice", "channel": asked.channel, "ts": message["ts"], "action_id": RETRY_TURN_ACTION}
+                press = {"user": "alice", "channel": asked.channel, "ts": message["ts"], "action_id": RETRY_RUN_ACTION}
                 answer = await self.twin.ask("POST", "actions", json=press)
                 self.pressed[name] += bool(answer["ok"])
 

@@ -18,8 +18,8 @@ from psycopg.rows import dict_row
 
 from swarm.bench.storm_verdict import Asked
 from swarm.bench.streaming_agent import Order, marks_in
-from swarm.domain.presses import RETRY_TURN_ACTION
-from swarm.services.turn_ends import STOP_TEXT
+from swarm.domain.button_actions import RETRY_RUN_ACTION
+from swarm.services.runs.run_ends import STOP_TEXT
 from tests.support.truth import TABLES, Tables
 from tests.support.twin_client import ANSWERED, STORED
 
@@ -92,7 +92,7 @@ def attempts(thread: Sequence[Message], order: Order) -> list[list[Message]]:
 
 def wants_retry(thread: Sequence[Message]) -> list[Message]:
     """The messages with a button that asks whether to run an agent again."""
-    return [message for message in thread if RETRY_TURN_ACTION in json.dumps(message["blocks"])]
+    return [message for message in thread if RETRY_RUN_ACTION in json.dumps(message["blocks"])]
 
 
 def is_whole(pages: Sequence[Message], order: Order) -> bool:

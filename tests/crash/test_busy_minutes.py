@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from swarm.domain.deliveries import END_MARK_SECONDS
+from swarm.domain.model.deliveries import END_MARK_SECONDS
 from tests.crash.conftest import HTTP_SECONDS, LEAD
 from tests.crash.scene import Scene
 from tests.crash.test_storm import answering

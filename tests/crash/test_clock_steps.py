@@ -16,7 +16,7 @@ from typing import Final
 import httpx2
 import pytest
 
-from swarm.store import migrations
+from swarm.store.admin import migrations
 from tests.crash.scene import Trigger, entry_of, lease_of
 from tests.support.agui_server import FINISHED, STARTED, AguiServer, said
 from tests.support.doors import Visitor

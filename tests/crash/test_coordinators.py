@@ -21,8 +21,8 @@ import psycopg
 import pytest
 from mcp import MCPError
 
-from swarm.services.elections import LEASE_SECONDS
-from swarm.slack.pacing import POSTS_PER_CHANNEL
+from swarm.services.outbox.elections import LEASE_SECONDS
+from swarm.slack.outgoing.pacing import POSTS_PER_CHANNEL
 from tests.crash.scene import entry_of, lease_of
 from tests.support.balancer import Balancer, balancing
 from tests.support.doors import Visitor, error_of

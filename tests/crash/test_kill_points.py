@@ -21,7 +21,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from swarm.store import migrations
+from swarm.store.admin import migrations
 from tests.crash.kill_plan import Victim, point
 from tests.crash.kill_scene import BY_ITSELF, WITH_ALL, House, Scene
 from tests.crash.kill_verdict import Rows

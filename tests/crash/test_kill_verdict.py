@@ -9,7 +9,7 @@ import pytest
 
 from swarm.bench.storm_verdict import Asked
 from swarm.bench.streaming_agent import Order
-from swarm.services.turn_ends import STOP_TEXT
+from swarm.services.runs.run_ends import STOP_TEXT
 from tests.crash.kill_verdict import faults_of_marks, faults_of_stream
 
 ORDER = Order(stream=7, deltas=4, per_second=1)

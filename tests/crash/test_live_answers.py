@@ -21,9 +21,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from swarm.domain.presses import RETRY_TURN_ACTION, STOP_TURN_ACTION
-from swarm.services.turn_ends import STOP_TEXT
-from swarm.services.turn_loss import RESTARTED, RESTARTED_TEXT
+from swarm.domain.button_actions import RETRY_RUN_ACTION, STOP_RUN_ACTION
+from swarm.services.runs.run_ends import STOP_TEXT
+from swarm.services.runs.run_loss import RESTARTED, RESTARTED_TEXT
 from tests.support.agui_server import STALL, STARTED, AguiServer, Request, answering, said
 from tests.support.http import client as http_client
 from tests.support.postgres import fresh_database
@@ -235,7 +235,7 @@ async def test_killed_in_the_middle_of_what_must_not_be_done_twice_it_asks(scene
     assert is_sealed(message, RESTARTED)
     await wait_until(scene.is_over)  # the button is there a moment before the turn is over
     scene.agent.on("/", *answering("All of it."))
-    await scene.twin.press(ts, "Half of it.", RETRY_TURN_ACTION)
+    await scene.twin.press(ts, "Half of it.", RETRY_RUN_ACTION)
     assert len(await scene.whole(ts, "All of it.")) == 2
     await scene.never_two_grew()
 
@@ -329,7 +329,7 @@ async def test_the_button_stops_it_and_goes(scene: Scene) -> None:
     ts, run = await runs(scene)
     await wait_until(lambda: has_button(scene, ts))
     began = time.monotonic()
-    await scene.twin.press(ts, STOP_TEXT, STOP_TURN_ACTION, user="bob")
+    await scene.twin.press(ts, STOP_TEXT, STOP_RUN_ACTION, user="bob")
     await is_stopped(scene, ts, run, by="U00000BOB", began=began)
     await wait_until(lambda: has_button(scene, ts), lambda seen: not seen, what="the button goes")
 

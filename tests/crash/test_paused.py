@@ -21,8 +21,8 @@ import httpx2
 import psycopg
 import pytest
 
-from swarm.domain.leases import LEASE_SECONDS
-from swarm.services.turn_ends import STOP_TEXT
+from swarm.domain.model.leases import LEASE_SECONDS
+from swarm.services.runs.run_ends import STOP_TEXT
 from tests.crash.test_live_answers import agent_at
 from tests.support.agui_server import FINISHED, STARTED, AguiServer, Drip, Request, said, sse
 from tests.support.http import client as http_client

@@ -12,8 +12,8 @@ import httpx2
 import psycopg
 import pytest
 
-from swarm.services.elections import LEASE_SECONDS
-from swarm.services.turn_ends import STOP_TEXT
+from swarm.services.outbox.elections import LEASE_SECONDS
+from swarm.services.runs.run_ends import STOP_TEXT
 from tests.crash.scene import Scene, Trigger, both_engines, entry_of, lease_of
 from tests.support.doors import Visitor, error_of
 from tests.support.http import client as http_client

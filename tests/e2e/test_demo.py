@@ -13,7 +13,7 @@ import yaml
 
 from swarm.demo import home, run
 from swarm.demo.writer import STEPS
-from swarm.slack.pacing import METHOD_LIMITS
+from swarm.slack.outgoing.pacing import METHOD_LIMITS
 from tests.e2e.demo import DEMO_LINES, FOLDERS, Demo
 from tests.support.processes import SWARM, Processes, free_port
 from tests.support.twin_client import ANSWERED, STORED, Conversation, TwinClient
@@ -206,7 +206,7 @@ async def test_a_second_demo_in_the_same_home_is_refused_and_harms_nothing(demo:
 
 @pytest.mark.req("OPS-01")
 async def test_it_ends_with_1_when_a_part_dies_and_shows_what_that_said_last(demo: Demo) -> None:
-    coordinator = demo.processes.find("swarm.cli")
+    coordinator = demo.processes.find("swarm.cli.main")
     demo.processes.send(coordinator, signal.SIGKILL)
     assert await demo.process.exit_code(END_SECONDS) == 1
     said = demo.process.output

@@ -84,7 +84,7 @@ async def test_the_command_says_what_came_of_it(stage: Stage) -> None:
 
 _AT_TERMINAL = """
 import asyncio, sys
-from swarm import process
+from swarm.app import process
 
 async def main():
     stop = process.stop_on_signals()

@@ -296,7 +296,7 @@ def one_line(ended: Ended) -> str:
 
 async def _up(stage: Stage, **env: str) -> Ended:
     """A start that must fail; of the log only errors are wanted."""
-    command = (sys.executable, "-m", "swarm.cli", "up")
+    command = (sys.executable, "-m", "swarm.cli.main", "up")
     return await stage.processes.run(*command, env={**stage.environment, "SWARM_LOG_LEVEL": "error", **env})
 
 

@@ -9,8 +9,8 @@ import pytest
 from psycopg import sql
 
 from swarm.clock import ManualClock
-from swarm.store import postgres
-from swarm.store.database import Database
+from swarm.store.bridge import postgres
+from swarm.store.bridge.database import Database
 from swarm.store.tables import metadata
 from tests.support.postgres import fresh_database
 from tests.support.world import World

@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 from pydantic_ai.exceptions import ModelHTTPError
 
-from swarm.domain.presses import RETRY_TURN_ACTION
-from swarm.domain.sessions import SessionMessage
-from swarm.domain.transcript import SlackMessage
-from swarm.services.sessions import Sessions
-from swarm.store.database import Database
+from swarm.domain.button_actions import RETRY_RUN_ACTION
+from swarm.domain.model.sessions import SessionMessage
+from swarm.domain.model.transcript import SlackMessage
+from swarm.services.builtin.sessions import DatabaseMemory
+from swarm.store.bridge.database import Database
 from tests.agents.builtin.making import assistant, multiply, router
 from tests.agents.builtin.scripted import Calls, Holds, Raises, Scripted
 from tests.support.conversing import press, pressed
@@ -35,7 +35,7 @@ async def other_world(world: World, database_url: str) -> AsyncIterator[World]:
         yield World(database, world.clock, world.slack)
 
 
-class Late(Sessions):
+class Late(DatabaseMemory):
     """A memory whose process stands still when a run is to be remembered."""
 
     def __init__(self, database: Database) -> None:
@@ -56,8 +56,8 @@ class Late(Sessions):
         await super().add_run(session_id, run, messages, turn_id=turn_id, has_answered=has_answered)
 
 
-def memory(world: World) -> Sessions:
-    return Sessions(world.database, "helper", None)
+def memory(world: World) -> DatabaseMemory:
+    return DatabaseMemory(world.database, "helper", None)
 
 
 async def told(world: World) -> list[str]:
@@ -71,7 +71,7 @@ async def originals(world: World) -> list[str]:
 async def retried(show: Show, root: SlackMessage) -> None:
     """Somebody presses Retry below the newest answer."""
     turn = (await show.turns(root))[-1]
-    assert await pressed(show.world, press(RETRY_TURN_ACTION, turn.id, key=f"press:{turn.id}")) is None
+    assert await pressed(show.world, press(RETRY_RUN_ACTION, turn.id, key=f"press:{turn.id}")) is None
 
 
 @pytest.mark.req("CHAN-06")

@@ -9,18 +9,21 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 from structlog.testing import capture_logs
 
-from swarm.domain.agents import Agent
-from swarm.domain.leases import LeaseEnd
-from swarm.domain.presses import RETRY_TURN_ACTION
-from swarm.domain.sessions import MessageRole, SessionMessage
-from swarm.domain.turns import PageKind, TurnStep
-from swarm.services.sessions import Sessions
-from swarm.services.speak import say
-from swarm.store import leases, sessions, threads, turn_pages, turns
-from swarm.store.database import Database
-from swarm.store.sessions import MOST_ORIGINALS
-from swarm.store.transaction import Transaction
-from swarm.store.turns import Turn
+from swarm.domain.button_actions import RETRY_RUN_ACTION
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.leases import LeaseEnd
+from swarm.domain.model.runs import PageKind, RunStep
+from swarm.domain.model.sessions import MessageRole, SessionMessage
+from swarm.services.builtin.sessions import DatabaseMemory
+from swarm.services.rules.system_messages import post_message
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.builtin import sessions
+from swarm.store.builtin.sessions import MOST_ORIGINALS
+from swarm.store.inbox import leases
+from swarm.store.runs import run_pages, runs
+from swarm.store.runs.runs import Run
+from swarm.store.threads import threads
 from tests.support.attempts import attempt
 from tests.support.conversing import press, pressed
 from tests.support.locks import held, somebody_waits
@@ -39,15 +42,15 @@ async def helper(world: World) -> Agent:
 
 
 @pytest.fixture
-def memory(world: World) -> Sessions:
-    return Sessions(world.database, "helper", None)
+def memory(world: World) -> DatabaseMemory:
+    return DatabaseMemory(world.database, "helper", None)
 
 
 @pytest.fixture
-async def elsewhere(world: World, database_url: str) -> AsyncIterator[Sessions]:
+async def elsewhere(world: World, database_url: str) -> AsyncIterator[DatabaseMemory]:
     """The same memory, as another process has it."""
     async with Database(database_url, clock=world.clock) as another:
-        yield Sessions(another, "helper", None)
+        yield DatabaseMemory(another, "helper", None)
 
 
 def block(*texts: str) -> list[SessionMessage]:
@@ -58,20 +61,20 @@ def block(*texts: str) -> list[SessionMessage]:
     ]
 
 
-async def add(memory: Sessions, turn: Turn, *texts: str, broke_off: bool = False) -> None:
+async def add(memory: DatabaseMemory, turn: Run, *texts: str, broke_off: bool = False) -> None:
     await memory.add_run(HERE, turn.run_id, block(*texts), turn_id=turn.id, has_answered=not broke_off)
 
 
-async def told(memory: Sessions, turn: Turn | None = None) -> list[str]:
+async def told(memory: DatabaseMemory, turn: Run | None = None) -> list[str]:
     return [message.text for message in await memory.get_messages(HERE, turn_id=turn.id if turn else "")]
 
 
-async def originals(memory: Sessions) -> list[str]:
+async def originals(memory: DatabaseMemory) -> list[str]:
     return [message.text for message in await memory.get_originals(HERE)]
 
 
 async def test_while_a_message_is_answered_again_its_earlier_attempt_is_not_told(
-    world: World, memory: Sessions, helper: Agent
+    world: World, memory: DatabaseMemory, helper: Agent
 ) -> None:
     one = await attempt(world, helper, "a")
     await add(memory, one, "a", "half")
@@ -83,40 +86,47 @@ async def test_while_a_message_is_answered_again_its_earlier_attempt_is_not_told
 
 
 async def test_an_attempt_that_answers_takes_the_place_of_all_before_it_and_the_originals_stay(
-    world: World, memory: Sessions, helper: Agent
+    world: World, memory: DatabaseMemory, helper: Agent
 ) -> None:
     one = await attempt(world, helper, "a")
     await add(memory, one, "a", "first", broke_off=True)
     two = await attempt(world, helper, "a", over=one)
     await add(memory, two, "a", "second", broke_off=True)
     await memory.add_message(HERE, "user", "between")
-    three = await attempt(world, helper, "a", over=two, how=TurnStep.FAIL)
+    three = await attempt(world, helper, "a", over=two, how=RunStep.FAIL)
     await add(memory, three, "A", "third")
     assert await told(memory) == ["between", "A", "third"]
     assert await originals(memory) == ["a", "first", "a", "second", "between", "A", "third"]
     assert (await memory.get_or_create_session(HERE)).messages == 3
 
 
-async def test_an_attempt_that_breaks_off_takes_nobodys_place(world: World, memory: Sessions, helper: Agent) -> None:
+async def test_an_attempt_that_breaks_off_takes_nobodys_place(
+    world: World, memory: DatabaseMemory, helper: Agent
+) -> None:
     one = await attempt(world, helper, "a")
     await add(memory, one, "a", "first")
     two = await attempt(world, helper, "a", over=one)
     await add(memory, two, "a", "broken off", broke_off=True)
     assert await told(memory) == ["a", "first", "a", "broken off"]
-    three = await attempt(world, helper, "a", over=two, how=TurnStep.FAIL)
+    three = await attempt(world, helper, "a", over=two, how=RunStep.FAIL)
     assert await told(memory, three) == []
 
 
 @pytest.mark.parametrize("newer_is_over", [False, True])
 @pytest.mark.parametrize("newer_broke_off", [False, True])
 async def test_an_attempt_of_a_deposed_process_that_comes_late_is_kept_and_never_told(
-    world: World, memory: Sessions, elsewhere: Sessions, helper: Agent, newer_is_over: bool, newer_broke_off: bool
+    world: World,
+    memory: DatabaseMemory,
+    elsewhere: DatabaseMemory,
+    helper: Agent,
+    newer_is_over: bool,
+    newer_broke_off: bool,
 ) -> None:
     old = await attempt(world, helper, "a")
     new = await attempt(world, helper, "a", over=old)
     await add(memory, new, "a", "new", broke_off=newer_broke_off)
     if newer_is_over:
-        await attempt(world, helper, "b", over=new, how=TurnStep.ANSWER)
+        await attempt(world, helper, "b", over=new, how=RunStep.ANSWER)
     with capture_logs() as logs:
         await add(elsewhere, old, "a", "[stopped]", broke_off=True)
     assert await told(memory) == await told(elsewhere) == ["a", "new"]
@@ -125,7 +135,7 @@ async def test_an_attempt_of_a_deposed_process_that_comes_late_is_kept_and_never
 
 
 async def test_nor_is_one_that_has_answered_late(
-    world: World, memory: Sessions, elsewhere: Sessions, helper: Agent
+    world: World, memory: DatabaseMemory, elsewhere: DatabaseMemory, helper: Agent
 ) -> None:
     old = await attempt(world, helper, "a")
     new = await attempt(world, helper, "a", over=old)
@@ -135,7 +145,7 @@ async def test_nor_is_one_that_has_answered_late(
 
 
 async def test_a_newer_attempt_that_comes_later_is_told(
-    world: World, memory: Sessions, elsewhere: Sessions, helper: Agent
+    world: World, memory: DatabaseMemory, elsewhere: DatabaseMemory, helper: Agent
 ) -> None:
     old = await attempt(world, helper, "a")
     new = await attempt(world, helper, "a", over=old)
@@ -149,7 +159,7 @@ async def test_a_newer_attempt_that_comes_later_is_told(
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)  # SQLite has one writer: nothing ever waits
 @pytest.mark.parametrize("old_is_first", [False, True])
 async def test_two_attempts_that_end_at_the_same_moment_come_to_the_same(
-    world: World, memory: Sessions, elsewhere: Sessions, helper: Agent, old_is_first: bool
+    world: World, memory: DatabaseMemory, elsewhere: DatabaseMemory, helper: Agent, old_is_first: bool
 ) -> None:
     old = await attempt(world, helper, "a")
     new = await attempt(world, helper, "a", over=old)
@@ -167,7 +177,7 @@ async def test_two_attempts_that_end_at_the_same_moment_come_to_the_same(
 
 
 async def test_messages_that_were_answered_together_may_be_answered_one_by_one(
-    world: World, memory: Sessions, helper: Agent
+    world: World, memory: DatabaseMemory, helper: Agent
 ) -> None:
     both = await attempt(world, helper, "a", "b")
     await add(memory, both, "a b", "half", broke_off=True)
@@ -180,22 +190,22 @@ async def test_messages_that_were_answered_together_may_be_answered_one_by_one(
     assert await told(memory) == ["a", "to a", "b", "to b"]
 
 
-async def test_turns_of_other_agents_and_unknown_ones_are_no_attempts(world: World, memory: Sessions) -> None:
+async def test_turns_of_other_agents_and_unknown_ones_are_no_attempts(world: World, memory: DatabaseMemory) -> None:
     ada, bob = await world.lead("helper"), await world.lead("bob")
     bobs = await attempt(world, bob, "a")
-    await Sessions(world.database, "bob", None).add_run(HERE, bobs.run_id, block("a", "bob's"), turn_id=bobs.id)
+    await DatabaseMemory(world.database, "bob", None).add_run(HERE, bobs.run_id, block("a", "bob's"), turn_id=bobs.id)
     one = await attempt(world, ada, "c")
     await add(memory, one, "c", "answer")
     await memory.add_run(HERE, "elsewhere", block("d"), turn_id="forgotten")
     assert await told(memory) == await told(memory, await attempt(world, ada, "e")) == ["c", "answer", "d"]
     assert [message.text for message in await memory.get_messages(HERE, turn_id="forgotten")] == ["c", "answer", "d"]
-    await world.database.write(turn_pages.open_page, bobs.id, 1, PageKind.STREAM)
-    await world.database.write(turn_pages.page_opened, bobs.id, 1, "1.1")
-    adas = await attempt(world, ada, "a", over=bobs, how=TurnStep.ANSWER)
+    await world.database.write(run_pages.open_page, bobs.id, 1, PageKind.STREAM)
+    await world.database.write(run_pages.page_opened, bobs.id, 1, "1.1")
+    adas = await attempt(world, ada, "a", over=bobs, how=RunStep.ANSWER)
     assert await memory.shown_before(adas.id) == frozenset(), "what another agent says is part of the conversation"
 
 
-async def test_to_repeat_what_is_there_changes_nothing(world: World, memory: Sessions, helper: Agent) -> None:
+async def test_to_repeat_what_is_there_changes_nothing(world: World, memory: DatabaseMemory, helper: Agent) -> None:
     one = await attempt(world, helper, "a")
     two = await attempt(world, helper, "a", over=one)
     for _ in range(2):
@@ -206,7 +216,7 @@ async def test_to_repeat_what_is_there_changes_nothing(world: World, memory: Ses
 
 
 async def test_where_the_other_attempts_were_shown_is_known_live_or_posted(
-    world: World, memory: Sessions, helper: Agent
+    world: World, memory: DatabaseMemory, helper: Agent
 ) -> None:
     _, turn = await asked(world, helper)
     assert await memory.shown_before(turn.id) == frozenset()
@@ -214,10 +224,10 @@ async def test_where_the_other_attempts_were_shown_is_known_live_or_posted(
     await world.send()
     await failed(world, turn)
     await world.database.write(leases.end, turn.lease_token, LeaseEnd.FINISHED)
-    assert await pressed(world, press(RETRY_TURN_ACTION, turn.id)) is None
+    assert await pressed(world, press(RETRY_RUN_ACTION, turn.id)) is None
     again = await begun(world, helper, await world.only(helper, hold=True))
-    await world.database.write(turn_pages.open_page, again.id, 1, PageKind.STREAM)
-    await world.database.write(turn_pages.page_opened, again.id, 1, "2.2")
+    await world.database.write(run_pages.open_page, again.id, 1, PageKind.STREAM)
+    await world.database.write(run_pages.page_opened, again.id, 1, "2.2")
     posts = await world.rows("SELECT sent_ts, agent_id FROM deliveries WHERE kind = 'post'")
     assert len(posts) == 2
     assert await memory.shown_before(again.id) == {"1.1", *(post["sent_ts"] for post in posts if post["agent_id"])}
@@ -225,17 +235,17 @@ async def test_where_the_other_attempts_were_shown_is_known_live_or_posted(
     assert await memory.shown_before("forgotten") == frozenset()
 
 
-def show(tx: Transaction, turn: Turn, ts: str) -> None:
+def show(tx: Transaction, turn: Run, ts: str) -> None:
     """A turn shows a message live, and posts what it could not; the coordinator says something as well."""
-    turn_pages.open_page(tx, turn.id, 1, PageKind.STREAM)
-    turn_pages.page_opened(tx, turn.id, 1, ts)
+    run_pages.open_page(tx, turn.id, 1, PageKind.STREAM)
+    run_pages.page_opened(tx, turn.id, 1, ts)
     thread = threads.locked(tx, turn.thread_id or "")
-    say(tx, thread, "what could not be shown", agent_id=turn.agent_id, inbox_message_id=turn.entry_ids[0])
-    say(tx, thread, "I am the coordinator.", inbox_message_id=turn.entry_ids[0])
+    post_message(tx, thread, "what could not be shown", agent_id=turn.agent_id, inbox_message_id=turn.entry_ids[0])
+    post_message(tx, thread, "I am the coordinator.", inbox_message_id=turn.entry_ids[0])
 
 
 async def test_of_tasks_each_has_attempts_of_its_own_also_in_one_thread(
-    world: World, memory: Sessions, helper: Agent
+    world: World, memory: DatabaseMemory, helper: Agent
 ) -> None:
     worker = await world.worker("worker")
     work = []
@@ -245,7 +255,7 @@ async def test_of_tasks_each_has_attempts_of_its_own_also_in_one_thread(
     one, other = [await begun(world, worker, trigger) for trigger in work]
     await add(memory, one, "count one", "half", broke_off=True)
     await add(memory, other, "count another", "two")
-    await world.database.write(turns.end, one.id, TurnStep.ABANDON)
+    await world.database.write(runs.end, one.id, RunStep.ABANDON)
     world.clock.advance(1)
     again = await begun(world, worker, work[0])
     assert await told(memory, again) == ["count another", "two"]
@@ -264,12 +274,12 @@ async def summarise(session_id: str, messages: Sequence[SessionMessage]) -> str:
 
 @pytest.mark.req("AGENT-06")
 async def test_an_attempt_that_was_summarised_is_not_told_by_the_summary_either(world: World, helper: Agent) -> None:
-    memory = Sessions(world.database, "helper", summarise, compaction_threshold=4, keep_recent_messages=1)
+    memory = DatabaseMemory(world.database, "helper", summarise, compaction_threshold=4, keep_recent_messages=1)
     await memory.add_run(HERE, "before", block("q", "answer"))
     one = await attempt(world, helper, "a")
     await add(memory, one, "a", "1", "2", "3", broke_off=True)
     assert await memory.compact_session(HERE)
-    again = await attempt(world, helper, "a", over=one, how=TurnStep.FAIL)
+    again = await attempt(world, helper, "a", over=one, how=RunStep.FAIL)
     assert await told(memory) == ["sum(q answer a 1 2)", "3"]
     assert await told(memory, again) == ["q", "answer"]
     await add(memory, again, "a", "done")
@@ -281,12 +291,12 @@ async def test_an_attempt_that_was_summarised_is_not_told_by_the_summary_either(
 async def test_in_place_of_a_summary_so_many_of_the_last_messages_are_told_as_can_be_read(
     world: World, helper: Agent
 ) -> None:
-    memory = Sessions(world.database, "helper", summarise, compaction_threshold=4, keep_recent_messages=1)
+    memory = DatabaseMemory(world.database, "helper", summarise, compaction_threshold=4, keep_recent_messages=1)
     await memory.add_run(HERE, "before", block("q", *(str(number) for number in range(MOST_ORIGINALS))))
     one = await attempt(world, helper, "a")
     await add(memory, one, "a", "half", broke_off=True)
     assert await memory.compact_session(HERE)
-    again = await attempt(world, helper, "a", over=one, how=TurnStep.FAIL)
+    again = await attempt(world, helper, "a", over=one, how=RunStep.FAIL)
     assert await told(memory, again) == [str(number) for number in range(2, MOST_ORIGINALS)]
 
 
@@ -299,7 +309,7 @@ async def test_a_summary_of_an_attempt_that_was_replaced_meanwhile_is_not_told(w
         await may_answer.wait()
         return "of what was replaced"
 
-    memory = Sessions(world.database, "helper", slow, compaction_threshold=4, keep_recent_messages=1)
+    memory = DatabaseMemory(world.database, "helper", slow, compaction_threshold=4, keep_recent_messages=1)
     one = await attempt(world, helper, "a")
     await add(memory, one, "a", "1", "2", "3", "4", broke_off=True)
     again = await attempt(world, helper, "a", over=one)

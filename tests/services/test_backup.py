@@ -13,11 +13,11 @@ import psycopg
 import pytest
 from alembic import command
 
-from swarm import backup
+from swarm.app import backup
 from swarm.clock import ManualClock
 from swarm.domain.errors import ConfigurationError, Conflict
-from swarm.store import migrations, preparation
-from swarm.store.database import Database
+from swarm.store.admin import migrations, preparation
+from swarm.store.bridge.database import Database
 from tests.support.postgres import fresh_database
 from tests.support.world import BOT, World
 

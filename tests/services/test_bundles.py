@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from swarm.domain.inbox import BUNDLE_LIMIT
+from swarm.domain.model.inbox import BUNDLE_LIMIT
 from tests.support.world import BOT, World, said, texts
 
 pytestmark = pytest.mark.req("LOOP-12")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from swarm.domain.access import ChannelPolicy
-from swarm.domain.conduct import Conduct
-from swarm.domain.presses import STOP_TASK_ACTION, ButtonPressed
-from swarm.domain.tasks import TaskStatus
-from swarm.domain.triggers import Trigger
-from swarm.services.buttons import OVER_TEXT
-from swarm.services.task_texts import brief
+from swarm.domain.button_actions import STOP_TASK_ACTION, ButtonPressed
+from swarm.domain.model.tasks import TaskStatus
+from swarm.domain.model.triggers import Trigger
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.services.runs.buttons import OVER_TEXT
+from swarm.services.tasks.task_texts import brief
 from tests.support.world import BOT, World, holding
 
 pytestmark = pytest.mark.req("LOOP-16")
@@ -68,7 +68,7 @@ async def test_the_same_press_told_twice_is_one_and_a_later_one_hears_that_it_is
 
 async def test_who_may_not_speak_here_may_not_stop_anything_here(world: World) -> None:
     task = await running(world)
-    conduct = Conduct(everywhere=ChannelPolicy(allowed_users=frozenset({"U2"})))
+    conduct = OperatingPolicy(everywhere=ChannelPolicy(allowed_users=frozenset({"U2"})))
     said = await world.governed_by(conduct).buttons.press(press(task.id))
     assert said is not None
     assert said.startswith("You may not do that here")

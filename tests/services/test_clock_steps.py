@@ -6,13 +6,13 @@ from typing import Final
 
 import pytest
 
-from swarm.domain.sessions import MessageRole, SessionMessage
-from swarm.domain.streaming.calls import NOTHING_BELOW
-from swarm.domain.turns import PageKind, TurnOutcome, TurnStep
-from swarm.services.sessions import Sessions
-from swarm.services.turn_history import heard_before
-from swarm.store import turn_pages, turns
-from swarm.store.transaction import Transaction
+from swarm.domain.answers.calls import NOTHING_BELOW
+from swarm.domain.model.runs import PageKind, RunOutcome, RunStep
+from swarm.domain.model.sessions import MessageRole, SessionMessage
+from swarm.services.builtin.sessions import DatabaseMemory
+from swarm.services.runs.run_history import heard_before
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.runs import run_pages, runs
 from tests.support.scan import places_of
 from tests.support.slack import is_busy, takes_but_the_answer_is_lost
 from tests.support.tasks import work_of
@@ -75,8 +75,8 @@ async def test_what_an_agent_was_told_before_a_step_is_known_after_it(world: Wor
     await world.change("UPDATE inbox_messages SET ts = :ts WHERE ts = :was", ts=f"{late.ts}1", was=message.ts)
 
     def finish(tx: Transaction) -> None:
-        turns.closing(tx, turn.id, text="hi", closing=NOTHING_BELOW, outcome=TurnOutcome.ANSWERED)
-        turns.end(tx, turn.id, TurnStep.ANSWER)
+        runs.closing(tx, turn.id, text="hi", closing=NOTHING_BELOW, outcome=RunOutcome.ANSWERED)
+        runs.end(tx, turn.id, RunStep.ANSWER)
 
     await world.database.write(finish)
     world.clock.step(seconds)
@@ -92,7 +92,7 @@ async def test_copies_of_a_message_are_found_after_a_step(world: World, seconds:
     message = await world.says(f"{BOT} {secret}")
     run = await work_of(world, lead)
     copied = [SessionMessage(role=MessageRole.USER, text=f"he said: {secret}")]
-    await Sessions(world.database, "worker", None).add_run("s", "r", copied)
+    await DatabaseMemory(world.database, "worker", None).add_run("s", "r", copied)
     await world.services.messages.send(holding(run, lead), f"he said: {secret}", to="worker")
     world.clock.step(seconds)
     await world.is_here(lead)
@@ -130,7 +130,7 @@ async def test_a_message_of_an_answer_is_looked_for_by_slacks_time(world: World)
     trigger = await world.only(lead)
 
     def begin(tx: Transaction) -> tuple[int, int]:
-        turn = turns.start(
+        turn = runs.start(
             tx,
             agent_id=lead.id,
             thread_id=trigger.place.id if trigger.place else None,
@@ -142,9 +142,9 @@ async def test_a_message_of_an_answer_is_looked_for_by_slacks_time(world: World)
             run_id="r",
         )
         assert turn is not None
-        turn_pages.open_page(tx, turn.id, 1, PageKind.STREAM)
-        turn_pages.page_opened(tx, turn.id, 1, "9000000000.000100")
-        return turn_pages.begins_after(tx, turn.id, 1), turn_pages.begins_after(tx, turn.id, 2)
+        run_pages.open_page(tx, turn.id, 1, PageKind.STREAM)
+        run_pages.page_opened(tx, turn.id, 1, "9000000000.000100")
+        return run_pages.begins_after(tx, turn.id, 1), run_pages.begins_after(tx, turn.id, 2)
 
     first, second = await world.database.write(begin)
     seconds, _, fraction = message.ts.partition(".")

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from swarm.domain.errors import NotFound, Unavailable
-from swarm.domain.transcript import AuthorKind, File, SlackMessage
-from swarm.store import threads, transcript
-from swarm.store.transaction import Transaction
+from swarm.domain.model.transcript import AuthorKind, File, SlackMessage
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.threads import threads, transcript
 from tests.support.waiting import PATIENCE_SECONDS
 from tests.support.world import BOT, World, delete, edit, said
 

@@ -7,25 +7,25 @@ import asyncio
 import pytest
 
 from swarm.domain.access import ChannelPolicy
-from swarm.domain.client_context import ChannelFacts
-from swarm.domain.conduct import Conduct
-from swarm.domain.deliveries import Refused
-from swarm.domain.inbox import EntryStatus
-from swarm.domain.streaming.agent import History
-from swarm.domain.streaming.events import (
+from swarm.domain.answers.agent import History
+from swarm.domain.answers.events import (
     Asked,
     Broken,
     Failed,
     Finished,
     Interrupted,
+    RunInput,
     Speaker,
     TextDelta,
-    TurnInput,
 )
-from swarm.domain.streaming.remote import RunEnd
-from swarm.domain.transcript import AuthorKind, ChannelType, SlackMessage
-from swarm.domain.turns import InterruptStatus, TurnStatus
-from swarm.store import interrupts
+from swarm.domain.answers.remote import RunEnd
+from swarm.domain.model.deliveries import DeliveryRefused
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.runs import InterruptStatus, RunStatus
+from swarm.domain.model.transcript import AuthorKind, ChannelType, SlackMessage
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.prompts.client_context import ChannelFacts
+from swarm.store.runs import interrupts
 from tests.support.live import Events, Gate, Scripted, ends, hired, playing, says
 from tests.support.waiting import wait_until
 from tests.support.world import BOT, World, said
@@ -33,11 +33,11 @@ from tests.support.world import BOT, World, said
 CHECK, CROSS = "white_check_mark", "x"
 
 
-async def status(world: World, message: SlackMessage) -> EntryStatus:
+async def status(world: World, message: SlackMessage) -> InboxStatus:
     return (await world.entry(message)).status
 
 
-def texts_of(turn: TurnInput) -> list[str]:
+def texts_of(turn: RunInput) -> list[str]:
     return [message.text for message in turn.messages]
 
 
@@ -113,7 +113,7 @@ async def test_of_a_long_thread_an_agent_gets_the_first_message_the_newest_and_h
     world: World,
 ) -> None:
     ada = Scripted()
-    governed = world.governed_by(Conduct(history_characters=60))
+    governed = world.governed_by(OperatingPolicy(history_characters=60))
     async with playing(governed, hired("ada", ada)) as show:
         root = said("the beginning of it", by="U2")
         between = [said(f"remark number {number}", by="U2", thread_ts=root.ts) for number in range(9)]
@@ -202,8 +202,8 @@ async def test_an_answer_resolves_its_message_and_frees_the_thread(world: World)
         await world.send()
         (shown,) = show.live.of(root)
         assert (shown.text, shown.streaming, shown.closing.feedback) == ("Hello there.", False, True)
-        assert (turn.status, turn.requester) == (TurnStatus.ANSWERED, "U1")
-        assert await status(world, root) is EntryStatus.RESPONDED
+        assert (turn.status, turn.requester) == (RunStatus.ANSWERED, "U1")
+        assert await status(world, root) is InboxStatus.RESPONDED
         assert show.live.statuses[root.ts] == ""
     assert (root.ts, CHECK) in world.slack.reactions
     assert await leases_open(world) == 0
@@ -232,8 +232,8 @@ async def test_a_run_without_an_answer_is_told_in_the_thread_with_a_retry(world:
         await world.send()
         assert show.live.of(root) == []
         assert show.live.statuses[root.ts] == ""
-    assert turn.status is TurnStatus.FAILED
-    assert await status(world, root) is EntryStatus.DEAD
+    assert turn.status is RunStatus.FAILED
+    assert await status(world, root) is InboxStatus.DEAD
     (post,) = [done for done in world.slack.landed if done.kind == "post"]
     assert post.text == f"⚠️ There is no answer: {words}."
     assert post.closing is not None
@@ -251,25 +251,25 @@ async def test_a_run_that_breaks_off_keeps_what_it_said(world: World) -> None:
         (shown,) = show.live.of(root)
     assert (shown.text, shown.streaming, shown.closing.retry) == ("Half of it", False, True)
     assert "it hung up" in shown.closing.note
-    assert (turn.status, await status(world, root)) == (TurnStatus.FAILED, EntryStatus.DEAD)
+    assert (turn.status, await status(world, root)) == (RunStatus.FAILED, InboxStatus.DEAD)
 
 
 @pytest.mark.req("STREAM-04")
 async def test_what_slack_did_not_take_live_is_posted_as_it_was_said(world: World) -> None:
     async with playing(world, hired("ada", Scripted(says("1 < 2 & <!channel>")))) as show:
         for _ in range(4):
-            show.live.script.append(lambda live, place, call: Refused(error="internal_error"))
+            show.live.script.append(lambda live, place, call: DeliveryRefused(error="internal_error"))
         root = await world.says(f"{BOT} hello")
         await show.over(root)
         await world.send()
         assert show.live.of(root) == []
     assert world.slack.posts == ["1 &lt; 2 &amp; &lt;!channel&gt;"]
-    assert await status(world, root) is EntryStatus.RESPONDED
+    assert await status(world, root) is InboxStatus.RESPONDED
 
 
 @pytest.mark.req("STREAM-08")
 async def test_a_bot_gets_one_post_and_no_stream(world: World) -> None:
-    conduct = Conduct(everywhere=ChannelPolicy(allowed_bots=frozenset({"B1"})))
+    conduct = OperatingPolicy(everywhere=ChannelPolicy(allowed_bots=frozenset({"B1"})))
     world = world.governed_by(conduct)
     ada = Scripted()
     async with playing(world, hired("ada", ada)) as show:
@@ -279,19 +279,19 @@ async def test_a_bot_gets_one_post_and_no_stream(world: World) -> None:
         assert show.live.calls == []
     assert (len(ada.invoked), ada.inputs, turn.requester) == (1, [], None)
     assert world.slack.posts == ["Beep."]
-    assert await status(world, root) is EntryStatus.RESPONDED
+    assert await status(world, root) is InboxStatus.RESPONDED
 
 
 @pytest.mark.req("STREAM-08")
 async def test_a_bots_run_that_fails_is_told_too(world: World) -> None:
-    world = world.governed_by(Conduct(everywhere=ChannelPolicy(allowed_bots=frozenset({"B1"}))))
+    world = world.governed_by(OperatingPolicy(everywhere=ChannelPolicy(allowed_bots=frozenset({"B1"}))))
     ada = Scripted()
     ada.result = Failed(message="no such model")
     async with playing(world, hired("ada", ada)) as show:
         root = await world.hears(said(f"{BOT} disk full", by="B1", kind=AuthorKind.BOT))
         (turn,) = await show.over(root)
         await world.send()
-    assert turn.status is TurnStatus.FAILED
+    assert turn.status is RunStatus.FAILED
     assert world.slack.posts == ["⚠️ There is no answer: no such model."]
 
 
@@ -308,7 +308,7 @@ async def test_a_question_leaves_the_turn_and_its_message_waiting(world: World) 
         (turn,) = await show.over(root)
         (shown,) = show.live.of(root)
         assert "May I?" in shown.closing.note
-        assert (turn.status, await status(world, root)) == (TurnStatus.WAITING, EntryStatus.WAITING)
+        assert (turn.status, await status(world, root)) == (RunStatus.WAITING, InboxStatus.WAITING)
         (asked,) = await world.database.read(interrupts.of_turn, turn.id)
         assert (asked.asked.prompt, asked.status) == ("May I?", InterruptStatus.OPEN)
         assert await leases_open(world) == 0
@@ -325,18 +325,18 @@ async def test_the_next_message_supersedes_the_question_and_runs_with_both(world
         _, again = await show.over(root, 2)
         (before, after) = await show.turns(root)
         (asked,) = await world.database.read(interrupts.of_turn, waiting.id)
-    assert (before.status, after.status) == (TurnStatus.SUPERSEDED, TurnStatus.ANSWERED)
+    assert (before.status, after.status) == (RunStatus.SUPERSEDED, RunStatus.ANSWERED)
     assert asked.status is InterruptStatus.SUPERSEDED
     assert texts_of(ada.inputs[1]) == ["deploy", "yes, to dev"]
     assert again.ended_at
-    assert {await status(world, message) for message in (root, answer)} == {EntryStatus.RESPONDED}
+    assert {await status(world, message) for message in (root, answer)} == {InboxStatus.RESPONDED}
 
 
 @pytest.mark.req("STREAM-03", "LOOP-12")
 async def test_a_question_that_people_have_answered_before_it_was_asked_waits_for_nobody(world: World) -> None:
     go_on = asyncio.Event()
 
-    async def script(turn: TurnInput) -> Events:
+    async def script(turn: RunInput) -> Events:
         yield TextDelta(text="I could deploy.", message_id="1")
         await go_on.wait()
         yield QUESTION
@@ -350,7 +350,7 @@ async def test_a_question_that_people_have_answered_before_it_was_asked_waits_fo
         go_on.set()
         await show.over(root, 2)
         (before, after) = await show.turns(root)
-    assert (before.status, after.status) == (TurnStatus.SUPERSEDED, TurnStatus.ANSWERED)
+    assert (before.status, after.status) == (RunStatus.SUPERSEDED, RunStatus.ANSWERED)
     assert texts_of(ada.inputs[1]) == ["deploy", "to dev, please"]
 
 
@@ -372,7 +372,7 @@ async def test_threads_do_not_wait_for_each_other(world: World) -> None:
         for _ in range(3):
             await show.over(await world.says(f"{BOT} two"))
         assert await show.turns(stuck)
-        assert await status(world, stuck) is EntryStatus.CLAIMED
+        assert await status(world, stuck) is InboxStatus.CLAIMED
         gate.opened.set()
         await show.over(stuck)
 
@@ -417,7 +417,7 @@ async def test_two_agents_answer_in_one_thread_at_once_each_in_a_message_of_its_
         await show.over(root, 2)
         shown = {message.place.agent_name: message.text for message in show.live.of(root)}
     assert shown == {"ada": "I am ada.\nThe end.", "bob": "I am bob.\nThe end."}
-    assert {entry.status for entry in await world.entries(root)} == {EntryStatus.RESPONDED}
+    assert {entry.status for entry in await world.entries(root)} == {InboxStatus.RESPONDED}
 
 
 @pytest.mark.req("LOOP-12")

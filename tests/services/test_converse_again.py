@@ -7,23 +7,23 @@ import asyncio
 import pytest
 
 from swarm.domain.access import ChannelPolicy
-from swarm.domain.agents import Agent, Role
-from swarm.domain.conduct import Conduct, Policies
-from swarm.domain.deliveries import Refused
-from swarm.domain.inbox import EntryStatus
-from swarm.domain.leases import LEASE_SECONDS
-from swarm.domain.presses import (
+from swarm.domain.answers.calls import TaskDisplay
+from swarm.domain.answers.events import Broken, TextDelta
+from swarm.domain.button_actions import (
     FEEDBACK_ACTION,
-    RETRY_TURN_ACTION,
+    RETRY_RUN_ACTION,
 )
-from swarm.domain.streaming.calls import Display
-from swarm.domain.streaming.events import Broken, TextDelta
-from swarm.domain.tasks import TaskStatus
-from swarm.domain.triggers import Trigger
-from swarm.services import converse, turn_run
-from swarm.services.buttons import RETRIED_TEXT, THANKS_TEXT
-from swarm.services.reply import Caller
-from swarm.store import agents
+from swarm.domain.model.agents import Agent, Role
+from swarm.domain.model.deliveries import DeliveryRefused
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import LEASE_SECONDS
+from swarm.domain.model.tasks import TaskStatus
+from swarm.domain.model.triggers import Trigger
+from swarm.domain.operating_policy import OperatingPolicy, Policies
+from swarm.services.rules.reply import Caller
+from swarm.services.runs import answer_run, converse
+from swarm.services.runs.buttons import RETRIED_TEXT, THANKS_TEXT
+from swarm.store.agents import agents
 from tests.support.conversing import begun, no_news, press, pressed, status
 from tests.support.live import Gate, Scripted, ends, hired, playing, says, show
 from tests.support.tasks import hand, status_of
@@ -41,13 +41,13 @@ async def test_a_retry_runs_the_same_once_more_and_twice_is_once(world: World) -
         root = await world.says(f"{BOT} hello")
         (turn,) = await show.over(root)
         first, second = await asyncio.gather(
-            pressed(world, press(RETRY_TURN_ACTION, turn.id, key="press:1")),
-            pressed(world, press(RETRY_TURN_ACTION, turn.id, key="press:2", by="U2")),
+            pressed(world, press(RETRY_RUN_ACTION, turn.id, key="press:1")),
+            pressed(world, press(RETRY_RUN_ACTION, turn.id, key="press:2", by="U2")),
         )
         assert {first, second} == {None, RETRIED_TEXT}
         await show.over(root, 2)
         assert [shown.text for shown in show.live.of(root)] == ["Half of it", "Hello."]
-        assert await status(world, root) is EntryStatus.RESPONDED
+        assert await status(world, root) is InboxStatus.RESPONDED
     assert len(ada.inputs) == 2
 
 
@@ -59,13 +59,13 @@ async def test_a_retry_and_a_new_message_at_once_answer_both(world: World) -> No
         root = await world.says(f"{BOT} hello")
         (turn,) = await show.over(root)
         _, more = await asyncio.gather(
-            pressed(world, press(RETRY_TURN_ACTION, turn.id)), world.says("and more", thread=root)
+            pressed(world, press(RETRY_RUN_ACTION, turn.id)), world.says("and more", thread=root)
         )
 
-        async def look() -> list[EntryStatus]:
+        async def look() -> list[InboxStatus]:
             return [await status(world, message) for message in (root, more)]
 
-        await wait_until(look, lambda seen: seen == [EntryStatus.RESPONDED] * 2)
+        await wait_until(look, lambda seen: seen == [InboxStatus.RESPONDED] * 2)
         answered = [message.text for given in ada.inputs[1:] for message in given.messages]
     assert sorted(answered) == ["and more", "hello"]
 
@@ -92,23 +92,23 @@ async def test_a_thread_that_changes_hands_meanwhile_keeps_the_answer_that_is_gi
         await begun(show, gate, root)
         moved = await world.says("swarm#bob go on", thread=root)
 
-        async def look() -> EntryStatus:
+        async def look() -> InboxStatus:
             return await status(world, moved)
 
-        await wait_until(look, lambda now: now is EntryStatus.RESPONDED)
+        await wait_until(look, lambda now: now is InboxStatus.RESPONDED)
         gate.opened.set()
         await show.over(root, 2)
         assert {shown.text for shown in show.live.of(root)} == {"Some words.\nThe end.", "I am bob."}
-        assert await status(world, root) is EntryStatus.RESPONDED
+        assert await status(world, root) is InboxStatus.RESPONDED
 
 
 @pytest.mark.req("LOOP-06")
 async def test_an_agent_that_is_removed_while_it_answers_is_stopped_until_it_is_introduced_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turn_run, "RELEASE_SECONDS", 0.0)
+    monkeypatch.setattr(answer_run, "RELEASE_SECONDS", 0.0)
     monkeypatch.setattr(converse, "POLL_SECONDS", 0.1)
-    world = world.governed_by(Conduct(default_agent="bob"))
+    world = world.governed_by(OperatingPolicy(default_agent="bob"))
     gate = Gate()
     ada = Scripted(says("I am back."))
     ada.scripts.append(gate)
@@ -149,12 +149,12 @@ async def test_a_place_that_is_gone_in_the_middle_ends_the_run_and_sets_its_mess
     async with playing(world, hired("ada", Scripted(gate))) as show:
         root = await world.says(f"{BOT} hello")
         await begun(show, gate, root)
-        show.live.script.extend([lambda live, place, call: Refused(error=code)] * 3)
+        show.live.script.extend([lambda live, place, call: DeliveryRefused(error=code)] * 3)
         gate.opened.set()
         (turn,) = await show.over(root)
         assert gate.left.is_set()
         entry = await world.entry(root)
-        assert entry.status in (EntryStatus.DEAD, EntryStatus.RESPONDED)
+        assert entry.status in (InboxStatus.DEAD, InboxStatus.RESPONDED)
         assert turn.ended_at
         assert await world.rows("SELECT token FROM leases WHERE ended_as IS NULL") == []
 
@@ -167,13 +167,13 @@ async def test_a_reload_changes_how_the_next_answer_is_shown_and_not_the_one_tha
     async with playing(world, hired("ada", ada)) as show:
         first = await world.says(f"{BOT} hello")
         await begun(show, gate, first)
-        world.conduct.book.current = Policies(everywhere=ChannelPolicy(display=Display.TIMELINE))
+        world.conduct.book.current = Policies(everywhere=ChannelPolicy(display=TaskDisplay.TIMELINE))
         second = await world.says(f"{BOT} hello")
         await show.over(second)
         gate.opened.set()
         await show.over(first)
         displays = [show.live.of(root)[0].place.display for root in (first, second)]
-    assert displays == [Display.PLAN, Display.TIMELINE]
+    assert displays == [TaskDisplay.PLAN, TaskDisplay.TIMELINE]
 
 
 @pytest.mark.req("LOOP-17", "LOOP-09")
@@ -215,10 +215,10 @@ async def test_what_was_claimed_just_before_its_agent_was_removed_is_given_back(
     idle.running.begin_term(idle.term)
     idle.running.begin(agent, one, trigger, unheard)
 
-    async def look() -> EntryStatus:
+    async def look() -> InboxStatus:
         return await status(world, root)
 
-    await wait_until(look, lambda now: now is EntryStatus.UNREAD)
+    await wait_until(look, lambda now: now is InboxStatus.UNREAD)
     assert ada.inputs == []
     assert await idle.turns(root) == []
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from swarm.agents.agui import AguiAgent
-from swarm.domain.deliveries import DeliveryKind
-from swarm.domain.inbox import EntryStatus
-from swarm.domain.presses import RETRY_TURN_ACTION
-from swarm.domain.streaming.calls import Closing
-from swarm.domain.streaming.remote import RemoteAgent
-from swarm.domain.turns import TurnStatus
+from swarm.agents.remote.agui import AguiAgent
+from swarm.domain.answers.calls import Closing
+from swarm.domain.answers.remote import RemoteAgent
+from swarm.domain.button_actions import RETRY_RUN_ACTION
+from swarm.domain.model.deliveries import DeliveryKind
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.runs import RunStatus
 from tests.services.test_converse import leases_open
 from tests.support.agui_server import (
     DROP,
@@ -117,13 +117,13 @@ async def test_a_bad_agent_leaves_an_honest_message_and_a_retry_that_works(world
             assert "secret" not in note
             assert closing.retry
             assert not closing.feedback
-            assert (turn.status, (await world.entry(root)).status) == (TurnStatus.FAILED, EntryStatus.DEAD)
+            assert (turn.status, (await world.entry(root)).status) == (RunStatus.FAILED, InboxStatus.DEAD)
             assert [shown.streaming for shown in show.live.messages] == [False] * (1 + bad.is_partial)
             assert show.live.statuses[root.ts] == ""
             assert await leases_open(world) == 0
             server.on("/", *answering("All of it."))
             agent.usual = patient.run
-            assert await pressed(world, press(RETRY_TURN_ACTION, turn.id)) is None
+            assert await pressed(world, press(RETRY_RUN_ACTION, turn.id)) is None
             await show.over(root, 2)
             assert show.live.of(root)[-1].text == "All of it."
 
@@ -142,7 +142,7 @@ async def test_two_ends_are_one(world: World) -> None:
             root = await world.says(f"{BOT} hello")
             (turn,) = await show.over(root)
             (shown,) = show.live.of(root)
-    assert (turn.status, shown.text, shown.closing.note) == (TurnStatus.ANSWERED, "All of it.", "")
+    assert (turn.status, shown.text, shown.closing.note) == (RunStatus.ANSWERED, "All of it.", "")
 
 
 async def test_an_agent_that_raises_is_told_like_any_other(world: World) -> None:
@@ -157,5 +157,5 @@ async def test_an_agent_that_raises_is_told_like_any_other(world: World) -> None
         root = await world.says(f"{BOT} hello")
         (turn,) = await show.over(root)
         note, closing = await told(world, show, root.ts)
-    assert (turn.status, closing.retry) == (TurnStatus.FAILED, True)
+    assert (turn.status, closing.retry) == (RunStatus.FAILED, True)
     assert "secret" not in note

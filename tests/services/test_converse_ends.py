@@ -6,21 +6,21 @@ import asyncio
 
 import pytest
 
-from swarm.domain.agents import Role
-from swarm.domain.deliveries import DeliveryKind
-from swarm.domain.inbox import EntryStatus
-from swarm.domain.presses import (
-    RETRY_TURN_ACTION,
+from swarm.domain.answers.events import Failed
+from swarm.domain.button_actions import (
+    RETRY_RUN_ACTION,
+    STOP_RUN_ACTION,
     STOP_TASK_ACTION,
-    STOP_TURN_ACTION,
 )
-from swarm.domain.streaming.events import Failed
-from swarm.domain.tasks import TaskStatus
-from swarm.domain.turns import TurnStatus
-from swarm.services import converse
-from swarm.services.reply import Caller
-from swarm.services.task_texts import brief
-from swarm.services.turn_ends import STOP_TEXT
+from swarm.domain.model.agents import Role
+from swarm.domain.model.deliveries import DeliveryKind
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.runs import RunStatus
+from swarm.domain.model.tasks import TaskStatus
+from swarm.services.rules.reply import Caller
+from swarm.services.runs import converse
+from swarm.services.runs.run_ends import STOP_TEXT
+from swarm.services.tasks.task_texts import brief
 from tests.support.conversing import begun, no_news, press, pressed, status
 from tests.support.live import Gate, Scripted, ends, hired, playing, says
 from tests.support.tasks import asked_and_handed, status_of
@@ -52,7 +52,7 @@ async def test_a_stop_in_the_thread_ends_the_run_at_once_and_says_who_wanted_it(
         (shown,) = show.live.of(root)
         await world.send()
     assert (shown.text, shown.streaming, shown.closing.note) == ("Some words.\n", False, "🛑 Stopped by <@U2>.")
-    assert (turn.status, await status(world, root)) == (TurnStatus.STOPPED, EntryStatus.DISMISSED)
+    assert (turn.status, await status(world, root)) == (RunStatus.STOPPED, InboxStatus.DISMISSED)
     assert (stop.ts, CHECK) in world.slack.reactions
     assert (root.ts, CHECK) not in world.slack.reactions
 
@@ -70,7 +70,7 @@ async def test_a_button_to_stop_a_run_comes_when_it_takes_its_time_and_goes_with
             return STOP_TEXT in world.slack.posts
 
         await wait_until(offered)
-        assert await pressed(world, press(STOP_TURN_ACTION, turn.id, by="U2")) is None
+        assert await pressed(world, press(STOP_RUN_ACTION, turn.id, by="U2")) is None
         await asyncio.wait_for(gate.left.wait(), PATIENCE_SECONDS)
         await show.over(root)
         await world.send()
@@ -101,10 +101,10 @@ async def test_a_stop_that_meets_the_end_leaves_one_truth(world: World) -> None:
             came_too_late = bool(await world.entries(stop))  # it is a message like any other then
             turn, *_ = await show.over(root, 2 if came_too_late else 1)
             shown, *_ = show.live.of(root)
-            is_stopped = turn.status is TurnStatus.STOPPED
+            is_stopped = turn.status is RunStatus.STOPPED
             assert not (is_stopped and came_too_late)
             assert ("Stopped" in shown.closing.note, shown.streaming) == (is_stopped, False)
-            assert (await status(world, root) is EntryStatus.DISMISSED) == is_stopped
+            assert (await status(world, root) is InboxStatus.DISMISSED) == is_stopped
 
 
 # News
@@ -119,7 +119,7 @@ async def test_a_message_that_is_deleted_ends_its_run(world: World) -> None:
         await world.ingest.handle(delete(root))
         await asyncio.wait_for(gate.left.wait(), PATIENCE_SECONDS)
         (turn,) = await show.over(root)
-        assert (turn.status, await status(world, root)) == (TurnStatus.STOPPED, EntryStatus.WITHDRAWN)
+        assert (turn.status, await status(world, root)) == (RunStatus.STOPPED, InboxStatus.WITHDRAWN)
         assert not show.live.of(root)[0].streaming
         await no_news(world)
 
@@ -141,8 +141,8 @@ async def test_one_message_of_several_that_is_deleted_leaves_the_others_their_an
         gate.opened.set()
         await show.over(root, 2)
         assert [await status(world, message) for message in (two, three)] == [
-            EntryStatus.WITHDRAWN,
-            EntryStatus.RESPONDED,
+            InboxStatus.WITHDRAWN,
+            InboxStatus.RESPONDED,
         ]
 
 
@@ -156,7 +156,7 @@ async def test_an_edit_while_it_is_answered_is_heard_and_changes_nothing(world: 
         await no_news(world)
         gate.opened.set()
         (turn,) = await show.over(root)
-    assert turn.status is TurnStatus.ANSWERED
+    assert turn.status is RunStatus.ANSWERED
 
 
 @pytest.mark.req("LOOP-15")
@@ -195,7 +195,7 @@ async def test_a_task_that_failed_is_set_aside_and_a_retry_runs_it_again(world: 
         assert await status_of(world, handed.task_id) is TaskStatus.DEAD
         await world.send()
         assert world.slack.posts == ["⚠️ There is no answer: no such model."]
-        assert await pressed(world, press(RETRY_TURN_ACTION, turn.id)) is None
+        assert await pressed(world, press(RETRY_RUN_ACTION, turn.id)) is None
         await show.over(handed.root, 2)
         assert await status_of(world, handed.task_id) is TaskStatus.COMPLETED
         assert [shown.text for shown in show.live.of(handed.root)] == ["It is done."]
@@ -227,7 +227,7 @@ async def test_a_cancelled_task_ends_its_run_and_tells_who_cancelled_it(world: W
         await asyncio.wait_for(gate.left.wait(), PATIENCE_SECONDS)
         (turn,) = await show.over(handed.root)
         (shown,) = show.live.of(handed.root)
-    assert (shown.closing.note, turn.status) == ("🛑 Stopped by <@U2>.", TurnStatus.STOPPED)
+    assert (shown.closing.note, turn.status) == ("🛑 Stopped by <@U2>.", RunStatus.STOPPED)
     assert await status_of(world, handed.task_id) is TaskStatus.CANCELLED
 
 

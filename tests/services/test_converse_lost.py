@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
-from swarm.domain.agents import Role
-from swarm.domain.conduct import Conduct
-from swarm.domain.errors import Unavailable
-from swarm.domain.inbox import EntryStatus
-from swarm.domain.presses import (
-    RETRY_TURN_ACTION,
+from swarm.domain.answers.agent import OnRestart
+from swarm.domain.answers.calls import CloseStream, OpenStream
+from swarm.domain.button_actions import (
+    RETRY_RUN_ACTION,
 )
-from swarm.domain.streaming.agent import OnRestart
-from swarm.domain.streaming.calls import CloseStream, OpenStream
-from swarm.domain.turns import TurnStatus
-from swarm.services import converse, turn_ends, turn_run
-from swarm.services.recipients import QUEUED_TEXT
-from swarm.services.turn_loss import RESTARTED, RESTARTED_TEXT
-from swarm.store import turns
-from swarm.store.turns import Turn
+from swarm.domain.errors import Unavailable
+from swarm.domain.model.agents import Role
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.runs import RunStatus
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.services.rules.recipients import QUEUED_TEXT
+from swarm.services.runs import answer_run, converse, run_ends
+from swarm.services.runs.run_loss import RESTARTED, RESTARTED_TEXT
+from swarm.store.runs import runs
+from swarm.store.runs.runs import Run
 from tests.support.conversing import begun, press, pressed, status
 from tests.support.live import FakeLive, Gate, Scripted, Show, hired, playing, says, show
 from tests.support.tasks import asked_and_handed
@@ -33,7 +33,7 @@ from tests.support.world import BOT, World
 @pytest.fixture(autouse=True)
 def nothing_lands_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls that these tests hold never end."""
-    monkeypatch.setattr("swarm.slack.live.LANDING_SECONDS", 0.05)
+    monkeypatch.setattr("swarm.slack.outgoing.live.LANDING_SECONDS", 0.05)
 
 
 # Agents that cannot be reached
@@ -64,8 +64,8 @@ async def test_a_message_for_an_agent_that_is_away_waits_for_it_and_the_thread_i
 async def test_a_run_whose_work_was_taken_from_it_is_stopped_and_the_work_runs_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turn_run, "RELEASE_SECONDS", 0.0)
-    world = world.governed_by(Conduct(lease_seconds=1.5))
+    monkeypatch.setattr(answer_run, "RELEASE_SECONDS", 0.0)
+    world = world.governed_by(OperatingPolicy(lease_seconds=1.5))
     gate = Gate()
     ada = Scripted()
     ada.scripts.append(gate)
@@ -80,7 +80,7 @@ async def test_a_run_whose_work_was_taken_from_it_is_stopped_and_the_work_runs_a
     assert (abandoned.streaming, abandoned.closing.note) == (False, RESTARTED_TEXT)
     assert (whole.streaming, whole.text, whole.closing.note) == (False, "Hello.", "")
     assert len(ada.inputs) == 2
-    assert await status(world, root) is EntryStatus.RESPONDED
+    assert await status(world, root) is InboxStatus.RESPONDED
     assert (await world.entry(root)).attempts == 1
 
 
@@ -88,7 +88,7 @@ async def test_a_run_whose_work_was_taken_from_it_is_stopped_and_the_work_runs_a
 @pytest.mark.parametrize("renewed", [False, True])
 async def test_an_answer_that_comes_after_the_time_of_its_lease_is_the_only_one(world: World, renewed: bool) -> None:
     """Whoever is to take the work away does so in one transaction with the turn; the sweep alone does not."""
-    world = world.governed_by(Conduct(lease_seconds=1.5 if renewed else 60))
+    world = world.governed_by(OperatingPolicy(lease_seconds=1.5 if renewed else 60))
     gate = Gate()
     ada = Scripted()
     ada.scripts.append(gate)
@@ -108,7 +108,7 @@ async def test_an_answer_that_comes_after_the_time_of_its_lease_is_the_only_one(
         (turn,) = await show.over(root)
         await world.sweep()
         assert [shown.text for shown in show.live.of(root)] == ["Some words.\nThe end."]
-    assert (turn.status, await status(world, root)) == (TurnStatus.ANSWERED, EntryStatus.RESPONDED)
+    assert (turn.status, await status(world, root)) == (RunStatus.ANSWERED, InboxStatus.RESPONDED)
     assert (len(ada.inputs), (await world.entry(root)).attempts) == (1, 0)
 
 
@@ -140,7 +140,7 @@ async def test_a_stop_of_the_coordinator_seals_at_once_and_counts_no_attempt(wor
     (sealed,) = live.of(root)
     assert (sealed.streaming, sealed.closing.note) == (False, RESTARTED_TEXT)
     entry = await world.entry(root)
-    assert (entry.status, entry.attempts) == (EntryStatus.UNREAD, 0)
+    assert (entry.status, entry.attempts) == (InboxStatus.UNREAD, 0)
     assert live.statuses[root.ts] == ""
 
 
@@ -148,14 +148,14 @@ async def test_a_stop_of_the_coordinator_seals_at_once_and_counts_no_attempt(wor
 async def test_a_stop_of_the_coordinator_while_a_turn_is_being_stored_gives_its_work_back(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    entered, go_on, real = threading.Event(), threading.Event(), turns.start
+    entered, go_on, real = threading.Event(), threading.Event(), runs.start
 
-    def slow_start(*args: Any, **values: Any) -> Turn | None:
+    def slow_start(*args: Any, **values: Any) -> Run | None:
         entered.set()
         go_on.wait(10)
         return real(*args, **values)
 
-    monkeypatch.setattr(turns, "start", slow_start)
+    monkeypatch.setattr(runs, "start", slow_start)
     async with playing(world, hired("ada", Scripted(Gate()))) as show:
         root = await world.says(f"{BOT} hello")
         await asyncio.to_thread(entered.wait, 10)
@@ -166,7 +166,7 @@ async def test_a_stop_of_the_coordinator_while_a_turn_is_being_stored_gives_its_
         await stopping
         (turn,) = await show.turns(root)
     entry = await world.entry(root)
-    assert (turn.status, entry.status, entry.attempts) == (TurnStatus.ABANDONED, EntryStatus.UNREAD, 0)
+    assert (turn.status, entry.status, entry.attempts) == (RunStatus.ABANDONED, InboxStatus.UNREAD, 0)
 
 
 @pytest.mark.req("STREAM-09", "STREAM-10")
@@ -196,8 +196,8 @@ async def test_what_must_not_be_done_twice_is_offered_for_retry_after_a_restart(
         (sealed,) = live.of(root)
         assert (sealed.streaming, sealed.closing.retry) == (False, True)
         assert RESTARTED in sealed.closing.note
-        assert await status(world, root) is EntryStatus.DEAD
-        assert await pressed(world, press(RETRY_TURN_ACTION, turn.id)) is None
+        assert await status(world, root) is InboxStatus.DEAD
+        assert await pressed(world, press(RETRY_RUN_ACTION, turn.id)) is None
         await second.over(root, 2)
         assert live.of(root)[1].text == "Hello."
 
@@ -221,7 +221,7 @@ async def test_a_crash_between_the_end_and_its_last_call_loses_nothing(world: Wo
     (shown,) = live.of(root)
     assert (shown.text, shown.streaming, shown.closing.feedback) == ("All of it.", False, True)
     assert ada.inputs == []
-    assert await status(world, root) is EntryStatus.RESPONDED
+    assert await status(world, root) is InboxStatus.RESPONDED
 
 
 @pytest.mark.req("STREAM-10", "LOOP-16")
@@ -264,7 +264,7 @@ async def test_a_turn_that_could_not_be_ended_is_ended_later_by_the_same_process
             gate.opened.set()
             await asyncio.wait_for(away.refused.wait(), PATIENCE_SECONDS)
         await playing_now.over(root, 2)
-    assert await status(world, root) is EntryStatus.RESPONDED
+    assert await status(world, root) is InboxStatus.RESPONDED
 
 
 class HoldsLast(asyncio.Event):
@@ -285,7 +285,7 @@ class HoldsLast(asyncio.Event):
 class Away:
     """A database that is away for what a run notes of its messages, and for whoever wants to end it."""
 
-    def __init__(self, show: Show, turn: Turn) -> None:
+    def __init__(self, show: Show, turn: Run) -> None:
         self.show = show
         self.turn = turn
         self.refused = asyncio.Event()
@@ -298,14 +298,14 @@ class Away:
             self.refused.set()
             raise Unavailable("the database is away")
 
-        patched.setattr("swarm.services.turn_record.TurnRecord.ending", ending)
+        patched.setattr("swarm.services.runs.run_record.RunRecord.ending", ending)
         patched.setattr(self.show.recovery, "bring_to_end", bring_to_end)
 
 
 @pytest.mark.req("STREAM-10", "STREAM-07")
 async def test_the_end_of_a_turn_waits_for_the_database(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turn_run, "_AGAIN_SECONDS", 0.01)
-    real, tries = turn_ends.end_turn, 0
+    monkeypatch.setattr(answer_run, "_AGAIN_SECONDS", 0.01)
+    real, tries = run_ends.end_run, 0
 
     def end_turn(*args: object) -> bool:
         nonlocal tries
@@ -314,11 +314,11 @@ async def test_the_end_of_a_turn_waits_for_the_database(world: World, monkeypatc
             raise Unavailable("the database is away")
         return real(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(turn_run, "end_turn", end_turn)
+    monkeypatch.setattr(answer_run, "end_run", end_turn)
     async with playing(world, hired("ada", Scripted())) as show:
         root = await world.says(f"{BOT} hello")
         (turn,) = await show.over(root)
-    assert (turn.status, tries) == (TurnStatus.ANSWERED, 4)
+    assert (turn.status, tries) == (RunStatus.ANSWERED, 4)
 
 
 @pytest.mark.req("STREAM-10")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.agents import OFFLINE_AFTER_SECONDS, Agent
 from swarm.domain.errors import Conflict, Invalid, NotFound
-from swarm.domain.inbox import EntryStatus
-from swarm.domain.leases import LEASE_SECONDS, Outcome
-from swarm.domain.notices import NOTICE_ATTEMPTS
-from swarm.domain.tasks import MAX_DEPTH, MAX_OPEN_CHILDREN, MAX_OPEN_PER_THREAD, OFFER_SECONDS, TaskStatus
-from swarm.domain.transcript import SlackMessage
-from swarm.domain.triggers import Trigger
-from swarm.services.reply import Caller
-from swarm.services.task_texts import brief
+from swarm.domain.model.agents import OFFLINE_AFTER_SECONDS, Agent
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome
+from swarm.domain.model.notices import NOTICE_ATTEMPTS
+from swarm.domain.model.tasks import MAX_DEPTH, MAX_OPEN_CHILDREN, MAX_OPEN_PER_THREAD, OFFER_SECONDS, TaskStatus
+from swarm.domain.model.transcript import SlackMessage
+from swarm.domain.model.triggers import Trigger
+from swarm.services.rules.reply import Caller
+from swarm.services.tasks.task_texts import brief
 from tests.support.tasks import (
     asked_and_handed,
     complete,
@@ -38,7 +38,7 @@ async def test_a_delegated_message_becomes_a_task_of_the_worker_which_owns_the_t
         holding(trigger, lead), trigger.inbox_messages[0].id, "worker", brief("Count the lines of Python.")
     )
     assert delegated.owner == "worker"
-    assert (await world.entry(root)).status is EntryStatus.DELEGATED
+    assert (await world.entry(root)).status is InboxStatus.DELEGATED
     task = await world.only(worker)
     assert task.task is not None
     assert (task.kind, task.task.id, task.task.requester) == ("task_assigned", delegated.task_id, "U1")
@@ -71,7 +71,7 @@ async def test_a_follow_up_reaches_the_worker_at_once_and_is_answered_under_the_
     (notice,) = beat.notices
     assert (notice.kind, notice.inbox_messages[0].text) == ("task_follow_up", "only Python please")
     await world.services.replies.reply(holding(task, worker), entry.id, "I will.")
-    assert (await world.entry(follow_up)).status is EntryStatus.RESPONDED
+    assert (await world.entry(follow_up)).status is InboxStatus.RESPONDED
     assert await world.poll(worker) == []
 
 
@@ -105,7 +105,7 @@ async def test_who_delegated_may_say_so_which_changes_nothing(world: World) -> N
     entry_id = handed.trigger.inbox_messages[0].id
     said = await world.services.replies.reply(holding(handed.trigger, lead), entry_id, "I have handed it to worker.")
     await world.send()
-    assert (said.status, world.slack.posts) == (EntryStatus.DELEGATED, ["I have handed it to worker."])
+    assert (said.status, world.slack.posts) == (InboxStatus.DELEGATED, ["I have handed it to worker."])
     assert await thread_of(world, handed.root) == before
     assert await status_of(world, handed.task_id) is TaskStatus.PENDING
 
@@ -115,7 +115,7 @@ async def test_a_question_of_who_delegated_changes_nothing_either(world: World) 
     handed = await asked_and_handed(world, lead, worker)
     entry_id = handed.trigger.inbox_messages[0].id
     said = await world.services.replies.reply(holding(handed.trigger, lead), entry_id, "Which one?", wait=True)
-    assert said.status is EntryStatus.DELEGATED
+    assert said.status is InboxStatus.DELEGATED
 
 
 async def test_the_same_call_again_returns_the_first_result_and_makes_no_second_task(world: World) -> None:
@@ -160,7 +160,7 @@ async def test_the_messages_of_a_lease_are_delegated_together(world: World) -> N
     task_id = await hand(world, lead, trigger, worker)
     for message in messages:
         entry = await world.entry(message)
-        assert (entry.status, entry.task_id) == (EntryStatus.DELEGATED, task_id)
+        assert (entry.status, entry.task_id) == (InboxStatus.DELEGATED, task_id)
 
 
 async def test_with_only_the_others_stay_with_the_run(world: World) -> None:
@@ -243,7 +243,7 @@ async def test_nothing_of_a_refused_delegation_remains(world: World) -> None:
     trigger = await world.only(lead)
     with pytest.raises(NotFound, match="no task 'nonsense' to depend on"):
         await hand(world, lead, trigger, worker, depends_on=["nonsense"])
-    assert (await world.entry(root)).status is EntryStatus.CLAIMED
+    assert (await world.entry(root)).status is InboxStatus.CLAIMED
     assert await owner_of(world, root) == lead.id
     assert await world.rows("SELECT id FROM tasks") == []
 
@@ -318,7 +318,7 @@ async def test_a_declined_message_is_unread_again_with_its_attempts_and_the_lead
     declined = await world.services.delegations.decline(Caller(agent=worker), handed.task_id, "I count no lines.")
     assert declined.status is TaskStatus.DECLINED
     entry = await world.entry(handed.root)
-    assert (entry.status, entry.attempts, await owner_of(world, handed.root)) == (EntryStatus.UNREAD, 0, lead.id)
+    assert (entry.status, entry.attempts, await owner_of(world, handed.root)) == (InboxStatus.UNREAD, 0, lead.id)
     triggers = {str(trigger.kind): trigger for trigger in await world.poll(lead)}
     assert triggers.keys() == {"slack_inbox_message", "task_declined"}
     assert triggers["slack_inbox_message"].attempt == 1
@@ -331,7 +331,7 @@ async def test_a_declined_message_that_was_deleted_meanwhile_is_withdrawn(world:
     handed = await asked_and_handed(world, lead, worker, offer=True)
     await world.ingest.handle(delete(handed.root))
     await world.services.delegations.decline(Caller(agent=worker), handed.task_id, "I count no lines.")
-    assert (await world.entry(handed.root)).status is EntryStatus.WITHDRAWN
+    assert (await world.entry(handed.root)).status is InboxStatus.WITHDRAWN
     assert await news_of(world, lead) == ["task_declined"]
 
 
@@ -345,7 +345,7 @@ async def test_an_offer_that_nobody_answers_ends_after_ten_minutes(world: World)
     assert await status_of(world, handed.task_id) is TaskStatus.OFFERED
     await world.later(1)
     assert await status_of(world, handed.task_id) is TaskStatus.DECLINED
-    assert (await world.entry(handed.root)).status is EntryStatus.UNREAD
+    assert (await world.entry(handed.root)).status is InboxStatus.UNREAD
     assert await world.poll(worker) == [], "an offer that has ended is no news"
 
 
@@ -357,7 +357,7 @@ async def test_an_offer_to_a_worker_that_goes_offline_is_declined_for_it(world: 
     await world.sweep()
     task = await task_of(world, handed.task_id)
     assert (task.status, task.error) == (TaskStatus.DECLINED, "worker is offline")
-    assert (await world.entry(handed.root)).status is EntryStatus.UNREAD
+    assert (await world.entry(handed.root)).status is InboxStatus.UNREAD
 
 
 async def test_an_offer_of_which_the_worker_could_never_be_told_is_declined_for_it(world: World) -> None:
@@ -366,9 +366,9 @@ async def test_an_offer_of_which_the_worker_could_never_be_told_is_declined_for_
     for _ in range(NOTICE_ATTEMPTS):
         assert await status_of(world, handed.task_id) is TaskStatus.OFFERED
         notice = await world.only(worker)
-        await world.services.work.finish(worker, [notice.lease_token], Outcome.FAILED, "it crashed")
+        await world.services.work.finish(worker, [notice.lease_token], FinishOutcome.FAILED, "it crashed")
     assert await status_of(world, handed.task_id) is TaskStatus.DECLINED
-    assert (await world.entry(handed.root)).status is EntryStatus.UNREAD
+    assert (await world.entry(handed.root)).status is InboxStatus.UNREAD
 
 
 async def test_an_offer_is_nobody_elses_to_answer_and_is_answered_once(world: World) -> None:

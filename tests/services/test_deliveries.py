@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 
 from swarm.clock import SECOND, ManualClock
-from swarm.domain.agents import Agent
-from swarm.domain.conduct import Reactions
-from swarm.domain.deliveries import DeliveryKind
 from swarm.domain.errors import Unavailable
-from swarm.domain.transcript import SlackMessage
-from swarm.domain.triggers import Trigger
-from swarm.services import deliver
-from swarm.services.deliver import ATTEMPTS, GIVE_UP_SECONDS, Sender, Terms
-from swarm.slack.web_api import RefusedBySlack
-from swarm.store import deliveries
-from swarm.store.database import Database
-from swarm.store.deliveries import DELIVERIES
-from swarm.store.statements import Row
-from swarm.store.transaction import Transaction
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.deliveries import DeliveryKind
+from swarm.domain.model.transcript import SlackMessage
+from swarm.domain.model.triggers import Trigger
+from swarm.domain.operating_policy import Reactions
+from swarm.services.outbox import deliver
+from swarm.services.outbox.deliver import ATTEMPTS, GIVE_UP_SECONDS, DeliveryLimits, OutboxSender
+from swarm.slack.outgoing.web_api import RefusedBySlack
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.statements import Row
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.outbox import deliveries
+from swarm.store.outbox.deliveries import DELIVERIES
 from tests.support.slack import (
     FakeSlack,
     Killed,
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.req("OPS-10")
 PATIENCE_SECONDS = 20.0
 SURELY_OVER_SECONDS = 2 * HTTP_TIMEOUT_SECONDS + 1
 """After this time a call that was under way must have ended one way or the other."""
-TERMS = Terms(team=ME.team, in_flight_seconds=SURELY_OVER_SECONDS, reactions=Reactions())
+TERMS = DeliveryLimits(team=ME.team, in_flight_seconds=SURELY_OVER_SECONDS, reactions=Reactions())
 
 
 async def conversation(world: World, *answers: str) -> tuple[Agent, SlackMessage, Trigger]:
@@ -73,7 +73,7 @@ async def test_posts_of_a_thread_come_in_order_with_two_senders_at_work(world: W
     for trigger in await world.poll(lead):
         for number in range(5):
             await world.answers(lead, trigger, f"{trigger.inbox_messages[0].text} {number}")
-    other = Sender(world.database, world.slack, ME.team, http_timeout_seconds=HTTP_TIMEOUT_SECONDS)
+    other = OutboxSender(world.database, world.slack, ME.team, http_timeout_seconds=HTTP_TIMEOUT_SECONDS)
     while world.slack.posts == [] or await open_deliveries(world):
         await asyncio.gather(world.send(), other.send_due())
     assert sorted(world.slack.posts) == sorted(f"@UBOT {thread} {number}" for thread in range(4) for number in range(5))
@@ -303,7 +303,7 @@ async def test_a_refused_answer_shows_with_the_operators_emoji(world: World) -> 
     _, message, _ = await conversation(world, "answer")
     world.slack.script.append(refuses("msg_too_long"))
     reactions = Reactions(failed="boom")
-    sender = Sender(
+    sender = OutboxSender(
         world.database, world.slack, ME.team, http_timeout_seconds=HTTP_TIMEOUT_SECONDS, reactions=reactions
     )
     await sender.send_due()
@@ -405,13 +405,13 @@ async def test_a_slow_channel_holds_up_no_other(world: World, monkeypatch: pytes
 async def test_at_a_shutdown_the_sender_does_not_run_flat_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = 0
 
-    async def look(sender: Sender) -> int:
+    async def look(sender: OutboxSender) -> int:
         nonlocal looks
         looks += 1
         await asyncio.sleep(0)
         return 0
 
-    monkeypatch.setattr(Sender, "_open_lanes", look)
+    monkeypatch.setattr(OutboxSender, "_open_lanes", look)
     world.database.wakeups.close()
     async with sending(world):
         while looks == 0:
@@ -432,7 +432,9 @@ async def test_while_nothing_can_be_stored_a_reaction_is_not_tried_again_and_aga
         tries += 1
         raise Unavailable("The disk is full.")
 
-    async def looked(sender: Sender, look: Callable[[Sender], Awaitable[bool]] = Sender._open_lanes) -> bool:
+    async def looked(
+        sender: OutboxSender, look: Callable[[OutboxSender], Awaitable[bool]] = OutboxSender._open_lanes
+    ) -> bool:
         nonlocal looks
         looks += 1
         return await look(sender)
@@ -440,7 +442,7 @@ async def test_while_nothing_can_be_stored_a_reaction_is_not_tried_again_and_aga
     await world.lead()
     await world.says(f"{BOT} hello")
     monkeypatch.setattr(deliver, "take", cannot)
-    monkeypatch.setattr(Sender, "_open_lanes", looked)
+    monkeypatch.setattr(OutboxSender, "_open_lanes", looked)
     began = time.monotonic()
     async with sending(world):
         while not tries:
@@ -561,7 +563,7 @@ async def test_a_process_that_was_suspended_after_taking_a_delivery_does_not_sen
 ) -> None:
     await conversation(world, "answer")
     async with Suspended(database_url, world.clock) as database, asyncio.timeout(PATIENCE_SECONDS):
-        sender = Sender(
+        sender = OutboxSender(
             database,
             world.slack,
             ME.team,
@@ -586,7 +588,7 @@ async def test_a_delivery_whose_sender_came_to_itself_too_late_is_sent_at_once_b
     await conversation(world, "answer")
     async with Suspended(database_url, world.clock) as database, asyncio.timeout(PATIENCE_SECONDS):
         in_office = [True]
-        sender = Sender(database, world.slack, ME.team, http_timeout_seconds=HTTP_TIMEOUT_SECONDS)
+        sender = OutboxSender(database, world.slack, ME.team, http_timeout_seconds=HTTP_TIMEOUT_SECONDS)
         running = asyncio.create_task(sender.run(lambda: in_office[-1]))
         await database.stopped.wait()
         in_office.append(False)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from swarm.agents.agui import AguiAgent
+from swarm.agents.remote.agui import AguiAgent
 from swarm.config import RemoteAgentSettings
-from swarm.domain.streaming.remote import Dialect, RemoteAgent, ThreadContext
+from swarm.domain.answers.remote import Dialect, RemoteAgent, ThreadContext
 from tests.support.adviser import adviser
 from tests.support.caipe import AGENT, Caipe, Shape
 from tests.support.doors import serving

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from swarm.domain.access import ChannelPolicy
-from swarm.domain.conduct import Conduct
-from swarm.domain.inbox import EntryStatus
-from swarm.domain.triggers import TriggerKind
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.triggers import TriggerKind
+from swarm.domain.operating_policy import OperatingPolicy
 from tests.support.world import BOT, World, delete, edit, said, texts
 
 pytestmark = pytest.mark.req("LOOP-15")
@@ -115,7 +115,7 @@ async def test_an_edit_that_adds_a_mention_routes_the_message_once(world: World,
 async def test_an_edit_that_adds_a_mention_counts_only_from_whom_is_allowed(world: World) -> None:
     await world.lead()
     message = said("hello", by="U2")
-    restricted = world.governed_by(Conduct(everywhere=ChannelPolicy(allowed_users=frozenset({"U1"}))))
+    restricted = world.governed_by(OperatingPolicy(everywhere=ChannelPolicy(allowed_users=frozenset({"U1"}))))
     await restricted.hears(message)
     await restricted.ingest.handle(edit(message, f"{BOT} hello"))
     assert await world.entries(message) == []
@@ -126,7 +126,7 @@ async def test_a_delete_withdraws_an_unread_message(world: World) -> None:
     message = await world.says(f"{BOT} never mind")
     await world.ingest.handle(delete(message))
     assert await world.poll(lead) == []
-    assert (await world.entry(message)).status is EntryStatus.WITHDRAWN
+    assert (await world.entry(message)).status is InboxStatus.WITHDRAWN
 
 
 @pytest.mark.req("LOOP-05")
@@ -140,7 +140,7 @@ async def test_a_delete_of_a_claimed_message_is_told_at_once_and_only_once(world
     assert notice.kind is TriggerKind.MESSAGE_DELETED
     assert notice.notice is not None
     assert notice.notice.inbox_message_id == trigger.id
-    assert (await world.entry(message)).status is EntryStatus.WITHDRAWN
+    assert (await world.entry(message)).status is InboxStatus.WITHDRAWN
 
 
 async def test_a_delete_that_comes_before_its_original_keeps_it_out(world: World) -> None:
@@ -172,7 +172,7 @@ async def test_a_deleted_message_of_a_bundle_does_not_hinder_the_others(world: W
     trigger = await world.only(lead)
     await world.ingest.handle(delete(oops))
     await world.answers(lead, trigger, "to the first")
-    assert (await world.entry(root)).status is EntryStatus.RESPONDED
+    assert (await world.entry(root)).status is InboxStatus.RESPONDED
     await world.says("three", thread=root)
     assert sorted(len(one.inbox_messages) for one in await world.poll(lead)) == [1, 1]  # the message and the notice
 
@@ -195,4 +195,4 @@ async def test_edits_deletes_and_claims_at_the_same_moment_leave_nothing_untold(
             (entry,) = trigger.inbox_messages
             assert entry.text.endswith("edited") or entry.id in told
     for message in messages[1::2]:
-        assert (await world.entry(message)).status is EntryStatus.WITHDRAWN
+        assert (await world.entry(message)).status is InboxStatus.WITHDRAWN

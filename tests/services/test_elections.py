@@ -15,11 +15,11 @@ import pytest
 
 from swarm.clock import SECOND, ManualClock
 from swarm.domain.errors import Unavailable
-from swarm.services.elections import LEASE_SECONDS, STOP_SECONDS, Election, Term
-from swarm.store import elections
-from swarm.store.database import Database
-from swarm.store.elections import ELECTIONS
-from swarm.store.transaction import Transaction
+from swarm.services.outbox.elections import LEASE_SECONDS, STOP_SECONDS, Election, OfficeTerm
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.records import elections
+from swarm.store.records.elections import ELECTIONS
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.req("OPS-03")
@@ -52,7 +52,7 @@ class Candidate:
     database: Flaky
     clock: ManualClock
     lease_seconds: float = LEASE_SECONDS
-    terms: list[Term] = field(default_factory=list)
+    terms: list[OfficeTerm] = field(default_factory=list)
     at_work: int = 0
     fails: asyncio.Event = field(default_factory=asyncio.Event)
     lingers: asyncio.Event | None = None  # what it does when it is stopped takes until then
@@ -76,7 +76,7 @@ class Candidate:
             self.task.cancel()
             await asyncio.gather(self.task, return_exceptions=True)
 
-    async def elected(self, terms: int = 1) -> Term:
+    async def elected(self, terms: int = 1) -> OfficeTerm:
         """Its term, once it is at work in so many terms."""
         await self._until(lambda: self.at_work == 1 and len(self.terms) == terms, f"{self.name} is elected")
         return self.terms[-1]
@@ -104,7 +104,7 @@ class Candidate:
 
         await wait_until(look, within_seconds=PATIENCE_SECONDS, what=what)
 
-    async def _work(self, term: Term) -> None:
+    async def _work(self, term: OfficeTerm) -> None:
         self.terms.append(term)
         self.at_work += 1
         assert self.at_work == 1

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from swarm.domain.sessions import MessageRole, SessionMessage
-from swarm.domain.streaming.calls import Closing
-from swarm.domain.transcript import MessageDeleted
-from swarm.domain.turns import PageKind, TurnOutcome, TurnStep
-from swarm.services.sessions import Sessions
-from swarm.store import turn_pages, turns
-from swarm.store.transaction import Transaction
-from swarm.store.turns import Turn
+from swarm.domain.answers.calls import Closing
+from swarm.domain.model.runs import PageKind, RunOutcome, RunStep
+from swarm.domain.model.sessions import MessageRole, SessionMessage
+from swarm.domain.model.transcript import MessageDeleted
+from swarm.services.builtin.sessions import DatabaseMemory
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.runs import run_pages, runs
+from swarm.store.runs.runs import Run
 from tests.support.scan import files_with, places_of
 from tests.support.tasks import hand, task_of, work_of
 from tests.support.turns import asked, begun
@@ -31,12 +31,12 @@ async def summed_up(session_id: str, messages: Sequence[SessionMessage]) -> str:
     return " ".join(message.text for message in messages)
 
 
-def memory(world: World, agent: str = "lead") -> Sessions:
+def memory(world: World, agent: str = "lead") -> DatabaseMemory:
     """One that summarises what is longer than two messages, and keeps one as it is."""
-    return Sessions(world.database, agent, summed_up, compaction_threshold=2, keep_recent_messages=1)
+    return DatabaseMemory(world.database, agent, summed_up, compaction_threshold=2, keep_recent_messages=1)
 
 
-def block(turn: Turn, text: str, answer: str = "noted") -> list[SessionMessage]:
+def block(turn: Run, text: str, answer: str = "noted") -> list[SessionMessage]:
     """What is remembered of a run: what it was asked, what it did, what it said."""
     return [
         *(SessionMessage(role=MessageRole.USER, text=text, source=entry) for entry in turn.entry_ids),
@@ -157,16 +157,16 @@ async def test_a_deleted_answer_is_not_stored_any_more(world: World, database_ur
     assert kept == {"status": "sent"}, "that there was an answer is known"
 
 
-def show(tx: Transaction, turn: Turn, ts: str) -> None:
+def show(tx: Transaction, turn: Run, ts: str) -> None:
     """A page of an answer, as far as it is written."""
-    turn_pages.open_page(tx, turn.id, 1, PageKind.STREAM)
-    turn_pages.page_opened(tx, turn.id, 1, ts)
-    turn_pages.page_text(tx, turn.id, 1, SECRET)
+    run_pages.open_page(tx, turn.id, 1, PageKind.STREAM)
+    run_pages.page_opened(tx, turn.id, 1, ts)
+    run_pages.page_text(tx, turn.id, 1, SECRET)
 
 
-def over(tx: Transaction, turn: Turn) -> None:
-    turns.closing(tx, turn.id, text=SECRET, closing=Closing(), outcome=TurnOutcome.ANSWERED, note=None)
-    turns.end(tx, turn.id, TurnStep.ANSWER)
+def over(tx: Transaction, turn: Run) -> None:
+    runs.closing(tx, turn.id, text=SECRET, closing=Closing(), outcome=RunOutcome.ANSWERED, note=None)
+    runs.end(tx, turn.id, RunStep.ANSWER)
 
 
 @pytest.mark.parametrize("is_over", [True, False], ids=["afterwards", "while it is written"])

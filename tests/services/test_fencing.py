@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.agents import Agent
 from swarm.domain.errors import Conflict, LeaseLost, NotFound
-from swarm.domain.inbox import EntryStatus
-from swarm.domain.leases import LEASE_SECONDS, Outcome
-from swarm.domain.triggers import Trigger
-from swarm.services.reply import Caller
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome
+from swarm.domain.model.triggers import Trigger
+from swarm.services.rules.reply import Caller
 from tests.support.world import BOT, World, holding
 
 pytestmark = pytest.mark.req("LOOP-06")
@@ -53,7 +53,7 @@ async def test_a_run_without_a_token_may_act_under_the_first_lease_ever(world: W
     message = await world.says(f"{BOT} hello")
     trigger = await world.only(lead)
     await world.services.replies.reply(Caller(agent=lead), trigger.id, "hello")
-    assert (await world.entry(message)).status is EntryStatus.RESPONDED
+    assert (await world.entry(message)).status is InboxStatus.RESPONDED
 
 
 async def test_a_lease_that_nobody_has_seen_does_not_count_as_the_first(world: World) -> None:
@@ -64,7 +64,7 @@ async def test_a_lease_that_nobody_has_seen_does_not_count_as_the_first(world: W
     await world.services.polls.give_back([unseen.lease_token])
     trigger = await world.only(lead)
     await world.services.replies.reply(Caller(agent=lead), trigger.id, "hello")
-    assert (await world.entry(message)).status is EntryStatus.RESPONDED
+    assert (await world.entry(message)).status is InboxStatus.RESPONDED
 
 
 async def test_claims_count_apart_from_attempts(world: World) -> None:
@@ -131,6 +131,6 @@ async def test_a_finished_lease_lets_nobody_add_to_the_answer_but_a_resolved_one
     trigger = await world.only(lead, hold=True)
     await world.answers(lead, trigger, "one")
     await world.answers(lead, trigger, "two")
-    await world.services.work.finish(lead, [trigger.lease_token], Outcome.DONE)
+    await world.services.work.finish(lead, [trigger.lease_token], FinishOutcome.DONE)
     with pytest.raises(LeaseLost):
         await world.answers(lead, trigger, "three")

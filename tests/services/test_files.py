@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from swarm.domain.agents import Agent
 from swarm.domain.errors import Invalid, NotFound, TooLarge
-from swarm.domain.files import TEXT_BYTES
-from swarm.domain.leases import LEASE_SECONDS
-from swarm.domain.transcript import File, SlackMessage
-from swarm.services.files import Files
-from swarm.services.task_texts import brief
-from swarm.services.whereabouts import About
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.files import TEXT_BYTES
+from swarm.domain.model.leases import LEASE_SECONDS
+from swarm.domain.model.transcript import File, SlackMessage
+from swarm.services.files.files import ThreadFiles
+from swarm.services.rules.thread_lookup import ThreadReference
+from swarm.services.tasks.task_texts import brief
 from tests.support.world import BOT, World, delete, holding, said
 
 pytestmark = pytest.mark.req("LOOP-20")
@@ -27,8 +27,8 @@ async def shares_a_file(world: World, text: str = f"{BOT} look", file: File = RE
     return await world.hears(replace(said(text), files=(file,)))
 
 
-def about(message_id: str) -> About:
-    return About(inbox_message_id=message_id)
+def about(message_id: str) -> ThreadReference:
+    return ThreadReference(inbox_message_id=message_id)
 
 
 async def test_an_attachment_is_listed_in_the_entry_and_its_text_can_be_had(world: World) -> None:
@@ -52,7 +52,7 @@ async def test_a_file_can_be_had_by_the_thread_and_from_earlier_messages_of_it(w
     await world.says("and now?", thread=root)
     later = await world.only(lead)
     assert later.place is not None
-    for place in (about(later.id), About(thread_id=later.place.id)):
+    for place in (about(later.id), ThreadReference(thread_id=later.place.id)):
         assert (await world.services.files.show(lead, place, "F1")).text == "hello"
 
 
@@ -91,7 +91,7 @@ async def test_a_file_over_the_cap_is_refused_before_it_is_opened(world: World) 
     world.files.keep("F1", b"hello")
     await shares_a_file(world)
     trigger = await world.only(lead)
-    small = Files(world.database, world.files, cap_bytes=4)
+    small = ThreadFiles(world.database, world.files, cap_bytes=4)
     with pytest.raises(TooLarge, match="5 bytes; at most 4"):
         await small.show(lead, about(trigger.id), "F1")
     with pytest.raises(TooLarge):
@@ -105,7 +105,12 @@ async def test_another_agents_thread_and_its_files_look_as_if_they_did_not_exist
     await shares_a_file(world)
     trigger = await world.only(lead)
     assert trigger.place is not None
-    for place in (about(trigger.id), About(thread_id=trigger.place.id), About(thread_id="none"), about("none")):
+    for place in (
+        about(trigger.id),
+        ThreadReference(thread_id=trigger.place.id),
+        ThreadReference(thread_id="none"),
+        about("none"),
+    ):
         with pytest.raises(NotFound, match="no such thread"):
             await world.services.files.show(other, place, "F1")
         with pytest.raises(NotFound, match="no such thread"):
@@ -143,14 +148,14 @@ async def test_an_agent_keeps_the_sight_of_a_thread_that_has_gone_to_another(wor
     assert trigger.place is not None
     await world.later(LEASE_SECONDS)
     await gives_away(world, lead, other)
-    shown = await world.services.files.show(lead, About(thread_id=trigger.place.id), "F1")
+    shown = await world.services.files.show(lead, ThreadReference(thread_id=trigger.place.id), "F1")
     assert shown.text == "hello"
 
 
 async def test_exactly_one_id_says_which_thread_is_meant(world: World) -> None:
     for ids in ({}, {"task_id": "1", "thread_id": "2"}):
         with pytest.raises(Invalid) as caught:
-            About(**ids)
+            ThreadReference(**ids)
         assert set(caught.value.fields) == {"inbox_message_id", "task_id", "thread_id"}
 
 
@@ -222,10 +227,10 @@ async def test_worker_and_lead_read_the_thread_of_their_task_and_its_files(world
     await shares_a_file(world)
     task_id = await delegates(world, lead, worker)
     for agent in (lead, worker):
-        page = await world.services.conversations.read(agent, About(task_id=task_id))
+        page = await world.services.conversations.read(agent, ThreadReference(task_id=task_id))
         assert [message.text for message in page.messages] == ["@UBOT look"]
-        assert (await world.services.files.show(agent, About(task_id=task_id), "F1")).text == "hello"
-    for place in (About(task_id=task_id), About(task_id="none")):
+        assert (await world.services.files.show(agent, ThreadReference(task_id=task_id), "F1")).text == "hello"
+    for place in (ThreadReference(task_id=task_id), ThreadReference(task_id="none")):
         with pytest.raises(NotFound):
             await world.services.files.show(other, place, "F1")
 

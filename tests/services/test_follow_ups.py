@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from swarm.domain.errors import Conflict
-from swarm.domain.inbox import EntryStatus
-from swarm.domain.leases import LEASE_SECONDS, Outcome
-from swarm.domain.notices import NOTICE_ATTEMPTS
-from swarm.domain.tasks import TaskStatus
-from swarm.domain.transcript import AuthorKind
-from swarm.domain.triggers import TriggerKind
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome
+from swarm.domain.model.notices import NOTICE_ATTEMPTS
+from swarm.domain.model.tasks import TaskStatus
+from swarm.domain.model.transcript import AuthorKind
+from swarm.domain.model.triggers import TriggerKind
 from tests.support.tasks import asked_and_handed, complete, history_of, news_of, status_of, work_of
 from tests.support.world import BOT, World, delete, edit, holding, said, texts
 
@@ -28,7 +28,7 @@ async def test_a_question_leaves_no_lease_costs_no_attempt_and_comes_again_with_
     asked = await world.services.replies.reply(
         holding(trigger, lead), trigger.inbox_messages[0].id, "Which?", wait=True
     )
-    assert asked.status is EntryStatus.WAITING
+    assert asked.status is InboxStatus.WAITING
     assert await world.rows("SELECT token FROM leases WHERE ended_at IS NULL") == []
     await world.later(10 * LEASE_SECONDS)
     await world.is_here(lead)
@@ -90,9 +90,9 @@ async def test_a_question_about_a_follow_up_is_answered_also_after_the_task_has_
     entry = await world.entry(follow_up)
     await world.services.replies.reply(holding(run, worker), entry.id, "Unit tests only?", wait=True)
     await complete(world, worker, run)
-    assert (await world.entry(follow_up)).status is EntryStatus.WAITING
+    assert (await world.entry(follow_up)).status is InboxStatus.WAITING
     await world.says("yes", thread=handed.root)
-    assert (await world.entry(follow_up)).status is EntryStatus.UNREAD
+    assert (await world.entry(follow_up)).status is InboxStatus.UNREAD
 
 
 async def test_a_question_of_an_agent_that_was_removed_is_answered_for_the_lead(world: World) -> None:
@@ -114,7 +114,7 @@ async def test_a_message_that_mentions_only_somebody_else_answers_nothing(world:
     trigger = await world.only(lead)
     await world.services.replies.reply(holding(trigger, lead), trigger.inbox_messages[0].id, "Which?", wait=True)
     await world.says("<@U2> what do you think?", thread=root)
-    assert (await world.entry(root)).status is EntryStatus.WAITING
+    assert (await world.entry(root)).status is InboxStatus.WAITING
 
 
 @pytest.mark.req("LOOP-15")
@@ -124,7 +124,7 @@ async def test_a_message_that_is_deleted_while_it_waits_for_a_person_is_withdraw
     trigger = await world.only(lead)
     await world.services.replies.reply(holding(trigger, lead), trigger.inbox_messages[0].id, "Which?", wait=True)
     await world.ingest.handle(delete(root))
-    assert (await world.entry(root)).status is EntryStatus.WITHDRAWN
+    assert (await world.entry(root)).status is InboxStatus.WITHDRAWN
 
 
 async def test_a_run_that_has_asked_can_end_its_task_no_more(world: World) -> None:
@@ -188,7 +188,7 @@ async def test_a_dropped_follow_up_notice_loses_no_message(world: World) -> None
     await world.says("only Python please", thread=handed.root)
     for _ in range(NOTICE_ATTEMPTS):
         notice = await world.only(worker)
-        await world.services.work.finish(worker, [notice.lease_token], Outcome.FAILED, "it crashed")
+        await world.services.work.finish(worker, [notice.lease_token], FinishOutcome.FAILED, "it crashed")
     assert await world.poll(worker) == []
     await complete(world, worker, run)
     assert texts([await work_of(world, lead)]) == [["only Python please"]]

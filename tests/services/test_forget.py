@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 
 from swarm.domain.errors import Conflict, Invalid, NotFound
-from swarm.domain.inbox import EntryStatus
-from swarm.domain.model_runs import Door, ModelRun, ModelUsage, RunOutcome
-from swarm.domain.sessions import MessageRole, SessionMessage
-from swarm.domain.tasks import TaskStatus
-from swarm.domain.turns import Opinion
-from swarm.services.people import People
-from swarm.store import feedback, forgotten, model_runs
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.model_usage import Door, ModelUsage, ModelUsageRecord, UsageOutcome
+from swarm.domain.model.runs import Opinion
+from swarm.domain.model.sessions import MessageRole, SessionMessage
+from swarm.domain.model.tasks import TaskStatus
+from swarm.services.operate.people import PersonalData
+from swarm.store.builtin import model_usage
+from swarm.store.records import forgotten
+from swarm.store.runs import feedback
 from tests.services.test_erasure import block, memory
 from tests.support.scan import files_with, places_of
 from tests.support.slack import PEOPLE
@@ -25,12 +27,12 @@ ANN, WORD = "UANN0042", "zebra-4711"
 SECRET = f"my number is {WORD}"
 
 
-def used(run: str, world: World) -> ModelRun:
+def used(run: str, world: World) -> ModelUsageRecord:
     """What a run of hers has used."""
     now = world.clock.now_us()
-    return ModelRun(
+    return ModelUsageRecord(
         id=run, agent="lead", door=Door.SLACK, session_id=f"slack:C1:{ANN}", turn_id="t", requester=ANN, model="m",
-        outcome=RunOutcome.ANSWERED, note="", usage=ModelUsage(), started_at=now, ended_at=now,
+        outcome=UsageOutcome.ANSWERED, note="", usage=ModelUsage(), started_at=now, ended_at=now,
     )  # fmt: skip
 
 
@@ -46,7 +48,7 @@ async def test_nothing_of_a_person_is_left_and_the_second_time_there_is_nothing(
     await memory(world).add_run(f"slack:C1:{ANN}", turn.run_id, block(turn, SECRET), turn_id=turn.id)
     await memory(world).add_run("slack:C1:1.0", "other", block(turn, SECRET), turn_id=turn.id)
     await world.database.write(feedback.give, turn.id, ANN, Opinion.UP)
-    await world.database.write(model_runs.note, used("before", world))
+    await world.database.write(model_usage.note, used("before", world))
     await world.change(f"UPDATE turns SET requester = '{ANN}', stop_requested_by = '{ANN}'")
     task_id = await hand(world, lead, trigger, worker, what=f"Note: {SECRET}")
     await world.says(f"and <@{ANN}> is right", thread=root, by="U2")
@@ -63,7 +65,7 @@ async def test_nothing_of_a_person_is_left_and_the_second_time_there_is_nothing(
     assert await places_of(world.database, WORD, ANN) == {}
     assert files_with(database_url, WORD, ANN) == []
     assert await status_of(world, task_id) is TaskStatus.CANCELLED
-    assert (await world.entry(unread)).status is EntryStatus.WITHDRAWN
+    assert (await world.entry(unread)).status is InboxStatus.WITHDRAWN
     assert (await world.services.people.forget(ANN)).removed == {}
     assert await world.poll(lead) is not None, "the others go on"
 
@@ -106,7 +108,7 @@ async def test_a_run_that_ends_after_its_person_is_forgotten_leaves_no_trace(wor
     late = used("late", world)
     await world.services.people.forget(ANN)
     await memory(world).add_run(f"slack:C1:{ANN}", turn.run_id, block(turn, SECRET), turn_id=turn.id)
-    await world.database.write(model_runs.note, late)
+    await world.database.write(model_usage.note, late)
     assert await places_of(world.database, WORD, ANN) == {}
 
 
@@ -136,7 +138,7 @@ async def test_other_people_and_their_sessions_stay(world: World) -> None:
         await memory(world).add_run(f"slack:C1:{person}", "run" + person, hers)
         await world.says(f"{BOT} from {person}", by=person)
     unnamed: list[str] = []
-    await People(world.database, world.conduct, forget_name=unnamed.append).forget(ANN)
+    await PersonalData(world.database, world.conduct, forget_name=unnamed.append).forget(ANN)
     assert unnamed == [ANN], "what is known of her beside the database goes as well"
     assert len(await memory(world).get_messages(f"slack:C1:{ANN}7")) == 2
     assert (await places_of(world.database, f"{ANN}7"))["thread_messages.author_id"] == 1

@@ -9,11 +9,11 @@ from structlog.testing import capture_logs
 
 from swarm.clock import SECOND, to_iso, us_to_slack_ts
 from swarm.domain.errors import NotFound, Unavailable
-from swarm.domain.transcript import ChannelMessage, ChannelType, SlackEvent, SlackMessage
-from swarm.services import missed
-from swarm.services.backfill import READERS
-from swarm.services.missed import Handle
-from swarm.store import watermarks
+from swarm.domain.model.transcript import ChannelMessage, ChannelType, SlackEvent, SlackMessage
+from swarm.services.intake import missed
+from swarm.services.intake.backfill import READERS
+from swarm.services.intake.missed import Handle
+from swarm.store.threads import watermarks
 from tests.support.slack import next_ts
 from tests.support.world import BOT, ME, World, delete, edit, said, texts
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from swarm.clock import SystemClock, us_to_slack_ts
-from swarm.domain.deliveries import Accepted, Delivery, DeliveryKind
 from swarm.domain.errors import Unavailable
-from swarm.domain.transcript import ChannelMessage, SlackMessage
-from swarm.services.hearing import ECHO_SECONDS, SILENCE_SECONDS, Hearing
-from swarm.store import watermarks
+from swarm.domain.model.deliveries import Delivery, DeliveryAccepted, DeliveryKind
+from swarm.domain.model.transcript import ChannelMessage, SlackMessage
+from swarm.services.intake.event_watchdog import ECHO_SECONDS, SILENCE_SECONDS, EventWatchdog
+from swarm.store.threads import watermarks
 from tests.support.waiting import PATIENCE_SECONDS
 from tests.support.world import BOT, ME, World, said
 
@@ -28,7 +28,7 @@ POST = Delivery(
 class Socket:
     """A connection that can be replaced."""
 
-    hearing: Hearing
+    hearing: EventWatchdog
     connected: bool = True
     is_only_one: bool = True
     replaced: int = 0
@@ -58,7 +58,7 @@ class Time:
 class Scene:
     world: World
     time: Time
-    hearing: Hearing
+    hearing: EventWatchdog
     socket: Socket
 
     async def passes(self, seconds: float) -> None:
@@ -86,7 +86,7 @@ class Scene:
 @pytest.fixture
 async def scene(world: World) -> Scene:
     time = Time()
-    hearing = Hearing(world.database, world.slack, ME, monotonic=time.monotonic, sleep=time.sleep)
+    hearing = EventWatchdog(world.database, world.slack, ME, monotonic=time.monotonic, sleep=time.sleep)
     await hearing.connected()
     return Scene(world, time, hearing, Socket(hearing))
 
@@ -162,16 +162,16 @@ async def test_an_event_that_is_only_late_is_no_sign(scene: Scene) -> None:
 async def test_a_post_of_ours_that_does_not_come_back_tells_sooner(scene: Scene, is_only_one: bool) -> None:
     scene.socket.is_only_one = is_only_one
     scene.hearing.came("C1", "1.0", is_own=True)  # posts come back here
-    scene.hearing.delivery_tried(POST, Accepted(ts="2.0"), 0.1)
+    scene.hearing.delivery_tried(POST, DeliveryAccepted(ts="2.0"), 0.1)
     await scene.passes(ECHO_SECONDS + 5)
     assert scene.socket.replaced == is_only_one
 
 
 async def test_posts_that_never_come_back_tell_nothing(scene: Scene) -> None:
-    scene.hearing.delivery_tried(POST, Accepted(ts="2.0"), 0.1)
+    scene.hearing.delivery_tried(POST, DeliveryAccepted(ts="2.0"), 0.1)
     await scene.passes(ECHO_SECONDS + 5)
     scene.hearing.came("C1", "3.0", is_own=True)
-    scene.hearing.delivery_tried(POST, Accepted(ts="3.0"), 0.1)  # its event overtook the answer
+    scene.hearing.delivery_tried(POST, DeliveryAccepted(ts="3.0"), 0.1)  # its event overtook the answer
     await scene.passes(ECHO_SECONDS + 5)
     assert scene.socket.replaced == 0
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from swarm.domain.errors import Unavailable
-from swarm.domain.inbox import EntryStatus, MatchedBy
-from swarm.domain.transcript import ChannelType
-from swarm.store import inbox
+from swarm.domain.model.inbox import InboxStatus, MatchedBy
+from swarm.domain.model.transcript import ChannelType
+from swarm.store.inbox import inbox
 from tests.support.world import BOT, World, said
 
 pytestmark = pytest.mark.req("LOOP-01")
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.req("LOOP-01")
 async def test_a_mention_becomes_one_unread_entry_for_the_lead(world: World) -> None:
     lead = await world.lead()
     entry = await world.entry(await world.says(f"{BOT} hello"))
-    assert (entry.agent_id, entry.status, entry.matched_by) == (lead.id, EntryStatus.UNREAD, MatchedBy.MENTION)
+    assert (entry.agent_id, entry.status, entry.matched_by) == (lead.id, InboxStatus.UNREAD, MatchedBy.MENTION)
 
 
 async def test_the_same_message_again_adds_nothing(world: World) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from swarm.config import load
-from swarm.domain.conduct import Conduct
 from swarm.domain.errors import ConfigurationError
+from swarm.domain.operating_policy import OperatingPolicy
 from tests.support.world import BOT, World, edit
 
 LEASE_SECONDS = 5
@@ -18,7 +18,7 @@ LEASE_SECONDS = 5
 @pytest.fixture
 def hasty(world: World) -> World:
     """A coordinator whose leases last five seconds."""
-    return world.governed_by(replace(Conduct(), lease_seconds=LEASE_SECONDS))
+    return world.governed_by(replace(OperatingPolicy(), lease_seconds=LEASE_SECONDS))
 
 
 @pytest.mark.req("LOOP-06")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.agents import Agent, Reach, Role
-from swarm.domain.conduct import Conduct
 from swarm.domain.errors import Conflict, Invalid, LeaseLost, NotFound, Unresolved
-from swarm.domain.inbox import EntryStatus
-from swarm.domain.leases import LEASE_SECONDS, Outcome
-from swarm.domain.triggers import Trigger
-from swarm.services.reply import Caller
+from swarm.domain.model.agents import Agent, Reach, Role
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome
+from swarm.domain.model.triggers import Trigger
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.services.rules.reply import Caller
 from tests.support.world import BOT, World, holding, texts
 
 pytestmark = pytest.mark.req("LOOP-06")
@@ -60,12 +60,12 @@ async def test_a_token_that_does_not_hold_changes_nothing(world: World, kind: st
     if kind == "expired":
         world.clock.advance(LEASE_SECONDS)  # and the sweep has not come yet
     if kind == "finished":
-        await world.services.work.finish(lead, [token], Outcome.DISMISSED, "a test")
+        await world.services.work.finish(lead, [token], FinishOutcome.DISMISSED, "a test")
     before = await world.entry(message)
     work = world.services.work
     assert (await work.renew(caller, [token])).renewed.lost == (token,)
     assert (await work.release(caller, [token], 5)).lost == (token,)
-    for outcome in Outcome:
+    for outcome in FinishOutcome:
         assert (await work.finish(caller, [token], outcome, "late")).lost == (token,)
     with pytest.raises(NotFound if kind == "foreign" else LeaseLost):
         await world.services.replies.reply(Caller(agent=caller, lease_token=token), before.id, "late")
@@ -99,7 +99,7 @@ async def test_each_token_has_its_own_result(world: World) -> None:
         await world.says(f"{BOT} {text}")
     first, second = await world.poll(lead)
     tokens = [first.lease_token, "unknown", second.lease_token, first.lease_token]
-    ended = await world.services.work.finish(lead, tokens, Outcome.DISMISSED, "spam")
+    ended = await world.services.work.finish(lead, tokens, FinishOutcome.DISMISSED, "spam")
     assert (ended.ended, ended.lost) == ((first.lease_token, second.lease_token), ("unknown",))
 
 
@@ -110,7 +110,7 @@ async def test_done_is_refused_while_messages_have_no_answer_and_names_them(worl
     trigger = await world.only(lead)
     await world.services.replies.reply(holding(trigger, lead), trigger.inbox_messages[0].id, "first", only=True)
     with pytest.raises(Unresolved) as refused:
-        await world.services.work.finish(lead, [trigger.lease_token], Outcome.DONE)
+        await world.services.work.finish(lead, [trigger.lease_token], FinishOutcome.DONE)
     assert second.id in refused.value.message
     assert trigger.inbox_messages[0].id not in refused.value.message
     await world.answers(lead, trigger, "and second")
@@ -121,10 +121,10 @@ async def test_dismissed_needs_a_reason_and_shows_that_it_is_done(world: World) 
     message = await world.says(f"{BOT} thanks!")
     trigger = await world.only(lead)
     with pytest.raises(Invalid):
-        await world.services.work.finish(lead, [trigger.lease_token], Outcome.DISMISSED, " ")
-    await world.services.work.finish(lead, [trigger.lease_token], Outcome.DISMISSED, "only thanks")
+        await world.services.work.finish(lead, [trigger.lease_token], FinishOutcome.DISMISSED, " ")
+    await world.services.work.finish(lead, [trigger.lease_token], FinishOutcome.DISMISSED, "only thanks")
     await world.send()
-    assert (await world.entry(message)).status is EntryStatus.DISMISSED
+    assert (await world.entry(message)).status is InboxStatus.DISMISSED
     assert world.slack.reactions == [(message.ts, "eyes"), (message.ts, "white_check_mark")]
     assert world.slack.posts == []
 
@@ -133,7 +133,7 @@ async def test_a_failure_that_the_agent_reports_counts_as_an_attempt(world: Worl
     lead = await world.lead()
     await world.says(f"{BOT} hello")
     trigger = await world.only(lead)
-    await world.services.work.finish(lead, [trigger.lease_token], Outcome.FAILED, "no model")
+    await world.services.work.finish(lead, [trigger.lease_token], FinishOutcome.FAILED, "no model")
     assert (await world.only(lead)).attempt == 2
 
 
@@ -144,7 +144,7 @@ async def test_after_five_attempts_a_message_is_dead_and_the_thread_is_told_once
     await world.sweep()
     assert await world.poll(lead) == []
     dead = await world.entry(message)
-    assert (dead.status, dead.attempts) == (EntryStatus.DEAD, 5)
+    assert (dead.status, dead.attempts) == (InboxStatus.DEAD, 5)
     await world.send()
     (told,) = world.slack.posts
     assert "fell silent, 5 times" in told
@@ -156,7 +156,7 @@ async def test_an_agent_that_could_not_renew_since_the_coordinator_was_away_is_n
     await world.says(f"{BOT} hello")
     trigger = await world.only(lead)
     world.clock.advance(LEASE_SECONDS + 1)
-    restarted = world.governed_by(Conduct(started_at=world.clock.now_us()))
+    restarted = world.governed_by(OperatingPolicy(started_at=world.clock.now_us()))
     await restarted.sweep()
     assert await restarted.poll(lead) == []  # its work is still its own
     renewed = await restarted.services.work.renew(lead, [trigger.lease_token])
@@ -209,7 +209,7 @@ async def test_a_poison_message_goes_alone_and_does_not_bury_its_neighbours(worl
         trigger = await world.only(lead)
         assert texts([trigger]) == [[text]]
         await world.answers(lead, trigger, "fine")
-    assert (await world.entry(root)).status is EntryStatus.DEAD
+    assert (await world.entry(root)).status is InboxStatus.DEAD
     assert await world.poll(lead) == []
 
 
@@ -230,7 +230,7 @@ async def test_a_held_lease_keeps_the_thread_until_it_is_finished(world: World) 
     await world.answers(lead, trigger, "answer")
     await world.says("two", thread=root)
     assert await world.poll(lead) == []
-    done = await world.services.work.finish(lead, [trigger.lease_token], Outcome.DONE)
+    done = await world.services.work.finish(lead, [trigger.lease_token], FinishOutcome.DONE)
     assert done.ended == (trigger.lease_token,)
     assert texts(await world.poll(lead)) == [["two"]]
 

@@ -13,17 +13,17 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from swarm.domain.document_index import Part
-from swarm.domain.extracts import EXCERPT_CHARACTERS
-from swarm.domain.words import is_asked, terms_of, words_of
-from swarm.services import library_folder, library_index
-from swarm.services.library import DocumentLibrary
-from swarm.services.library_folder import Folder, Inventory, Unreadable
-from swarm.services.library_index import FolderIndex, Scanned
-from swarm.services.library_reading import PART_PIECES
-from swarm.store import documents
-from swarm.store.database import Database
-from swarm.store.transaction import Transaction
+from swarm.domain.documents.document_index import DocumentBatch
+from swarm.domain.documents.extracts import EXCERPT_CHARACTERS
+from swarm.domain.documents.words import is_asked, terms_of, words_of
+from swarm.services.builtin import library_folder, library_index
+from swarm.services.builtin.library import DocumentLibrary
+from swarm.services.builtin.library_folder import Folder, Inventory, Unreadable
+from swarm.services.builtin.library_index import FolderIndex, Scanned
+from swarm.services.builtin.library_reading import PART_PIECES
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.builtin import documents
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 pytestmark = pytest.mark.req("TOOL-06")
@@ -318,7 +318,7 @@ async def test_a_large_document_is_written_in_small_transactions(
     sizes: list[int] = []
     stored = documents.store
 
-    def counting(tx: Transaction, parts: Sequence[Part]) -> None:
+    def counting(tx: Transaction, parts: Sequence[DocumentBatch]) -> None:
         sizes.append(sum(len(part.pieces) for part in parts))
         stored(tx, parts)
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from swarm.domain.inbox import EntryStatus
-from swarm.domain.triggers import TriggerKind
-from swarm.services.claim import take
-from swarm.services.leases import renew
-from swarm.store import inbox
-from swarm.store.transaction import Transaction
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.triggers import TriggerKind
+from swarm.services.inbox.claim import take
+from swarm.services.rules.leases import renew
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import inbox
 from tests.support.world import BOT, ME, World, delete, edit, look, texts
 
 PATIENCE_SECONDS = 20.0
@@ -60,7 +60,7 @@ async def test_a_delete_that_meets_a_claim_withdraws_the_message_and_tells_the_a
         await somebody_waits(world)
         go_on.set()
         await deleting
-    assert (await world.entry(message)).status is EntryStatus.WITHDRAWN
+    assert (await world.entry(message)).status is InboxStatus.WITHDRAWN
     assert [trigger.kind for trigger in await world.poll(lead)] == [TriggerKind.MESSAGE_DELETED]
 
 

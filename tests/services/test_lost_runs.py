@@ -10,23 +10,25 @@ from dataclasses import dataclass
 
 import pytest
 
-from swarm.domain.agents import Agent
-from swarm.domain.deliveries import Accepted, Refused
-from swarm.domain.inbox import MAX_ATTEMPTS, EntryStatus
-from swarm.domain.leases import LeaseEnd
-from swarm.domain.streaming.agent import OnRestart
-from swarm.domain.streaming.calls import NOTHING_BELOW, CloseStream, OpenStream, Place
-from swarm.domain.streaming.events import TextDelta, TurnInput
-from swarm.domain.streaming.outcomes import Answered
-from swarm.domain.streaming.showing import LostRight
-from swarm.domain.transcript import SlackMessage
-from swarm.domain.turns import PageKind, PagePhase, TurnOutcome, TurnStatus
-from swarm.services import converse, elections, turn_run
-from swarm.services.turn_ends import Ending, end_turn
-from swarm.services.turn_loss import RESTARTED_TEXT, Kept, Loss, break_off, keep
-from swarm.services.turn_record import TurnRecord
-from swarm.store import leases, turn_pages, turns
-from swarm.store.turns import Turn
+from swarm.domain.answers.agent import OnRestart
+from swarm.domain.answers.calls import NOTHING_BELOW, AnswerTarget, CloseStream, OpenStream
+from swarm.domain.answers.events import RunInput, TextDelta
+from swarm.domain.answers.outcomes import Answered
+from swarm.domain.answers.showing import LostRight
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.deliveries import DeliveryAccepted, DeliveryRefused
+from swarm.domain.model.inbox import MAX_ATTEMPTS, InboxStatus
+from swarm.domain.model.leases import LeaseEnd
+from swarm.domain.model.runs import PageKind, PagePhase, RunOutcome, RunStatus
+from swarm.domain.model.transcript import SlackMessage
+from swarm.services.outbox import elections
+from swarm.services.runs import answer_run, converse
+from swarm.services.runs.run_ends import Ending, end_run
+from swarm.services.runs.run_loss import RESTARTED_TEXT, LeaseLossOutcome, Loss, break_off, keep
+from swarm.services.runs.run_record import RunRecord
+from swarm.store.inbox import leases
+from swarm.store.runs import run_pages, runs
+from swarm.store.runs.runs import Run
 from tests.services.test_converse_again import unheard
 from tests.support.conversing import begun, status
 from tests.support.live import Events, FakeLive, Gate, Scripted, hired, playing, show
@@ -41,50 +43,50 @@ LOSS = Loss(runs_again=True, counts=True)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class LostRun:
     """A run of an agent as the database has it, and what its process and whoever finds it may do at once."""
 
     world: World
     agent: Agent
     root: SlackMessage
-    turn: Turn
+    turn: Run
 
     @property
-    def place(self) -> Place:
+    def place(self) -> AnswerTarget:
         return place_of(self.turn, self.root)
 
     async def told(self) -> bool:
         """The run tells that its answer is whole; False if it is too late."""
         return await self.world.database.write(
-            turns.closing, self.turn.id, text="All of it.", closing=NOTHING_BELOW, outcome=TurnOutcome.ANSWERED
+            runs.closing, self.turn.id, text="All of it.", closing=NOTHING_BELOW, outcome=RunOutcome.ANSWERED
         )
 
     async def lost(self, loss: Loss = LOSS) -> None:
         await self.world.database.write(break_off, self.turn.id, loss, self.place, self.world.conduct)
 
-    async def kept(self) -> Kept:
+    async def kept(self) -> LeaseLossOutcome:
         return await self.world.database.write(keep, self.turn.id, 60.0)
 
     async def ended(self) -> None:
         ending = Ending(outcome=Answered(), text="All of it.")
-        await self.world.database.write(end_turn, self.turn.id, ending, self.place, self.world.conduct)
+        await self.world.database.write(end_run, self.turn.id, ending, self.place, self.world.conduct)
 
-    async def state(self) -> tuple[TurnStatus, EntryStatus, LeaseEnd | None]:
+    async def state(self) -> tuple[RunStatus, InboxStatus, LeaseEnd | None]:
         """Of the turn, of its message, and how the lease has ended."""
         lease = await self.world.database.read(leases.peek, self.turn.lease_token)
         assert lease is not None
         return (await now(self.world, self.turn)).status, await status(self.world, self.root), lease.ended_as
 
 
-async def running(world: World, agent: Agent | None = None) -> Run:
+async def running(world: World, agent: Agent | None = None) -> LostRun:
     agent = agent or await world.lead()
     root = await world.says(f"{BOT} hello")
-    return Run(world=world, agent=agent, root=root, turn=await turn_begun(world, agent, await world.only(agent)))
+    return LostRun(world=world, agent=agent, root=root, turn=await turn_begun(world, agent, await world.only(agent)))
 
 
-ABANDONED = (TurnStatus.ABANDONED, EntryStatus.UNREAD, LeaseEnd.EXPIRED)
-CLOSING = (TurnStatus.CLOSING, EntryStatus.CLAIMED, None)
-ANSWERED = (TurnStatus.ANSWERED, EntryStatus.RESPONDED, LeaseEnd.RESOLVED)
+ABANDONED = (RunStatus.ABANDONED, InboxStatus.UNREAD, LeaseEnd.EXPIRED)
+CLOSING = (RunStatus.CLOSING, InboxStatus.CLAIMED, None)
+ANSWERED = (RunStatus.ANSWERED, InboxStatus.RESPONDED, LeaseEnd.RESOLVED)
 
 
 # One truth
@@ -108,11 +110,11 @@ async def test_work_that_was_handed_out_again_takes_no_late_answer(world: World)
     run = await running(world)
     world.clock.advance(120)
     await world.sweep()
-    assert await run.state() == (TurnStatus.RUNNING, EntryStatus.CLAIMED, None)  # a sweep alone decides nothing
+    assert await run.state() == (RunStatus.RUNNING, InboxStatus.CLAIMED, None)  # a sweep alone decides nothing
     await run.lost()
     assert await run.state() == ABANDONED
     assert not await run.told()
-    assert await run.kept() is Kept.TAKEN
+    assert await run.kept() is LeaseLossOutcome.TAKEN
     await run.ended()
     assert await run.state() == ABANDONED
     assert (await world.only(run.agent)).attempt == 2
@@ -135,25 +137,25 @@ async def test_of_an_answer_and_its_loss_at_the_same_moment_one_counts(world: Wo
         assert len(again) == (0 if told else 1)
         for trigger in again:
             await world.answers(lead, trigger, "All of it, again.")
-        assert await status(world, run.root) is EntryStatus.RESPONDED
+        assert await status(world, run.root) is InboxStatus.RESPONDED
     assert seen == {True, False}
 
 
 async def test_a_run_keeps_its_work_after_the_time_of_its_lease_until_it_is_taken_away(world: World) -> None:
     run = await running(world)
     world.clock.advance(120)
-    assert await run.kept() is Kept.OURS
+    assert await run.kept() is LeaseLossOutcome.OURS
     assert await run.told()
     await run.ended()
     assert await run.state() == ANSWERED
-    assert await run.kept() is Kept.TAKEN
+    assert await run.kept() is LeaseLossOutcome.TAKEN
 
 
 async def test_the_last_attempt_that_is_lost_says_that_there_is_no_answer_instead_of_a_new_one(world: World) -> None:
     run = await running(world)
     await world.change(f"UPDATE inbox_messages SET attempts = {MAX_ATTEMPTS - 1}")
     await run.lost()
-    assert (await run.state())[:2] == (TurnStatus.FAILED, EntryStatus.DEAD)
+    assert (await run.state())[:2] == (RunStatus.FAILED, InboxStatus.DEAD)
     await world.send()
     (post,) = world.slack.posts
     assert "There is no answer" in post
@@ -218,7 +220,7 @@ async def test_a_first_message_that_was_closed_and_not_known_to_be_says_so_as_we
         text = shown.text
         await first.deposed()
     live.hold.clear()
-    live.script.append(lambda live, place, call: Refused(error="message_not_in_streaming_state"))
+    live.script.append(lambda live, place, call: DeliveryRefused(error="message_not_in_streaming_state"))
     lost = show(world, hired("ada", Scripted()), live=live)
     await lost.recovery.recover(lambda turn_id: False, lost.term.is_ours)
     assert (shown.text, shown.closing.note) == (text, RESTARTED_TEXT)
@@ -232,7 +234,7 @@ async def test_where_slack_does_not_let_the_message_say_so_a_post_does(world: Wo
         root = await world.says(f"{BOT} hello")
         await begun(first, gate, root)
         await first.deposed()
-    live.script.append(lambda live, place, call: Refused(error="message_not_in_streaming_state"))
+    live.script.append(lambda live, place, call: DeliveryRefused(error="message_not_in_streaming_state"))
     lost = show(world, hired("ada", Scripted()), live=live)
     await lost.recovery.recover(lambda turn_id: False, lost.term.is_ours)
     await world.send()
@@ -241,26 +243,26 @@ async def test_where_slack_does_not_let_the_message_say_so_a_post_does(world: Wo
 
 async def test_no_run_begins_beside_a_message_that_does_not_say_yet_that_it_was_abandoned(world: World) -> None:
     run = await running(world)
-    await world.database.write(turn_pages.open_page, run.turn.id, 1, PageKind.STREAM)
-    await world.database.write(turn_pages.page_opened, run.turn.id, 1, "1700000000.000900")
+    await world.database.write(run_pages.open_page, run.turn.id, 1, PageKind.STREAM)
+    await world.database.write(run_pages.page_opened, run.turn.id, 1, "1700000000.000900")
     await run.lost()
-    assert await world.database.read(turn_pages.unsealed) == [run.turn.id]
+    assert await world.database.read(run_pages.unsealed) == [run.turn.id]
     thread_id = run.turn.thread_id or ""
-    assert await world.database.read(turn_pages.is_unsealed_in_thread, thread_id, run.agent.id)
-    assert not await world.database.read(turn_pages.is_unsealed_in_thread, thread_id, "another")
+    assert await world.database.read(run_pages.is_unsealed_in_thread, thread_id, run.agent.id)
+    assert not await world.database.read(run_pages.is_unsealed_in_thread, thread_id, "another")
 
 
 async def test_a_message_that_came_to_slack_after_its_answer_was_abandoned_is_sealed(world: World) -> None:
     """A process slept between its last look at the office and the call."""
     run = await running(world)
-    record = TurnRecord(world.database, run.turn.id)
+    record = RunRecord(world.database, run.turn.id)
     await record.beginning(1, is_post=False)
     lost = show(world, hired("lead", Scripted()))
     await lost.recovery.bring_to_end(run.turn.id, lost.term.is_ours, counts=True)
-    (page,) = await world.database.read(turn_pages.of_turn, run.turn.id)
+    (page,) = await world.database.read(run_pages.of_turn, run.turn.id)
     assert (page.phase, page.ts) == (PagePhase.CLOSED, None)
     begun = await lost.live.call(run.place, OpenStream(page=1, chunks=()))
-    assert isinstance(begun, Accepted)
+    assert isinstance(begun, DeliveryAccepted)
     assert begun.ts
     with pytest.raises(LostRight):
         await record.began(1, begun.ts)
@@ -269,7 +271,7 @@ async def test_a_message_that_came_to_slack_after_its_answer_was_abandoned_is_se
     await lost.recovery.recover(lambda turn_id: False, lost.term.is_ours)
     (late,) = lost.live.of(run.root)
     assert (late.streaming, late.closing.note) == (False, RESTARTED_TEXT)
-    assert await world.database.read(turn_pages.unsealed) == []
+    assert await world.database.read(run_pages.unsealed) == []
 
 
 # Agents are run once
@@ -310,10 +312,10 @@ async def test_what_must_not_be_done_twice_is_not_done_again_by_a_sweep(world: W
         await first.deposed()
     world.clock.advance(120)
     await world.sweep()
-    assert await status(world, root) is EntryStatus.CLAIMED
+    assert await status(world, root) is InboxStatus.CLAIMED
     async with playing(world, careful, live=live) as second:
         await second.over(root)
-    assert await status(world, root) is EntryStatus.DEAD
+    assert await status(world, root) is InboxStatus.DEAD
     assert len(ada.inputs) == 1
 
 
@@ -321,11 +323,11 @@ async def test_who_has_slept_past_the_time_of_its_lease_asks_before_the_next_cal
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It wakes up in office, and nothing has told it yet that its work was given to somebody else."""
-    slept, clock = 0.0, elections.awake_or_not
-    monkeypatch.setattr(turn_run, "awake_or_not", lambda: clock() + slept)
+    slept, clock = 0.0, elections.boottime
+    monkeypatch.setattr(answer_run, "boottime", lambda: clock() + slept)
     woken, hung_up = asyncio.Event(), asyncio.Event()
 
-    async def endless(turn: TurnInput) -> Events:
+    async def endless(turn: RunInput) -> Events:
         try:
             yield TextDelta(text="Some words.\n", message_id="1")
             await woken.wait()
@@ -351,13 +353,13 @@ async def test_who_has_slept_past_the_time_of_its_lease_asks_before_the_next_cal
     ]
 
 
-@pytest.mark.parametrize("patience", [turn_run.SEAL_SECONDS, 0.0])
+@pytest.mark.parametrize("patience", [answer_run.SEAL_SECONDS, 0.0])
 async def test_a_run_waits_until_the_answer_before_it_says_that_it_was_abandoned(
     world: World, monkeypatch: pytest.MonkeyPatch, patience: float
 ) -> None:
     """Where that takes long, the work is given back meanwhile, and comes again."""
-    monkeypatch.setattr(turn_run, "SEAL_SECONDS", patience)
-    monkeypatch.setattr(turn_run, "RELEASE_SECONDS", 0.0)
+    monkeypatch.setattr(answer_run, "SEAL_SECONDS", patience)
+    monkeypatch.setattr(answer_run, "RELEASE_SECONDS", 0.0)
     gate, live, ada = Gate(), FakeLive(), Scripted()
     async with playing(world, hired("ada", Scripted(gate)), live=live) as first:
         root = await world.says(f"{BOT} hello")

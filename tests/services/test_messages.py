@@ -7,14 +7,14 @@ from uuid import UUID
 
 import pytest
 
-from swarm.domain.agents import Agent
 from swarm.domain.errors import Conflict, Invalid, NotFound, RateLimited, SwarmError
-from swarm.domain.leases import Outcome
-from swarm.services import message_pages, tidy
-from swarm.services.message_pages import Page, PageRequest
-from swarm.services.messages import Sent
-from swarm.services.reply import Caller
-from swarm.store import agent_messages
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.leases import FinishOutcome
+from swarm.services.operate import message_pages, retention
+from swarm.services.operate.message_pages import AgentMessagesPage, PageRequest
+from swarm.services.operate.messages import Sent
+from swarm.services.rules.reply import Caller
+from swarm.store.agents import agent_messages
 from tests.support.world import World
 
 DAY = 24 * 3600
@@ -36,7 +36,7 @@ async def send(
     return await world.services.messages.send(caller, text, to=to, channel=channel)
 
 
-async def read(world: World, reader: Agent, **request: object) -> Page:
+async def read(world: World, reader: Agent, **request: object) -> AgentMessagesPage:
     return await world.services.messages.read(reader, PageRequest(**request))  # type: ignore[arg-type]
 
 
@@ -280,7 +280,7 @@ async def test_a_finished_notice_marks_its_message_read_for_its_agent_alone(worl
     await send(world, lea, "@wim @ada look", channel="talk")
     await send(world, lea, "and this", to="wim")
     first, _ = await world.poll(wim)
-    await world.services.work.finish(wim, [first.lease_token], Outcome.DONE)
+    await world.services.work.finish(wim, [first.lease_token], FinishOutcome.DONE)
     assert await texts(world, wim) == ["and this"]
     assert await texts(world, ada) == ["@wim @ada look"]
 
@@ -396,7 +396,7 @@ async def test_talking_to_agents_is_no_sign_of_life(world: World) -> None:
 async def test_messages_are_forgotten_after_ninety_days_and_what_still_waits_keeps_its_text(
     world: World, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    monkeypatch.setattr(tidy, "AT_ONCE", at_once)
+    monkeypatch.setattr(retention, "AT_ONCE", at_once)
     lea, wim = await world.lead("lea"), await world.worker("wim")
     for number in range(5):
         await send(world, lea, f"old {number}", to="wim")

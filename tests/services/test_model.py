@@ -20,17 +20,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from swarm.clock import ManualClock
-from swarm.domain.agents import OFFLINE_AFTER_SECONDS, Agent
 from swarm.domain.errors import SwarmError
-from swarm.domain.inbox import MAX_ATTEMPTS
-from swarm.domain.leases import LEASE_SECONDS, LeaseEnd, Outcome
-from swarm.domain.tasks import TaskStatus
-from swarm.domain.transcript import SlackMessage
-from swarm.domain.triggers import Trigger, TriggerKind
-from swarm.services.reply import Caller
-from swarm.services.task_texts import brief
-from swarm.store.database import Database
-from swarm.store.statements import Row
+from swarm.domain.model.agents import OFFLINE_AFTER_SECONDS, Agent
+from swarm.domain.model.inbox import MAX_ATTEMPTS
+from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome, LeaseEnd
+from swarm.domain.model.tasks import TaskStatus
+from swarm.domain.model.transcript import SlackMessage
+from swarm.domain.model.triggers import Trigger, TriggerKind
+from swarm.services.rules.reply import Caller
+from swarm.services.tasks.task_texts import brief
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.statements import Row
 from tests.conftest import ENGINES
 from tests.services.conftest import emptied
 from tests.support.truth import Tables, Truth, due_lanes, read_tables, silent, unfinished
@@ -153,7 +153,7 @@ class Swarm(RuleBasedStateMachine):
             had = len(self.runs)
             self.polls(poller, 2)
             tokens = [run.trigger.lease_token for run in self.runs[had:]]
-            self.wait(self.world.services.work.finish(poller, tokens, Outcome.FAILED, "it crashed"))
+            self.wait(self.world.services.work.finish(poller, tokens, FinishOutcome.FAILED, "it crashed"))
 
     @precondition(lambda self: self.runs)
     @rule(run=which, only=yes, wait=yes, named=yes)
@@ -222,11 +222,11 @@ class Swarm(RuleBasedStateMachine):
                 self.tries(delegations.decline(Caller(agent=of.agent), task_id, why))
 
     @precondition(lambda self: self.runs)
-    @rule(run=which, how=st.sampled_from([0, 5, *Outcome]))
-    def a_run_gives_back_or_finishes(self, run: int, how: int | Outcome) -> None:
+    @rule(run=which, how=st.sampled_from([0, 5, *FinishOutcome]))
+    def a_run_gives_back_or_finishes(self, run: int, how: int | FinishOutcome) -> None:
         of, work = self.runs[run % len(self.runs)], self.world.services.work
         tokens = [of.trigger.lease_token]
-        if isinstance(how, Outcome):
+        if isinstance(how, FinishOutcome):
             self.tries(work.finish(of.agent, tokens, how, "it says so"))
         else:
             self.tries(work.release(of.agent, tokens, delay_seconds=how))
@@ -410,7 +410,7 @@ class Swarm(RuleBasedStateMachine):
         else:
             if run.trigger.kind is TriggerKind.TASK_OFFERED and run.task_id:
                 self.tries(self.world.services.delegations.accept(by, run.task_id))
-            self.tries(self.world.services.work.finish(run.agent, [token], Outcome.DONE))
+            self.tries(self.world.services.work.finish(run.agent, [token], FinishOutcome.DONE))
 
     def somebody_waits(self, root: SlackMessage) -> bool:
         tables = self.tables()

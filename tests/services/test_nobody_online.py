@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from swarm.domain.access import ChannelPolicy
-from swarm.domain.conduct import Conduct
-from swarm.domain.inbox import EntryStatus, MatchedBy
-from swarm.services.recipients import QUEUED_TEXT
-from swarm.services.stand_in import Waiting, look_after
+from swarm.domain.model.inbox import InboxStatus, MatchedBy
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.services.rules.failover import UnreadOfOffline, reassign_unread
+from swarm.services.rules.recipients import QUEUED_TEXT
 from tests.support.world import BOT, World, texts
 
 pytestmark = pytest.mark.req("LOOP-13")
@@ -56,12 +56,12 @@ async def test_what_came_while_a_lead_registered_is_found_by_the_sweep(world: Wo
 
 async def test_two_processes_that_give_the_same_message_away_give_it_once(world: World) -> None:
     root = await world.says(f"{BOT} hello")
-    found = Waiting((await world.entry(root)).thread_id, None)
+    found = UnreadOfOffline((await world.entry(root)).thread_id, None)
     lead = await world.lead(online=False)
     for _ in range(2):
-        await world.database.write(look_after, found, world.conduct)
+        await world.database.write(reassign_unread, found, world.conduct)
     entry = await world.entry(root)
-    assert (entry.agent_id, entry.status) == (lead.id, EntryStatus.UNREAD)
+    assert (entry.agent_id, entry.status) == (lead.id, InboxStatus.UNREAD)
 
 
 async def test_while_the_lead_is_offline_the_thread_is_told_once_until_it_is_answered(world: World) -> None:
@@ -138,13 +138,13 @@ async def test_the_work_of_the_last_agent_waits_for_the_next_lead(world: World) 
     assert await told(world) == 1
     successor = await world.lead("successor")
     assert texts(await world.poll(successor)) == [["@UBOT hello"]]
-    assert (await world.entry(message)).status is EntryStatus.CLAIMED
+    assert (await world.entry(message)).status is InboxStatus.CLAIMED
 
 
 async def test_what_happened_while_no_coordinator_ran_does_not_make_an_agent_offline(world: World) -> None:
     await world.lead()
     world.clock.advance(3600)
-    restarted = world.governed_by(Conduct(started_at=world.clock.now_us()))
+    restarted = world.governed_by(OperatingPolicy(started_at=world.clock.now_us()))
     await restarted.says(f"{BOT} hello")
     await restarted.sweep()
     assert await told(world) == 0
@@ -154,7 +154,7 @@ async def test_what_happened_while_no_coordinator_ran_does_not_make_an_agent_off
 
 
 async def test_how_long_is_offline_can_be_configured(world: World) -> None:
-    quick = world.governed_by(replace(Conduct(), offline_after_seconds=10))
+    quick = world.governed_by(replace(OperatingPolicy(), offline_after_seconds=10))
     await quick.lead()
     await quick.later(11)
     await quick.says(f"{BOT} hello")
@@ -185,7 +185,7 @@ async def test_where_only_the_named_agent_is_away_the_lead_answers_at_once_and_n
 
 
 async def test_a_channels_agent_that_is_away_is_stood_in_for_without_a_word(world: World) -> None:
-    world = world.governed_by(Conduct(everywhere=ChannelPolicy(agent="counter")))
+    world = world.governed_by(OperatingPolicy(everywhere=ChannelPolicy(agent="counter")))
     lead, counter = await world.lead(), await world.worker("counter", online=False)
     entry = await world.entry(await world.says(f"{BOT} hello"))
     assert (entry.agent_id, entry.matched_by) == (lead.id, MatchedBy.MENTION)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.agents import Agent
-from swarm.domain.leases import LEASE_SECONDS, Outcome
-from swarm.domain.triggers import Trigger
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome
+from swarm.domain.model.triggers import Trigger
 from tests.support.world import BOT, World, edit
 
 pytestmark = pytest.mark.req("LOOP-05")
@@ -34,7 +34,7 @@ async def test_a_notice_rides_on_a_renewal_and_comes_once(world: World) -> None:
 async def test_a_finished_notice_does_not_come_again(world: World) -> None:
     lead, _ = await notice_while_working(world)
     notice = await world.only(lead)
-    done = await world.services.work.finish(lead, [notice.lease_token], Outcome.DONE)
+    done = await world.services.work.finish(lead, [notice.lease_token], FinishOutcome.DONE)
     assert done.ended == (notice.lease_token,)
     await world.later(LEASE_SECONDS)
     assert [one.notice for one in await world.poll(lead)] == [None]  # only the work, whose lease has expired
@@ -60,7 +60,7 @@ async def test_a_notice_that_is_lost_five_times_is_dropped_and_the_thread_is_not
     for attempt in range(1, 6):
         notice = await world.only(lead)
         assert notice.attempt == attempt
-        await world.services.work.finish(lead, [notice.lease_token], Outcome.FAILED, "no idea")
+        await world.services.work.finish(lead, [notice.lease_token], FinishOutcome.FAILED, "no idea")
     assert await world.poll(lead) == []
     await world.answers(lead, trigger, "answer")
     await world.send()

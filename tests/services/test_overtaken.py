@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from swarm.domain.access import ChannelPolicy
-from swarm.domain.conduct import Conduct
-from swarm.domain.inbox import EntryStatus
-from swarm.services.tidy import forget_early
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.services.operate.retention import forget_early
 from tests.support.slack import next_ts
 from tests.support.world import BOT, World, delete, edit, said, texts
 
@@ -86,7 +86,7 @@ async def test_replies_in_threads_of_others_are_forgotten_soon(world: World) -> 
 
 
 async def test_nothing_is_kept_of_what_we_may_not_hear(world: World) -> None:
-    deaf = world.governed_by(Conduct(everywhere=ChannelPolicy(enabled=False)))
+    deaf = world.governed_by(OperatingPolicy(everywhere=ChannelPolicy(enabled=False)))
     await deaf.says("between us", thread=said("a root that nobody told us of"))
     assert await world.rows("SELECT * FROM early_messages") == []
 
@@ -105,4 +105,4 @@ async def test_a_mention_and_its_reply_that_come_at_the_same_moment_are_both_han
         reply = said("please", thread_ts=root.ts)
         await asyncio.gather(world.hears(reply), world.hears(root))
         entries = [await world.entry(message) for message in (root, reply)]
-        assert [(entry.agent_id, entry.status) for entry in entries] == [(lead.id, EntryStatus.UNREAD)] * 2
+        assert [(entry.agent_id, entry.status) for entry in entries] == [(lead.id, InboxStatus.UNREAD)] * 2

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from swarm.domain.agents import Reach, Role
 from swarm.domain.errors import Conflict, Invalid
-from swarm.domain.inbox import EntryStatus
+from swarm.domain.model.agents import Reach, Role
+from swarm.domain.model.inbox import InboxStatus
 from tests.support.world import BOT, World
 
 pytestmark = pytest.mark.req("STREAM-01")
@@ -59,4 +59,4 @@ async def test_what_waited_for_a_lead_goes_to_it(world: World) -> None:
     message = await world.says(f"{BOT} hello")
     lead = await world.services.agents.ensure("router", Role.LEAD, Reach.AGUI)
     entry = await world.entry(message)
-    assert (entry.agent_id, entry.status) == (lead.id, EntryStatus.UNREAD)
+    assert (entry.agent_id, entry.status) == (lead.id, InboxStatus.UNREAD)

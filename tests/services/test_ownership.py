@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.agents import Agent
-from swarm.domain.inbox import EntryStatus, MatchedBy
-from swarm.domain.threads import OWNED_FOR_IDLE_DAYS
-from swarm.domain.transcript import SlackMessage
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.inbox import InboxStatus, MatchedBy
+from swarm.domain.model.threads import OWNED_FOR_IDLE_DAYS
+from swarm.domain.model.transcript import SlackMessage
 from tests.support.world import BOT, World, texts
 
 pytestmark = pytest.mark.req("LOOP-10")
@@ -76,7 +76,7 @@ async def test_a_new_owner_that_has_a_message_already_does_not_get_it_twice(worl
     all_ = await world.says("swarm#all stand-up", thread=root)
     await world.says("swarm#second take this", thread=root)
     by_agent = {entry.agent_id: entry.status for entry in await world.entries(all_)}
-    assert by_agent == {lead.id: EntryStatus.WITHDRAWN, second.id: EntryStatus.UNREAD}
+    assert by_agent == {lead.id: InboxStatus.WITHDRAWN, second.id: InboxStatus.UNREAD}
     assert texts([await world.only(second)]) == [["swarm#lead hello", "swarm#all stand-up", "swarm#second take this"]]
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from swarm.domain.agents import Agent
-from swarm.domain.inbox import MAX_ATTEMPTS, EntryStatus
-from swarm.domain.leases import Outcome
-from swarm.domain.triggers import Trigger
-from swarm.services.claimed import Whole
-from swarm.services.triggers import Triggers
-from swarm.store import heads, inbox
-from swarm.store.database import Database
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.inbox import MAX_ATTEMPTS, InboxStatus
+from swarm.domain.model.leases import FinishOutcome
+from swarm.domain.model.triggers import Trigger
+from swarm.services.inbox.claimed import ClaimContents
+from swarm.services.inbox.triggers import Triggers
+from swarm.store.bridge.database import Database
+from swarm.store.inbox import inbox, queue_heads
 from tests.support.world import BOT, World, edit, texts
 
 pytestmark = pytest.mark.req("LOOP-04")
@@ -105,7 +105,7 @@ async def test_a_waiting_poll_wakes_when_something_becomes_due(world: World, how
         case "release":
             await work.release(lead, tokens)
         case "finish":
-            await work.finish(lead, tokens, Outcome.DISMISSED, "a test")
+            await work.finish(lead, tokens, FinishOutcome.DISMISSED, "a test")
         case "edit of the claimed":
             await world.ingest.handle(edit(root, f"{BOT} another"))
         case _:
@@ -211,7 +211,7 @@ async def test_what_cannot_be_described_for_once_comes_again(world: World, monke
     with monkeypatch.context() as patch:
         patch.setattr(world.slack, "channel_name", breaks)
         assert await world.poll(lead) == []
-    assert (await world.entry(message)).status is EntryStatus.UNREAD
+    assert (await world.entry(message)).status is InboxStatus.UNREAD
     assert [trigger.attempt for trigger in await world.poll(lead)] == [2]
 
 
@@ -257,7 +257,7 @@ def fill(tx: Any, thread_id: str, agent_id: str, how_many: int) -> None:
             task_id=None,
             now=tx.now,
         )
-    heads.refresh(tx, agent_id, thread_id)
+    queue_heads.refresh(tx, agent_id, thread_id)
 
 
 async def test_a_message_that_cannot_be_described_ends_visibly_and_holds_nobody_up(
@@ -267,7 +267,7 @@ async def test_a_message_that_cannot_be_described_ends_visibly_and_holds_nobody_
     broken = await world.says(f"{BOT} broken")
     describe = Triggers._trigger
 
-    async def fails(self: Triggers, agent: Agent, whole: Whole) -> Trigger:
+    async def fails(self: Triggers, agent: Agent, whole: ClaimContents) -> Trigger:
         if whole.claimed.entries[0].ts == broken.ts:
             raise IndexError("a bug")
         return await describe(self, agent, whole)
@@ -277,4 +277,4 @@ async def test_a_message_that_cannot_be_described_ends_visibly_and_holds_nobody_
     assert texts(await world.poll(lead)) == [["@UBOT fine"]]
     for _ in range(MAX_ATTEMPTS):
         assert await world.poll(lead) == []
-    assert (await world.entry(broken)).status is EntryStatus.DEAD
+    assert (await world.entry(broken)).status is InboxStatus.DEAD

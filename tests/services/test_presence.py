@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from swarm.clock import SECOND
-from swarm.domain.agents import SEEN_EVERY_SECONDS, Agent
-from swarm.domain.conduct import Conduct
+from swarm.domain.model.agents import SEEN_EVERY_SECONDS, Agent
+from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.roster import Roster
-from swarm.services import roster
-from swarm.services.presence import Presence
-from swarm.services.roster import AGENTS, Rosters, read_roster
-from swarm.store.transaction import Transaction
+from swarm.services.operate.presence import Presence
+from swarm.services.rules import roster
+from swarm.services.rules.roster import AGENTS, Rosters, read_roster
+from swarm.store.bridge.transaction import Transaction
 from tests.support.world import World
 
 pytestmark = pytest.mark.req("LOOP-17")
@@ -47,7 +47,7 @@ async def test_where_silence_counts_early_signs_of_life_are_written_more_often(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lead = await world.lead(online=False)
-    presence = Presence(world.database, replace(Conduct(), offline_after_seconds=6))
+    presence = Presence(world.database, replace(OperatingPolicy(), offline_after_seconds=6))
     loop = asyncio.get_running_loop()
     moment = loop.time()
     monkeypatch.setattr(loop, "time", lambda: moment)
@@ -77,7 +77,7 @@ async def test_only_an_agent_that_comes_back_makes_others_look(world: World) -> 
 async def test_many_who_ask_at_once_look_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = 0
 
-    def counted(tx: Transaction, conduct: Conduct) -> Roster:
+    def counted(tx: Transaction, conduct: OperatingPolicy) -> Roster:
         nonlocal looks
         looks += 1
         return read_roster(tx, conduct)

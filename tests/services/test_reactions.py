@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from swarm.domain.conduct import Conduct, Reactions
-from swarm.domain.deliveries import END_MARK_SECONDS, EPHEMERAL_SECONDS
-from swarm.domain.leases import LEASE_SECONDS
-from swarm.services import deliver
-from swarm.store import reactions
+from swarm.domain.model.deliveries import END_MARK_SECONDS, EPHEMERAL_SECONDS
+from swarm.domain.model.leases import LEASE_SECONDS
+from swarm.domain.operating_policy import OperatingPolicy, Reactions
+from swarm.services.outbox import deliver
+from swarm.store.outbox import reactions
 from tests.support.slack import refuses
 from tests.support.waiting import PATIENCE_SECONDS
 from tests.support.world import BOT, World
@@ -72,7 +72,7 @@ async def test_a_message_that_dies_twice_shows_it_once_however_far_the_first_mar
 
 
 async def test_reactions_can_be_chosen_and_switched_off(world: World) -> None:
-    chosen = world.governed_by(Conduct(reactions=Reactions(stored=None, answered="tada", failed=None)))
+    chosen = world.governed_by(OperatingPolicy(reactions=Reactions(stored=None, answered="tada", failed=None)))
     lead = await chosen.lead()
     message = await chosen.says(f"{BOT} hello")
     await chosen.answers(lead, await chosen.only(lead), "hello")

@@ -10,14 +10,14 @@ from threading import Event
 
 import pytest
 
-from swarm import decisions
+from swarm.app import settings_mapping
+from swarm.app.reload import Reloader
 from swarm.config import Settings, load
 from swarm.domain.errors import Invalid
-from swarm.domain.transcript import ChannelType
-from swarm.reload import Reloader
-from swarm.services.deliver import Sender
-from swarm.services.ingest import Ingest
-from swarm.services.roster import Rosters
+from swarm.domain.model.transcript import ChannelType
+from swarm.services.intake.ingest import Ingest
+from swarm.services.outbox.deliver import OutboxSender
+from swarm.services.rules.roster import Rosters
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.support.world import BOT, HTTP_TIMEOUT_SECONDS, ME, World, said
 
@@ -33,7 +33,7 @@ class Operator:
         self._folder = folder
         self.written("")
         settings = self.read()
-        self.world = world.governed_by(decisions.conduct(settings))
+        self.world = world.governed_by(settings_mapping.operating_policy(settings))
         self.book = self.world.conduct.book
         self.rosters = Rosters(world.database, self.world.conduct)  # which keeps what it has read for a second
         self.reloader = Reloader(settings, self.book, self.rosters, read=self.read)
@@ -114,7 +114,7 @@ async def test_an_agent_for_direct_messages_that_does_not_exist_leaves_them_to_t
 
 async def test_reactions_change_for_those_who_were_handed_them_at_the_start(operator: Operator) -> None:
     world = operator.world
-    sender = Sender(
+    sender = OutboxSender(
         world.database,
         world.slack,
         ME.team,

@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from swarm.domain.errors import Conflict, Invalid, TooLarge, Unavailable, Withdrawn
-from swarm.domain.inbox import EntryStatus
-from swarm.services import reply
-from swarm.services.reply import Caller
-from swarm.services.speak import PART_CHARACTERS
+from swarm.domain.model.inbox import InboxStatus
+from swarm.services.rules import reply
+from swarm.services.rules.reply import Caller
+from swarm.services.rules.system_messages import PART_CHARACTERS
 from tests.support.world import BOT, World, delete, holding
 
 pytestmark = pytest.mark.req("LOOP-08")
@@ -21,7 +21,7 @@ async def test_an_answer_goes_to_the_thread_of_the_message(world: World) -> None
     message = await world.says(f"{BOT} hello")
     trigger = await world.only(lead)
     replied = await world.services.replies.reply(holding(trigger, lead), trigger.id, "good morning")
-    assert replied.status is EntryStatus.RESPONDED
+    assert replied.status is InboxStatus.RESPONDED
     await world.send()
     (post,) = [landed for landed in world.slack.landed if landed.id in replied.delivery_ids]
     assert (post.channel, post.thread_ts, post.text) == ("C1", message.ts, "good morning")
@@ -40,10 +40,10 @@ async def test_state_and_post_change_together_or_not_at_all(world: World, monkey
         patch.setattr(reply, "end_if_resolved", breaks)  # the last step: everything else has been written
         with pytest.raises(Unavailable):
             await world.answers(lead, trigger, "hello")
-    assert (await world.entry(message)).status is EntryStatus.CLAIMED
+    assert (await world.entry(message)).status is InboxStatus.CLAIMED
     assert await world.rows("SELECT id FROM deliveries WHERE kind = 'post'") == []
     await world.answers(lead, trigger, "hello")  # and the failed call left no receipt
-    assert (await world.entry(message)).status is EntryStatus.RESPONDED
+    assert (await world.entry(message)).status is InboxStatus.RESPONDED
 
 
 async def test_the_same_call_again_returns_the_first_result_and_posts_nothing(world: World) -> None:
@@ -95,7 +95,7 @@ async def test_an_answer_resolves_the_whole_bundle(world: World) -> None:
     messages = [await world.says(f"{BOT} one")]
     messages.append(await world.says("two", thread=messages[0]))
     await world.answers(lead, await world.only(lead), "both")
-    assert {(await world.entry(message)).status for message in messages} == {EntryStatus.RESPONDED}
+    assert {(await world.entry(message)).status for message in messages} == {InboxStatus.RESPONDED}
 
 
 async def test_an_answer_to_one_only_leaves_the_others(world: World) -> None:
@@ -105,8 +105,8 @@ async def test_an_answer_to_one_only_leaves_the_others(world: World) -> None:
     trigger = await world.only(lead)
     entry = await world.entry(second)
     await world.services.replies.reply(holding(trigger, lead), entry.id, "to the second", only=True)
-    assert (await world.entry(first)).status is EntryStatus.CLAIMED
-    assert (await world.entry(second)).status is EntryStatus.RESPONDED
+    assert (await world.entry(first)).status is InboxStatus.CLAIMED
+    assert (await world.entry(second)).status is InboxStatus.RESPONDED
 
 
 async def test_a_long_text_is_split_without_losing_a_word_or_breaking_a_fence(world: World) -> None:
@@ -142,7 +142,7 @@ async def test_an_empty_answer_is_refused(world: World, message: str) -> None:
     trigger = await world.only(lead)
     with pytest.raises(Invalid):
         await world.answers(lead, trigger, message)
-    assert (await world.entry(question)).status is EntryStatus.CLAIMED
+    assert (await world.entry(question)).status is InboxStatus.CLAIMED
 
 
 @pytest.mark.req("LOOP-15")
@@ -165,7 +165,7 @@ async def test_dismissing_needs_a_reason_says_nothing_and_happens_once(world: Wo
     with pytest.raises(Invalid):
         await world.services.replies.dismiss(caller, trigger.id, "")
     for _ in range(2):
-        assert await world.services.replies.dismiss(caller, trigger.id, "only thanks") is EntryStatus.DISMISSED
+        assert await world.services.replies.dismiss(caller, trigger.id, "only thanks") is InboxStatus.DISMISSED
     with pytest.raises(Conflict):
         await world.services.replies.dismiss(caller, trigger.id, "another reason")
     await world.send()

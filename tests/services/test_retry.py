@@ -7,34 +7,35 @@ import asyncio
 import pytest
 
 from swarm.domain.access import ChannelPolicy
-from swarm.domain.conduct import Conduct
-from swarm.domain.inbox import MAX_ATTEMPTS, EntryStatus, EntryStep
-from swarm.domain.leases import LeaseEnd, Outcome
-from swarm.domain.presses import FEEDBACK_ACTION, RETRY_TURN_ACTION, ButtonPressed, Feedback, feedback_value
-from swarm.domain.tasks import MAX_ATTEMPTS as MAX_TASK_ATTEMPTS
-from swarm.domain.tasks import TaskStatus
-from swarm.domain.transcript import Author, AuthorKind, Standing
-from swarm.domain.turns import Opinion, TurnStep
-from swarm.services.buttons import FORGOTTEN_TEXT, NO_RETRY_TEXT, RETRIED_TEXT, THANKS_TEXT, _retry_turn
-from swarm.services.leases import lose
-from swarm.services.tasks import cancel_by_person
-from swarm.store import feedback, leases, turns
-from swarm.store.transaction import Transaction
-from swarm.store.turns import Turn
+from swarm.domain.button_actions import FEEDBACK_ACTION, RETRY_RUN_ACTION, ButtonPressed, Feedback, feedback_value
+from swarm.domain.model.inbox import MAX_ATTEMPTS, InboxStatus, InboxStep
+from swarm.domain.model.leases import FinishOutcome, LeaseEnd
+from swarm.domain.model.runs import Opinion, RunStep
+from swarm.domain.model.tasks import MAX_ATTEMPTS as MAX_TASK_ATTEMPTS
+from swarm.domain.model.tasks import TaskStatus
+from swarm.domain.model.transcript import Author, AuthorKind, Standing
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.services.rules.leases import lose
+from swarm.services.runs.buttons import FORGOTTEN_TEXT, NO_RETRY_TEXT, RETRIED_TEXT, THANKS_TEXT, _retry_turn
+from swarm.services.tasks.tasks import cancel_by_person
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import leases
+from swarm.store.runs import feedback, runs
+from swarm.store.runs.runs import Run
 from tests.services.test_locks import under_way
 from tests.services.test_task_races import once_it_waits
 from tests.support.tasks import asked_and_handed, status_of, work_of
 from tests.support.turns import asked, begun, failed, now
 from tests.support.world import World, delete, texts
 
-ONLY_U1 = Conduct(everywhere=ChannelPolicy(allowed_users=frozenset({"U1"})))
+ONLY_U1 = OperatingPolicy(everywhere=ChannelPolicy(allowed_users=frozenset({"U1"})))
 
 
-def press(turn: Turn, *, key: str = "press:1", by: str = "U1", channel: str = "C1") -> ButtonPressed:
-    return pressed(RETRY_TURN_ACTION, turn.id, key=key, by=by, channel=channel)
+def press(turn: Run, *, key: str = "press:1", by: str = "U1", channel: str = "C1") -> ButtonPressed:
+    return pressed(RETRY_RUN_ACTION, turn.id, key=key, by=by, channel=channel)
 
 
-def thumb(turn: Turn, *, up: bool, key: str, by: str = "U1", channel: str = "C1") -> ButtonPressed:
+def thumb(turn: Run, *, up: bool, key: str, by: str = "U1", channel: str = "C1") -> ButtonPressed:
     value = feedback_value(Feedback(turn_id=turn.id, is_good=up))
     return pressed(FEEDBACK_ACTION, value, key=key, by=by, channel=channel)
 
@@ -51,7 +52,7 @@ def pressed(action_id: str, value: str, *, key: str, by: str, channel: str) -> B
     )
 
 
-def _end_lease(tx: Transaction, turn: Turn) -> None:
+def _end_lease(tx: Transaction, turn: Run) -> None:
     leases.end(tx, turn.lease_token, LeaseEnd.FINISHED)
 
 
@@ -59,8 +60,8 @@ def _end_lease(tx: Transaction, turn: Turn) -> None:
 
 
 @pytest.mark.req("CHAN-06", "STREAM-07")
-@pytest.mark.parametrize("step", [EntryStep.BURY, EntryStep.DISMISS])
-async def test_what_failed_or_was_stopped_is_run_again_with_all_its_messages(world: World, step: EntryStep) -> None:
+@pytest.mark.parametrize("step", [InboxStep.BURY, InboxStep.DISMISS])
+async def test_what_failed_or_was_stopped_is_run_again_with_all_its_messages(world: World, step: InboxStep) -> None:
     lead = await world.lead()
     root = await world.says("swarm#lead one")
     await world.says("two", thread=root)
@@ -83,13 +84,13 @@ async def test_a_message_that_was_tried_too_often_may_be_tried_as_often_again(wo
     root, turn = await asked(world, lead)
     for _ in range(MAX_ATTEMPTS - 1):
         await world.database.write(lose, turn.lease_token, LeaseEnd.FAILED, "it broke", world.conduct)
-        await world.database.write(turns.end, turn.id, TurnStep.ABANDON)
+        await world.database.write(runs.end, turn.id, RunStep.ABANDON)
         turn = await begun(world, lead, await world.only(lead))
     await failed(world, turn)
     await world.database.write(_end_lease, turn)
     await world.buttons.press(press(turn))
     entry = await world.entry(root)
-    assert (entry.status, entry.attempts) == (EntryStatus.UNREAD, 0)
+    assert (entry.status, entry.attempts) == (InboxStatus.UNREAD, 0)
 
 
 @pytest.mark.req("CHAN-06")
@@ -126,9 +127,9 @@ async def test_when_the_second_run_fails_too_its_own_button_counts_and_the_first
     second = await begun(world, lead, await world.only(lead))
     await failed(world, second)
     assert await buttons.press(press(first, key="press:2")) == RETRIED_TEXT
-    assert (await world.entry(root)).status is EntryStatus.DEAD
+    assert (await world.entry(root)).status is InboxStatus.DEAD
     assert await buttons.press(press(second, key="press:3")) is None
-    assert (await world.entry(root)).status is EntryStatus.UNREAD
+    assert (await world.entry(root)).status is InboxStatus.UNREAD
 
 
 @pytest.mark.req("CHAN-06")
@@ -142,7 +143,7 @@ async def test_it_works_after_the_lease_was_forgotten(world: World) -> None:
     assert await world.rows("SELECT * FROM leases") == []
     await world.is_here(lead)
     assert await world.buttons.press(press(turn)) is None
-    assert (await world.entry(root)).status is EntryStatus.UNREAD
+    assert (await world.entry(root)).status is InboxStatus.UNREAD
 
 
 @pytest.mark.req("CHAN-06")
@@ -150,13 +151,13 @@ async def test_it_works_after_the_lease_was_forgotten(world: World) -> None:
 async def test_what_did_not_fail_here_is_not_run_again(world: World, status: str) -> None:
     root, turn = await asked(world, await world.lead())
     if status in ("answered", "abandoned"):
-        await world.database.write(turns.end, turn.id, TurnStep.ANSWER if status == "answered" else TurnStep.ABANDON)
+        await world.database.write(runs.end, turn.id, RunStep.ANSWER if status == "answered" else RunStep.ABANDON)
     if status == "elsewhere":
         await failed(world, turn)
     before = await world.entry(root)
     click = press(turn, channel="C2" if status == "elsewhere" else "C1")
     if status == "unknown":
-        click = pressed(RETRY_TURN_ACTION, "nothing", key="press:1", by="U1", channel="C1")
+        click = pressed(RETRY_RUN_ACTION, "nothing", key="press:1", by="U1", channel="C1")
     assert await world.buttons.press(click) == NO_RETRY_TEXT
     assert await world.entry(root) == before
     assert (await now(world, turn)).retried_at is None
@@ -165,7 +166,7 @@ async def test_what_did_not_fail_here_is_not_run_again(world: World, status: str
 @pytest.mark.req("CHAN-06")
 async def test_a_question_that_was_deleted_meanwhile_is_not_asked_again(world: World) -> None:
     root, turn = await asked(world, await world.lead())
-    await world.database.write(turns.end, turn.id, TurnStep.FAIL, "it broke")
+    await world.database.write(runs.end, turn.id, RunStep.FAIL, "it broke")
     await world.ingest.handle(delete(root))
     assert await world.buttons.press(press(turn)) == NO_RETRY_TEXT
 
@@ -173,7 +174,7 @@ async def test_a_question_that_was_deleted_meanwhile_is_not_asked_again(world: W
 @pytest.mark.req("CHAN-06")
 async def test_what_is_tried_again_of_itself_needs_no_press(world: World) -> None:
     _, turn = await asked(world, await world.lead())
-    await world.database.write(turns.end, turn.id, TurnStep.FAIL, "it broke")
+    await world.database.write(runs.end, turn.id, RunStep.FAIL, "it broke")
     await world.later(61)
     assert await world.buttons.press(press(turn)) == RETRIED_TEXT
 
@@ -184,7 +185,7 @@ async def test_who_may_not_speak_here_may_not_run_anything_again(world: World) -
     await failed(world, turn)
     told = await world.governed_by(ONLY_U1).buttons.press(press(turn, by="U2"))
     assert (told or "").startswith("You may not do that here")
-    assert (await world.entry(root)).status is EntryStatus.DEAD
+    assert (await world.entry(root)).status is InboxStatus.DEAD
 
 
 @pytest.mark.req("CHAN-06")
@@ -194,15 +195,15 @@ async def test_a_task_that_was_given_up_is_run_again_and_a_cancelled_one_is_not(
     for _ in range(MAX_TASK_ATTEMPTS):
         run = await work_of(world, worker)
         turn = await begun(world, worker, run)
-        await world.database.write(turns.end, turn.id, TurnStep.FAIL, "it broke")
-        await world.services.work.finish(worker, [run.lease_token], Outcome.FAILED, "it broke")
+        await world.database.write(runs.end, turn.id, RunStep.FAIL, "it broke")
+        await world.services.work.finish(worker, [run.lease_token], FinishOutcome.FAILED, "it broke")
     assert await status_of(world, handed.task_id) is TaskStatus.DEAD
     buttons = world.buttons
     assert await buttons.press(press(turn)) is None
     assert await status_of(world, handed.task_id) is TaskStatus.PENDING
     assert await buttons.press(press(turn, key="press:2")) == RETRIED_TEXT
     again = await begun(world, worker, await work_of(world, worker))
-    await world.database.write(turns.end, again.id, TurnStep.STOP)
+    await world.database.write(runs.end, again.id, RunStep.STOP)
     await world.database.write(cancel_by_person, handed.task_id, "C1", "U1", world.conduct)
     assert await buttons.press(press(again, key="press:3")) == NO_RETRY_TEXT
 

@@ -10,11 +10,11 @@ from structlog.testing import capture_logs
 
 from swarm.clock import ManualClock
 from swarm.domain.errors import Invalid, RateLimited, Unavailable
-from swarm.domain.session_messages import MOST_BYTES
-from swarm.domain.sessions import Memory, MessageRole, SessionMessage
-from swarm.services.sessions import Sessions
-from swarm.store import sessions
-from swarm.store.database import Database
+from swarm.domain.model.session_messages import MOST_BYTES
+from swarm.domain.model.sessions import Memory, MessageRole, SessionMessage
+from swarm.services.builtin.sessions import DatabaseMemory
+from swarm.store.bridge.database import Database
+from swarm.store.builtin import sessions
 from tests.support.locks import held, somebody_waits
 from tests.support.world import look
 
@@ -64,9 +64,9 @@ class Summariser:
         return f"sum({' '.join(texts(messages))})"
 
 
-def short(database: Database, summarise: Summariser | None = None, agent: str = "assistant") -> Sessions:
+def short(database: Database, summarise: Summariser | None = None, agent: str = "assistant") -> DatabaseMemory:
     """A memory that is long with more than four messages, and keeps two as they are."""
-    return Sessions(database, agent, summarise, compaction_threshold=4, keep_recent_messages=2)
+    return DatabaseMemory(database, agent, summarise, compaction_threshold=4, keep_recent_messages=2)
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ async def another(database: Database, database_url: str, clock: ManualClock) -> 
 async def test_a_session_is_made_once_and_keeps_its_metadata_but_for_the_keys_given(
     database: Database, clock: ManualClock
 ) -> None:
-    memory: Memory = Sessions(database, "assistant", None)
+    memory: Memory = DatabaseMemory(database, "assistant", None)
     made = await memory.get_or_create_session(HERE, {"channel": "C1", "n": {"deep": [1, None]}})
     assert (made.id, made.agent, made.messages, made.created_at) == (HERE, "assistant", 0, clock.now_us())
     assert made.metadata == {"channel": "C1", "n": {"deep": [1, None]}}
@@ -107,7 +107,7 @@ async def test_a_session_is_made_once_and_keeps_its_metadata_but_for_the_keys_gi
 
 
 async def test_messages_of_all_roles_come_back_as_they_were_in_order(database: Database, clock: ManualClock) -> None:
-    memory = Sessions(database, "assistant", None)
+    memory = DatabaseMemory(database, "assistant", None)
     await memory.add_message(HERE, "system", "Be kind. \N{SNOWMAN}")
     await memory.add_message(HERE, MessageRole.USER, "hello")
     arguments = {"query": "\N{SNOWMAN}", "deep": [1, {"a": None}], "large": 2**70, "half": 0.5}
@@ -139,7 +139,7 @@ async def test_messages_of_all_roles_come_back_as_they_were_in_order(database: D
 
 
 async def test_agents_and_sessions_remember_apart(database: Database) -> None:
-    ann, bob = Sessions(database, "ann", None), Sessions(database, "bob", None)
+    ann, bob = DatabaseMemory(database, "ann", None), DatabaseMemory(database, "bob", None)
     await ann.add_run(HERE, "r1", block("a"))
     await bob.add_run(HERE, "r1", block("b"))
     await ann.add_message("cli:1", "user", "elsewhere")
@@ -150,21 +150,21 @@ async def test_agents_and_sessions_remember_apart(database: Database) -> None:
 
 
 async def test_the_last_messages_are_given_with_the_calls_of_their_results(database: Database) -> None:
-    memory = Sessions(database, "assistant", None)
+    memory = DatabaseMemory(database, "assistant", None)
     await memory.add_run(HERE, "r1", [*block("a"), *calling("c1", "c2"), said("end")])
     assert [len(await memory.get_messages(HERE, limit)) for limit in range(10)] == [0, 1, 5, 5, 5, 5, 6, 7, 8, 8]
     assert await memory.get_messages("cli:nobody", 3) == []
 
 
 async def test_halves_are_kept_and_not_told(database: Database) -> None:
-    memory = Sessions(database, "assistant", None)
+    memory = DatabaseMemory(database, "assistant", None)
     await memory.add_run(HERE, "r1", [said("q"), *calling("c1")[1:], *calling("c2")[:1]])
     assert texts(await memory.get_messages(HERE)) == ["q"]
     assert len(await memory.get_originals(HERE)) == 3
 
 
 async def test_ids_limits_roles_and_content_that_cannot_be_are_refused_and_change_nothing(database: Database) -> None:
-    memory = Sessions(database, "assistant", None)
+    memory = DatabaseMemory(database, "assistant", None)
     for bad in ("", "a\0b", "\udfff", "x" * 501):
         with pytest.raises(Invalid):
             await memory.get_or_create_session(bad)
@@ -186,7 +186,7 @@ async def test_ids_limits_roles_and_content_that_cannot_be_are_refused_and_chang
 
 
 async def test_what_is_too_long_or_cannot_be_stored_is_kept_as_far_as_it_can(database: Database) -> None:
-    memory = Sessions(database, "assistant", None)
+    memory = DatabaseMemory(database, "assistant", None)
     await memory.add_message(HERE, "user", "a\0b\ud800")
     added = await memory.add_message(HERE, "user", "x" * (MOST_BYTES + 1))
     assert texts(await memory.get_messages(HERE)) == ["a\ufffdb\ufffd", added.text]
@@ -228,7 +228,7 @@ async def test_a_database_that_is_away_is_unavailable(database_url: str) -> None
 
 
 async def test_a_run_that_is_repeated_stays_as_it_is(database: Database) -> None:
-    memory = Sessions(database, "assistant", None)
+    memory = DatabaseMemory(database, "assistant", None)
     for run in "abca":
         await memory.add_run(HERE, run, block(run, 2))
     told = await memory.get_messages(HERE)
@@ -247,7 +247,7 @@ async def test_a_run_that_is_summarised_already_is_not_added_once_more_when_it_i
 
 
 async def test_many_runs_that_end_at_once_keep_their_messages_together(database: Database, another: Database) -> None:
-    memories = [Sessions(each, "assistant", None) for each in (database, another)]
+    memories = [DatabaseMemory(each, "assistant", None) for each in (database, another)]
     names = [f"r{number}-" for number in range(16)]
     await asyncio.gather(
         *(memories[index % 2].add_run(HERE, name, block(name, 1 + index % 4)) for index, name in enumerate(names))
@@ -262,10 +262,17 @@ async def test_many_runs_that_end_at_once_keep_their_messages_together(database:
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)  # SQLite has one writer: nothing ever waits
 async def test_a_run_that_ends_while_another_is_being_added_waits_for_it(database: Database, another: Database) -> None:
     async with held(database, sessions.add_run, "assistant", HERE, "a", block("a")):
-        second = asyncio.ensure_future(Sessions(another, "assistant", None).add_run(HERE, "b", block("b")))
+        second = asyncio.ensure_future(DatabaseMemory(another, "assistant", None).add_run(HERE, "b", block("b")))
         await somebody_waits(database)
     await second
-    assert texts(await Sessions(database, "assistant", None).get_messages(HERE)) == ["a0", "a1", "a2", "b0", "b1", "b2"]
+    assert texts(await DatabaseMemory(database, "assistant", None).get_messages(HERE)) == [
+        "a0",
+        "a1",
+        "a2",
+        "b0",
+        "b1",
+        "b2",
+    ]
 
 
 # Summaries
@@ -352,7 +359,7 @@ class Failing:
 async def test_a_summary_that_fails_leaves_the_session_as_it_was_and_is_logged_without_what_was_said(
     database: Database, outcome: str | Exception, reported: str
 ) -> None:
-    memory = Sessions(database, "assistant", Failing(outcome), compaction_threshold=4, keep_recent_messages=2)
+    memory = DatabaseMemory(database, "assistant", Failing(outcome), compaction_threshold=4, keep_recent_messages=2)
     await memory.add_run(HERE, "a", block("a", 6))
     before = await memory.get_or_create_session(HERE), await memory.get_messages(HERE)
     with capture_logs() as logs:
@@ -393,7 +400,7 @@ async def test_what_is_said_while_a_model_summarises_is_kept_behind_the_summary(
     database: Database, another: Database
 ) -> None:
     summarise = Summariser(waits=True)
-    memory, elsewhere = short(database, summarise), Sessions(another, "assistant", None)
+    memory, elsewhere = short(database, summarise), DatabaseMemory(another, "assistant", None)
     await memory.add_run(HERE, "a", block("a", 5))
     compacting = asyncio.ensure_future(memory.compact_session(HERE))
     await summarise.asked.wait()

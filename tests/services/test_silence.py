@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.agents import Agent
 from swarm.domain.errors import Conflict, Unresolved, Withdrawn
-from swarm.domain.inbox import EntryStatus
-from swarm.domain.leases import Outcome
-from swarm.domain.tasks import TaskStatus
-from swarm.domain.triggers import Trigger
-from swarm.services.reply import Caller
-from swarm.services.task_texts import brief
-from swarm.services.tidy import disown_idle
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import FinishOutcome
+from swarm.domain.model.tasks import TaskStatus
+from swarm.domain.model.triggers import Trigger
+from swarm.services.operate.retention import disown_idle
+from swarm.services.rules.reply import Caller
+from swarm.services.tasks.task_texts import brief
 from tests.support.slack import refuses
 from tests.support.tasks import asked_and_handed, status_of
 from tests.support.world import BOT, World, delete, holding, texts
@@ -60,7 +60,7 @@ async def test_a_run_that_holds_its_lease_cannot_answer_twice_what_has_become_un
     await world.says("to production", thread=root)
     with pytest.raises(Conflict, match="unread again"):
         await world.services.replies.reply(holding(run, lead), entry_id, "Done.")
-    await world.services.work.finish(lead, [run.lease_token], Outcome.DONE)
+    await world.services.work.finish(lead, [run.lease_token], FinishOutcome.DONE)
     assert texts(await world.poll(lead)) == [["@UBOT deploy", "to production"]]
 
 
@@ -71,9 +71,9 @@ async def test_news_of_a_task_that_nobody_has_cannot_be_finished_without_a_decis
     news = await world.only(lead)
     assert news.kind == "task_returned"
     with pytest.raises(Unresolved, match="no worker"):
-        await world.services.work.finish(lead, [news.lease_token], Outcome.DONE)
+        await world.services.work.finish(lead, [news.lease_token], FinishOutcome.DONE)
     await world.services.tasks.cancel(holding(news, lead), handed.task_id, "we do it by hand")
-    assert (await world.services.work.finish(lead, [news.lease_token], Outcome.DONE)).lost == ()
+    assert (await world.services.work.finish(lead, [news.lease_token], FinishOutcome.DONE)).lost == ()
 
 
 async def test_the_default_lead_hears_that_a_task_of_an_operator_has_no_worker(world: World) -> None:
@@ -155,4 +155,4 @@ async def test_a_follow_up_that_waits_for_its_thread_to_be_read_is_told_to_the_r
     await world.change("UPDATE inbox_messages SET held_by = 'context', due_at = 9 WHERE status = 'unread'")
     work, news = [await world.only(worker), *(await world.poll(worker))]
     assert (work.kind, news.kind) == ("task_assigned", "task_follow_up")
-    assert (await world.entry(follow_up)).status is EntryStatus.UNREAD
+    assert (await world.entry(follow_up)).status is InboxStatus.UNREAD

@@ -8,17 +8,17 @@ from dataclasses import replace
 import pytest
 
 from swarm.domain.access import ChannelPolicy
-from swarm.domain.conduct import Conduct
-from swarm.domain.presses import STOP_TURN_ACTION, ButtonPressed, SessionStopped
-from swarm.domain.streaming.calls import NOTHING_BELOW
-from swarm.domain.tasks import TaskStatus
-from swarm.domain.transcript import AuthorKind, ChannelType, SlackMessage
-from swarm.domain.turns import TurnOutcome, TurnStep
-from swarm.services.buttons import COMPLETE_TEXT
-from swarm.services.explain import Explanations
-from swarm.store import turns
-from swarm.store.transaction import Transaction
-from swarm.store.turns import Turn
+from swarm.domain.answers.calls import NOTHING_BELOW
+from swarm.domain.button_actions import STOP_RUN_ACTION, ButtonPressed, SessionStopped
+from swarm.domain.model.runs import RunOutcome, RunStep
+from swarm.domain.model.tasks import TaskStatus
+from swarm.domain.model.transcript import AuthorKind, ChannelType, SlackMessage
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.services.operate.explain import Explanations
+from swarm.services.runs.buttons import COMPLETE_TEXT
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.runs import runs
+from swarm.store.runs.runs import Run
 from tests.services.test_locks import under_way
 from tests.services.test_task_races import once_it_waits
 from tests.support.tasks import asked_and_handed, hand, status_of, work_of
@@ -27,27 +27,27 @@ from tests.support.world import BOT, ME, World, holding, said, texts
 
 pytestmark = pytest.mark.req("STREAM-09")
 
-ONLY_U1 = Conduct(everywhere=ChannelPolicy(allowed_users=frozenset({"U1"})))
+ONLY_U1 = OperatingPolicy(everywhere=ChannelPolicy(allowed_users=frozenset({"U1"})))
 CHECK = "white_check_mark"
 
 
-async def stopped_by(world: World, turn: Turn) -> str | None:
+async def stopped_by(world: World, turn: Run) -> str | None:
     return (await now(world, turn)).stop_requested_by
 
 
-async def end(world: World, turn: Turn, outcome: TurnOutcome = TurnOutcome.ANSWERED) -> None:
+async def end(world: World, turn: Run, outcome: RunOutcome = RunOutcome.ANSWERED) -> None:
     await close(world, turn, outcome)
-    await world.database.write(turns.end, turn.id, outcome.step)
+    await world.database.write(runs.end, turn.id, outcome.step)
 
 
-async def close(world: World, turn: Turn, outcome: TurnOutcome = TurnOutcome.ANSWERED) -> bool:
-    return await world.database.write(turns.closing, turn.id, text="", closing=NOTHING_BELOW, outcome=outcome)
+async def close(world: World, turn: Run, outcome: RunOutcome = RunOutcome.ANSWERED) -> bool:
+    return await world.database.write(runs.closing, turn.id, text="", closing=NOTHING_BELOW, outcome=outcome)
 
 
-async def once_more(world: World, turn: Turn) -> Turn:
+async def once_more(world: World, turn: Run) -> Run:
     """Another turn of the same agent in the same thread."""
     later = await world.database.write(
-        turns.start,
+        runs.start,
         agent_id=turn.agent_id,
         thread_id=turn.thread_id,
         lease_token="another",
@@ -72,7 +72,7 @@ async def test_it_stops_the_turns_of_its_thread_and_goes_to_no_agent(world: Worl
     root, turn = await asked(world, await world.lead())
     stop = await world.says(text, thread=root, by="U2")
     assert await stopped_by(world, turn) == "U2"
-    assert await world.database.read(turns.stops_wanted) == [turn.id]
+    assert await world.database.read(runs.stops_wanted) == [turn.id]
     assert await world.entries(stop) == []
     await world.send()
     assert (stop.ts, CHECK) in world.slack.reactions
@@ -116,7 +116,7 @@ async def test_told_of_again_it_does_not_stop_what_has_begun_since(world: World)
     lead = await world.lead()
     root, turn = await asked(world, lead)
     stop = await world.says("!stop", thread=root)
-    await world.database.write(turns.end, turn.id, TurnStep.STOP)
+    await world.database.write(runs.end, turn.id, RunStep.STOP)
     later = await once_more(world, turn)
     await world.hears(stop)
     assert await stopped_by(world, later) is None
@@ -168,7 +168,7 @@ async def test_what_says_more_or_is_said_to_somebody_else_stops_nothing(world: W
 
 
 async def test_a_bot_stops_nothing(world: World) -> None:
-    conduct = Conduct(everywhere=ChannelPolicy(allowed_bots=frozenset({"B1"})))
+    conduct = OperatingPolicy(everywhere=ChannelPolicy(allowed_bots=frozenset({"B1"})))
     root, turn = await asked(world, await world.lead())
     message = said("!stop", by="B1", kind=AuthorKind.BOT, thread_ts=root.ts)
     await world.governed_by(conduct).hears(message)
@@ -208,7 +208,7 @@ async def test_in_a_direct_message_it_counts_once_however_often_slack_tells_of_i
     _, turn = await asked(world, lead, message=direct("first"))
     stop = direct("!stop")
     await asyncio.gather(*(world.hears(stop) for _ in range(3)))
-    await end(world, turn, TurnOutcome.STOPPED)
+    await end(world, turn, RunOutcome.STOPPED)
     await world.hears(stop)  # nothing runs any more
     _, later = await asked(world, lead, message=direct("second"))
     await world.hears(stop)
@@ -221,10 +221,10 @@ async def test_in_a_direct_message_it_counts_once_however_often_slack_tells_of_i
 # The button
 
 
-def press(turn: Turn, *, key: str = "press:1", by: str = "U1", channel: str = "C1") -> ButtonPressed:
+def press(turn: Run, *, key: str = "press:1", by: str = "U1", channel: str = "C1") -> ButtonPressed:
     return ButtonPressed(
         key=key,
-        action_id=STOP_TURN_ACTION,
+        action_id=STOP_RUN_ACTION,
         value=turn.id,
         user_id=by,
         channel=channel,
@@ -277,7 +277,7 @@ async def test_slacks_stop_stops_the_turns_of_its_thread_once(world: World) -> N
     control = world.turn_control
     await control.stop_session(session(root))
     assert (await stopped_by(world, turn), await stopped_by(world, elsewhere)) == ("U1", None)
-    await world.database.write(turns.end, turn.id, TurnStep.STOP)
+    await world.database.write(runs.end, turn.id, RunStep.STOP)
     later = await once_more(world, turn)
     await control.stop_session(session(root))
     assert await stopped_by(world, later) is None
@@ -301,7 +301,7 @@ async def test_a_stop_that_meets_the_end_of_the_run_finds_it_over(world: World) 
     _, turn = await asked(world, await world.lead())
 
     def closes(tx: Transaction) -> None:
-        turns.closing(tx, turn.id, text="", closing=NOTHING_BELOW, outcome=TurnOutcome.ANSWERED)
+        runs.closing(tx, turn.id, text="", closing=NOTHING_BELOW, outcome=RunOutcome.ANSWERED)
 
     async with under_way(world, closes) as go_on:
         pressed = world.buttons.press(press(turn))
@@ -314,7 +314,7 @@ async def test_the_end_of_a_run_that_meets_a_stop_is_still_the_end(world: World)
     _, turn = await asked(world, await world.lead())
 
     def stops(tx: Transaction) -> None:
-        turns.request_stop(tx, "U1", turn_id=turn.id)
+        runs.request_stop(tx, "U1", turn_id=turn.id)
 
     async with under_way(world, stops) as go_on:
         assert await once_it_waits(world, go_on, close(world, turn))

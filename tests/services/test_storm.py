@@ -9,14 +9,14 @@ from collections.abc import Coroutine, Iterator
 
 import pytest
 
-from swarm.domain.agents import Agent
 from swarm.domain.errors import Conflict
-from swarm.domain.inbox import EntryStatus
-from swarm.domain.leases import LEASE_SECONDS, Outcome
-from swarm.domain.transcript import SlackMessage
-from swarm.domain.triggers import Trigger
-from swarm.store import heads
-from swarm.store.transaction import Transaction
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome
+from swarm.domain.model.transcript import SlackMessage
+from swarm.domain.model.triggers import Trigger
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import queue_heads
 from tests.support.world import BOT, World, delete, edit, holding, said
 
 WORKERS = 8
@@ -37,7 +37,7 @@ def wanted_heads(tx: Transaction) -> dict[tuple[str, str], int]:
 
 
 async def heads_are_right(world: World) -> None:
-    assert await world.database.write(heads.repair) == 0
+    assert await world.database.write(queue_heads.repair) == 0
     wanted, there = await world.database.read(wanted_heads), await world.database.read(all_heads)
     assert wanted.keys() <= there.keys()
 
@@ -103,7 +103,7 @@ async def test_an_answer_that_races_its_own_expiry_either_counts_or_is_refused(w
             outcomes[trigger.id] = False
 
     async def finish(trigger: Trigger) -> None:
-        await world.services.work.finish(lead, [trigger.lease_token], Outcome.DISMISSED, "a race")
+        await world.services.work.finish(lead, [trigger.lease_token], FinishOutcome.DISMISSED, "a race")
 
     async def expire() -> None:
         await world.sweep()
@@ -121,9 +121,9 @@ async def test_an_answer_that_races_its_own_expiry_either_counts_or_is_refused(w
     for message in messages:
         entry = await world.entry(message)
         if entry.id in outcomes:
-            assert entry.status is (EntryStatus.RESPONDED if outcomes[entry.id] else EntryStatus.UNREAD)
-        assert entry.status in (EntryStatus.RESPONDED, EntryStatus.DISMISSED, EntryStatus.UNREAD)
-        assert entry.attempts == (1 if entry.status is EntryStatus.UNREAD else 0)
+            assert entry.status is (InboxStatus.RESPONDED if outcomes[entry.id] else InboxStatus.UNREAD)
+        assert entry.status in (InboxStatus.RESPONDED, InboxStatus.DISMISSED, InboxStatus.UNREAD)
+        assert entry.attempts == (1 if entry.status is InboxStatus.UNREAD else 0)
     assert await world.rows("SELECT token FROM leases WHERE ended_at IS NULL") == []
     await heads_are_right(world)
 
@@ -158,9 +158,9 @@ def hands(
                 case 0:
                     await world.services.work.release(agent, tokens, dice.choice([0, 5]))
                 case 1:
-                    await world.services.work.finish(agent, tokens, Outcome.FAILED, "a storm")
+                    await world.services.work.finish(agent, tokens, FinishOutcome.FAILED, "a storm")
                 case 2:
-                    await world.services.work.finish(agent, tokens, Outcome.DISMISSED, "a storm")
+                    await world.services.work.finish(agent, tokens, FinishOutcome.DISMISSED, "a storm")
                 case _ if trigger.notice is None:
                     await world.services.replies.reply(holding(trigger, agent), trigger.inbox_messages[0].id, "answer")
                 case _:
@@ -200,7 +200,7 @@ async def test_after_a_storm_every_message_can_still_be_served(world: World) -> 
         if not triggers:
             break
         for agent, trigger in triggers:
-            await world.services.work.finish(agent, [trigger.lease_token], Outcome.DISMISSED, "the storm is over")
+            await world.services.work.finish(agent, [trigger.lease_token], FinishOutcome.DISMISSED, "the storm is over")
     left = await world.rows(
         "SELECT status, held_by FROM inbox_messages WHERE status IN ('unread', 'claimed', 'waiting')"
     )

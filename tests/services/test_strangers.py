@@ -8,21 +8,21 @@ from dataclasses import replace
 import pytest
 
 from swarm.domain.access import ChannelPolicy, External
-from swarm.domain.conduct import Conduct
+from swarm.domain.button_actions import RETRY_RUN_ACTION, STOP_TASK_ACTION, ButtonPressed, SessionStopped
 from swarm.domain.errors import Unavailable
+from swarm.domain.model.transcript import AuthorKind, ChannelType, SlackMessage, Standing
+from swarm.domain.model.triggers import StartedBy
+from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.people import Person
-from swarm.domain.presses import RETRY_TURN_ACTION, STOP_TASK_ACTION, ButtonPressed, SessionStopped
-from swarm.domain.transcript import AuthorKind, ChannelType, SlackMessage, Standing
-from swarm.domain.triggers import StartedBy
-from swarm.services.buttons import UNVERIFIED_TEXT
-from swarm.services.standings import MEMBER_SECONDS, STRANGER_SECONDS
-from swarm.services.task_texts import brief
-from swarm.services.verify import GIVE_UP_SECONDS, RETRY_SECONDS
+from swarm.services.intake.verify import GIVE_UP_SECONDS, RETRY_SECONDS
+from swarm.services.rules.standings import MEMBER_SECONDS, STRANGER_SECONDS
+from swarm.services.runs.buttons import UNVERIFIED_TEXT
+from swarm.services.tasks.task_texts import brief
 from tests.support.world import BOT, World, delete, edit, holding, said
 
 pytestmark = pytest.mark.req("CHAN-11")
 
-ALLOWING = Conduct(channels={"C1": ChannelPolicy(external=External.ALLOW)})
+ALLOWING = OperatingPolicy(channels={"C1": ChannelPolicy(external=External.ALLOW)})
 
 
 def guest(user_id: str = "U2") -> Person:
@@ -126,7 +126,7 @@ async def test_who_is_refused_is_told_once_a_day_and_nobody_else_sees_it(world: 
 @pytest.mark.req("CHAN-09")
 async def test_who_is_not_on_the_list_is_told_the_same_way_and_a_channel_that_is_off_stays_silent(world: World) -> None:
     policies = {"C1": ChannelPolicy(allowed_users=frozenset({"U1"})), "C2": ChannelPolicy(enabled=False)}
-    listed = world.governed_by(Conduct(channels=policies))
+    listed = world.governed_by(OperatingPolicy(channels=policies))
     await listed.lead()
     for channel in ("C2", "C1", "C1"):
         await listed.hears(said(f"{BOT} hello", by="U2", channel=channel))
@@ -251,7 +251,7 @@ def press(action: str, value: str, *, by: str = "U2", team: str | None = None) -
     )
 
 
-@pytest.mark.parametrize("action", [STOP_TASK_ACTION, RETRY_TURN_ACTION])
+@pytest.mark.parametrize("action", [STOP_TASK_ACTION, RETRY_RUN_ACTION])
 async def test_a_strangers_click_does_nothing_and_says_why(world: World, action: str) -> None:
     world.slack.persons["U2"] = guest()
     assert "You are a guest of this workspace" in (await world.buttons.press(press(action, "1")) or "")
@@ -314,7 +314,7 @@ async def test_a_task_that_was_delegated_from_strangers_words_inherits_them(worl
 
 
 async def test_what_strangers_and_others_who_are_not_allowed_say_is_context_and_marked(world: World) -> None:
-    listed = world.governed_by(Conduct(everywhere=ChannelPolicy(allowed_users=frozenset({"U1", "U2"}))))
+    listed = world.governed_by(OperatingPolicy(everywhere=ChannelPolicy(allowed_users=frozenset({"U1", "U2"}))))
     lead = await listed.lead()
     listed.slack.persons["U2"] = guest()
     root = await listed.says(f"{BOT} hello")
@@ -352,7 +352,7 @@ async def test_what_is_read_from_history_is_marked_as_well(world: World) -> None
 
 @pytest.mark.req("CHAN-09")
 async def test_485_messages_of_one_person_in_ten_seconds_are_twenty_and_one_word_to_them(world: World) -> None:
-    limited = world.governed_by(Conduct(messages_per_minute=20))
+    limited = world.governed_by(OperatingPolicy(messages_per_minute=20))
     await limited.lead()
     heard = []
     for number in range(485):
@@ -373,7 +373,7 @@ async def test_485_messages_of_one_person_in_ten_seconds_are_twenty_and_one_word
 
 @pytest.mark.req("CHAN-09")
 async def test_what_is_told_twice_or_edited_or_said_to_others_counts_once_or_not_at_all(world: World) -> None:
-    limited = world.governed_by(Conduct(messages_per_minute=2))
+    limited = world.governed_by(OperatingPolicy(messages_per_minute=2))
     await limited.lead()
     first = await limited.says(f"{BOT} one")
     for _ in range(3):
@@ -390,10 +390,10 @@ async def test_what_is_told_twice_or_edited_or_said_to_others_counts_once_or_not
 
 @pytest.mark.req("CHAN-09")
 async def test_the_limit_holds_over_processes_and_restarts_and_counts_clicks(world: World) -> None:
-    limited = world.governed_by(Conduct(messages_per_minute=2))
+    limited = world.governed_by(OperatingPolicy(messages_per_minute=2))
     await limited.lead()
     await limited.says(f"{BOT} one")
     again = limited.governed_by(limited.conduct)
     assert "too" not in (await again.buttons.press(press(STOP_TASK_ACTION, "x", by="U1")) or "")
     assert await limited.entries(await again.says(f"{BOT} two")) == []
-    assert "more than I take" in (await again.buttons.press(press(RETRY_TURN_ACTION, "x", by="U1")) or "")
+    assert "more than I take" in (await again.buttons.press(press(RETRY_RUN_ACTION, "x", by="U1")) or "")

@@ -10,25 +10,26 @@ import pytest
 
 from swarm.clock import ManualClock
 from swarm.domain.access import ChannelPolicy
-from swarm.domain.conduct import Conduct
+from swarm.domain.answers.agent_events import MAX_ANSWER_CHARACTERS
+from swarm.domain.answers.calls import AppendStream, Card, CloseStream, Closing, OpenStream
+from swarm.domain.answers.events import StepStatus
+from swarm.domain.answers.pieces import MAX_PIECE_CHARACTERS
 from swarm.domain.errors import Conflict, Invalid, LeaseLost, NotFound, SwarmError, TooLarge, Withdrawn
-from swarm.domain.inbox import EntryStatus
-from swarm.domain.leases import LeaseEnd, Outcome
-from swarm.domain.streaming.calls import AppendStream, Card, CloseStream, Closing, OpenStream
-from swarm.domain.streaming.events import StepStatus
-from swarm.domain.streaming.hearing import MAX_ANSWER_CHARACTERS
-from swarm.domain.streaming.pieces import MAX_PIECE_CHARACTERS
-from swarm.domain.tasks import TaskStatus
-from swarm.domain.transcript import AuthorKind
-from swarm.domain.turns import TurnStatus
-from swarm.services import stream_ends, stream_run
-from swarm.services.reply import Caller
-from swarm.services.stream import Streamed, StreamStatus
-from swarm.services.turn_control import Retried, retry_turn
-from swarm.services.turn_loss import RESTARTED_TEXT
-from swarm.store import leases, turn_events, turns
-from swarm.store.database import Database
-from swarm.store.transaction import Transaction
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import FinishOutcome, LeaseEnd
+from swarm.domain.model.runs import RunStatus
+from swarm.domain.model.tasks import TaskStatus
+from swarm.domain.model.transcript import AuthorKind
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.services.rules.reply import Caller
+from swarm.services.runs import stream_ends, stream_run
+from swarm.services.runs.run_control import Retried, retry_run
+from swarm.services.runs.run_loss import RESTARTED_TEXT
+from swarm.services.runs.stream import Streamed, StreamStatus
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import leases
+from swarm.store.runs import run_events, runs
 from tests.services.test_tidy import DAY
 from tests.support.live import Show, playing, show
 from tests.support.streams import Writing, begun, begun_for
@@ -47,7 +48,7 @@ async def lease_end(world: World, writing: Writing) -> LeaseEnd | None:
     return lease.ended_as
 
 
-async def entry_status(writing: Writing) -> EntryStatus:
+async def entry_status(writing: Writing) -> InboxStatus:
     return (await writing.world.entry(writing.root)).status
 
 
@@ -75,13 +76,13 @@ async def test_people_see_each_piece_before_the_agent_says_the_next_and_closing_
             await writing.until_shown(show, f"Line {number}.\n")
         closed = await writing.close("The end.")
         assert closed == Streamed(turn_id=writing.turn_id, status=StreamStatus.CLOSED, characters=32)
-        assert await entry_status(writing) is EntryStatus.RESPONDED
+        assert await entry_status(writing) is InboxStatus.RESPONDED
         assert await lease_end(world, writing) is LeaseEnd.RESOLVED
         message = await writing.over(show)
     assert (message.text, message.streaming) == ("Line 0.\nLine 1.\nLine 2.\nThe end.", False)
     assert message.closing == Closing(feedback=True, footer=True)
     assert message.place.agent_name == "lead"
-    assert (await writing.turn()).status is TurnStatus.ANSWERED
+    assert (await writing.turn()).status is RunStatus.ANSWERED
     await world.send()
     assert (writing.root.ts, CHECK) in world.slack.reactions
     assert world.slack.posts == []
@@ -110,7 +111,7 @@ async def test_steps_are_cards_that_change_and_end_with_the_answer(world: World)
         await writing.over(show)
     last = {card.title: card.status for card in cards_of(show)}
     assert last["Look &lt;!channel&gt; around"] is StepStatus.COMPLETE
-    stored = await world.database.read(turn_events.after, writing.turn_id, 0)
+    stored = await world.database.read(run_events.after, writing.turn_id, 0)
     assert len(stored) == 8
 
 
@@ -144,16 +145,16 @@ async def test_pieces_that_come_at_once_are_all_there_each_once_and_in_one_order
         await writing.close("")
         message = await writing.over(show)
     assert sorted(message.text.replace("&lt;", " ").replace("&gt;", " ").split()) == sorted(map(str, range(12)))
-    stored = await world.database.read(turn_events.after, writing.turn_id, 0)
+    stored = await world.database.read(run_events.after, writing.turn_id, 0)
     assert [event.seq for event in stored] == list(range(1, 15))
 
 
 async def test_whoever_shows_an_answer_is_woken_by_each_piece_and_by_no_other_answers(world: World) -> None:
     wakeups = world.database.wakeups
-    seen = wakeups.generation(turns.TURNS)
+    seen = wakeups.generation(runs.TURNS)
     writing = await begun(world, await world.lead())
-    assert wakeups.generation(turns.TURNS) == seen + 1
-    topics = [turn_events.topic_of(writing.turn_id), turn_events.topic_of(f"{writing.turn_id[:-2]}zz")]
+    assert wakeups.generation(runs.TURNS) == seen + 1
+    topics = [run_events.topic_of(writing.turn_id), run_events.topic_of(f"{writing.turn_id[:-2]}zz")]
     before = [wakeups.generation(topic) for topic in topics]
     await writing.append("Hello.")
     await writing.close("")
@@ -168,13 +169,13 @@ async def test_everything_that_came_under_the_lease_is_answered_together(world: 
         writing = await begun_for(world, lead, root, await world.only(lead))
         await writing.close("Both.")
         await writing.over(show)
-    assert {(await world.entry(message)).status for message in (root, second)} == {EntryStatus.RESPONDED}
+    assert {(await world.entry(message)).status for message in (root, second)} == {InboxStatus.RESPONDED}
     await world.send()
     assert {(root.ts, CHECK), (second.ts, CHECK)} <= set(world.slack.reactions)
 
 
 async def test_a_bot_gets_one_post_when_the_answer_is_closed(world: World) -> None:
-    world = world.governed_by(Conduct(everywhere=ChannelPolicy(allowed_bots=frozenset({"B7"}))))
+    world = world.governed_by(OperatingPolicy(everywhere=ChannelPolicy(allowed_bots=frozenset({"B7"}))))
     lead = await world.lead()
     root = await world.hears(said("swarm#lead what now", by="B7", kind=AuthorKind.BOT))
     async with playing(world) as show:
@@ -203,7 +204,7 @@ async def test_a_held_lease_lasts_and_takes_one_answer_after_the_other(world: Wo
         await second.close("Two.")
         await second.ended()
         assert [shown.text for shown in show.live.of(first.root)] == ["One.", "Two."]
-        ended = await world.services.work.finish(lead, [first.trigger.lease_token], Outcome.DONE)
+        ended = await world.services.work.finish(lead, [first.trigger.lease_token], FinishOutcome.DONE)
     assert ended.ended == (first.trigger.lease_token,)
 
 
@@ -296,10 +297,10 @@ async def test_what_is_too_much_is_refused_and_changes_nothing(world: World, mon
     with pytest.raises(TooLarge, match="at most 200000"):
         await writing.append("x" * (rest + 1))
     assert (await writing.append("x" * rest)).characters == MAX_ANSWER_CHARACTERS
-    monkeypatch.setattr("swarm.services.stream.MAX_PIECES", whole + 2)
+    monkeypatch.setattr("swarm.services.runs.stream.MAX_PIECES", whole + 2)
     with pytest.raises(TooLarge, match="takes"):
         await writing.streams.task(writing.caller, writing.turn_id, "s", "Step", StepStatus.PENDING)
-    assert len(await world.database.read(turn_events.after, writing.turn_id, 0)) == whole + 2
+    assert len(await world.database.read(run_events.after, writing.turn_id, 0)) == whole + 2
 
 
 async def test_what_says_nothing_is_refused(world: World) -> None:
@@ -322,7 +323,7 @@ async def test_what_says_nothing_is_refused(world: World) -> None:
     await writing.append("[FINAL ANSWER] \u200b\n")
     with pytest.raises(Invalid, match="Nothing has been said"):
         await writing.close("")
-    assert await entry_status(writing) is EntryStatus.CLAIMED
+    assert await entry_status(writing) is InboxStatus.CLAIMED
 
 
 async def test_a_close_that_fails_half_way_has_changed_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -335,8 +336,8 @@ async def test_a_close_that_fails_half_way_has_changed_nothing(world: World, mon
         patch.setattr(stream_ends, "end_if_resolved", breaks)
         with pytest.raises(Conflict):
             await writing.close("Hello.")
-    assert await entry_status(writing) is EntryStatus.CLAIMED
-    assert len(await world.database.read(turn_events.after, writing.turn_id, 0)) == 1
+    assert await entry_status(writing) is InboxStatus.CLAIMED
+    assert len(await world.database.read(run_events.after, writing.turn_id, 0)) == 1
     await writing.close("Hello.")
 
 
@@ -351,7 +352,7 @@ async def test_a_failure_says_why_with_a_button_that_hands_the_work_out_again(wo
         message = await writing.over(show)
     assert message.text == "Half of "
     assert (message.closing.retry, "the archive does not answer" in message.closing.note) == (True, True)
-    assert await entry_status(writing) is EntryStatus.DEAD
+    assert await entry_status(writing) is InboxStatus.DEAD
     await world.send()
     assert (writing.root.ts, CROSS) in world.slack.reactions
     assert (writing.root.ts, CHECK) not in world.slack.reactions
@@ -360,7 +361,7 @@ async def test_a_failure_says_why_with_a_button_that_hands_the_work_out_again(wo
 
 
 def retry(tx: Transaction, writing: Writing) -> Retried:
-    return retry_turn(tx, writing.turn_id, writing.root.channel, "U1", writing.world.conduct)
+    return retry_run(tx, writing.turn_id, writing.root.channel, "U1", writing.world.conduct)
 
 
 @pytest.mark.req("STREAM-07")
@@ -371,14 +372,14 @@ async def test_after_a_restart_that_left_no_time_to_renew_the_agent_gets_a_lease
         await writing.append("As far as I ")
         await writing.until_shown(show, "As far")
     world.clock.advance(50)
-    restarted = world.governed_by(Conduct(started_at=world.clock.now_us()))
+    restarted = world.governed_by(OperatingPolicy(started_at=world.clock.now_us()))
     async with playing(restarted, live=show.live) as again:
         await writing.until_shown(again, "As far as I As far")  # what was sealed, and the same anew
         world.clock.advance(11)
         await restarted.sweep()
-        assert (await writing.turn()).status is TurnStatus.RUNNING
+        assert (await writing.turn()).status is RunStatus.RUNNING
         world.clock.advance(61)
-        await wait_until(writing.turn, lambda turn: turn.status is TurnStatus.FAILED)
+        await wait_until(writing.turn, lambda turn: turn.status is RunStatus.FAILED)
         assert "silent" in show.live.of(writing.root)[-1].closing.note
 
 
@@ -390,15 +391,15 @@ async def test_a_coordinator_that_was_away_for_longer_than_a_lease_shows_the_str
         await writing.append("As far as I ")
         await writing.until_shown(show, "As far")
     world.clock.advance(61)
-    restarted = world.governed_by(Conduct(started_at=world.clock.now_us()))
+    restarted = world.governed_by(OperatingPolicy(started_at=world.clock.now_us()))
     async with playing(restarted, live=show.live) as again:
         await writing.until_shown(again, "As far as I As far")  # before any sweep
         await restarted.sweep()
         await writing.append("know.")
         await writing.close("")
         await writing.ended()
-    assert (await writing.turn()).status is TurnStatus.ANSWERED
-    assert await entry_status(writing) is EntryStatus.RESPONDED
+    assert (await writing.turn()).status is RunStatus.ANSWERED
+    assert await entry_status(writing) is InboxStatus.RESPONDED
 
 
 @pytest.mark.req("STREAM-07")
@@ -414,7 +415,7 @@ async def test_an_agent_that_falls_silent_leaves_a_note_and_its_work_comes_again
         assert (message.text, message.streaming) == ("As far as I know", False)
         assert (message.closing.feedback, "fell silent" in message.closing.note) == (False, True)
         assert not message.closing.retry, "nobody needs to"
-        assert (await writing.turn()).status is TurnStatus.FAILED
+        assert (await writing.turn()).status is RunStatus.FAILED
         await world.sweep()
         assert (await world.only(lead)).attempt == 2
         assert await world.database.write(retry, writing) is Retried.BEFORE
@@ -455,7 +456,7 @@ async def test_an_agent_hears_by_its_next_call_who_has_stopped_it(world: World, 
         writing = await begun(world, lead, hold=is_held)
         await writing.append("On and on ")
         await writing.until_shown(show, "On and on")
-        await world.database.write(turns.request_stop, "U2", turn_id=writing.turn_id)
+        await world.database.write(runs.request_stop, "U2", turn_id=writing.turn_id)
         with pytest.raises(Conflict, match="stopped by <@U2>") as refused:
             await writing.append("and on")
         assert not isinstance(refused.value, LeaseLost)
@@ -464,7 +465,7 @@ async def test_an_agent_hears_by_its_next_call_who_has_stopped_it(world: World, 
             with pytest.raises(Conflict, match="stopped by <@U2>"):
                 await call
         assert (message.text, message.closing.note) == ("On and on ", "🛑 Stopped by <@U2>.")
-        assert await entry_status(writing) is EntryStatus.DISMISSED
+        assert await entry_status(writing) is InboxStatus.DISMISSED
         assert await lease_end(world, writing) is (None if is_held else LeaseEnd.RESOLVED)
         assert await world.poll(lead) == []
 
@@ -623,7 +624,7 @@ async def test_a_process_that_ends_in_the_middle_seals_what_it_showed_and_its_su
         await writing.ended()
         sealed, whole = show.live.of(writing.root)
     assert (sealed.text, whole.text, whole.streaming, whole.page) == ("One. ", "One. Two. Three.", False, 2)
-    assert await entry_status(writing) is EntryStatus.RESPONDED
+    assert await entry_status(writing) is InboxStatus.RESPONDED
 
 
 @pytest.mark.req("STREAM-10")
@@ -694,7 +695,7 @@ async def test_a_mistake_of_ours_while_it_is_shown_loses_nothing_that_was_said(
 
     async with playing(world) as show:
         with monkeypatch.context() as patch:
-            patch.setattr(stream_run, "TurnRecord", breaks)
+            patch.setattr(stream_run, "RunRecord", breaks)
             writing = await begun(world, lead)
             try:
                 await writing.append("All of it.")

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from swarm.domain.conduct import Conduct
-from swarm.domain.inbox import EntryStatus
-from swarm.domain.leases import LEASE_SECONDS, LeaseEnd, Outcome
-from swarm.services import agents, stand_in, sweep
-from swarm.services.leases import expire, lose
-from swarm.store import heads, holds, leases
-from swarm.store.transaction import Transaction
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome, LeaseEnd
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.services.operate import agents, sweep
+from swarm.services.rules import failover
+from swarm.services.rules.leases import expire, lose
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import holds, leases, queue_heads
 from tests.support.world import BOT, World, texts
 
 PATIENCE_SECONDS = 20.0
@@ -30,7 +31,7 @@ async def test_a_lease_that_cannot_be_ended_keeps_no_other_from_ending(
     bad, *_ = await world.poll(lead)
     tried: Counter[str] = Counter()
 
-    def stumbles(tx: Transaction, token: str, conduct: Conduct) -> None:
+    def stumbles(tx: Transaction, token: str, conduct: OperatingPolicy) -> None:
         tried[token] += 1
         if token == bad.lease_token:
             raise RuntimeError("broken")
@@ -56,7 +57,7 @@ async def test_a_part_that_fails_keeps_no_other_from_its_work(world: World, monk
         raise RuntimeError("broken")
 
     monkeypatch.setattr(leases, "expired", breaks)
-    monkeypatch.setattr(stand_in, "look", breaks)
+    monkeypatch.setattr(failover, "find_work", breaks)
     await world.later(5)
     assert texts(await world.poll(lead)) == [["@UBOT hello"]]
 
@@ -97,8 +98,8 @@ async def test_the_sweep_goes_on_after_an_error(world: World, monkeypatch: pytes
 
     loop = asyncio.get_running_loop()
     monkeypatch.setattr(sweep, "SWEEP_SECONDS", 0)
-    monkeypatch.setattr(stand_in, "look", breaks)
-    monkeypatch.setattr(heads, "repair", breaks)
+    monkeypatch.setattr(failover, "find_work", breaks)
+    monkeypatch.setattr(queue_heads, "repair", breaks)
     sweeping = asyncio.ensure_future(world.sweeper.run())
     async with asyncio.timeout(PATIENCE_SECONDS):
         await again.wait()
@@ -110,7 +111,7 @@ async def test_the_sweep_goes_on_after_an_error(world: World, monkeypatch: pytes
 async def test_thousands_that_wait_for_a_lead_are_given_to_it_in_batches(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stand_in, "BATCH", 2)
+    monkeypatch.setattr(failover, "BATCH", 2)
     for number in range(5):
         await world.says(f"{BOT} {number}")
     lead = await world.lead()
@@ -139,7 +140,7 @@ async def test_each_lease_of_a_removed_agent_ends_in_a_transaction_of_its_own(
     assert len(set(map(id, transactions))) == 3
     lead = await world.services.agents.get("lead")
     entries = [await world.entry(message) for message in messages]
-    assert [(entry.agent_id, entry.status) for entry in entries] == [(lead.id, EntryStatus.UNREAD)] * 3
+    assert [(entry.agent_id, entry.status) for entry in entries] == [(lead.id, InboxStatus.UNREAD)] * 3
     assert await world.rows("SELECT DISTINCT ended_as FROM leases") == [{"ended_as": LeaseEnd.REVOKED}]
 
 
@@ -153,7 +154,7 @@ async def test_a_process_that_was_asleep_blames_nobody_for_what_it_could_not_hea
     world.clock.advance(LEASE_SECONDS)
     await world.sweep()
     assert (await world.services.work.renew(lead, [trigger.lease_token])).renewed.lost == ()
-    await world.services.work.finish(lead, [trigger.lease_token], Outcome.DISMISSED, "seen")
+    await world.services.work.finish(lead, [trigger.lease_token], FinishOutcome.DISMISSED, "seen")
 
 
 @pytest.mark.req("LOOP-05")

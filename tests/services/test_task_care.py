@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from swarm.domain.agents import OFFLINE_AFTER_SECONDS, Agent
-from swarm.domain.conduct import Conduct
-from swarm.domain.deliveries import DeliveryKind
 from swarm.domain.errors import Conflict
-from swarm.domain.inbox import EntryStatus
-from swarm.domain.leases import Outcome
-from swarm.domain.notices import NOTICE_ATTEMPTS
-from swarm.domain.tasks import TaskStatus
-from swarm.domain.triggers import TriggerKind
-from swarm.services.recipients import QUEUED_TEXT
-from swarm.services.stand_in import look, pass_on
+from swarm.domain.model.agents import OFFLINE_AFTER_SECONDS, Agent
+from swarm.domain.model.deliveries import DeliveryKind
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import FinishOutcome
+from swarm.domain.model.notices import NOTICE_ATTEMPTS
+from swarm.domain.model.tasks import TaskStatus
+from swarm.domain.model.triggers import TriggerKind
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.services.rules.failover import find_work, reassign_notice
+from swarm.services.rules.recipients import QUEUED_TEXT
 from tests.support.tasks import asked_and_handed, complete, news_of, owner_of, status_of, task_of, work_of
 from tests.support.world import World, holding, texts
 
@@ -98,7 +98,7 @@ async def test_a_returned_task_that_no_lead_can_be_told_of_is_cancelled_and_the_
     await goes_offline(world, lead)
     for _ in range(NOTICE_ATTEMPTS):
         notice = await world.only(lead)
-        await world.services.work.finish(lead, [notice.lease_token], Outcome.FAILED, "it crashed")
+        await world.services.work.finish(lead, [notice.lease_token], FinishOutcome.FAILED, "it crashed")
     assert await status_of(world, handed.task_id) is TaskStatus.CANCELLED
     await world.send()
     assert any("nobody took it over" in post for post in world.slack.posts)
@@ -220,7 +220,7 @@ async def test_what_a_removed_lead_was_being_told_is_told_to_the_default_lead(wo
 
 async def test_a_configured_default_lead_that_is_offline_gets_no_news_of_others(world: World) -> None:
     lead, worker = await world.lead(), await world.worker()
-    ruled = world.governed_by(Conduct(default_agent="second"))
+    ruled = world.governed_by(OperatingPolicy(default_agent="second"))
     await asked_and_handed(world, lead, worker)
     await complete(world, worker, await world.only(worker))
     second = await world.lead("second", online=False)
@@ -238,7 +238,7 @@ async def test_a_message_that_is_declined_after_its_lead_was_removed_goes_to_the
     await world.services.delegations.decline(holding(offered, worker), handed.task_id, "I count no lines.")
     await world.sweep()
     entry = await world.entry(handed.root)
-    assert (entry.agent_id, entry.status) == (second.id, EntryStatus.UNREAD)
+    assert (entry.agent_id, entry.status) == (second.id, InboxStatus.UNREAD)
     assert (await work_of(world, second)).id == entry.id
 
 
@@ -249,8 +249,8 @@ async def test_news_stays_with_a_lead_that_came_back_before_anybody_passed_it_on
     second = await world.lead("second")
     world.clock.advance(OFFLINE_AFTER_SECONDS + 1)
     await world.is_here(second)
-    (notice,) = (await world.database.read(look, world.conduct)).stranded
+    (notice,) = (await world.database.read(find_work, world.conduct)).stranded
     await world.is_here(lead)
-    await world.database.write(pass_on, notice, world.conduct)
+    await world.database.write(reassign_notice, notice, world.conduct)
     assert await world.poll(second) == []
     assert await news_of(world, lead) == ["task_finished"]

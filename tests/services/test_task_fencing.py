@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.agents import Agent
 from swarm.domain.errors import Conflict, LeaseLost
-from swarm.domain.leases import LEASE_SECONDS, Outcome
-from swarm.domain.tasks import TaskStatus
-from swarm.domain.triggers import Trigger
-from swarm.services.reply import Caller
-from swarm.services.task_texts import brief
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome
+from swarm.domain.model.tasks import TaskStatus
+from swarm.domain.model.triggers import Trigger
+from swarm.services.rules.reply import Caller
+from swarm.services.tasks.task_texts import brief
 from tests.support.tasks import Handed, asked_and_handed, complete, status_of, task_of
 from tests.support.world import World, holding
 
@@ -110,7 +110,7 @@ async def test_after_its_end_the_run_may_say_more_but_not_end_it_again(world: Wo
     await world.services.replies.reply_to_task(holding(run, worker), handed.task_id, "It is 42.")
     with pytest.raises(Conflict, match="completed, so it takes no report"):
         await complete(world, worker, run, "43")
-    await world.services.work.finish(worker, [run.lease_token], Outcome.DONE)
+    await world.services.work.finish(worker, [run.lease_token], FinishOutcome.DONE)
     with pytest.raises(LeaseLost):
         await world.services.replies.reply_to_task(holding(run, worker), handed.task_id, "One more thing.")
     await world.send()

@@ -13,19 +13,19 @@ from typing import Any, TypeVar
 import pytest
 
 from swarm.clock import ManualClock
-from swarm.domain.agents import OFFLINE_AFTER_SECONDS
 from swarm.domain.errors import Conflict, LeaseLost
-from swarm.domain.inbox import EntryStatus
-from swarm.domain.tasks import OFFER_SECONDS, TaskStatus
-from swarm.domain.transcript import Standing
-from swarm.domain.triggers import TriggerKind
-from swarm.services.claim import take
-from swarm.services.reply import Caller
-from swarm.services.roster import read_roster
-from swarm.services.task_care import _tend, end_offer, settle, take_from_absent
-from swarm.services.task_texts import brief
-from swarm.store import leases
-from swarm.store.database import Database
+from swarm.domain.model.agents import OFFLINE_AFTER_SECONDS
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.tasks import OFFER_SECONDS, TaskStatus
+from swarm.domain.model.transcript import Standing
+from swarm.domain.model.triggers import TriggerKind
+from swarm.services.inbox.claim import take
+from swarm.services.rules.reply import Caller
+from swarm.services.rules.roster import read_roster
+from swarm.services.tasks.task_maintenance import _tend, end_offer, settle, take_from_absent
+from swarm.services.tasks.task_texts import brief
+from swarm.store.bridge.database import Database
+from swarm.store.inbox import leases
 from tests.services.test_locks import PATIENCE_SECONDS, somebody_waits, under_way
 from tests.support.tasks import asked_and_handed, news_of, owner_of, status_of, task_of, work_of
 from tests.support.world import BOT, World, holding, look, said, texts
@@ -241,7 +241,7 @@ async def test_an_acceptance_that_meets_the_end_of_the_offer_is_refused(world: W
         with pytest.raises(Conflict, match="This task is declined"):
             await once_it_waits(world, go_on, world.services.delegations.accept(Caller(agent=worker), handed.task_id))
     assert await owner_of(world, handed.root) == lead.id
-    assert (await world.entry(handed.root)).status is EntryStatus.UNREAD
+    assert (await world.entry(handed.root)).status is InboxStatus.UNREAD
 
 
 @pytest.mark.req("LOOP-09")
@@ -253,7 +253,7 @@ async def test_the_end_of_an_offer_that_meets_its_acceptance_comes_too_late(worl
     async with under_way(world, accept, Caller(agent=worker), handed.task_id) as go_on:
         await once_it_waits(world, go_on, world.database.write(_tend, handed.task_id, end_offer, world.conduct))
     assert await status_of(world, handed.task_id) is TaskStatus.PENDING
-    assert (await world.entry(handed.root)).status is EntryStatus.DELEGATED
+    assert (await world.entry(handed.root)).status is InboxStatus.DELEGATED
 
 
 async def test_a_worker_that_completes_while_it_is_found_absent_is_in_time(world: World) -> None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.deliveries import DeliveryKind
 from swarm.domain.errors import Conflict, Forbidden, Invalid, LeaseLost, NotFound, TooLarge
-from swarm.domain.inbox import EntryStatus
-from swarm.domain.leases import LEASE_SECONDS, Outcome
-from swarm.domain.notices import NOTICE_ATTEMPTS
-from swarm.domain.tasks import MAX_ATTEMPTS, MAX_OPEN_CHILDREN, MAX_TEXT_CHARACTERS, TaskStatus
-from swarm.domain.triggers import TriggerKind
-from swarm.services.assignees import MAX_WAITED_FOR
-from swarm.services.reply import Caller
-from swarm.services.task_texts import brief
+from swarm.domain.model.deliveries import DeliveryKind
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome
+from swarm.domain.model.notices import NOTICE_ATTEMPTS
+from swarm.domain.model.tasks import MAX_ATTEMPTS, MAX_OPEN_CHILDREN, MAX_TEXT_CHARACTERS, TaskStatus
+from swarm.domain.model.triggers import TriggerKind
+from swarm.services.rules.reply import Caller
+from swarm.services.tasks.assignees import MAX_WAITED_FOR
+from swarm.services.tasks.task_texts import brief
 from tests.support.tasks import asked_and_handed, complete, news_of, owner_of, status_of, task_of, work_of
 from tests.support.world import BOT, World, holding, texts
 
@@ -107,7 +107,7 @@ async def test_what_depends_on_a_dead_task_fails_since_nobody_should_wait_for_an
     first = await world.services.tasks.create(None, brief("Collect."), agent="worker")
     second = await world.services.tasks.create(None, brief("Count.", depends_on=[first.id]), agent="worker")
     for _ in range(MAX_ATTEMPTS):
-        await world.services.work.finish(worker, [(await world.only(worker)).lease_token], Outcome.FAILED)
+        await world.services.work.finish(worker, [(await world.only(worker)).lease_token], FinishOutcome.FAILED)
     await world.sweep()
     assert [await status_of(world, made.id) for made in (first, second)] == [TaskStatus.DEAD, TaskStatus.FAILED]
 
@@ -282,7 +282,7 @@ async def test_a_task_that_is_given_again_does_not_take_the_thread_from_a_newer_
     old = await asked_and_handed(world, lead, a)
     if how == "redriven":
         for _ in range(MAX_ATTEMPTS):
-            await world.services.work.finish(a, [(await world.only(a)).lease_token], Outcome.FAILED)
+            await world.services.work.finish(a, [(await world.only(a)).lease_token], FinishOutcome.FAILED)
     else:
         await world.change("UPDATE agents SET last_seen_at = NULL WHERE name = 'a'")
         await world.sweep()
@@ -307,7 +307,7 @@ async def test_a_task_that_is_given_again_takes_no_thread_that_a_newer_task_of_t
     lead, worker = await world.lead(), await world.worker()
     old = await asked_and_handed(world, lead, worker, priority=60)
     for _ in range(MAX_ATTEMPTS):
-        await world.services.work.finish(worker, [(await world.only(worker)).lease_token], Outcome.FAILED)
+        await world.services.work.finish(worker, [(await world.only(worker)).lease_token], FinishOutcome.FAILED)
     new = await asked_and_handed(world, lead, worker, thread=old.root)
     await world.services.tasks.redrive(old.task_id)
     run = await work_of(world, worker)
@@ -373,7 +373,7 @@ async def test_a_task_that_is_lost_five_times_is_set_aside_and_redriven_with_its
     for attempt in range(1, MAX_ATTEMPTS + 1):
         run = await world.only(worker)
         assert run.attempt == attempt
-        await world.services.work.finish(worker, [run.lease_token], Outcome.FAILED, "it crashed")
+        await world.services.work.finish(worker, [run.lease_token], FinishOutcome.FAILED, "it crashed")
     assert await status_of(world, handed.task_id) is TaskStatus.DEAD
     assert await owner_of(world, handed.root) == lead.id
     assert await news_of(world, lead) == ["task_finished"]
@@ -402,7 +402,7 @@ async def test_a_running_task_is_ended_by_its_own_tools_only(world: World) -> No
     lead, worker = await world.lead(), await world.worker()
     handed = await asked_and_handed(world, lead, worker)
     run = await world.only(worker)
-    for outcome in (Outcome.DONE, Outcome.DISMISSED):
+    for outcome in (FinishOutcome.DONE, FinishOutcome.DISMISSED):
         with pytest.raises(Conflict, match="no result yet") as no:
             await world.services.work.finish(worker, [run.lease_token], outcome, "over")
         assert (no.value.code, handed.task_id in str(no.value)) == ("unresolved", True)
@@ -521,7 +521,7 @@ async def fails_to_hear(world: World, agent_name: str) -> None:
     agent = await world.services.agents.get(agent_name)
     for _ in range(NOTICE_ATTEMPTS):
         notice = await world.only(agent)
-        await world.services.work.finish(agent, [notice.lease_token], Outcome.FAILED, "it crashed")
+        await world.services.work.finish(agent, [notice.lease_token], FinishOutcome.FAILED, "it crashed")
     assert await world.poll(agent) == []
 
 
@@ -561,7 +561,7 @@ async def test_who_was_told_of_the_end_of_its_task_may_tell_people(world: World)
     await complete(world, worker, await world.only(worker), "42")
     news = await world.only(lead)
     await world.services.replies.reply_to_task(holding(news, lead), handed.task_id, "It is 42.")
-    await world.services.work.finish(lead, [news.lease_token], Outcome.DONE)
+    await world.services.work.finish(lead, [news.lease_token], FinishOutcome.DONE)
     with pytest.raises(LeaseLost):
         await world.services.replies.reply_to_task(holding(news, lead), handed.task_id, "Once more.")
     await world.send()
@@ -655,7 +655,7 @@ async def test_a_cancelled_task_tells_its_run_its_creator_and_the_thread_which_r
     assert world.slack.posts == ["The task “Count.” was cancelled by an operator: not needed."]
     with pytest.raises(Conflict, match="cancelled"):
         await complete(world, worker, run)
-    assert (await world.entry(handed.root)).status is EntryStatus.DELEGATED
+    assert (await world.entry(handed.root)).status is InboxStatus.DELEGATED
 
 
 async def test_a_cancelled_offer_can_be_accepted_no_more(world: World) -> None:

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from swarm.domain.agents import Agent
-from swarm.domain.leases import Outcome
-from swarm.domain.triggers import Trigger
-from swarm.services.ticker import Ticker
-from swarm.store import due
-from swarm.store.database import Database
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.leases import FinishOutcome
+from swarm.domain.model.triggers import Trigger
+from swarm.services.operate.ticker import Ticker
+from swarm.store.bridge.database import Database
+from swarm.store.inbox import due
 from tests.support.doors import WatchedWakeups
 from tests.support.world import BOT, World, edit
 
@@ -116,7 +116,7 @@ async def test_due_is_what_a_claim_would_find(world: World) -> None:
     assert await due_for(world, lead)  # news come at once
     await world.only(lead)
     assert not await due_for(world, lead)
-    await world.services.work.finish(lead, [trigger.lease_token], Outcome.DISMISSED, "done")
+    await world.services.work.finish(lead, [trigger.lease_token], FinishOutcome.DISMISSED, "done")
     assert await due_for(world, lead)
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.conduct import Conduct, Retention
-from swarm.domain.inbox import EntryStep
-from swarm.domain.leases import Outcome
-from swarm.domain.streaming.calls import Closing
-from swarm.domain.transcript import SlackMessage
-from swarm.services import tidy
-from swarm.services.speak import say_closing
-from swarm.store import leases, threads
-from swarm.store.transaction import Transaction
-from swarm.store.turns import Turn
+from swarm.domain.answers.calls import Closing
+from swarm.domain.model.inbox import InboxStep
+from swarm.domain.model.leases import FinishOutcome
+from swarm.domain.model.transcript import SlackMessage
+from swarm.domain.operating_policy import OperatingPolicy, Retention
+from swarm.services.operate import retention
+from swarm.services.rules.system_messages import post_closing
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import leases
+from swarm.store.runs.runs import Run
+from swarm.store.threads import threads
 from tests.support.turns import asked, failed, place_of
 from tests.support.world import BOT, World, said
 
@@ -39,7 +40,7 @@ async def answered_thread(world: World) -> SlackMessage:
 async def test_what_concerned_nobody_is_forgotten_after_a_week_in_batches(
     world: World, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    monkeypatch.setattr(tidy, "AT_ONCE", at_once)
+    monkeypatch.setattr(retention, "AT_ONCE", at_once)
     await answered_thread(world)
     kept = await count(world, "history")
     for _ in range(5):
@@ -58,8 +59,8 @@ async def test_what_concerned_nobody_is_forgotten_after_a_week_in_batches(
 async def test_one_round_takes_so_many_steps_and_the_next_one_does_the_rest(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tidy, "AT_ONCE", 1)
-    monkeypatch.setattr(tidy, "TRANSACTIONS", 3)
+    monkeypatch.setattr(retention, "AT_ONCE", 1)
+    monkeypatch.setattr(retention, "TRANSACTIONS", 3)
     for _ in range(5):
         await world.hears(said("just talking"))
     world.clock.advance(8 * DAY)
@@ -74,7 +75,7 @@ async def test_one_round_takes_so_many_steps_and_the_next_one_does_the_rest(
 async def test_a_thread_without_activity_is_forgotten_after_ninety_days(
     world: World, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    monkeypatch.setattr(tidy, "AT_ONCE", at_once)
+    monkeypatch.setattr(retention, "AT_ONCE", at_once)
     await answered_thread(world)
     world.clock.advance(90 * DAY)
     await world.sweeper.tidy()
@@ -119,8 +120,8 @@ async def test_a_thread_in_which_something_is_open_is_kept(world: World, state: 
 
 
 async def test_leases_and_receipts_go_in_batches(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tidy, "AT_ONCE", 2)
-    world = world.governed_by(Conduct())
+    monkeypatch.setattr(retention, "AT_ONCE", 2)
+    world = world.governed_by(OperatingPolicy())
     lead = await world.lead()
     for number in range(5):
         await world.says(f"{BOT} {number}")
@@ -143,7 +144,7 @@ async def test_a_part_that_fails_keeps_no_other_from_tidying(world: World, monke
     lead = await world.lead()
     await world.says(f"{BOT} hello")
     trigger = await world.only(lead)
-    await world.services.work.finish(lead, [trigger.lease_token], Outcome.DISMISSED, "a test")
+    await world.services.work.finish(lead, [trigger.lease_token], FinishOutcome.DISMISSED, "a test")
 
     def breaks(*args: object) -> int:
         raise RuntimeError("broken")
@@ -162,7 +163,7 @@ async def test_a_message_that_people_may_retry_keeps_its_thread_no_longer(world:
     lead = await world.lead()
     await world.says(f"{BOT} hello")
     trigger = await world.only(lead)
-    await world.services.work.finish(lead, [trigger.lease_token], Outcome.DISMISSED, "stopped")
+    await world.services.work.finish(lead, [trigger.lease_token], FinishOutcome.DISMISSED, "stopped")
     world.clock.advance(90 * DAY + 1)
     await world.sweeper.tidy()
     assert await count(world, "thread_messages") == 0
@@ -173,26 +174,26 @@ async def test_what_stands_below_an_answer_is_forgotten_with_it(world: World) ->
     root, turn = await asked(world, await world.lead())
     said = await world.database.write(_say_below, turn, root)
     await world.send()
-    await failed(world, turn, step=EntryStep.DISMISS)
+    await failed(world, turn, step=InboxStep.DISMISS)
     assert await count(world, "deliveries", "closing IS NOT NULL") == len(said) == 1
     world.clock.advance(90 * DAY + 1)
     await world.sweeper.tidy()
     assert await count(world, "deliveries", "closing IS NOT NULL OR text = 'half of it'") == 0
 
 
-def _say_below(tx: Transaction, turn: Turn, root: SlackMessage) -> list[str]:
+def _say_below(tx: Transaction, turn: Run, root: SlackMessage) -> list[str]:
     closing = Closing(note="it broke", retry=True)
     thread = threads.locked(tx, turn.thread_id or "")
-    return say_closing(tx, thread, "half of it", closing, place_of(turn, root), inbox_message_id=turn.entry_ids[0])
+    return post_closing(tx, thread, "half of it", closing, place_of(turn, root), inbox_message_id=turn.entry_ids[0])
 
 
 @pytest.mark.req("SEC-06")
 async def test_periods_of_retention_are_the_operators(world: World) -> None:
     lead = await world.lead()
     _, turn = await asked(world, lead, f"{BOT} first")
-    await failed(world, turn, step=EntryStep.DISMISS)
+    await failed(world, turn, step=InboxStep.DISMISS)
     await world.hears(said("just talking"))
-    ruled = world.governed_by(Conduct(retention=Retention(threads_days=3, runs_days=9, routing_days=2)))
+    ruled = world.governed_by(OperatingPolicy(retention=Retention(threads_days=3, runs_days=9, routing_days=2)))
     kept = []
     for _ in range(4):
         kept.append([await count(world, table) for table in ("thread_messages", "turns")])

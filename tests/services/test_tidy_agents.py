@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from swarm.clock import SECOND
-from swarm.domain.model_runs import Door, ModelRun, ModelUsage, RunOutcome
-from swarm.services import tidy
-from swarm.services.sessions import Sessions
+from swarm.domain.model.model_usage import Door, ModelUsage, ModelUsageRecord, UsageOutcome
+from swarm.services.builtin.sessions import DatabaseMemory
+from swarm.services.operate import retention
 from tests.support.world import World
 
 DAY = 24 * 3600
@@ -18,8 +18,8 @@ DAY = 24 * 3600
 async def test_sessions_are_forgotten_when_they_are_idle_for_ninety_days(
     world: World, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    monkeypatch.setattr(tidy, "_SESSIONS_AT_ONCE", at_once)
-    memory = Sessions(world.database, "assistant", None)
+    monkeypatch.setattr(retention, "_SESSIONS_AT_ONCE", at_once)
+    memory = DatabaseMemory(world.database, "assistant", None)
     for name in ("one", "two", "three"):
         await memory.add_message(name, "user", "hello")
     world.clock.advance(90 * DAY)
@@ -38,7 +38,7 @@ async def test_what_runs_have_used_is_forgotten_after_ninety_days(world: World) 
     for name, age_days in (("old", 90), ("new", 89)):
         moment = world.clock.now_us() - age_days * DAY * SECOND - 1
         await runs.note(
-            ModelRun(
+            ModelUsageRecord(
                 id=name,
                 agent="assistant",
                 door=Door.CLI,
@@ -46,7 +46,7 @@ async def test_what_runs_have_used_is_forgotten_after_ninety_days(world: World) 
                 turn_id="",
                 requester="",
                 model="",
-                outcome=RunOutcome.FAILED,
+                outcome=UsageOutcome.FAILED,
                 note="",
                 usage=ModelUsage(),
                 started_at=moment,

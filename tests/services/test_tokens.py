@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from swarm.clock import ManualClock
-from swarm.domain.agents import Agent, Role, token_hash
 from swarm.domain.errors import Unauthorized
-from swarm.services.reply import Caller
-from swarm.store import agents
-from swarm.store.database import Database
+from swarm.domain.model.agents import Agent, Role, token_hash
+from swarm.services.rules.reply import Caller
+from swarm.store.agents import agents
+from swarm.store.bridge.database import Database
 from tests.support.locks import held, somebody_waits
 from tests.support.slack import FakeSlack
 from tests.support.world import BOT, World

@@ -8,23 +8,26 @@ from dataclasses import replace
 
 import pytest
 
-from swarm.domain.deliveries import DeliveryKind
-from swarm.domain.streaming.calls import Closing, Display, Place
-from swarm.domain.streaming.events import AnswerKind, Asked, AskedField
-from swarm.domain.turns import (
+from swarm.domain.answers.calls import AnswerTarget, Closing, TaskDisplay
+from swarm.domain.answers.events import AnswerKind, Asked, AskedField
+from swarm.domain.model.deliveries import DeliveryKind
+from swarm.domain.model.runs import (
     InterruptStatus,
     InterruptStep,
     PageKind,
     PagePhase,
-    TurnOutcome,
-    TurnStatus,
-    TurnStep,
+    RunOutcome,
+    RunStatus,
+    RunStep,
 )
-from swarm.services.speak import say_closing
-from swarm.store import deliveries, history, interrupts, threads, turn_pages, turns
-from swarm.store.deliveries import delivery
-from swarm.store.statements import Statement
-from swarm.store.transaction import Transaction
+from swarm.services.rules.system_messages import post_closing
+from swarm.store.bridge.statements import Statement
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.outbox import deliveries
+from swarm.store.outbox.deliveries import delivery
+from swarm.store.records import history
+from swarm.store.runs import interrupts, run_pages, runs
+from swarm.store.threads import threads
 from tests.services.test_tidy import DAY, count
 from tests.support.turns import asked, begin, begun, now, place_of
 from tests.support.world import BOT, World
@@ -50,8 +53,8 @@ async def test_of_several_that_start_one_trigger_at_once_one_does(world: World) 
     trigger = await world.only(lead, hold=True)
     started = await asyncio.gather(*(world.database.write(begin, lead, trigger) for _ in range(8)))
     (turn,) = [turn for turn in started if turn]
-    assert (turn.status, turn.entry_ids) == (TurnStatus.RUNNING, (trigger.inbox_messages[0].id,))
-    assert await world.database.read(turns.in_hand, trigger.id) == turn
+    assert (turn.status, turn.entry_ids) == (RunStatus.RUNNING, (trigger.inbox_messages[0].id,))
+    assert await world.database.read(runs.in_hand, trigger.id) == turn
 
 
 @pytest.mark.parametrize("same", ["trigger", "lease"])
@@ -66,40 +69,40 @@ async def test_a_turn_that_is_not_over_keeps_others_from_its_trigger_and_from_it
     assert await world.database.write(begin, lead, other) is None
     await close(world, first.id)
     assert await world.database.write(begin, lead, other) is None
-    await world.database.write(turns.end, first.id, TurnStep.ABANDON, "its process went away")
+    await world.database.write(runs.end, first.id, RunStep.ABANDON, "its process went away")
     again = await begun(world, lead, other)
-    assert [turn.id for turn in await world.database.read(turns.unfinished)] == [again.id]
+    assert [turn.id for turn in await world.database.read(runs.unfinished)] == [again.id]
 
 
 async def test_what_is_closing_is_known_whole_by_whoever_finds_it(world: World) -> None:
     _, turn = await asked(world, await world.lead())
     assert await close(world, turn.id)
-    (found,) = await world.database.read(turns.unfinished)
-    assert (found.status, found.outcome, found.outcome_note) == (TurnStatus.CLOSING, TurnOutcome.FAILED, "it broke")
+    (found,) = await world.database.read(runs.unfinished)
+    assert (found.status, found.outcome, found.outcome_note) == (RunStatus.CLOSING, RunOutcome.FAILED, "it broke")
     assert (found.final_text, found.final_closing, found.ended_at) == ("What *I* know", CLOSING, None)
-    assert await world.database.write(turns.end, turn.id, TurnOutcome.FAILED.step)
+    assert await world.database.write(runs.end, turn.id, RunOutcome.FAILED.step)
     over = await now(world, turn)
-    assert (over.status, over.outcome_note) == (TurnStatus.FAILED, "it broke")
+    assert (over.status, over.outcome_note) == (RunStatus.FAILED, "it broke")
     assert over.ended_at is not None
-    assert await world.database.read(turns.unfinished) == []
+    assert await world.database.read(runs.unfinished) == []
 
 
 async def test_a_process_whose_turn_was_taken_from_it_changes_nothing_any_more(world: World) -> None:
     _, turn = await asked(world, await world.lead())
-    assert await world.database.write(turns.end, turn.id, TurnStep.ABANDON, "its process went away")
+    assert await world.database.write(runs.end, turn.id, RunStep.ABANDON, "its process went away")
     before = await now(world, turn)
     assert not await close(world, turn.id)
-    for step in TurnStep:
-        if step is not TurnStep.CLOSE:
-            assert not await world.database.write(turns.end, turn.id, step)
+    for step in RunStep:
+        if step is not RunStep.CLOSE:
+            assert not await world.database.write(runs.end, turn.id, step)
     assert await now(world, turn) == before
 
 
 async def test_the_timeline_of_a_thread_tells_each_step_of_its_turns(world: World) -> None:
     _, turn = await asked(world, await world.lead())
-    await world.database.write(turns.request_stop, "U2", turn_id=turn.id)
-    await close(world, turn.id, TurnOutcome.STOPPED)
-    await world.database.write(turns.end, turn.id, TurnStep.STOP)
+    await world.database.write(runs.request_stop, "U2", turn_id=turn.id)
+    await close(world, turn.id, RunOutcome.STOPPED)
+    await world.database.write(runs.end, turn.id, RunStep.STOP)
     told = await world.database.read(history.of_subject, turn.id)
     assert [row["change"] for row in told] == ["turn.start", "turn.stop_requested", "turn.close", "turn.stop"]
     assert {(row["thread_id"], row["agent_id"]) for row in told} == {(turn.thread_id, turn.agent_id)}
@@ -109,22 +112,22 @@ async def test_the_timeline_of_a_thread_tells_each_step_of_its_turns(world: Worl
 @pytest.mark.req("STREAM-09")
 async def test_of_two_who_stop_a_run_at_once_one_is_first_and_whoever_runs_it_is_woken_once(world: World) -> None:
     _, turn = await asked(world, await world.lead())
-    seen = world.database.wakeups.generation(turns.TURNS)
+    seen = world.database.wakeups.generation(runs.TURNS)
     flagged = await asyncio.gather(
-        *(world.database.write(turns.request_stop, by, turn_id=turn.id) for by in ("U1", "U2"))
+        *(world.database.write(runs.request_stop, by, turn_id=turn.id) for by in ("U1", "U2"))
     )
     assert sorted(flagged) == [0, 1]
-    assert world.database.wakeups.generation(turns.TURNS) == seen + 1
-    assert await world.database.read(turns.stops_wanted) == [turn.id]
+    assert world.database.wakeups.generation(runs.TURNS) == seen + 1
+    assert await world.database.read(runs.stops_wanted) == [turn.id]
     assert (await now(world, turn)).stop_requested_by == ("U1" if flagged[0] else "U2")
 
 
 @pytest.mark.req("STREAM-09")
 async def test_a_run_that_is_over_cannot_be_stopped_any_more(world: World) -> None:
     _, turn = await asked(world, await world.lead())
-    await close(world, turn.id, TurnOutcome.ANSWERED)
-    assert await world.database.write(turns.request_stop, "U1", turn_id=turn.id) == 0
-    assert await world.database.read(turns.stops_wanted) == []
+    await close(world, turn.id, RunOutcome.ANSWERED)
+    assert await world.database.write(runs.request_stop, "U1", turn_id=turn.id) == 0
+    assert await world.database.read(runs.stops_wanted) == []
 
 
 @pytest.mark.req("STREAM-09")
@@ -133,16 +136,16 @@ async def test_a_stop_and_an_end_at_once_leave_one_truth(world: World) -> None:
     for _ in range(10):
         _, turn = await asked(world, lead)
         flagged, closed = await asyncio.gather(
-            world.database.write(turns.request_stop, "U1", turn_id=turn.id), close(world, turn.id)
+            world.database.write(runs.request_stop, "U1", turn_id=turn.id), close(world, turn.id)
         )
         assert closed
         assert ((await now(world, turn)).stop_requested_at is not None) == bool(flagged)
-        await world.database.write(turns.end, turn.id, TurnStep.FAIL)
+        await world.database.write(runs.end, turn.id, RunStep.FAIL)
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 async def test_what_is_asked_of_turns_reads_an_index_and_not_all_turns(world: World) -> None:
-    asked_of = {name: found for name, found in vars(turns).items() if isinstance(found, Statement)} | turns._MOVES
+    asked_of = {name: found for name, found in vars(runs).items() if isinstance(found, Statement)} | runs._MOVES
     del asked_of["_START"]
     for name, statement in asked_of.items():
         plan = await world.database.read(_plan, statement.sql("sqlite"))
@@ -161,18 +164,18 @@ def _plan(tx: Transaction, sql: str) -> list[str]:
 async def test_a_message_is_stored_before_slack_is_asked_and_known_when_slack_has_it(world: World) -> None:
     _, turn = await asked(world, await world.lead())
     write = world.database.write
-    assert await write(turn_pages.open_page, turn.id, 1, PageKind.STREAM)
-    assert not await write(turn_pages.open_page, turn.id, 1, PageKind.STREAM)
-    (page,) = await world.database.read(turn_pages.of_turn, turn.id)
+    assert await write(run_pages.open_page, turn.id, 1, PageKind.STREAM)
+    assert not await write(run_pages.open_page, turn.id, 1, PageKind.STREAM)
+    (page,) = await world.database.read(run_pages.of_turn, turn.id)
     assert (page.phase, page.ts, page.began_at) == (PagePhase.OPENING, None, world.clock.now_us())
-    assert await write(turn_pages.page_opened, turn.id, 1, "1.5")
-    assert await write(turn_pages.page_text, turn.id, 1, "all of it")
-    assert await write(turn_pages.page_closed, turn.id, 1)
-    assert not await write(turn_pages.page_closed, turn.id, 1)
-    assert not await write(turn_pages.page_text, turn.id, 1, "more")
-    assert not await write(turn_pages.page_opened, turn.id, 1, "1.6")
-    await write(turn_pages.open_page, turn.id, 2, PageKind.POST)
-    first, second = await world.database.read(turn_pages.of_turn, turn.id)
+    assert await write(run_pages.page_opened, turn.id, 1, "1.5")
+    assert await write(run_pages.page_text, turn.id, 1, "all of it")
+    assert await write(run_pages.page_closed, turn.id, 1)
+    assert not await write(run_pages.page_closed, turn.id, 1)
+    assert not await write(run_pages.page_text, turn.id, 1, "more")
+    assert not await write(run_pages.page_opened, turn.id, 1, "1.6")
+    await write(run_pages.open_page, turn.id, 2, PageKind.POST)
+    first, second = await world.database.read(run_pages.of_turn, turn.id)
     assert (first.phase, first.ts, first.text) == (PagePhase.CLOSED, "1.5", "all of it")
     assert (second.page, second.kind, second.phase) == (2, PageKind.POST, PagePhase.OPENING)
 
@@ -201,13 +204,13 @@ async def test_an_interrupt_ends_once(world: World) -> None:
 async def test_what_waits_in_a_thread_is_superseded_with_what_it_asked(world: World) -> None:
     turn = await waiting(world)
     _, elsewhere = await asked(world, await world.lead("other"), "swarm#other hello")
-    superseded = await world.database.write(turns.supersede_waiting, turn.thread_id or "")
+    superseded = await world.database.write(runs.supersede_waiting, turn.thread_id or "")
     assert [one.id for one in superseded] == [turn.id]
-    assert (await now(world, turn)).status is TurnStatus.SUPERSEDED
+    assert (await now(world, turn)).status is RunStatus.SUPERSEDED
     (interrupt,) = await world.database.read(interrupts.of_turn, turn.id)
     assert interrupt.status is InterruptStatus.SUPERSEDED
-    assert (await now(world, elsewhere)).status is TurnStatus.RUNNING
-    assert await world.database.write(turns.supersede_waiting, turn.thread_id or "") == []
+    assert (await now(world, elsewhere)).status is RunStatus.RUNNING
+    assert await world.database.write(runs.supersede_waiting, turn.thread_id or "") == []
 
 
 # What is queued for Slack
@@ -216,7 +219,7 @@ async def test_what_waits_in_a_thread_is_superseded_with_what_it_asked(world: Wo
 @pytest.mark.req("STREAM-07", "STREAM-12")
 async def test_a_long_text_shows_what_stands_below_it_on_its_last_part_alone(world: World) -> None:
     root, turn = await asked(world, await world.lead())
-    place = replace(place_of(turn, root), display=Display.TIMELINE, footer="be kind")
+    place = replace(place_of(turn, root), display=TaskDisplay.TIMELINE, footer="be kind")
     wanted = await say(world, turn, "a <b> " * 800, CLOSING, place)
     assert len(wanted) == 3
     sent = [delivery(row) for row in [await world.database.read(deliveries.get, one) for one in wanted] if row]
@@ -264,13 +267,13 @@ async def test_the_button_that_stops_a_turn_is_posted_once_and_goes_away(world: 
 async def test_turns_are_forgotten_ninety_days_after_their_end_with_all_that_belongs_to_them(
     world: World, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    monkeypatch.setattr("swarm.services.tidy.AT_ONCE", at_once)
+    monkeypatch.setattr("swarm.services.operate.retention.AT_ONCE", at_once)
     turn = await waiting(world)
-    await world.database.write(turn_pages.open_page, turn.id, 1, PageKind.STREAM)
+    await world.database.write(run_pages.open_page, turn.id, 1, PageKind.STREAM)
     world.clock.advance(91 * DAY)
     await world.sweeper.tidy()
     assert await count(world, "turns") == 1  # it still waits for people
-    await world.database.write(turns.supersede_waiting, turn.thread_id or "")
+    await world.database.write(runs.supersede_waiting, turn.thread_id or "")
     world.clock.advance(90 * DAY)
     await world.sweeper.tidy()
     assert await count(world, "turns") == 1
@@ -282,26 +285,26 @@ async def test_turns_are_forgotten_ninety_days_after_their_end_with_all_that_bel
 # Helpers
 
 
-async def close(world: World, turn_id: str, outcome: TurnOutcome = TurnOutcome.FAILED) -> bool:
+async def close(world: World, turn_id: str, outcome: RunOutcome = RunOutcome.FAILED) -> bool:
     return await world.database.write(
-        turns.closing, turn_id, text="What *I* know", closing=CLOSING, outcome=outcome, note="it broke"
+        runs.closing, turn_id, text="What *I* know", closing=CLOSING, outcome=outcome, note="it broke"
     )
 
 
-async def waiting(world: World) -> turns.Turn:
+async def waiting(world: World) -> runs.Run:
     _, turn = await asked(world, await world.lead())
     await world.database.write(interrupts.add, turn.id, [QUESTION])
-    await close(world, turn.id, TurnOutcome.WAITING)
-    await world.database.write(turns.end, turn.id, TurnOutcome.WAITING.step)
+    await close(world, turn.id, RunOutcome.WAITING)
+    await world.database.write(runs.end, turn.id, RunOutcome.WAITING.step)
     return await now(world, turn)
 
 
 async def say(
-    world: World, turn: turns.Turn, text: str, closing: Closing, place: Place, *, is_safe: bool = False
+    world: World, turn: runs.Run, text: str, closing: Closing, place: AnswerTarget, *, is_safe: bool = False
 ) -> list[str]:
     def said(tx: Transaction) -> list[str]:
         assert turn.thread_id is not None
-        return say_closing(tx, threads.locked(tx, turn.thread_id), text, closing, place, is_safe=is_safe)
+        return post_closing(tx, threads.locked(tx, turn.thread_id), text, closing, place, is_safe=is_safe)
 
     return await world.database.write(said)
 

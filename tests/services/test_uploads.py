@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from swarm.domain.agents import Agent
-from swarm.domain.deliveries import Accepted, InDoubt, NotSent, Refused
 from swarm.domain.errors import (
     BadRequest,
     Conflict,
@@ -22,16 +20,18 @@ from swarm.domain.errors import (
     Unavailable,
     Withdrawn,
 )
-from swarm.domain.files import INLINE_BYTES, SHARE_DOUBT_SECONDS, Shared
-from swarm.domain.inbox import EntryStatus
-from swarm.domain.leases import LEASE_SECONDS, Outcome
-from swarm.domain.transcript import ContextState, SlackMessage
-from swarm.domain.triggers import Trigger
-from swarm.services import uploads
-from swarm.services.reply import Caller
-from swarm.services.task_texts import brief
-from swarm.services.uploads import Uploads
-from swarm.services.whereabouts import About
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.deliveries import DeliveryAccepted, DeliveryRefused, InDoubt, NotSent
+from swarm.domain.model.files import INLINE_BYTES, SHARE_DOUBT_SECONDS, Shared
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome
+from swarm.domain.model.transcript import ContextState, SlackMessage
+from swarm.domain.model.triggers import Trigger
+from swarm.services.files import uploads
+from swarm.services.files.uploads import Uploads
+from swarm.services.rules.reply import Caller
+from swarm.services.rules.thread_lookup import ThreadReference
+from swarm.services.tasks.task_texts import brief
 from tests.support.slack import Killed
 from tests.support.waiting import PATIENCE_SECONDS
 from tests.support.world import BOT, World, delete, holding
@@ -59,7 +59,7 @@ async def upload(
     request_id: str | None = None,
 ) -> Shared:
     return await world.services.uploads.upload_content(
-        holding(trigger, lead, request_id), About(inbox_message_id=trigger.id), name, content, comment=comment
+        holding(trigger, lead, request_id), ThreadReference(inbox_message_id=trigger.id), name, content, comment=comment
     )
 
 
@@ -81,11 +81,11 @@ async def test_a_file_lands_in_the_thread_and_in_its_transcript(world: World) ->
     assert share.comment is not None
     assert "<!channel>" not in share.comment
     assert world.files.placed[share.file_id] == b"a,b\n"
-    page = await world.services.conversations.read(lead, About(inbox_message_id=trigger.id))
+    page = await world.services.conversations.read(lead, ThreadReference(inbox_message_id=trigger.id))
     told = page.messages[-1]
     assert (told.ts, told.author, told.kind) == (shared.ts, "lead", "agent")
     assert [file.name for file in told.files] == ["report.csv"]
-    assert (await world.entry(message)).status is EntryStatus.CLAIMED  # a file alone is no answer
+    assert (await world.entry(message)).status is InboxStatus.CLAIMED  # a file alone is no answer
     assert await changes(world) == ["file.share", "file.confirm"]
 
 
@@ -120,7 +120,7 @@ async def test_a_streamed_file_is_known_again_by_its_content(world: World) -> No
 
     async def call(*pieces: bytes) -> Shared:
         size = sum(map(len, pieces))
-        place = About(inbox_message_id=trigger.id)
+        place = ThreadReference(inbox_message_id=trigger.id)
         return await world.services.uploads.upload(holding(trigger, lead), place, "x.bin", size, stream(*pieces))
 
     first = await call(b"ab", b"", b"cd")
@@ -176,7 +176,7 @@ async def test_what_certainly_did_not_land_is_shared_again_without_another_uploa
 
 async def test_a_second_try_is_refused_because_the_first_had_landed_late(world: World) -> None:
     lead, trigger, _ = await asked(world)
-    world.files.answers.extend([(LOST, False), (Refused(error="file_not_found"), True)])
+    world.files.answers.extend([(LOST, False), (DeliveryRefused(error="file_not_found"), True)])
     with pytest.raises(OutcomeUnknown):
         await upload(world, lead, trigger)
     await stays_busy(world, lead, trigger, SHARE_DOUBT_SECONDS)
@@ -190,7 +190,7 @@ async def test_after_a_kill_in_the_middle_the_repeated_call_shares_it_once(
 ) -> None:
     lead, trigger, _ = await asked(world)
 
-    async def dies(share: object) -> Accepted:
+    async def dies(share: object) -> DeliveryAccepted:
         if lands:
             world.files.land(share)  # type: ignore[arg-type]
         raise Killed
@@ -211,13 +211,13 @@ async def test_after_a_kill_in_the_middle_the_repeated_call_shares_it_once(
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
-        (Refused(error="not_in_channel"), Conflict),
+        (DeliveryRefused(error="not_in_channel"), Conflict),
         (NotSent(reason="ratelimited", retry_after_seconds=7), RateLimited),
     ],
     ids=["refused", "not sent"],
 )
 async def test_what_slack_did_not_do_can_be_tried_again(
-    world: World, answer: Refused | NotSent, error: type[SwarmError]
+    world: World, answer: DeliveryRefused | NotSent, error: type[SwarmError]
 ) -> None:
     lead, trigger, _ = await asked(world)
     world.files.answers.append((answer, False))
@@ -236,7 +236,7 @@ async def test_a_file_that_slack_does_not_show_yet_makes_the_thread_doubtful(
     world.files.hides = True
     shared = await upload(world, lead, trigger)
     assert (shared.ts, world.files.looks) == (None, 3)
-    page = await world.services.conversations.read(lead, About(inbox_message_id=trigger.id))
+    page = await world.services.conversations.read(lead, ThreadReference(inbox_message_id=trigger.id))
     assert page.context_incomplete
     assert [row["context"] for row in await world.rows("SELECT context FROM threads")] == [ContextState.STALE]
     assert await upload(world, lead, trigger) == shared  # and it is not shared again
@@ -260,7 +260,9 @@ async def test_a_late_run_puts_no_file_there(world: World) -> None:
     await world.only(lead)
     for caller in (holding(late, lead), Caller(agent=lead), Caller(agent=lead, lease_token="made-up")):
         with pytest.raises(LeaseLost):
-            await world.services.uploads.upload_content(caller, About(inbox_message_id=late.id), "x.txt", b"x")
+            await world.services.uploads.upload_content(
+                caller, ThreadReference(inbox_message_id=late.id), "x.txt", b"x"
+            )
     assert world.files.placed == {}
 
 
@@ -274,7 +276,7 @@ async def test_a_lease_that_is_lost_while_the_content_is_brought_stops_it_before
 
     with pytest.raises(LeaseLost):
         await world.services.uploads.upload(
-            holding(trigger, lead), About(inbox_message_id=trigger.id), "x.bin", 4, slow()
+            holding(trigger, lead), ThreadReference(inbox_message_id=trigger.id), "x.bin", 4, slow()
         )
     assert len(world.files.placed) == 1
     assert world.files.calls == []
@@ -297,7 +299,7 @@ async def test_nothing_is_put_below_a_deleted_message(world: World) -> None:
 async def test_nothing_is_put_into_a_thread_whose_root_is_gone(world: World) -> None:
     lead, trigger, message = await asked(world)
     await world.answers(lead, trigger, "hello")
-    await world.services.work.finish(lead, [trigger.lease_token], Outcome.DONE)
+    await world.services.work.finish(lead, [trigger.lease_token], FinishOutcome.DONE)
     await world.says("and a file?", thread=message)
     second = await world.only(lead)
     await world.ingest.handle(delete(message))
@@ -311,7 +313,7 @@ async def test_a_thread_alone_does_not_say_on_whose_account(world: World) -> Non
     assert trigger.place is not None
     with pytest.raises(Invalid):
         await world.services.uploads.upload_content(
-            holding(trigger, lead), About(thread_id=trigger.place.id), "x.txt", b"x"
+            holding(trigger, lead), ThreadReference(thread_id=trigger.place.id), "x.txt", b"x"
         )
 
 
@@ -321,7 +323,9 @@ async def test_a_file_over_a_cap_is_refused_before_anything_is_sent(world: World
         await upload(world, lead, trigger, b"x" * (INLINE_BYTES + 1))
     small = Uploads(world.database, world.files, cap_bytes=3)
     with pytest.raises(TooLarge, match="at most 3"):
-        await small.upload(holding(trigger, lead), About(inbox_message_id=trigger.id), "x", 4, stream(b"abcd"))
+        await small.upload(
+            holding(trigger, lead), ThreadReference(inbox_message_id=trigger.id), "x", 4, stream(b"abcd")
+        )
     assert world.files.placed == {}
 
 
@@ -330,7 +334,7 @@ async def test_another_number_of_bytes_than_announced_is_refused(world: World, p
     lead, trigger, _ = await asked(world)
     with pytest.raises(BadRequest):
         await world.services.uploads.upload(
-            holding(trigger, lead), About(inbox_message_id=trigger.id), "x", 4, stream(*pieces)
+            holding(trigger, lead), ThreadReference(inbox_message_id=trigger.id), "x", 4, stream(*pieces)
         )
     assert world.files.calls == []
 
@@ -350,7 +354,7 @@ async def test_a_worker_puts_a_file_into_the_thread_of_its_task_once(world: Worl
     worker = await world.worker()
     await world.services.delegations.delegate(holding(trigger, lead), trigger.id, "worker", brief("Write it"))
     task = await world.only(worker)
-    place = About(task_id=task.id)
+    place = ThreadReference(task_id=task.id)
     calls = [
         await world.services.uploads.upload_content(holding(task, worker), place, "report.csv", b"a,b")
         for _ in range(2)
@@ -370,4 +374,6 @@ async def test_a_task_without_a_thread_has_no_place_for_a_file(world: World) -> 
     await world.services.tasks.create(Caller(agent=lead), brief("Think"), agent="worker")
     task = await world.only(worker)
     with pytest.raises(Invalid, match="no thread"):
-        await world.services.uploads.upload_content(holding(task, worker), About(task_id=task.id), "x.txt", b"x")
+        await world.services.uploads.upload_content(
+            holding(task, worker), ThreadReference(task_id=task.id), "x.txt", b"x"
+        )

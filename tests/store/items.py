@@ -7,9 +7,9 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Column, MetaData, Table, Text, bindparam, func, insert, select, update
 
-from swarm.store.database import Database
-from swarm.store.statements import Statement
-from swarm.store.transaction import Transaction
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.statements import Statement
+from swarm.store.bridge.transaction import Transaction
 
 PATIENCE_SECONDS = 20.0
 

@@ -11,12 +11,13 @@ from structlog.testing import capture_logs
 
 from swarm.clock import SECOND, ManualClock
 from swarm.domain.watchers import Watcher
-from swarm.store import clock_steps, elections
-from swarm.store.clock_steps import MOVED
-from swarm.store.clock_watch import ClockWatch
-from swarm.store.database import Database
+from swarm.store.bridge import clock_steps
+from swarm.store.bridge.clock_steps import MOVED
+from swarm.store.bridge.clock_watch import ClockWatch
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.records import elections
 from swarm.store.tables import metadata
-from swarm.store.transaction import Transaction
 
 pytestmark = pytest.mark.req("OPS-03")
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from swarm.clock import ManualClock, new_id
-from swarm.domain.document_index import FileState, IndexedPiece, Known, Part, Reading
-from swarm.domain.words import terms_of, words_of
-from swarm.store import document_search, documents
-from swarm.store.database import Database
-from swarm.store.transaction import Transaction
+from swarm.domain.documents.document_index import DocumentBatch, DocumentReading, FileState, IndexedPiece, Known
+from swarm.domain.documents.words import terms_of, words_of
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.builtin import document_search, documents
 from tests.support.world import look
 
 pytestmark = pytest.mark.req("TOOL-06")
@@ -31,11 +31,11 @@ async def db(database_url: str, clock: ManualClock) -> AsyncIterator[Database]:
         yield opened
 
 
-def reading(*texts: str, path: str = "a.md", title: str = "A") -> Sequence[Part]:
+def reading(*texts: str, path: str = "a.md", title: str = "A") -> Sequence[DocumentBatch]:
     """A reading with one part for each text."""
-    about = Reading(id=new_id(), path=path, title=title, state=STATE, digest="|".join(texts))
+    about = DocumentReading(id=new_id(), path=path, title=title, state=STATE, digest="|".join(texts))
     return [
-        Part(
+        DocumentBatch(
             reading=about,
             pieces=(IndexedPiece(position=number, text=text, heading_words=words_of(title), words=words_of(text)),),
             begins=number == 0,

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from swarm.clock import ManualClock
-from swarm.store import elections
-from swarm.store.database import Database
-from swarm.store.elections import ELECTIONS, Standing
+from swarm.store.bridge.database import Database
+from swarm.store.records import elections
+from swarm.store.records.elections import ELECTIONS, Candidacy
 
 pytestmark = pytest.mark.req("OPS-03")
 
@@ -28,7 +28,7 @@ async def db(database_url: str, clock: ManualClock) -> AsyncIterator[Database]:
         yield opened
 
 
-async def stand(db: Database, holder: str, *, at_once: bool = False) -> Standing:
+async def stand(db: Database, holder: str, *, at_once: bool = False) -> Candidacy:
     return await db.write(elections.stand, ROLE, holder, LEASE_SECONDS, at_once=at_once)
 
 
@@ -37,9 +37,9 @@ async def renew(db: Database, holder: str, term: int) -> bool:
 
 
 async def test_the_first_to_stand_is_elected_and_others_hear_how_long_to_wait(db: Database, clock: ManualClock) -> None:
-    assert await stand(db, "ann") == Standing(term=1, wait_seconds=0)
+    assert await stand(db, "ann") == Candidacy(term=1, wait_seconds=0)
     clock.advance(4)
-    assert await stand(db, "bob") == Standing(term=None, wait_seconds=6)
+    assert await stand(db, "bob") == Candidacy(term=None, wait_seconds=6)
     assert await db.read(elections.holder_of, ROLE) == "ann"
 
 
@@ -47,7 +47,7 @@ async def test_a_lease_that_ran_out_is_anybodys_and_the_term_grows(db: Database,
     await stand(db, "ann")
     clock.advance(LEASE_SECONDS)
     assert await db.read(elections.holder_of, ROLE) is None
-    assert await stand(db, "bob") == Standing(term=2, wait_seconds=0)
+    assert await stand(db, "bob") == Candidacy(term=2, wait_seconds=0)
     assert not await renew(db, "ann", 1)
     assert await db.read(elections.holder_of, ROLE) == "bob"
 
@@ -57,7 +57,7 @@ async def test_a_renewed_lease_lasts_from_the_renewal(db: Database, clock: Manua
     clock.advance(9)
     assert await renew(db, "ann", 1)
     clock.advance(9)
-    assert await stand(db, "bob") == Standing(term=None, wait_seconds=1)
+    assert await stand(db, "bob") == Candidacy(term=None, wait_seconds=1)
 
 
 async def test_a_lease_that_ran_out_may_be_renewed_until_another_takes_the_office(
@@ -66,9 +66,9 @@ async def test_a_lease_that_ran_out_may_be_renewed_until_another_takes_the_offic
     await stand(db, "ann")
     clock.advance(LEASE_SECONDS)
     assert await renew(db, "ann", 1)
-    assert await stand(db, "bob") == Standing(term=None, wait_seconds=LEASE_SECONDS)
+    assert await stand(db, "bob") == Candidacy(term=None, wait_seconds=LEASE_SECONDS)
     clock.advance(LEASE_SECONDS)
-    assert await stand(db, "bob") == Standing(term=2, wait_seconds=0)
+    assert await stand(db, "bob") == Candidacy(term=2, wait_seconds=0)
     clock.advance(LEASE_SECONDS)
     assert not await renew(db, "ann", 1)
 

@@ -19,9 +19,9 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
 from swarm.domain.errors import ConfigurationError, Unavailable
-from swarm.store import migrations, preparation
+from swarm.store.admin import migrations, preparation
+from swarm.store.bridge.urls import parse_url
 from swarm.store.tables import is_described, metadata
-from swarm.store.urls import parse_url
 
 pytestmark = pytest.mark.req("OPS-03")
 
@@ -251,7 +251,7 @@ def test_a_start_on_a_current_database_needs_no_alembic(
     assert not preparation.is_current(empty_database_url)
     migrations.upgrade(empty_database_url)
     assert preparation.is_current(empty_database_url)
-    monkeypatch.setitem(sys.modules, "swarm.store.migrations", None)  # from now on it cannot be imported
+    monkeypatch.setitem(sys.modules, "swarm.store.admin.migrations", None)  # from now on it cannot be imported
     preparation.prepare(empty_database_url)
 
 

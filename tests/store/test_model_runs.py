@@ -10,11 +10,19 @@ import pytest
 
 from swarm.clock import SECOND, ManualClock
 from swarm.domain.errors import Invalid, Unavailable
-from swarm.domain.model_runs import Door, ModelRun, ModelUsage, RunBook, RunOutcome, RunPurpose, UsageTotal
-from swarm.services.model_runs import ModelRuns
-from swarm.store import model_runs
-from swarm.store.database import Database
-from swarm.store.model_runs import DAY
+from swarm.domain.model.model_usage import (
+    Door,
+    ModelUsage,
+    ModelUsageRecord,
+    UsageOutcome,
+    UsagePurpose,
+    UsageRecorder,
+    UsageTotal,
+)
+from swarm.services.builtin.model_usage import ModelUsageLog
+from swarm.store.bridge.database import Database
+from swarm.store.builtin import model_usage
+from swarm.store.builtin.model_usage import DAY
 
 pytestmark = pytest.mark.req("AGENT-07")
 
@@ -32,7 +40,7 @@ USED = ModelUsage(
 )
 UNPRICED = ModelUsage(requests=1, input_tokens=7, cost_microdollars=None)
 
-RUN = ModelRun(
+RUN = ModelUsageRecord(
     id="a",
     agent="assistant",
     door=Door.SLACK,
@@ -40,7 +48,7 @@ RUN = ModelRun(
     turn_id="t1",
     requester="U1",
     model="openai:gpt-5",
-    outcome=RunOutcome.ANSWERED,
+    outcome=UsageOutcome.ANSWERED,
     note="",
     usage=USED,
     started_at=NOON - SECOND,
@@ -48,7 +56,7 @@ RUN = ModelRun(
 )
 
 
-def run(name: str, **values: Any) -> ModelRun:
+def run(name: str, **values: Any) -> ModelUsageRecord:
     """A run that ended at noon."""
     return replace(RUN, id=name, **values)
 
@@ -60,22 +68,22 @@ async def db(database_url: str) -> AsyncIterator[Database]:
 
 
 async def test_a_run_is_noted_once_and_comes_back_as_it_was(db: Database) -> None:
-    book: RunBook = ModelRuns(db)
-    failed = run("b", outcome=RunOutcome.LIMITED, note="Too many tools.", model="", usage=UNPRICED, door=Door.AGUI)
+    book: UsageRecorder = ModelUsageLog(db)
+    failed = run("b", outcome=UsageOutcome.LIMITED, note="Too many tools.", model="", usage=UNPRICED, door=Door.AGUI)
     await book.note(run("a"))
     await book.note(failed)
     await book.note(run("a", note="again"))
-    assert await ModelRuns(db).latest() == [failed, run("a")]
+    assert await ModelUsageLog(db).latest() == [failed, run("a")]
 
 
 async def test_a_note_is_kept_whatever_characters_it_has(db: Database) -> None:
-    await ModelRuns(db).note(run("a", note="a\0b", requester="\ud800"))
-    (kept,) = await ModelRuns(db).latest()
+    await ModelUsageLog(db).note(run("a", note="a\0b", requester="\ud800"))
+    (kept,) = await ModelUsageLog(db).latest()
     assert (kept.note, kept.requester) == ("a\ufffdb", "\ufffd")
 
 
 async def test_runs_are_listed_newest_first_page_by_page_also_those_that_ended_together(db: Database) -> None:
-    runs = ModelRuns(db)
+    runs = ModelUsageLog(db)
     for number in range(7):
         await runs.note(run(f"r{number}", ended_at=NOON + number // 3, agent="router" if number % 2 else "assistant"))
     pages: list[list[str]] = []
@@ -93,25 +101,25 @@ async def test_runs_are_listed_newest_first_page_by_page_also_those_that_ended_t
 
 
 async def test_answers_and_summaries_are_listed_and_added_up_together_or_apart(db: Database) -> None:
-    runs = ModelRuns(db)
+    runs = ModelUsageLog(db)
     for number in range(6):
-        purpose = RunPurpose.SUMMARY if number % 2 else RunPurpose.ANSWER
+        purpose = UsagePurpose.SUMMARY if number % 2 else UsagePurpose.ANSWER
         agent = "assistant" if number else "other"
         await runs.note(run(f"r{number}", ended_at=NOON + number, purpose=purpose, agent=agent))
-    found = await runs.latest(purpose=RunPurpose.SUMMARY)
-    assert [(each.id, each.purpose) for each in found] == [(name, RunPurpose.SUMMARY) for name in ("r5", "r3", "r1")]
-    assert [each.id for each in await runs.latest("assistant", 1, "r4", purpose=RunPurpose.ANSWER)] == ["r2"]
-    assert [each.id for each in await runs.latest(None, 2, "r5", purpose=RunPurpose.ANSWER)] == ["r4", "r2"]
+    found = await runs.latest(purpose=UsagePurpose.SUMMARY)
+    assert [(each.id, each.purpose) for each in found] == [(name, UsagePurpose.SUMMARY) for name in ("r5", "r3", "r1")]
+    assert [each.id for each in await runs.latest("assistant", 1, "r4", purpose=UsagePurpose.ANSWER)] == ["r2"]
+    assert [each.id for each in await runs.latest(None, 2, "r5", purpose=UsagePurpose.ANSWER)] == ["r4", "r2"]
     assert [(each.agent, each.runs) for each in await runs.usage()] == [("assistant", 5), ("other", 1)]
-    assert [(each.agent, each.runs) for each in await runs.usage(purpose=RunPurpose.SUMMARY)] == [("assistant", 3)]
-    assert await runs.usage(1, purpose=RunPurpose.ANSWER) == [
+    assert [(each.agent, each.runs) for each in await runs.usage(purpose=UsagePurpose.SUMMARY)] == [("assistant", 3)]
+    assert await runs.usage(1, purpose=UsagePurpose.ANSWER) == [
         total("2023-11-14", "assistant", "openai:gpt-5", 2, USED + USED, 0),
         total("2023-11-14", "other", "openai:gpt-5", 1, USED, 0),
     ]
 
 
 async def test_usage_is_added_up_by_day_agent_and_model(db: Database) -> None:
-    runs = ModelRuns(db)
+    runs = ModelUsageLog(db)
     await runs.note(run("a"))
     await runs.note(run("b"))
     await runs.note(run("c", usage=UNPRICED))
@@ -147,17 +155,17 @@ def total(day: str, agent: str, model: str, runs: int, usage: ModelUsage, unknow
 
 
 async def test_old_runs_are_forgotten_oldest_first(db: Database) -> None:
-    runs = ModelRuns(db)
+    runs = ModelUsageLog(db)
     for age in range(5):
         await runs.note(run(f"r{age}", ended_at=NOON - age * DAY))
-    assert await db.write(model_runs.forget, NOON - DAY, 2) == 2
+    assert await db.write(model_usage.forget, NOON - DAY, 2) == 2
     assert [each.id for each in await runs.latest()] == ["r0", "r1", "r2"]
-    assert await db.write(model_runs.forget, NOON - DAY, 2) == 1
+    assert await db.write(model_usage.forget, NOON - DAY, 2) == 1
     assert [each.id for each in await runs.latest()] == ["r0", "r1"]
 
 
 async def test_a_database_that_is_away_is_unavailable(database_url: str) -> None:
-    runs = ModelRuns(Database(database_url))
+    runs = ModelUsageLog(Database(database_url))
     for ask in (runs.note(run("a")), runs.latest(), runs.usage()):
         with pytest.raises(Unavailable):
             await ask

@@ -13,10 +13,10 @@ import psycopg
 import pytest
 
 from swarm.domain.errors import OutcomeUnknown, Unavailable
-from swarm.store.database import Database
-from swarm.store.postgres import MAX_RUNS
-from swarm.store.postgres_session import Session
-from swarm.store.transaction import ConstraintViolated, Transaction
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.postgres import MAX_RUNS
+from swarm.store.bridge.postgres_session import PostgresSession
+from swarm.store.bridge.transaction import ConstraintViolated, Transaction
 from tests.store import items
 from tests.store.items import PATIENCE_SECONDS, look, with_items
 
@@ -158,7 +158,7 @@ async def test_a_connection_that_breaks_during_the_commit_leaves_the_outcome_unk
 @pytest.mark.req("LOOP-01")
 def test_a_server_that_says_farewell_and_goes_leaves_a_broken_connection(postgres_url: str) -> None:
     """As all servers do beside one that was killed. Then libpq calls the connection bad only the next time."""
-    session = Session(psycopg.connect(postgres_url, autocommit=True))
+    session = PostgresSession(psycopg.connect(postgres_url, autocommit=True))
     ours, theirs = socket.socketpair()
     with ours, theirs:
         os.dup2(ours.fileno(), session.cursor().connection.fileno())

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from swarm.clock import ManualClock
-from swarm.domain.sessions import MessageRole, SessionMessage
-from swarm.store import sessions
-from swarm.store.database import Database
-from swarm.store.transaction import Transaction
+from swarm.domain.model.sessions import MessageRole, SessionMessage
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.builtin import sessions
 from tests.support.locks import held, somebody_waits
 from tests.support.world import look
 

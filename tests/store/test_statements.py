@@ -6,10 +6,10 @@ import pytest
 from sqlalchemy import Executable, bindparam, insert, select
 from sqlalchemy.sql.compiler import SQLCompiler
 
-from swarm.store import statements
-from swarm.store.database import Database
-from swarm.store.statements import Statement
-from swarm.store.transaction import ConstraintViolated, Dialect, Transaction
+from swarm.store.bridge import statements
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.statements import Statement
+from swarm.store.bridge.transaction import ConstraintViolated, Dialect, Transaction
 from tests.store import items
 from tests.store.items import ADD, ADD_OR_COUNT, ADD_UNLESS_THERE, BY_ID, COUNT_UP, NAMED, with_items
 

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from swarm.clock import ManualClock
-from swarm.store import talks
-from swarm.store.database import Database
+from swarm.store.bridge.database import Database
+from swarm.store.builtin import conversation_locks
 
 pytestmark = pytest.mark.req("AGENT-09", "OPS-03")
 
@@ -29,11 +29,11 @@ async def db(database_url: str, clock: ManualClock) -> AsyncIterator[Database]:
 
 
 async def take(db: Database, run_id: str, talk: tuple[str, str, str] = TALK) -> bool:
-    return await db.write(talks.take, *talk, run_id, SECONDS)
+    return await db.write(conversation_locks.take, *talk, run_id, SECONDS)
 
 
 async def renew(db: Database, run_id: str) -> bool:
-    return await db.write(talks.renew, *TALK, run_id, SECONDS)
+    return await db.write(conversation_locks.renew, *TALK, run_id, SECONDS)
 
 
 async def test_one_run_has_it_and_others_of_other_conversations_are_in_nobodys_way(db: Database) -> None:
@@ -63,11 +63,11 @@ async def test_whoever_leaves_frees_it_at_once_and_tells_of_it_but_not_what_is_a
     db: Database, clock: ManualClock
 ) -> None:
     assert await take(db, "one")
-    assert await db.write(talks.leave, *TALK, "one")
-    assert db.wakeups.generation(talks.TALKS) == 1
+    assert await db.write(conversation_locks.leave, *TALK, "one")
+    assert db.wakeups.generation(conversation_locks.LOCKS) == 1
     assert await take(db, "two")
-    assert not await db.write(talks.leave, *TALK, "one")
-    assert db.wakeups.generation(talks.TALKS) == 1
+    assert not await db.write(conversation_locks.leave, *TALK, "one")
+    assert db.wakeups.generation(conversation_locks.LOCKS) == 1
     assert not await take(db, "three")
 
 
@@ -77,7 +77,7 @@ async def test_what_was_left_behind_is_forgotten_and_what_is_in_use_is_not(db: D
     clock.advance(100)
     assert await take(db, "two")
     before = clock.now_us() - 50_000_000
-    assert await db.write(talks.forget, before, 2) == 2
-    assert await db.write(talks.forget, before, 2) == 1
-    assert await db.write(talks.forget, before, 2) == 0
+    assert await db.write(conversation_locks.forget, before, 2) == 2
+    assert await db.write(conversation_locks.forget, before, 2) == 1
+    assert await db.write(conversation_locks.forget, before, 2) == 0
     assert await renew(db, "two")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.tasks import TaskStatus
-from swarm.store import task_queries, tasks
-from swarm.store.database import Database
-from swarm.store.statements import Statement
-from swarm.store.transaction import Transaction
+from swarm.domain.model.tasks import TaskStatus
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.statements import Statement
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.tasks import task_queries, tasks
 from tests.support.world import look
 
 pytestmark = pytest.mark.req("LOOP-16")

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from swarm.store.wakeups import Wakeups
+from swarm.store.bridge.wakeups import Wakeups
 
 LONG_SECONDS = 30.0
 

@@ -9,10 +9,10 @@ import psycopg
 import pytest
 
 from swarm.domain.errors import Conflict, SwarmError, Unavailable
-from swarm.domain.facts import Changed, Fact
+from swarm.domain.metric_events import Changed, MetricEvent
 from swarm.domain.watchers import DatabaseCall, Watcher, Watchers
-from swarm.store.database import Database
-from swarm.store.transaction import Transaction
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
 from tests.store.items import PATIENCE_SECONDS, Gate
 
 pytestmark = pytest.mark.req("OPS-06")
@@ -32,7 +32,7 @@ class Notebook(Watcher):
         self.groups.append(count)
 
     @property
-    def facts(self) -> list[Fact]:
+    def facts(self) -> list[MetricEvent]:
         return [fact for call in self.calls for fact in call.facts]
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from itertools import count
 
-from swarm.domain.agents import Agent
-from swarm.domain.transcript import ChannelType
-from swarm.domain.turns import TurnStep
-from swarm.store import threads, turns
-from swarm.store.transaction import Transaction
-from swarm.store.turns import Turn
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.runs import RunStep
+from swarm.domain.model.transcript import ChannelType
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.runs import runs
+from swarm.store.runs.runs import Run
+from swarm.store.threads import threads
 from tests.support.world import World
 
 _names = count(1)
@@ -19,23 +20,23 @@ async def attempt(
     world: World,
     agent: Agent,
     *entries: str,
-    over: Turn | None = None,
-    how: TurnStep = TurnStep.ABANDON,
+    over: Run | None = None,
+    how: RunStep = RunStep.ABANDON,
     thread_id: str | None = None,
-) -> Turn:
+) -> Run:
     """A turn that answers these messages, in the usual thread or that one, once the one ``over`` has ended so."""
     world.clock.advance(1)
     return await world.database.write(_begin, agent, entries, over, how, thread_id)
 
 
 def _begin(
-    tx: Transaction, agent: Agent, entries: tuple[str, ...], over: Turn | None, how: TurnStep, thread_id: str | None
-) -> Turn:
+    tx: Transaction, agent: Agent, entries: tuple[str, ...], over: Run | None, how: RunStep, thread_id: str | None
+) -> Run:
     if over:
-        assert turns.end(tx, over.id, how)
+        assert runs.end(tx, over.id, how)
     thread, _ = threads.opened(tx, "T1", "C1", "100.1", ChannelType.CHANNEL, watermark_ts="100.1", known_whole=True)
     name = next(_names)
-    turn = turns.start(
+    turn = runs.start(
         tx,
         agent_id=agent.id,
         thread_id=thread_id or thread.id,

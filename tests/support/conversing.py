@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 
-from swarm.domain.inbox import EntryStatus
-from swarm.domain.presses import (
+from swarm.domain.button_actions import (
     ButtonPressed,
 )
-from swarm.domain.transcript import SlackMessage
-from swarm.store.turns import Turn
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.transcript import SlackMessage
+from swarm.store.runs.runs import Run
 from tests.support.live import Gate, Show
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.support.world import World
 
 
-async def status(world: World, message: SlackMessage) -> EntryStatus:
+async def status(world: World, message: SlackMessage) -> InboxStatus:
     return (await world.entry(message)).status
 
 
@@ -29,7 +29,7 @@ async def pressed(world: World, button: ButtonPressed) -> str | None:
     return await world.buttons.press(button)
 
 
-async def begun(show: Show, gate: Gate, root: SlackMessage) -> Turn:
+async def begun(show: Show, gate: Gate, root: SlackMessage) -> Run:
     """The turn of a run, once people see what it has said."""
     await asyncio.wait_for(gate.arrived.wait(), PATIENCE_SECONDS)
 

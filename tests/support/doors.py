@@ -16,15 +16,15 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult
 from starlette.types import ASGIApp
 
-from swarm.domain.agents import Role
-from swarm.entrypoints.agents_api import Warnings, no_warnings
-from swarm.entrypoints.http_api import create_app
-from swarm.entrypoints.identity import Identities
-from swarm.entrypoints.mcp_door import McpDoor
-from swarm.entrypoints.operator_api import Reload
-from swarm.services.roster import AGENTS
-from swarm.store.wakeups import Wakeups
-from swarm.web.server import DEFAULT_LIMITS, Config, Limits
+from swarm.domain.model.agents import Role
+from swarm.entrypoints.http.agents_api import Warnings, no_warnings
+from swarm.entrypoints.http.http_api import create_app
+from swarm.entrypoints.http.operator_api import Reload
+from swarm.entrypoints.mcp.mcp_door import McpDoor
+from swarm.entrypoints.web.identity import Identities
+from swarm.entrypoints.web.server import DEFAULT_LIMITS, Config, ConnectionLimits
+from swarm.services.rules.roster import AGENTS
+from swarm.store.bridge.wakeups import Wakeups
 from tests.support.http import client as http_client
 from tests.support.world import World
 
@@ -178,7 +178,7 @@ class _Server(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def serving(app: ASGIApp, limits: Limits = DEFAULT_LIMITS) -> AsyncIterator[str]:
+async def serving(app: ASGIApp, limits: ConnectionLimits = DEFAULT_LIMITS) -> AsyncIterator[str]:
     """An application on a free port; its address."""
     # The protocol is named, since asyncio switches Nagle's algorithm off only for sockets that name it.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:

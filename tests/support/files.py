@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator
 from dataclasses import dataclass, field
 
-from swarm.domain.deliveries import Accepted, Answer
 from swarm.domain.errors import NotFound, SwarmError
-from swarm.domain.files import FileInfo, Share, check_size
+from swarm.domain.model.deliveries import Answer, DeliveryAccepted
+from swarm.domain.model.files import FileInfo, Share, check_size
 from tests.support.slack import next_ts
 
 
@@ -93,7 +93,7 @@ class FakeFiles:
     async def share(self, share: Share) -> Answer:
         self.calls.append(share)
         self.under_way.set()
-        answer, lands = self.answers.popleft() if self.answers else (Accepted(), True)
+        answer, lands = self.answers.popleft() if self.answers else (DeliveryAccepted(), True)
         if lands:
             self.land(share)
         if self.go_on:

@@ -30,11 +30,11 @@ from pathlib import Path
 from unittest import mock
 
 LOADED = [
-    "swarm.cli",
-    "swarm.bootstrap",
-    "swarm.built_in",
+    "swarm.cli.main",
+    "swarm.app.bootstrap",
+    "swarm.app.built_in",
     "swarm.demo.model_server",
-    "swarm.entrypoints.mcp_server",
+    "swarm.entrypoints.mcp.mcp_server",
     "slack_twin.server",
     "psycopg",
     "uvloop",

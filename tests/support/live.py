@@ -12,36 +12,37 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from swarm.agents.conversation import conversation_with
-from swarm.domain.agents import Agent
-from swarm.domain.deliveries import Accepted, Answer
-from swarm.domain.streaming.agent import StreamingAgent
-from swarm.domain.streaming.calls import (
+from swarm.domain.answers.agent import StreamingAgent
+from swarm.domain.answers.calls import (
     NOTHING_BELOW,
+    AnswerTarget,
     AppendStream,
     Chunk,
     CloseStream,
     Closing,
     OpenStream,
-    Place,
     PostPage,
     Slot,
     StreamCall,
     Text,
     UpdatePage,
 )
-from swarm.domain.streaming.events import AgentEvent, Finished, TextDelta, TurnInput
-from swarm.domain.streaming.reducer import Pace
-from swarm.domain.streaming.remote import Health, RemoteAgent, RunEnd, RunsTurns
-from swarm.domain.transcript import SlackMessage
-from swarm.services.converse import Converse
-from swarm.services.elections import Term
-from swarm.services.running_turns import RunningTurns
-from swarm.services.turn_crew import Crew, Hired
-from swarm.services.turn_news import TurnNews
-from swarm.services.turn_recovery import Recovery
-from swarm.slack.live import LiveStage
-from swarm.store import agents, turn_pages, turns
-from swarm.store.turns import Turn
+from swarm.domain.answers.events import AgentEvent, Finished, RunInput, TextDelta
+from swarm.domain.answers.reducer import Pace
+from swarm.domain.answers.remote import AgentClient, Health, RemoteAgent, RunEnd
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.deliveries import Answer, DeliveryAccepted
+from swarm.domain.model.transcript import SlackMessage
+from swarm.services.outbox.elections import OfficeTerm
+from swarm.services.runs.active_runs import ActiveRuns
+from swarm.services.runs.converse import Converse
+from swarm.services.runs.run_context import ManagedAgent, RunContext
+from swarm.services.runs.run_notifications import RunNotifications
+from swarm.services.runs.run_recovery import Recovery
+from swarm.slack.outgoing.live import LiveStage
+from swarm.store.agents import agents
+from swarm.store.runs import run_pages, runs
+from swarm.store.runs.runs import Run
 from tests.support.slack import next_ts
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.support.world import ME, World
@@ -49,7 +50,7 @@ from tests.support.world import ME, World
 FAST = Pace(append=0.02, line=0.01, update=0.02, line_update=0.01)
 
 Events = AsyncGenerator[AgentEvent, None]
-Script = Callable[[TurnInput], Events]
+Script = Callable[[RunInput], Events]
 
 
 @dataclass
@@ -57,7 +58,7 @@ class Shown:
     """A message of a live answer."""
 
     ts: str
-    place: Place
+    place: AnswerTarget
     page: int
     text: str
     streaming: bool
@@ -71,7 +72,7 @@ class FakeLive:
     ``calls`` is everything that was asked, in order.
     """
 
-    script: deque[Callable[[FakeLive, Place, StreamCall], Answer]] = field(default_factory=deque)
+    script: deque[Callable[[FakeLive, AnswerTarget, StreamCall], Answer]] = field(default_factory=deque)
     hold: dict[type, asyncio.Event] = field(default_factory=dict)
     calls: list[tuple[str, StreamCall]] = field(default_factory=list)  # by turn
     messages: list[Shown] = field(default_factory=list)
@@ -80,14 +81,14 @@ class FakeLive:
     async def turn(self, slot: Slot, channel: str) -> None:
         await asyncio.sleep(0)
 
-    async def call(self, place: Place, call: StreamCall) -> Answer:
+    async def call(self, place: AnswerTarget, call: StreamCall) -> Answer:
         self.calls.append((place.turn_id, call))
         answer = (self.script.popleft() if self.script else FakeLive.takes)(self, place, call)
         if type(call) in self.hold:
             await self.hold[type(call)].wait()
         return answer
 
-    def takes(self, place: Place, call: StreamCall) -> Answer:
+    def takes(self, place: AnswerTarget, call: StreamCall) -> Answer:
         match call:
             case OpenStream():
                 return self._begins(place, call.page, _text(call.chunks), streaming=True)
@@ -102,15 +103,15 @@ class FakeLive:
             case UpdatePage():
                 shown = self._at(call.ts)
                 shown.text, shown.closing = call.text, call.closing
-        return Accepted(ts=call.ts, thread_ts=place.thread_ts)
+        return DeliveryAccepted(ts=call.ts, thread_ts=place.thread_ts)
 
     async def find(
-        self, place: Place, page: int, after_us: int, known: Container[str], *, is_post: bool = False
+        self, place: AnswerTarget, page: int, after_us: int, known: Container[str], *, is_post: bool = False
     ) -> str | None:
         found = [shown.ts for shown in self.messages if shown.place.thread_ts == place.thread_ts]
         return next((ts for ts in reversed(found) if ts not in known), None)
 
-    async def status(self, place: Place, text: str, *, works: bool | None = None) -> None:
+    async def status(self, place: AnswerTarget, text: str, *, works: bool | None = None) -> None:
         self.statuses[place.thread_ts] = text
 
     def of(self, root: SlackMessage) -> list[Shown]:
@@ -118,11 +119,11 @@ class FakeLive:
         return [shown for shown in self.messages if shown.place.thread_ts == root.root_ts]
 
     def _begins(
-        self, place: Place, page: int, text: str, *, streaming: bool, closing: Closing = NOTHING_BELOW
+        self, place: AnswerTarget, page: int, text: str, *, streaming: bool, closing: Closing = NOTHING_BELOW
     ) -> Answer:
         shown = Shown(ts=next_ts(), place=place, page=page, text=text, streaming=streaming, closing=closing)
         self.messages.append(shown)
-        return Accepted(ts=shown.ts, thread_ts=place.thread_ts)
+        return DeliveryAccepted(ts=shown.ts, thread_ts=place.thread_ts)
 
     def _at(self, ts: str) -> Shown:
         (shown,) = [shown for shown in self.messages if shown.ts == ts]
@@ -136,7 +137,7 @@ def _text(chunks: Sequence[Chunk]) -> str:
 def says(text: str = "Hello.") -> Script:
     """An agent that says this and is done."""
 
-    async def script(turn: TurnInput) -> Events:
+    async def script(turn: RunInput) -> Events:
         yield TextDelta(text=text, message_id="1")
         yield Finished()
 
@@ -146,7 +147,7 @@ def says(text: str = "Hello.") -> Script:
 def ends(*events: AgentEvent) -> Script:
     """An agent that does just this."""
 
-    async def script(turn: TurnInput) -> Events:
+    async def script(turn: RunInput) -> Events:
         for event in events:
             yield event
 
@@ -163,7 +164,7 @@ class Gate:
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     left: asyncio.Event = field(default_factory=asyncio.Event)  # the run was ended, or has ended
 
-    async def __call__(self, turn: TurnInput) -> Events:
+    async def __call__(self, turn: RunInput) -> Events:
         try:
             if self.before:
                 yield TextDelta(text=self.before, message_id="1")
@@ -175,20 +176,20 @@ class Gate:
             self.left.set()
 
 
-class Scripted(RunsTurns):
+class Scripted(AgentClient):
     """An agent in this process. ``scripts`` are for the next runs, after them ``usual`` is."""
 
     def __init__(self, usual: Script | None = None) -> None:
         self.usual = usual or says()
         self.scripts: deque[Script] = deque()
-        self.inputs: list[TurnInput] = []
-        self.invoked: list[TurnInput] = []
+        self.inputs: list[RunInput] = []
+        self.invoked: list[RunInput] = []
         self.running = 0
         self.most = 0  # runs at once
         self.reachable = True
         self.result: RunEnd = Finished(result="Beep.")
 
-    async def run(self, turn: TurnInput) -> Events:
+    async def run(self, turn: RunInput) -> Events:
         self.inputs.append(turn)
         script = self.scripts.popleft() if self.scripts else self.usual
         self.running += 1
@@ -199,7 +200,7 @@ class Scripted(RunsTurns):
         finally:
             self.running -= 1
 
-    async def invoke(self, turn: TurnInput) -> RunEnd:
+    async def invoke(self, turn: RunInput) -> RunEnd:
         self.invoked.append(turn)
         return self.result
 
@@ -209,11 +210,11 @@ class Scripted(RunsTurns):
     async def aclose(self) -> None: ...
 
 
-def hired(name: str, client: RunsTurns, **spec: object) -> Hired:
+def hired(name: str, client: AgentClient, **spec: object) -> ManagedAgent:
     """An agent that is run, named so."""
     remote = RemoteAgent(name=name, url="http://agent.example/")
     given = StreamingAgent(**{"name": name, **spec})  # type: ignore[arg-type]
-    return Hired(spec=given, client=client, conversation_id=partial(conversation_with, remote))
+    return ManagedAgent(spec=given, client=client, conversation_id=partial(conversation_with, remote))
 
 
 @dataclass
@@ -223,9 +224,9 @@ class Show:
     world: World
     live: FakeLive
     converse: Converse
-    running: RunningTurns
+    running: ActiveRuns
     recovery: Recovery
-    term: Term
+    term: OfficeTerm
     task: asyncio.Task[None] | None = None
 
     async def agent(self, name: str, *, is_here: bool = True) -> Agent:
@@ -239,19 +240,19 @@ class Show:
         assert found
         return found
 
-    async def turns(self, root: SlackMessage) -> list[Turn]:
+    async def turns(self, root: SlackMessage) -> list[Run]:
         """The turns of a thread, oldest first."""
         threads = await self.world.rows("SELECT id, channel, thread_ts FROM threads")
         where = (root.channel, root.root_ts)
         found = [row["id"] for row in threads if (row["channel"], row["thread_ts"]) == where]
-        return (await self.world.database.read(turns.of_thread, found[0]))[::-1] if found else []
+        return (await self.world.database.read(runs.of_thread, found[0]))[::-1] if found else []
 
-    async def over(self, root: SlackMessage, count: int = 1, within_seconds: float = PATIENCE_SECONDS) -> list[Turn]:
+    async def over(self, root: SlackMessage, count: int = 1, within_seconds: float = PATIENCE_SECONDS) -> list[Run]:
         """The turns of a thread once so many have ended, or wait for people, and their messages say so."""
 
-        async def look() -> list[Turn]:
+        async def look() -> list[Run]:
             over = [turn for turn in await self.turns(root) if turn.ended_at or turn.status == "waiting"]
-            growing = await self.world.database.read(turn_pages.unsealed)
+            growing = await self.world.database.read(run_pages.unsealed)
             return [turn for turn in over if turn.id not in growing]
 
         return await wait_until(
@@ -273,16 +274,18 @@ class Show:
 
     def begin(self) -> None:
         """A term begins."""
-        self.term = Term(self.term.number + 1, math.inf, time.monotonic)
+        self.term = OfficeTerm(self.term.number + 1, math.inf, time.monotonic)
         self.task = asyncio.create_task(self.converse.run(self.term))
 
 
-def show(world: World, *agents: Hired, live: FakeLive | None = None, stop_button_seconds: float | None = None) -> Show:
+def show(
+    world: World, *agents: ManagedAgent, live: FakeLive | None = None, stop_button_seconds: float | None = None
+) -> Show:
     """What runs these agents; nothing runs before `Show.begin`."""
     live = live or FakeLive()
     specs = {one.spec.name: one.spec for one in agents}
     recovery = Recovery(world.database, live, specs, world.conduct)
-    crew = Crew(
+    crew = RunContext(
         database=world.database,
         stage=LiveStage(live, doubt_seconds=0.05, pace=FAST),
         work=world.services.work,
@@ -292,16 +295,16 @@ def show(world: World, *agents: Hired, live: FakeLive | None = None, stop_button
         recovery=recovery,
         stop_button_seconds=stop_button_seconds,
     )
-    running = RunningTurns(crew)
-    news = TurnNews(world.services.work, world.services.tasks, world.services.delegations, running)
+    running = ActiveRuns(crew)
+    news = RunNotifications(world.services.work, world.services.tasks, world.services.delegations, running)
     converse = Converse(world.database, world.services.polls, running, recovery, news, agents)
-    term = Term(0, math.inf, time.monotonic)
+    term = OfficeTerm(0, math.inf, time.monotonic)
     return Show(world=world, live=live, converse=converse, running=running, recovery=recovery, term=term)
 
 
 @asynccontextmanager
 async def playing(
-    world: World, *agents: Hired, live: FakeLive | None = None, stop_button_seconds: float | None = None
+    world: World, *agents: ManagedAgent, live: FakeLive | None = None, stop_button_seconds: float | None = None
 ) -> AsyncIterator[Show]:
     """A process in office that runs these agents, once they are registered."""
     playing = show(world, *agents, live=live, stop_button_seconds=stop_button_seconds)

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from swarm.store.database import Database
-from swarm.store.transaction import Transaction
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
 from tests.support.world import look
 
 PATIENCE_SECONDS = 20.0

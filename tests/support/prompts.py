@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 
 from hypothesis import strategies as st
 
-from swarm.domain.agents import Role
-from swarm.domain.inbox import MatchedBy
-from swarm.domain.mrkdwn import unescape
-from swarm.domain.prompt_input import (
+from swarm.domain.model.agents import Role
+from swarm.domain.model.inbox import MatchedBy
+from swarm.domain.model.transcript import AuthorKind
+from swarm.domain.prompts.prompt_input import (
     INBOX_TRIGGER,
     NewMessage,
     PromptDependency,
@@ -20,7 +20,7 @@ from swarm.domain.prompt_input import (
     PromptTask,
 )
 from swarm.domain.text.characters import strip_invisible
-from swarm.domain.transcript import AuthorKind
+from swarm.domain.text.mrkdwn import unescape
 
 MARKER = "4f1c09aa72b35d18"
 WORDS = {"person": AuthorKind.USER, "agent": AuthorKind.AGENT, "bot": AuthorKind.BOT}

@@ -1,6 +1,6 @@
 """Recorded runs of agents (`tests/streams/*.jsonl`), whole or with a fault, and what must be seen of them.
 
-A line is one event of `swarm.domain.streaming.events`: ``at`` in seconds after the start, ``event`` with the name of
+A line is one event of `swarm.domain.answers.events`: ``at`` in seconds after the start, ``event`` with the name of
 its class, and its fields.
 """
 
@@ -14,7 +14,7 @@ from typing import get_args
 import orjson
 from pydantic import TypeAdapter
 
-from swarm.domain.streaming.events import (
+from swarm.domain.answers.events import (
     AgentEvent,
     Broken,
     Cancelled,

@@ -8,10 +8,10 @@ from typing import Any
 
 from sqlalchemy import Text, bindparam, func, select
 
-from swarm.store.database import Database
-from swarm.store.statements import Statement
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.statements import Statement
+from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import metadata
-from swarm.store.transaction import Transaction
 
 _COUNTS = {
     f"{table.name}.{column.name}": Statement(

@@ -9,11 +9,19 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeAlias
 
-from swarm.domain.client_context import ChannelFacts
-from swarm.domain.deliveries import Accepted, Answer, Delivery, DeliveryKind, InDoubt, NotSent, Refused
 from swarm.domain.errors import NotFound, SwarmError
+from swarm.domain.model.deliveries import (
+    Answer,
+    Delivery,
+    DeliveryAccepted,
+    DeliveryKind,
+    DeliveryRefused,
+    InDoubt,
+    NotSent,
+)
+from swarm.domain.model.transcript import AuthorKind, ChannelMessage, SlackMessage
 from swarm.domain.people import Person
-from swarm.domain.transcript import AuthorKind, ChannelMessage, SlackMessage
+from swarm.domain.prompts.client_context import ChannelFacts
 
 PEOPLE = {"U1": "alice", "U2": "bob", "U3": "carol", "B1": "pager"}
 CHANNELS = {"C1": "general", "C2": "random", "D1": "alice"}
@@ -88,20 +96,20 @@ class FakeSlack:
             await self.go_on.wait()
         return answer
 
-    async def find(self, delivery: Delivery) -> Accepted | None:
+    async def find(self, delivery: Delivery) -> DeliveryAccepted | None:
         self.looked_up.append(delivery.id)
         if self.lookups_fail:
             raise self.lookups_fail.popleft()
         return next((self.accepted(landed) for landed in self.landed if landed.id == delivery.id), None)
 
-    def lands(self, delivery: Delivery) -> Accepted:
+    def lands(self, delivery: Delivery) -> DeliveryAccepted:
         """Slack does it, whether or not anybody hears of that."""
         self.landed.append(delivery)
         self.timestamps[delivery.id] = next_ts()
         return self.accepted(delivery)
 
-    def accepted(self, delivery: Delivery) -> Accepted:
-        return Accepted(ts=self.timestamps[delivery.id], thread_ts=delivery.thread_ts)
+    def accepted(self, delivery: Delivery) -> DeliveryAccepted:
+        return DeliveryAccepted(ts=self.timestamps[delivery.id], thread_ts=delivery.thread_ts)
 
     async def read_thread(self, channel: str, thread_ts: str) -> list[SlackMessage]:
         self.reads.append((channel, thread_ts))
@@ -158,7 +166,7 @@ def is_never_reached(slack: FakeSlack, delivery: Delivery) -> Answer:
 
 
 def refuses(error: str) -> Step:
-    return lambda slack, delivery: Refused(error=error)
+    return lambda slack, delivery: DeliveryRefused(error=error)
 
 
 def is_busy(retry_after_seconds: float) -> Step:

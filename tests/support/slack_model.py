@@ -9,11 +9,10 @@ from itertools import count
 
 import orjson
 
-from swarm.domain.deliveries import Accepted, Answer, InDoubt, NotSent, Refused
-from swarm.domain.streaming.calls import (
+from swarm.domain.answers.calls import (
     NOTHING_BELOW,
+    AcquireSlot,
     AppendStream,
-    AskTurn,
     Card,
     Chunk,
     CloseStream,
@@ -30,21 +29,22 @@ from swarm.domain.streaming.calls import (
     Text,
     UpdatePage,
 )
-from swarm.domain.streaming.events import AgentEvent
-from swarm.domain.streaming.pages import Mode
-from swarm.domain.streaming.reducer import (
-    Heard,
+from swarm.domain.answers.events import AgentEvent
+from swarm.domain.answers.pages import PageMode
+from swarm.domain.answers.reducer import (
+    AgentEventReceived,
     Input,
     Live,
-    Located,
-    SlackSaid,
-    Stop,
+    PageLocated,
+    SlackAnswered,
+    SlotGranted,
+    StopRequested,
     Tick,
-    TurnCame,
     begin,
     step,
     wake_at,
 )
+from swarm.domain.model.deliveries import Answer, DeliveryAccepted, DeliveryRefused, InDoubt, NotSent
 
 MAX_BYTES = 10_500
 LIFETIME_SECONDS = 300.0
@@ -55,7 +55,7 @@ class Message:
     """One message of the answer as Slack has it."""
 
     ts: str
-    mode: Mode
+    mode: PageMode
     text: str = ""
     cards: dict[str, Card] = field(default_factory=dict)
     order: list[str] = field(default_factory=list)  # what people see from top to bottom: text, and ids of cards
@@ -112,7 +112,7 @@ class Run:
     turn_seconds: Callable[[Slot], float] = field(default=lambda slot: 0.0)
     call_seconds: float = 0.05
     search_seconds: float = 1.0
-    mode: Mode = Mode.STREAM
+    mode: PageMode = PageMode.STREAM
     has_streams: bool = True
     max_bytes: int = MAX_BYTES
     now: float = 1000.0
@@ -125,13 +125,13 @@ class Run:
     over: Over | None = None
     live: Live = field(init=False)
 
-    def play(self, events: Iterable[tuple[float, AgentEvent | Stop]], mentionable: Iterable[str] = ()) -> Run:
+    def play(self, events: Iterable[tuple[float, AgentEvent | StopRequested]], mentionable: Iterable[str] = ()) -> Run:
         """Play a run: events with the seconds after its start at which they come."""
         self._heap: list[tuple[float, int, Input]] = []
         self._order = count()
         start = self.now
         for after, event in events:
-            taken = event if isinstance(event, Stop) else Heard(event=event)
+            taken = event if isinstance(event, StopRequested) else AgentEventReceived(event=event)
             heapq.heappush(self._heap, (start + after, next(self._order), taken))
         self.live, commands = begin(self.now, mentionable=mentionable, mode=self.mode)
         self._obey(commands)
@@ -145,7 +145,7 @@ class Run:
         wake = wake_at(self.live, self.now)
         if self._heap and (wake is None or self._heap[0][0] <= wake):
             at, _, taken = heapq.heappop(self._heap)
-            if self.hung_up_at is not None and isinstance(taken, Heard):
+            if self.hung_up_at is not None and isinstance(taken, AgentEventReceived):
                 return
         elif wake is not None:
             at, taken = wake, Tick()
@@ -158,10 +158,10 @@ class Run:
     def _obey(self, commands: Iterable[object]) -> None:
         for command in commands:
             match command:
-                case AskTurn(slot=slot):
-                    self._later(self.turn_seconds(slot), TurnCame(slot=slot))
+                case AcquireSlot(slot=slot):
+                    self._later(self.turn_seconds(slot), SlotGranted(slot=slot))
                 case Find():
-                    self._later(self.search_seconds, Located(ts=self._begun_last()))
+                    self._later(self.search_seconds, PageLocated(ts=self._begun_last()))
                 case Hang():
                     self.hung_up_at = self.now
                 case SetStatus():
@@ -173,13 +173,13 @@ class Run:
                     assert not self._under_way, "two calls at once"
                     self.calls.append((self.now, command))
                     self.answers.append(self._answer(command))
-                    self._later(self.call_seconds, SlackSaid(answer=self.answers[-1]))
+                    self._later(self.call_seconds, SlackAnswered(answer=self.answers[-1]))
                 case _:
                     raise AssertionError(command)
 
     @property
     def _under_way(self) -> bool:
-        return any(isinstance(taken, SlackSaid | Located) for _, _, taken in self._heap)
+        return any(isinstance(taken, SlackAnswered | PageLocated) for _, _, taken in self._heap)
 
     def _later(self, seconds: float, taken: Input) -> None:
         heapq.heappush(self._heap, (self.now + seconds, next(self._order), taken))
@@ -216,11 +216,11 @@ class Run:
             case OpenStream():
                 return self._open(call)
             case PostPage():
-                return self._begin(Mode.POST, call.text, call.cards, call.closing)
+                return self._begin(PageMode.POST, call.text, call.cards, call.closing)
             case AppendStream() | CloseStream() | UpdatePage() if all(one.ts != call.ts for one in self.messages):
-                return Refused(error="message_not_found")
+                return DeliveryRefused(error="message_not_found")
             case AppendStream() if self._of(call.ts).is_stopped:
-                return Refused(error="stopped_by_user")
+                return DeliveryRefused(error="stopped_by_user")
             case AppendStream():
                 assert call.chunks, "an append that adds nothing is refused"
                 return self._grow(self._of(call.ts), call.chunks)
@@ -231,47 +231,47 @@ class Run:
 
     def _open(self, call: OpenStream) -> Answer:
         if not self.has_streams:
-            return Refused(error="unknown_method")
+            return DeliveryRefused(error="unknown_method")
         assert call.chunks, "a stream is opened with something to see"
-        message = Message(ts=self._ts(), mode=Mode.STREAM, begun_at=self.now)
+        message = Message(ts=self._ts(), mode=PageMode.STREAM, begun_at=self.now)
         answer = self._grow(message, call.chunks)
-        if isinstance(answer, Accepted):
+        if isinstance(answer, DeliveryAccepted):
             self.messages.append(message)
         return answer
 
-    def _begin(self, mode: Mode, text: str, cards: tuple[Card, ...], closing: Closing) -> Answer:
+    def _begin(self, mode: PageMode, text: str, cards: tuple[Card, ...], closing: Closing) -> Answer:
         assert len(text) <= 4_000, "Slack would split this text"
         message = Message(ts=self._ts(), mode=mode, closing=closing, begun_at=self.now)
         message.take((*cards, Text(text=text)) if text else cards)
         self.messages.append(message)
-        return Accepted(ts=message.ts)
+        return DeliveryAccepted(ts=message.ts)
 
     def _grow(self, message: Message, chunks: tuple[Chunk, ...]) -> Answer:
         if not message.is_live or self.now - message.begun_at > LIFETIME_SECONDS:
             message.is_live = False
-            return Refused(error="message_not_in_streaming_state")
+            return DeliveryRefused(error="message_not_in_streaming_state")
         grown = replace(message, cards=dict(message.cards), order=list(message.order))
         grown.take(chunks)
         if grown.size > self.max_bytes:
-            return Refused(error="msg_too_long")
+            return DeliveryRefused(error="msg_too_long")
         message.take(chunks)
-        return Accepted(ts=message.ts)
+        return DeliveryAccepted(ts=message.ts)
 
     def _close(self, call: CloseStream) -> Answer:
         message = self._of(call.ts)
         answer = self._grow(message, call.chunks)
-        if isinstance(answer, Accepted):
+        if isinstance(answer, DeliveryAccepted):
             message.is_live, message.closing, message.ended_at = False, call.closing, self.now
         return answer
 
     def _update(self, call: UpdatePage) -> Answer:
         message = self._of(call.ts)
-        if message.mode is Mode.STREAM and message.is_live:
-            return Refused(error="streaming_state_conflict")
+        if message.mode is PageMode.STREAM and message.is_live:
+            return DeliveryRefused(error="streaming_state_conflict")
         message.text, message.closing = call.text, call.closing
         message.cards = {card.id: card for card in call.cards}
         message.order = [*message.cards, *filter(None, [call.text])]
-        return Accepted(ts=message.ts)
+        return DeliveryAccepted(ts=message.ts)
 
     def _of(self, ts: str) -> Message:
         return next(message for message in self.messages if message.ts == ts)

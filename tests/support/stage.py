@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx2
 from slack_twin.seed import DEFAULT
 
-from swarm.domain.agents import Role
+from swarm.domain.model.agents import Role
 from tests.support.doors import Visitor
 from tests.support.processes import Process, Processes, free_port, until_ready
 from tests.support.twin_client import TwinClient
@@ -84,7 +84,7 @@ class Stage:
 
     def launch_coordinator(self) -> None:
         """Start it without waiting."""
-        command = ("coordinator", "swarm.cli", "up")
+        command = ("coordinator", "swarm.cli.main", "up")
         self.coordinator = self.processes.fork(*command, env=self.environment, preload=self.preload)
 
     def kill_coordinator(self) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from swarm.domain.agents import Agent
-from swarm.domain.transcript import SlackMessage
-from swarm.domain.triggers import Trigger
-from swarm.services.reply import Caller
-from swarm.services.stream import Streamed, Streams
-from swarm.store import turns
-from swarm.store.turns import Turn
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.transcript import SlackMessage
+from swarm.domain.model.triggers import Trigger
+from swarm.services.rules.reply import Caller
+from swarm.services.runs.stream import AnswerStreams, Streamed
+from swarm.store.runs import runs
+from swarm.store.runs.runs import Run
 from tests.support.live import Show, Shown
 from tests.support.waiting import wait_until
 from tests.support.world import BOT, World, holding
@@ -31,7 +31,7 @@ class Writing:
         return holding(self.trigger, self.agent)
 
     @property
-    def streams(self) -> Streams:
+    def streams(self) -> AnswerStreams:
         return self.world.services.streams
 
     async def append(self, text: str) -> Streamed:
@@ -40,8 +40,8 @@ class Writing:
     async def close(self, text: str = "", result: str | None = None, failed: str | None = None) -> Streamed:
         return await self.streams.close(self.caller, self.turn_id, text, result, failed)
 
-    async def turn(self) -> Turn:
-        found = await self.world.database.read(turns.get, self.turn_id)
+    async def turn(self) -> Run:
+        found = await self.world.database.read(runs.get, self.turn_id)
         assert found is not None
         return found
 
@@ -51,7 +51,7 @@ class Writing:
         (message,) = show.live.of(self.root)
         return message
 
-    async def ended(self) -> Turn:
+    async def ended(self) -> Run:
         return await wait_until(self.turn, lambda turn: turn.ended_at is not None, what="the turn has ended")
 
     async def until_shown(self, show: Show, piece: str) -> None:

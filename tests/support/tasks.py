@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from swarm.domain.agents import Agent
-from swarm.domain.tasks import TaskStatus
-from swarm.domain.threads import Thread
-from swarm.domain.transcript import SlackMessage
-from swarm.domain.triggers import Trigger, TriggerKind
-from swarm.services.task_texts import brief
-from swarm.store import tasks, threads
-from swarm.store.tasks import Task
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.tasks import TaskStatus
+from swarm.domain.model.threads import Thread
+from swarm.domain.model.transcript import SlackMessage
+from swarm.domain.model.triggers import Trigger, TriggerKind
+from swarm.services.tasks.task_texts import brief
+from swarm.store.tasks import tasks
+from swarm.store.tasks.tasks import Task
+from swarm.store.threads import threads
 from tests.support.world import BOT, ME, World, holding
 
 

@@ -11,13 +11,13 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from swarm.clock import ManualClock
 from swarm.domain.watchers import Watcher, Watchers
-from swarm.entrypoints.http_api import create_app
-from swarm.entrypoints.identity import Identities
-from swarm.entrypoints.mcp_door import McpDoor
-from swarm.entrypoints.metrics import Measured, MetricsDoor
-from swarm.services.deliver import Sender
-from swarm.services.figures import FigureReader
-from swarm.store.database import Database
+from swarm.entrypoints.http.http_api import create_app
+from swarm.entrypoints.http.metrics import Measured, MetricsDoor
+from swarm.entrypoints.mcp.mcp_door import McpDoor
+from swarm.entrypoints.web.identity import Identities
+from swarm.services.operate.statistics import FigureReader
+from swarm.services.outbox.deliver import OutboxSender
+from swarm.store.bridge.database import Database
 from swarm.telemetry.metrics import Metrics
 from swarm.telemetry.slack import WatchedSender, watched_events
 from tests.support.doors import ENROLMENT_KEY, OPERATOR_TOKEN, PATIENCE_SECONDS, Doors, WatchedWakeups, serving
@@ -77,14 +77,14 @@ class WatchedDoors(Doors):
 async def watched_doors(
     url: str, *, access: Access | None = None, watchers: Sequence[Watcher] = ()
 ) -> AsyncIterator[WatchedDoors]:
-    """A coordinator over a database of its own, wired for telemetry as in `swarm.bootstrap`."""
+    """A coordinator over a database of its own, wired for telemetry as in `swarm.app.bootstrap`."""
     access = access or Access()
     metrics = Metrics(version="1.2.3", database="sqlite")
     watcher = Watchers([metrics, *watchers])
     wakeups, clock = WatchedWakeups(), ManualClock()
     async with Database(url, clock=clock, wakeups=wakeups, watcher=watcher) as database:
         world = World(database, clock)
-        world.sender = Sender(
+        world.sender = OutboxSender(
             database, WatchedSender(world.slack, watcher), ME.team, http_timeout_seconds=HTTP_TIMEOUT_SECONDS
         )
         world.ingest.handle = watched_events(world.ingest.handle, watcher)  # type: ignore[method-assign, assignment]

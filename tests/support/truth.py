@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from swarm.domain.inbox import ENTRY_TRANSITIONS, MAX_ATTEMPTS, EntryStatus, EntryStep
-from swarm.domain.states import Transition
-from swarm.domain.tasks import TASK_TRANSITIONS, TaskStatus, TaskStep
-from swarm.store.statements import Row
-from swarm.store.transaction import Transaction
+from swarm.domain.model.inbox import INBOX_TRANSITIONS, MAX_ATTEMPTS, InboxStatus, InboxStep
+from swarm.domain.model.states import Transition
+from swarm.domain.model.tasks import TASK_TRANSITIONS, TaskStatus, TaskStep
+from swarm.store.bridge.statements import Row
+from swarm.store.bridge.transaction import Transaction
 from tests.support.world import look
 
 TABLES = (
@@ -63,8 +63,8 @@ class Truth:
     def _states_follow_the_diagrams(self, tables: Tables) -> None:
         for line in tables.timeline[self.seen :]:
             kind, _, what = line["change"].partition(".")
-            if kind == "inbox" and what in set(EntryStep) | {"store"}:
-                self._step(line, what, "store", EntryStatus.UNREAD, ENTRY_TRANSITIONS)
+            if kind == "inbox" and what in set(InboxStep) | {"store"}:
+                self._step(line, what, "store", InboxStatus.UNREAD, INBOX_TRANSITIONS)
             elif kind == "task" and what in set(TaskStatus) | set(TaskStep):
                 self._step(line, what, what, what, TASK_TRANSITIONS)
         self.seen = len(tables.timeline)
@@ -105,7 +105,7 @@ def _one_run_per_lane(tables: Tables) -> None:
 
 def _work_in_hand_has_a_lease(tables: Tables) -> None:
     active = {lease["token"]: lease for lease in tables["leases"] if lease["ended_at"] is None}
-    held = [entry for entry in tables["inbox_messages"] if entry["status"] == EntryStatus.CLAIMED]
+    held = [entry for entry in tables["inbox_messages"] if entry["status"] == InboxStatus.CLAIMED]
     running = [task for task in tables["tasks"] if task["status"] == TaskStatus.IN_PROGRESS]
     for row in [*held, *running]:
         assert row["lease_token"] in active, f"nobody will ever end {row}"
@@ -121,7 +121,7 @@ def due_lanes(tables: Tables) -> dict[Lane, int]:
     """The lowest key of what is due in each lane."""
     lanes: dict[Lane, list[int]] = defaultdict(list)
     for entry in tables["inbox_messages"]:
-        if entry["status"] == EntryStatus.UNREAD and entry["held_by"] is None and entry["agent_id"]:
+        if entry["status"] == InboxStatus.UNREAD and entry["held_by"] is None and entry["agent_id"]:
             lanes[entry["agent_id"], entry["thread_id"]].append(entry["order_key"])
     for task in tables["tasks"]:
         if task["status"] == TaskStatus.PENDING and task["held_by"] is None:
@@ -160,7 +160,7 @@ def _ends_are_told_once(tables: Tables) -> None:
 def unfinished(tables: Tables) -> list[Row]:
     """Entries and tasks that are not over, and delegated ones whose task is not."""
     tasks = tables.by_id("tasks")
-    open_entries = {EntryStatus.UNREAD, EntryStatus.CLAIMED, EntryStatus.WAITING}
+    open_entries = {InboxStatus.UNREAD, InboxStatus.CLAIMED, InboxStatus.WAITING}
     return [
         *(entry for entry in tables["inbox_messages"] if entry["status"] in open_entries),
         *(task for task in tasks.values() if task["ended_at"] is None),
@@ -169,6 +169,6 @@ def unfinished(tables: Tables) -> list[Row]:
 
 def silent(tables: Tables) -> list[Row]:
     """Entries of which nothing was ever seen, though the message is there: withdrawn, and nobody else had it."""
-    ended = {EntryStatus.RESPONDED, EntryStatus.DELEGATED, EntryStatus.DISMISSED, EntryStatus.DEAD}
+    ended = {InboxStatus.RESPONDED, InboxStatus.DELEGATED, InboxStatus.DISMISSED, InboxStatus.DEAD}
     seen = {(entry["channel"], entry["ts"]) for entry in tables["inbox_messages"] if entry["status"] in ended}
     return [entry for entry in tables["inbox_messages"] if (entry["channel"], entry["ts"]) not in seen]

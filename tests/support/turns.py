@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from itertools import count
 
-from swarm.domain.agents import Agent
-from swarm.domain.inbox import EntryStep
-from swarm.domain.streaming.calls import Closing, Place
-from swarm.domain.transcript import SlackMessage
-from swarm.domain.triggers import Trigger, TriggerKind
-from swarm.domain.turns import TurnOutcome, TurnStep
-from swarm.store import inbox, turns
-from swarm.store.transaction import Transaction
-from swarm.store.turns import Turn
+from swarm.domain.answers.calls import AnswerTarget, Closing
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.inbox import InboxStep
+from swarm.domain.model.runs import RunOutcome, RunStep
+from swarm.domain.model.transcript import SlackMessage
+from swarm.domain.model.triggers import Trigger, TriggerKind
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import inbox
+from swarm.store.runs import runs
+from swarm.store.runs.runs import Run
 from tests.support.world import BOT, ME, World
 
 _runs = count(1)
 
 
-def begin(tx: Transaction, agent: Agent, trigger: Trigger) -> Turn | None:
+def begin(tx: Transaction, agent: Agent, trigger: Trigger) -> Run | None:
     """Begin a turn for a trigger."""
-    return turns.start(
+    return runs.start(
         tx,
         agent_id=agent.id,
         thread_id=trigger.place.id if trigger.place else None,
@@ -35,7 +36,7 @@ def begin(tx: Transaction, agent: Agent, trigger: Trigger) -> Turn | None:
     )
 
 
-async def begun(world: World, agent: Agent, trigger: Trigger) -> Turn:
+async def begun(world: World, agent: Agent, trigger: Trigger) -> Run:
     """A turn that runs for a trigger."""
     turn = await world.database.write(begin, agent, trigger)
     assert turn is not None
@@ -44,35 +45,35 @@ async def begun(world: World, agent: Agent, trigger: Trigger) -> Turn:
 
 async def asked(
     world: World, agent: Agent, text: str = f"{BOT} tell me", *, message: SlackMessage | None = None
-) -> tuple[SlackMessage, Turn]:
+) -> tuple[SlackMessage, Run]:
     """Somebody asks an agent, which runs for it: the message and the turn."""
     root = await world.hears(message) if message else await world.says(text)
     return root, await begun(world, agent, await world.only(agent, hold=True))
 
 
-async def now(world: World, turn: Turn) -> Turn:
+async def now(world: World, turn: Run) -> Run:
     """The turn as it is now."""
-    found = await world.database.read(turns.get, turn.id)
+    found = await world.database.read(runs.get, turn.id)
     assert found is not None
     return found
 
 
-async def failed(world: World, turn: Turn, *, step: EntryStep = EntryStep.BURY, note: str = "it broke") -> None:
+async def failed(world: World, turn: Run, *, step: InboxStep = InboxStep.BURY, note: str = "it broke") -> None:
     """A run has failed, or was stopped: what it worked on is set aside, or dismissed."""
     await world.database.write(_fail, turn, step, note)
 
 
-def _fail(tx: Transaction, turn: Turn, step: EntryStep, note: str) -> None:
-    outcome = TurnOutcome.FAILED if step is EntryStep.BURY else TurnOutcome.STOPPED
+def _fail(tx: Transaction, turn: Run, step: InboxStep, note: str) -> None:
+    outcome = RunOutcome.FAILED if step is InboxStep.BURY else RunOutcome.STOPPED
     for entry in inbox.members_locked(tx, turn.lease_token):
         inbox.move(tx, step, entry, reason=note)
-    turns.closing(tx, turn.id, text="half of", closing=Closing(note=note, retry=True), outcome=outcome, note=note)
-    turns.end(tx, turn.id, TurnStep.FAIL if outcome is TurnOutcome.FAILED else TurnStep.STOP)
+    runs.closing(tx, turn.id, text="half of", closing=Closing(note=note, retry=True), outcome=outcome, note=note)
+    runs.end(tx, turn.id, RunStep.FAIL if outcome is RunOutcome.FAILED else RunStep.STOP)
 
 
-def place_of(turn: Turn, root: SlackMessage) -> Place:
+def place_of(turn: Run, root: SlackMessage) -> AnswerTarget:
     """Where the answer of a turn appears."""
-    return Place(
+    return AnswerTarget(
         team=ME.team,
         channel=root.channel,
         thread_ts=root.root_ts,

@@ -1,4 +1,4 @@
-"""A coordinator with all its doors, as `swarm.bootstrap` puts it together, over a Slack and agents that are played."""
+"""A coordinator with all its entry points, put together by `swarm.app.bootstrap`, over a played Slack and agents."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from typing import Any
 
 import httpx2
 
-from swarm import bootstrap
+from swarm.app import bootstrap
 from swarm.clock import ManualClock
 from swarm.config import load
 from swarm.domain.access import CallerPolicy
-from swarm.domain.conduct import Conduct, Reloaded
-from swarm.domain.deliveries import Answer
-from swarm.domain.files import FileInfo, Share
-from swarm.domain.streaming.remote import RunsTurns
-from swarm.domain.watchers import NOBODY
-from swarm.entrypoints.http_api import Api
-from swarm.entrypoints.slack_events import SlackDoor
-from swarm.services.agent_runs import AgentRuns
-from swarm.services.figures import FigureReader
-from swarm.services.hearing import Hearing
-from swarm.services.talks import Talks
-from swarm.slack.gateway import Gateway
-from swarm.slack.pacing import Pacing
-from swarm.store.database import Database
-from swarm.store.wakeups import Wakeups
-from swarm.telemetry.everybody import Telemetry
+from swarm.domain.answers.remote import AgentClient
+from swarm.domain.model.deliveries import Answer
+from swarm.domain.model.files import FileInfo, Share
+from swarm.domain.operating_policy import OperatingPolicy, Reloaded
+from swarm.domain.watchers import NO_WATCHERS
+from swarm.entrypoints.http.http_api import Api
+from swarm.entrypoints.slack.slack_events import SlackDoor
+from swarm.services.builtin.agent_runs import AgentRuns
+from swarm.services.builtin.conversation_locks import ConversationLocks
+from swarm.services.intake.event_watchdog import EventWatchdog
+from swarm.services.operate.statistics import FigureReader
+from swarm.slack.outgoing.gateway import Gateway
+from swarm.slack.outgoing.pacing import Pacing
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.wakeups import Wakeups
 from swarm.telemetry.metrics import Metrics
+from swarm.telemetry.setup import Telemetry
 from tests.support.doors import ENROLMENT_KEY, OPERATOR_TOKEN, PATIENCE_SECONDS, Visitor, serving
 from tests.support.files import FakeContent, FakeFiles
 from tests.support.http import client as http_client
@@ -116,7 +116,7 @@ async def _ignored(*_: Any) -> None:
 async def whole(
     url: str,
     folder: Path,
-    agents: dict[str, RunsTurns],
+    agents: dict[str, AgentClient],
     policies: dict[str, CallerPolicy],
     *,
     wakeups: Wakeups | None = None,
@@ -127,18 +127,18 @@ async def whole(
     clock = ManualClock()
     async with Database(url, clock=clock, wakeups=wakeups) as database:
         guarded = frozenset(name for name, policy in policies.items() if policy.reaches_host)
-        conduct = Conduct(guarded_agents=guarded)
+        conduct = OperatingPolicy(guarded_agents=guarded)
         world = World(database, clock, conduct=conduct, files=files or FakeFiles())
-        runs = AgentRuns(agents, Talks(database), policies)
+        runs = AgentRuns(agents, ConversationLocks(database), policies)
         metrics = Metrics(version="1.2.3", database="sqlite")
         gateway = Gateway("xoxb-of-the-tests", pacing=Pacing(), base_url="http://127.0.0.1:9/api/")
         measured = bootstrap._application(
             settings,
             world.services,
             SlackDoor(gateway, _ignored, signing_secret=SETTINGS["SLACK_SIGNING_SECRET"]),
-            Hearing(database, gateway, ME),
+            EventWatchdog(database, gateway, ME),
             FigureReader(database, conduct),
-            Telemetry(watcher=NOBODY, metrics=metrics),
+            Telemetry(watcher=NO_WATCHERS, metrics=metrics),
             {},
             _reload,
             runs,

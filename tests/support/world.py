@@ -7,29 +7,29 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from swarm.clock import ManualClock
-from swarm.domain.agents import Agent, Role
-from swarm.domain.conduct import Conduct
+from swarm.domain.model.agents import Agent, Role
+from swarm.domain.model.transcript import Author, AuthorKind, ChannelType, MessageDeleted, MessageEdited, SlackMessage
+from swarm.domain.model.triggers import Trigger
+from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.routing import Me
-from swarm.domain.transcript import Author, AuthorKind, ChannelType, MessageDeleted, MessageEdited, SlackMessage
-from swarm.domain.triggers import Trigger
-from swarm.services.backfill import Backfill
-from swarm.services.buttons import Buttons
-from swarm.services.catch_up import CatchUp
-from swarm.services.deliver import Sender
-from swarm.services.ingest import Ingest
-from swarm.services.presence import note_seen
-from swarm.services.reply import Caller
-from swarm.services.roster import Rosters
-from swarm.services.standings import Standings
-from swarm.services.sweep import Sweeper
-from swarm.services.turn_control import TurnControl
+from swarm.services.intake.backfill import Backfill
+from swarm.services.intake.catch_up import CatchUp
+from swarm.services.intake.ingest import Ingest
+from swarm.services.intake.verify import Verifier
+from swarm.services.operate.presence import note_seen
+from swarm.services.operate.sweep import Sweeper
+from swarm.services.outbox.deliver import OutboxSender
+from swarm.services.rules.reply import Caller
+from swarm.services.rules.roster import Rosters
+from swarm.services.rules.standings import Standings
+from swarm.services.runs.buttons import Buttons
+from swarm.services.runs.run_control import RunControl
 from swarm.services.use_cases import Services
-from swarm.services.verify import Verifier
-from swarm.store import inbox
-from swarm.store.database import Database
-from swarm.store.inbox import Entry
-from swarm.store.statements import Row
-from swarm.store.transaction import Transaction
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.statements import Row
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import inbox
+from swarm.store.inbox.inbox import InboxMessage
 from tests.support.files import FakeFiles
 from tests.support.slack import PEOPLE, FakeSlack, next_ts
 
@@ -89,7 +89,7 @@ class World:
     database: Database
     clock: ManualClock
     slack: FakeSlack = field(default_factory=FakeSlack)
-    conduct: Conduct = field(default_factory=Conduct)
+    conduct: OperatingPolicy = field(default_factory=OperatingPolicy)
     files: FakeFiles = field(default_factory=FakeFiles)
 
     def __post_init__(self) -> None:
@@ -99,13 +99,13 @@ class World:
         self.ingest = Ingest(self.database, rosters, ME, self.conduct, self.standings)
         self.verifier = Verifier(self.database, self.ingest, self.standings)
         self.buttons = Buttons(self.database, self.conduct, self.standings, ME.team)
-        self.turn_control = TurnControl(self.database, self.conduct, ME.team, self.standings)
+        self.turn_control = RunControl(self.database, self.conduct, ME.team, self.standings)
         self.sweeper = Sweeper(self.database, self.conduct)
         self.backfill = Backfill(self.database, self.slack, ME, self.conduct, self.standings, self.ingest.handle)
         self.catch_up = CatchUp(self.database, self.slack, ME, self.ingest.handle)
-        self.sender = Sender(self.database, self.slack, ME.team, http_timeout_seconds=HTTP_TIMEOUT_SECONDS)
+        self.sender = OutboxSender(self.database, self.slack, ME.team, http_timeout_seconds=HTTP_TIMEOUT_SECONDS)
 
-    def governed_by(self, conduct: Conduct) -> Self:
+    def governed_by(self, conduct: OperatingPolicy) -> Self:
         """The same database and Slack under other decisions of the operator."""
         return replace(self, conduct=conduct)
 
@@ -164,10 +164,10 @@ class World:
 
     # What is so
 
-    async def entries(self, message: SlackMessage) -> list[Entry]:
+    async def entries(self, message: SlackMessage) -> list[InboxMessage]:
         return await self.database.read(inbox.of_message, ME.team, message.channel, message.ts)
 
-    async def entry(self, message: SlackMessage) -> Entry:
+    async def entry(self, message: SlackMessage) -> InboxMessage:
         (entry,) = await self.entries(message)
         return entry
 

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from slack_twin.blocks import checked_blocks
 
-from swarm.domain.presses import FEEDBACK_ACTION, RETRY_TURN_ACTION, STOP_TASK_ACTION, STOP_TURN_ACTION
-from swarm.domain.streaming.calls import NOTHING_BELOW, Card, Closing, Display, PlanTitle, Text
-from swarm.domain.streaming.events import StepStatus
-from swarm.slack.answer_blocks import (
+from swarm.domain.answers.calls import NOTHING_BELOW, Card, Closing, PlanTitle, TaskDisplay, Text
+from swarm.domain.answers.events import StepStatus
+from swarm.domain.button_actions import FEEDBACK_ACTION, RETRY_RUN_ACTION, STOP_RUN_ACTION, STOP_TASK_ACTION
+from swarm.slack.outgoing.answer_blocks import (
     MAX_CARDS,
     card_blocks,
     closing_blocks,
     cut_text,
     footer_text,
+    stop_run_block,
     stop_task_block,
-    stop_turn_block,
     stream_chunks,
 )
 from tests.contract.slack.answers import TURN, card, place
@@ -58,7 +58,7 @@ def test_what_is_wanted_below_stands_there_in_order_and_nothing_else() -> None:
     assert retry["elements"] == [
         {
             "type": "button",
-            "action_id": RETRY_TURN_ACTION,
+            "action_id": RETRY_RUN_ACTION,
             "text": {"type": "plain_text", "text": "Retry"},
             "value": TURN,
         }
@@ -79,18 +79,18 @@ def test_slack_takes_every_closing_even_a_very_long_one(note: str, retry: bool, 
     assert len(made) == sum((bool(note), retry, feedback, footer))
 
 
-@pytest.mark.parametrize("display", list(Display))
-def test_slack_takes_any_number_of_cards_and_the_newest_are_shown(display: Display) -> None:
+@pytest.mark.parametrize("display", list(TaskDisplay))
+def test_slack_takes_any_number_of_cards_and_the_newest_are_shown(display: TaskDisplay) -> None:
     made = blocks(card_blocks([card(number) for number in range(MAX_CARDS + 9)], display))
-    tasks = made[0]["tasks"] if display is Display.PLAN else made
+    tasks = made[0]["tasks"] if display is TaskDisplay.PLAN else made
     assert [task["task_id"] for task in tasks] == [f"card-{number}" for number in range(9, MAX_CARDS + 9)]
     assert card_blocks([], display) == []
 
 
 def test_a_plan_is_called_after_what_is_being_done_else_after_what_was_done_last() -> None:
     done, running, later = card(1, StepStatus.COMPLETE), card(2), card(3, StepStatus.PENDING)
-    assert card_blocks([done, running, later], Display.PLAN)[0]["title"] == "Step 2"
-    assert card_blocks([card(9, StepStatus.COMPLETE), done], Display.PLAN)[0]["title"] == "Step 1"
+    assert card_blocks([done, running, later], TaskDisplay.PLAN)[0]["title"] == "Step 2"
+    assert card_blocks([card(9, StepStatus.COMPLETE), done], TaskDisplay.PLAN)[0]["title"] == "Step 1"
 
 
 def test_chunks_are_slacks_own_kinds_and_empty_text_is_none() -> None:
@@ -104,7 +104,7 @@ def test_chunks_are_slacks_own_kinds_and_empty_text_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("block", "action_id"), [(stop_turn_block("t"), STOP_TURN_ACTION), (stop_task_block("t"), STOP_TASK_ACTION)]
+    ("block", "action_id"), [(stop_run_block("t"), STOP_RUN_ACTION), (stop_task_block("t"), STOP_TASK_ACTION)]
 )
 def test_a_stop_button_says_what_it_stops(block: dict[str, Any], action_id: str) -> None:
     checked_blocks([block])

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.domain.compaction import cut, last_of, pairs, tellable, to_summarise
 from swarm.domain.errors import Invalid
-from swarm.domain.session_messages import MOST_BYTES, MOST_CHARACTERS, checked_name, kept, message_of, plain
-from swarm.domain.sessions import MessageRole, SessionMessage
+from swarm.domain.model.compaction import cut, last_of, pairs, tellable, to_summarise
+from swarm.domain.model.session_messages import MOST_BYTES, MOST_CHARACTERS, checked_name, kept, message_of, plain
+from swarm.domain.model.sessions import MessageRole, SessionMessage
 
 pytestmark = pytest.mark.req("AGENT-06")
 

@@ -9,14 +9,15 @@ from uuid import UUID
 
 import pytest
 
-from swarm import clock, decisions, process
+from swarm import clock
+from swarm.app import process, settings_mapping
 from swarm.config import Settings, differences, load, secrets
 from swarm.domain.access import Listen
-from swarm.domain.agents import Role
+from swarm.domain.answers.agent import History, OnRestart, StreamingAgent
+from swarm.domain.answers.calls import TaskDisplay
+from swarm.domain.answers.remote import ClientCredentials, Dialect, RemoteAgent, ResumeForm, ThreadContext
 from swarm.domain.errors import ConfigurationError
-from swarm.domain.streaming.agent import History, OnRestart, StreamingAgent
-from swarm.domain.streaming.calls import Display
-from swarm.domain.streaming.remote import ClientCredentials, Dialect, RemoteAgent, ResumeForm, ThreadContext
+from swarm.domain.model.agents import Role
 
 Read = Callable[..., Settings]
 
@@ -50,20 +51,22 @@ EVERY_CHANNEL_KEY = """
 @pytest.mark.req("CHAN-01")
 def test_a_channel_inherits_every_key_that_it_leaves_out(read: Read) -> None:
     settings = read(f"channel_defaults:{EVERY_CHANNEL_KEY}channels: {{C123: {{}}, C456: {{display: plan}}}}")
-    everywhere = decisions.policies(settings).everywhere
-    assert everywhere.display is Display.TIMELINE
+    everywhere = settings_mapping.policies(settings).everywhere
+    assert everywhere.display is TaskDisplay.TIMELINE
     assert everywhere.client_context == {"tone": "short"}
     assert everywhere.share_email
     assert settings.channels_in_full["C123"] == settings.channel_defaults
-    of = decisions.policies(settings).of
+    of = settings_mapping.policies(settings).of
     assert of("C123") == everywhere
-    assert (of("C456").display, of("C456").listen) == (Display.PLAN, Listen.BOTS)
+    assert (of("C456").display, of("C456").listen) == (TaskDisplay.PLAN, Listen.BOTS)
 
 
 @pytest.mark.req("CHAN-01")
 def test_a_channels_own_word_wins_over_the_defaults_also_where_it_is_the_usual_one(read: Read) -> None:
     own = "{agent: null, enabled: true, listen: mention, allowed_users: null, client_context: {}, share_email: false}"
-    policy = decisions.policies(read(f"channel_defaults:{EVERY_CHANNEL_KEY}channels: {{C123: {own}}}")).of("C123")
+    policy = settings_mapping.policies(read(f"channel_defaults:{EVERY_CHANNEL_KEY}channels: {{C123: {own}}}")).of(
+        "C123"
+    )
     assert (policy.agent, policy.enabled, policy.listen, policy.allowed_users) == (None, True, Listen.MENTION, None)
     assert (dict(policy.client_context), policy.share_email) == ({}, False)
     assert (policy.allowed_bots, policy.bot_messages_per_hour) == (frozenset({"B1"}), 3), "which it leaves out"
@@ -83,7 +86,7 @@ def test_a_channels_own_word_wins_over_the_defaults_also_where_it_is_the_usual_o
     ],
 )
 def test_direct_messages_have_an_agent_of_their_own(read: Read, yaml: str, agent: str | None) -> None:
-    policies = decisions.policies(read(yaml))
+    policies = settings_mapping.policies(read(yaml))
     assert policies.of("D123").agent == agent
     assert policies.of("C999").agent == policies.everywhere.agent, "which is about direct messages only"
 
@@ -94,10 +97,10 @@ def test_direct_messages_have_an_agent_of_their_own(read: Read, yaml: str, agent
 @pytest.mark.req("STREAM-01")
 def test_a_remote_agent_needs_no_more_than_an_address(read: Read) -> None:
     settings = read("agents: {remote: {helper: {url: 'https://helper.example/run'}}}")
-    assert decisions.streaming_agents(settings) == [
+    assert settings_mapping.streaming_agents(settings) == [
         StreamingAgent(name="helper", role=Role.LEAD, history=History.ALL, parallel=20, on_restart=OnRestart.RERUN)
     ]
-    assert decisions.remote_agents(settings) == [
+    assert settings_mapping.remote_agents(settings) == [
         RemoteAgent(name="helper", url="https://helper.example/run", timeout_seconds=300, longest_run_seconds=3600)
     ]
 
@@ -127,7 +130,7 @@ agents:
 @pytest.mark.req("STREAM-01")
 def test_everything_that_is_said_of_a_remote_agent_reaches_it(read: Read) -> None:
     settings = read(EVERY_AGENT_KEY, SECRET="hush-hush")
-    assert decisions.streaming_agents(settings) == [
+    assert settings_mapping.streaming_agents(settings) == [
         StreamingAgent(
             name="helper",
             role=Role.WORKER,
@@ -138,7 +141,7 @@ def test_everything_that_is_said_of_a_remote_agent_reaches_it(read: Read) -> Non
             footer="ask <#C1>",
         )
     ]
-    assert decisions.remote_agents(settings) == [
+    assert settings_mapping.remote_agents(settings) == [
         RemoteAgent(
             name="helper",
             url="http://helper.example",
@@ -160,9 +163,9 @@ def test_everything_that_is_said_of_a_remote_agent_reaches_it(read: Read) -> Non
 def test_several_agents_of_one_service_are_one_entry(read: Read) -> None:
     entry = "{url: 'http://caipe', dialect: caipe, token: hush-hush, role: worker, agent_ids: {sre: a-1, docs: a-2}}"
     settings = read(f"agents: {{remote: {{caipe: {entry}}}}}")
-    reached = [(agent.name, agent.agent_id, agent.token) for agent in decisions.remote_agents(settings)]
+    reached = [(agent.name, agent.agent_id, agent.token) for agent in settings_mapping.remote_agents(settings)]
     assert reached == [("sre", "a-1", "hush-hush"), ("docs", "a-2", "hush-hush")]
-    assert [(agent.name, agent.role) for agent in decisions.streaming_agents(settings)] == [
+    assert [(agent.name, agent.role) for agent in settings_mapping.streaming_agents(settings)] == [
         ("sre", Role.WORKER),
         ("docs", Role.WORKER),
     ]
@@ -181,16 +184,16 @@ def test_several_agents_of_one_service_are_one_entry(read: Read) -> None:
 def test_an_agent_without_a_memory_gets_the_whole_thread_unless_told_otherwise(
     read: Read, chosen: str, sent: History
 ) -> None:
-    (agent,) = decisions.streaming_agents(read(f"agents: {{remote: {{a: {{url: 'http://a', {chosen}}}}}}}"))
+    (agent,) = settings_mapping.streaming_agents(read(f"agents: {{remote: {{a: {{url: 'http://a', {chosen}}}}}}}"))
     assert agent.history is sent
 
 
 @pytest.mark.req("OPS-11")
 def test_dynamic_agents_url_is_an_agent_and_the_default_where_none_is_named(read: Read) -> None:
     settings = read(DYNAMIC_AGENTS_URL="https://agents.example")
-    (agent,) = decisions.remote_agents(settings)
+    (agent,) = settings_mapping.remote_agents(settings)
     assert (agent.name, agent.url, agent.dialect) == ("dynamic-agents", "https://agents.example", Dialect.CAIPE)
-    assert decisions.policies(settings).default_agent == "dynamic-agents"
+    assert settings_mapping.policies(settings).default_agent == "dynamic-agents"
 
 
 @pytest.mark.req("OPS-11")
@@ -208,7 +211,7 @@ def test_swarm_yaml_may_say_more_of_the_dynamic_agents(read: Read) -> None:
         "agents: {remote: {dynamic-agents: {agent_id: a-1, token: hush-hush}, other: {url: 'http://b'}}}",
         DYNAMIC_AGENTS_URL="https://agents.example",
     )
-    dynamic, other = decisions.remote_agents(settings)
+    dynamic, other = settings_mapping.remote_agents(settings)
     assert (dynamic.url, dynamic.agent_id, dynamic.dialect) == ("https://agents.example", "a-1", Dialect.CAIPE)
     assert other.dialect is Dialect.AGUI
 
@@ -397,10 +400,10 @@ def test_swarm_url_and_port_say_where_the_coordinator_is(read: Read) -> None:
     ],
 )
 def test_a_provider_that_nobody_names_is_guessed(read: Read, environment: dict[str, str], provider: str) -> None:
-    (spec,) = decisions.model_specs(read(**environment))
+    (spec,) = settings_mapping.model_specs(read(**environment))
     assert (spec.provider, spec.is_guessed) == (provider, True)
     assert "LLM_PROVIDER" in spec.guess
-    (named,) = decisions.model_specs(read(**environment, LLM_PROVIDER="bedrock"))
+    (named,) = settings_mapping.model_specs(read(**environment, LLM_PROVIDER="bedrock"))
     assert (named.provider, named.guess) == ("bedrock", "")
 
 

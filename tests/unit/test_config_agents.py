@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from swarm import decisions
+from swarm.app import settings_mapping
 from swarm.config import Kind, LocalTool, Settings, load, secrets
-from swarm.domain.agents import Reach, Role
 from swarm.domain.errors import ConfigurationError
-from swarm.domain.models import ModelSpec, Provider
-from swarm.domain.sessions import SessionScope
+from swarm.domain.model.agents import Reach, Role
+from swarm.domain.model.models import ModelSpec, Provider
+from swarm.domain.model.sessions import SessionScope
 
 Read = Callable[..., Settings]
 
@@ -56,14 +56,14 @@ def read(tmp_path: Path) -> Read:
 def test_the_names_that_teams_have_in_their_environment_name_a_model(
     read: Read, environment: dict[str, str], spec: ModelSpec
 ) -> None:
-    assert decisions.model_specs(read(**environment)) == [spec]
+    assert settings_mapping.model_specs(read(**environment)) == [spec]
 
 
 @pytest.mark.req("OPS-11")
 def test_a_model_alone_gives_an_assistant(read: Read) -> None:
     settings = read(LLM_MODEL="gpt-5-mini")
     assert {name: chosen.kind for name, chosen in settings.agents.builtin.items()} == {"assistant": Kind.ASSISTANT}
-    (agent,) = decisions.streaming_agents(settings)
+    (agent,) = settings_mapping.streaming_agents(settings)
     assert (agent.name, agent.role, agent.reach) == ("assistant", Role.LEAD, Reach.BUILTIN)
 
 
@@ -99,7 +99,7 @@ def test_fallbacks_are_asked_in_their_order_with_their_own_providers(read: Read)
       fallbacks: [{name: gpt-5-mini}, {name: "anthropic.claude-v2", provider: bedrock}]
     providers: {openai: {api_key: sk-1}, bedrock: {region: eu-central-1}}
     """
-    specs = decisions.model_specs(read(yaml))
+    specs = settings_mapping.model_specs(read(yaml))
     assert [spec.label for spec in specs] == [
         "anthropic:claude-sonnet-4-5",
         "openai:gpt-5-mini",
@@ -107,18 +107,18 @@ def test_fallbacks_are_asked_in_their_order_with_their_own_providers(read: Read)
     ]
     assert [spec.region for spec in specs] == [None, None, "eu-central-1"]
     assert {spec.max_tokens for spec in specs} == {900}
-    assert decisions.model_specs(read(yaml), "another")[0].label == "anthropic:another"
+    assert settings_mapping.model_specs(read(yaml), "another")[0].label == "anthropic:another"
 
 
 @pytest.mark.req("AGENT-07")
 def test_another_model_of_an_agent_is_one_of_the_same_provider_whatever_its_name_suggests(read: Read) -> None:
-    assert decisions.model_specs(read(LLM_MODEL="gpt-5-mini"), "o4-mini")[0].label == "openai:o4-mini"
-    assert decisions.model_specs(read(LLM_MODEL="qwen3"), "gpt-oss:20b")[0].label == "ollama:gpt-oss:20b"
+    assert settings_mapping.model_specs(read(LLM_MODEL="gpt-5-mini"), "o4-mini")[0].label == "openai:o4-mini"
+    assert settings_mapping.model_specs(read(LLM_MODEL="qwen3"), "gpt-oss:20b")[0].label == "ollama:gpt-oss:20b"
 
 
 @pytest.mark.req("AGENT-07")
 def test_limits_can_be_set_and_lifted(read: Read) -> None:
-    limits = decisions.run_limits(read("limits: {requests: 3, tokens: null, cost_dollars: '0.25'}"))
+    limits = settings_mapping.run_limits(read("limits: {requests: 3, tokens: null, cost_dollars: '0.25'}"))
     assert (limits.requests, limits.tokens, limits.cost_dollars) == (3, None, Decimal("0.25"))
     assert (limits.tool_calls, limits.seconds) == (50, 300)
 
@@ -187,4 +187,4 @@ def test_keys_of_providers_are_secrets(read: Read) -> None:
     settings = read(OPENAI_API_KEY="sk-hush", ANTHROPIC_API_KEY="sk-hush-too")
     assert {"sk-hush", "sk-hush-too"} <= set(secrets(settings))
     assert "hush" not in repr(settings)
-    assert "hush" not in repr(decisions.model_specs(read(LLM_MODEL="gpt", OPENAI_API_KEY="sk-hush")))
+    assert "hush" not in repr(settings_mapping.model_specs(read(LLM_MODEL="gpt", OPENAI_API_KEY="sk-hush")))

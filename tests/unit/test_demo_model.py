@@ -11,8 +11,8 @@ import yaml
 
 from swarm.agents.builtin.fence import fenced
 from swarm.agents.prompts.files import PromptFiles
-from swarm.agents.router import decision, telling, wording
-from swarm.agents.router.decision import Call as RouterCall
+from swarm.agents.router import decision, tool_results, wording
+from swarm.agents.router.decision import PlannedCall as RouterCall
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
 from swarm.config import load
 from swarm.demo import router_rules, settings_file, work_tree
@@ -113,7 +113,7 @@ def test_results_are_worded_from_what_the_router_really_sends(asked: str, told: 
     call = RouterCall(id="1", tool=tool, arguments={"a": 6, "b": 7})
     sent = f"{asked}\n\n{fenced(router_rules.RESULTS, wording.for_model([(call, ToolAnswer(text='42'))]))}"
     assert reply(Asked(messages=(Said(role="user", text=sent),))) == Text(text=told)
-    assert f'"{router_rules.RESULTS}"' in Path(telling.__file__).read_text(encoding="utf-8")
+    assert f'"{router_rules.RESULTS}"' in Path(tool_results.__file__).read_text(encoding="utf-8")
 
 
 def test_several_results_and_failed_ones_are_told_each() -> None:

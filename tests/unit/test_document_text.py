@@ -8,9 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.domain.extracts import EXCERPT_CHARACTERS, PIECE_CHARACTERS, excerpt_of, headings_of, pieces_of, title_of
-from swarm.domain.html_text import text_of
-from swarm.domain.words import MOST_TERMS, terms_of, words_of
+from swarm.domain.documents.extracts import (
+    EXCERPT_CHARACTERS,
+    PIECE_CHARACTERS,
+    excerpt_of,
+    headings_of,
+    pieces_of,
+    title_of,
+)
+from swarm.domain.documents.words import MOST_TERMS, terms_of, words_of
+from swarm.domain.text.html_text import text_of
 
 pytestmark = pytest.mark.req("TOOL-06")
 

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 from structlog.testing import capture_logs
 
-from swarm.ending import Closings, Deadline, close_all
+from swarm.app.shutdown import ShutdownStack, StopDeadline, close_all
 
 pytestmark = pytest.mark.req("OPS-12")
 
@@ -34,7 +34,7 @@ class Opened:
 
 async def test_what_hangs_is_cut_off_by_one_moment_for_all_and_named() -> None:
     quick, slow, slower = Opened(), Opened(600), Opened(900)
-    closings = Closings(Deadline(0.2))
+    closings = ShutdownStack(StopDeadline(0.2))
     for name, each in (("quick", quick), ("slow", slow), ("slower", slower)):
         closings.add(name, each.aclose)
     began = time.monotonic()
@@ -48,7 +48,7 @@ async def test_what_hangs_is_cut_off_by_one_moment_for_all_and_named() -> None:
 
 
 async def test_what_is_closed_later_has_only_what_is_left() -> None:
-    deadline = Deadline(0.3)
+    deadline = StopDeadline(0.3)
     first, second = Opened(600), Opened(600)
     await close_all({"first": first.aclose}, within_seconds=deadline.left(reserve_seconds=0.1))
     assert 0 < deadline.left() <= 0.1 + 0.05
@@ -101,7 +101,7 @@ async def test_what_takes_no_notice_of_its_end_holds_nobody_up() -> None:
 
 
 async def test_nothing_to_close_takes_no_time_and_no_name_is_used_twice() -> None:
-    closings = Closings(Deadline())
+    closings = ShutdownStack(StopDeadline())
     await closings.aclose()
     closings.add("one", partial(asyncio.sleep, 0))
     with pytest.raises(ValueError, match="one"):

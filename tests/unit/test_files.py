@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.domain.errors import BadRequest, Invalid, TooLarge
-from swarm.domain.files import (
+from swarm.domain.model.files import (
     COMMENT_CHARACTERS,
     NAME_BYTES,
     TITLE_CHARACTERS,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from swarm import home
+from swarm.app import home
 from swarm.config import Settings
 from swarm.domain.errors import ConfigurationError
 

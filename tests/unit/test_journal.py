@@ -7,10 +7,10 @@ import logging
 import pytest
 from structlog.testing import capture_logs
 
-from swarm.domain.facts import Changed, LeaseEnded
-from swarm.domain.inbox import EntryStep
-from swarm.domain.leases import LeaseEnd
-from swarm.domain.tasks import TaskStep
+from swarm.domain.metric_events import Changed, LeaseEnded
+from swarm.domain.model.inbox import InboxStep
+from swarm.domain.model.leases import LeaseEnd
+from swarm.domain.model.tasks import TaskStep
 from swarm.domain.watchers import DatabaseCall, ToolCall
 from swarm.telemetry import journal
 from swarm.telemetry.journal import GRAVE, Journal
@@ -49,5 +49,5 @@ def test_tool_calls_are_told_at_debug_only(level: int) -> None:
 
 
 def test_every_grave_change_of_work_is_a_step_that_there_is() -> None:
-    steps = {*(f"inbox.{step}" for step in EntryStep), *(f"task.{step}" for step in TaskStep)}
+    steps = {*(f"inbox.{step}" for step in InboxStep), *(f"task.{step}" for step in TaskStep)}
     assert {change for change in GRAVE if change.startswith(("inbox.", "task."))} <= steps

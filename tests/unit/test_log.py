@@ -17,9 +17,9 @@ import structlog
 from pydantic import BaseModel, ValidationError
 from sqlalchemy.exc import StatementError
 
-from swarm import log
 from swarm.config import load, secrets
-from swarm.redaction import HIDDEN, Redactor
+from swarm.telemetry import log
+from swarm.telemetry.redaction import HIDDEN, Redactor
 from tests.support.naughty import TEXT, hidden_in
 
 OPERATOR = 'made-up by "somebody"\\ß'

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from swarm.domain.streaming import calls
-from swarm.slack import files, gateway, manifest, pacing, presses, streams, web_api
+from swarm.domain.answers import calls
+from swarm.slack import manifest
+from swarm.slack.incoming import button_actions
+from swarm.slack.outgoing import files, gateway, pacing, streams, web_api
 
 pytestmark = pytest.mark.req("OPS-02")
 
@@ -66,7 +68,7 @@ def test_an_app_that_is_an_agent_hears_of_slacks_own_stop_and_asks_for_one_scope
     plain, agent = manifest.manifest(), manifest.manifest(agent=True)
     assert set(manifest.bot_scopes(agent=True)) - set(manifest.bot_scopes()) == {"assistant:write"}
     assert events_of(agent) - events_of(plain) == {"agent_session_stopped"} == set(manifest.AGENT_EVENT_SCOPES)
-    assert "agent_session_stopped" in inspect.getsource(presses)
+    assert "agent_session_stopped" in inspect.getsource(button_actions)
     assert isinstance(plain["features"], dict)
     assert isinstance(agent["features"], dict)
     assert "agent_view" not in plain["features"]
@@ -78,7 +80,7 @@ def events_of(app: dict[str, Any]) -> set[str]:
 
 
 def test_socket_mode_needs_no_address_and_http_has_one() -> None:
-    socket, http = manifest.manifest(manifest.Mode.SOCKET), manifest.manifest(manifest.Mode.HTTP)
+    socket, http = manifest.manifest(manifest.EventTransport.SOCKET), manifest.manifest(manifest.EventTransport.HTTP)
     events = ["app_mention", "message.channels", "message.groups", "message.im", "message.mpim"]
     assert isinstance(socket["settings"], dict)
     assert isinstance(http["settings"], dict)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from swarm.domain.model.transcript import SlackMessage
 from swarm.domain.routing import Me
-from swarm.domain.transcript import SlackMessage
-from swarm.slack.message_text import MAX_ADDED_CHARACTERS
-from swarm.slack.payloads import history_message
+from swarm.slack.incoming.message_text import MAX_ADDED_CHARACTERS
+from swarm.slack.incoming.payloads import history_message
 
 pytestmark = pytest.mark.req("LOOP-02", "CHAN-10")
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.domain.cutting import MIN_LIMIT, cut, join, split
-from swarm.domain.mrkdwn import escape, preview, safe, unescape
 from swarm.domain.text.characters import Visible, strip_invisible
+from swarm.domain.text.cutting import MIN_LIMIT, cut, join, split
+from swarm.domain.text.mrkdwn import escape, preview, safe, unescape
 
 PEOPLE = frozenset({"U1ALICE", "W2BOB"})
 LIVE = re.compile(

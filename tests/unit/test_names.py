@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from swarm.domain.client_context import NOTHING_KNOWN, ChannelFacts
 from swarm.domain.errors import Unavailable
+from swarm.domain.model.transcript import AuthorKind, ChannelType
 from swarm.domain.people import Person
-from swarm.domain.transcript import AuthorKind, ChannelType
-from swarm.slack import lookups
-from swarm.slack.gateway import ChannelInfo
-from swarm.slack.names import FACTS_FRESH_SECONDS, FRESH_SECONDS, RETRY_SECONDS, Names
+from swarm.domain.prompts.client_context import NOTHING_KNOWN, ChannelFacts
+from swarm.slack.outgoing import lookups
+from swarm.slack.outgoing.gateway import ChannelInfo
+from swarm.slack.outgoing.names import FACTS_FRESH_SECONDS, FRESH_SECONDS, RETRY_SECONDS, Names
 
 pytestmark = pytest.mark.req("LOOP-03")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from swarm import home, preflight
+from swarm.app import home, preflight
 from swarm.config import Settings, load
 from swarm.domain.errors import ConfigurationError
 

@@ -10,8 +10,8 @@ import pytest
 from slack_twin.limits import Tier
 from slack_twin.methods import METHODS
 
-from swarm.domain.streaming.calls import Slot
-from swarm.slack.pacing import FORGET_ABOVE, METHOD_LIMITS, TIER_2, TIER_3, TIER_4, UNLIMITED, Limit, Pacing
+from swarm.domain.answers.calls import Slot
+from swarm.slack.outgoing.pacing import FORGET_ABOVE, METHOD_LIMITS, TIER_2, TIER_3, TIER_4, UNLIMITED, Limit, Pacing
 
 pytestmark = pytest.mark.req("OPS-10")
 

@@ -13,11 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from swarm.domain.deliveries import METADATA_EVENT_TYPE
 from swarm.domain.errors import BadRequest
+from swarm.domain.model.deliveries import METADATA_EVENT_TYPE
+from swarm.domain.model.transcript import (
+    AuthorKind,
+    ChannelType,
+    MessageDeleted,
+    MessageEdited,
+    SlackEvent,
+    SlackMessage,
+)
 from swarm.domain.routing import Me
-from swarm.domain.transcript import AuthorKind, ChannelType, MessageDeleted, MessageEdited, SlackEvent, SlackMessage
-from swarm.slack.payloads import history_message, slack_event
+from swarm.slack.incoming.payloads import history_message, slack_event
 
 SAMPLES = Path(__file__).parents[2] / "packages" / "slack_twin" / "tests" / "samples" / "slack"
 ME = Me(team="T1", user_id="UBOT", bot_id="BBOT")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from swarm.domain.presses import (
+from swarm.domain.button_actions import (
     STOP_TASK_ACTION,
     ButtonPressed,
     Feedback,
@@ -15,7 +15,7 @@ from swarm.domain.presses import (
     feedback_of,
     feedback_value,
 )
-from swarm.slack.presses import button_pressed, session_stopped
+from swarm.slack.incoming.button_actions import button_pressed, session_stopped
 
 PAYLOAD: dict[str, Any] = {
     "type": "block_actions",

@@ -7,7 +7,7 @@ import resource
 
 import pytest
 
-from swarm import process
+from swarm.app import process
 from tests.support.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.req("OPS-12")

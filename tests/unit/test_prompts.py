@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.domain.agents import Role
-from swarm.domain.excerpts import left_out
-from swarm.domain.inbox import MatchedBy
-from swarm.domain.mrkdwn import unescape
-from swarm.domain.notices import NoticeKind
-from swarm.domain.prompt_input import NewMessage, PromptMessage
-from swarm.domain.prompts import render
+from swarm.domain.model.agents import Role
+from swarm.domain.model.inbox import MatchedBy
+from swarm.domain.model.notices import NoticeKind
+from swarm.domain.model.transcript import AuthorKind
+from swarm.domain.model.triggers import TriggerKind
+from swarm.domain.prompts.excerpts import left_out
+from swarm.domain.prompts.prompt_input import NewMessage, PromptMessage
+from swarm.domain.prompts.prompts import render
 from swarm.domain.text.characters import strip_invisible
-from swarm.domain.transcript import AuthorKind
-from swarm.domain.triggers import TriggerKind
+from swarm.domain.text.mrkdwn import unescape
 from tests.support.prompts import (
     CONTENT,
     FENCE,

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import swarm
-from swarm.domain.agents import Role
-from swarm.domain.tasks import MAX_DEPTH, MAX_OPEN_PER_THREAD
-from swarm.domain.triggers import TriggerKind
+from swarm.domain.model.agents import Role
+from swarm.domain.model.tasks import MAX_DEPTH, MAX_OPEN_PER_THREAD
+from swarm.domain.model.triggers import TriggerKind
 from tests.support.prompts import MARKER, fences, read_history, read_new
 
 TOOLS = [
@@ -63,7 +63,7 @@ EXPLAINED = [
 
 
 def base_prompt(role: Role) -> str:
-    return (Path(swarm.__file__).parent / "prompts" / f"{role}.md").read_text(encoding="utf-8")
+    return (Path(swarm.__file__).parent / "domain" / "prompts" / f"{role}.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.req("LOOP-19")

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.domain.agents import Role
-from swarm.domain.mrkdwn import unescape
-from swarm.domain.notices import NoticeKind
-from swarm.domain.prompt_input import TASK_TRIGGER, PromptDependency, PromptTask
-from swarm.domain.prompts import render
+from swarm.domain.model.agents import Role
+from swarm.domain.model.notices import NoticeKind
+from swarm.domain.model.triggers import TriggerKind
+from swarm.domain.prompts.prompt_input import TASK_TRIGGER, PromptDependency, PromptTask
+from swarm.domain.prompts.prompts import render
 from swarm.domain.text.characters import strip_invisible
-from swarm.domain.triggers import TriggerKind
+from swarm.domain.text.mrkdwn import unescape
 from tests.support.prompts import (
     CONTENT,
     MARKER,

@@ -9,19 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.domain.access import BOT_MESSAGES_PER_HOUR, ChannelPolicy, External, Listen
-from swarm.domain.agents import Role
-from swarm.domain.inbox import MatchedBy
+from swarm.domain.model.agents import Role
+from swarm.domain.model.inbox import MatchedBy
+from swarm.domain.model.transcript import STRANGERS, Author, AuthorKind, ChannelType, SlackMessage, Standing
 from swarm.domain.roster import Candidate, Roster, addressed
 from swarm.domain.routing import (
     Change,
     Decision,
     Me,
-    Outcome,
+    RoutingOutcome,
     Situation,
     decide,
     names_swarm,
 )
-from swarm.domain.transcript import STRANGERS, Author, AuthorKind, ChannelType, SlackMessage, Standing
 
 pytestmark = pytest.mark.req("LOOP-11")
 
@@ -102,7 +102,7 @@ class Row:
     """A message in a situation, and what becomes of it. ``to`` names the agents, None one that is still to come."""
 
     message: SlackMessage
-    outcome: Outcome
+    outcome: RoutingOutcome
     situation: Situation = situation()  # noqa: RUF009 - frozen
     change: Change = Change.POSTED
     to: tuple[Candidate | None, ...] = ()
@@ -114,30 +114,32 @@ class Row:
 ROWS = {
     # 1. never work
     "our own post by user id": Row(
-        message=message(f"{BOT} hi", by="UBOT", kind=AuthorKind.BOT), outcome=Outcome.OWN, because="our own post"
+        message=message(f"{BOT} hi", by="UBOT", kind=AuthorKind.BOT), outcome=RoutingOutcome.OWN, because="our own post"
     ),
     "our own post by bot id": Row(
         message=message("swarm#all", by="U9", kind=AuthorKind.BOT, bot_id="BBOT"),
-        outcome=Outcome.OWN,
+        outcome=RoutingOutcome.OWN,
         because="our own post",
     ),
     "a delete": Row(
-        message=message(f"{BOT} hi"), change=Change.DELETED, outcome=Outcome.DELETED, because="was deleted"
+        message=message(f"{BOT} hi"), change=Change.DELETED, outcome=RoutingOutcome.DELETED, because="was deleted"
     ),
     "a join": Row(
-        message=message(f"{BOT} has joined", subtype="channel_join"), outcome=Outcome.SYSTEM, because="channel_join"
+        message=message(f"{BOT} has joined", subtype="channel_join"),
+        outcome=RoutingOutcome.SYSTEM,
+        because="channel_join",
     ),
     "an edit of what was routed": Row(
         message=message(f"{BOT} hi"),
         situation=situation(routed=True),
         change=Change.EDITED,
-        outcome=Outcome.EDITED,
+        outcome=RoutingOutcome.EDITED,
         because="routed before",
     ),
     "an edit that adds a mention": Row(
         message=message(f"{BOT} hi"),
         change=Change.EDITED,
-        outcome=Outcome.MENTION,
+        outcome=RoutingOutcome.MENTION,
         to=(LEAD,),
         matched_by=MatchedBy.MENTION,
         new_owner=LEAD,
@@ -146,38 +148,38 @@ ROWS = {
     "a channel that is switched off": Row(
         message=message(f"{BOT} hi"),
         situation=situation(policy=ChannelPolicy(enabled=False)),
-        outcome=Outcome.NOT_ALLOWED,
+        outcome=RoutingOutcome.NOT_ALLOWED,
         because="switched off",
     ),
     "a person who is not on the list": Row(
         message=message("swarm#lead hi"),
         situation=situation(policy=ChannelPolicy(allowed_users=frozenset({"U2"}))),
-        outcome=Outcome.NOT_ALLOWED,
+        outcome=RoutingOutcome.NOT_ALLOWED,
         because="not on the list of allowed users",
     ),
     "a guest": Row(
         message=message("swarm#lead hi", standing=Standing.GUEST),
-        outcome=Outcome.STRANGER,
+        outcome=RoutingOutcome.STRANGER,
         because="guest of the workspace; strangers are heard only where the channel says external: allow",
     ),
     "somebody of another workspace, in a direct message": Row(
         message=message(where=ChannelType.DM, standing=Standing.EXTERNAL),
-        outcome=Outcome.STRANGER,
+        outcome=RoutingOutcome.STRANGER,
         because="belongs to another workspace",
     ),
     "somebody whom Slack does not know, in an owned thread": Row(
         message=message(in_thread=True, standing=Standing.UNVERIFIED),
         situation=situation(owner=SPARE),
-        outcome=Outcome.STRANGER,
+        outcome=RoutingOutcome.STRANGER,
         because="does not say who this person is",
     ),
     "somebody of whom Slack has not said anything yet": Row(
-        message=message("swarm#lead hi", standing=None), outcome=Outcome.UNVERIFIED, because="has not said yet"
+        message=message("swarm#lead hi", standing=None), outcome=RoutingOutcome.UNVERIFIED, because="has not said yet"
     ),
     "a stranger where they are allowed": Row(
         message=message("swarm#spare hi", standing=Standing.EXTERNAL),
         situation=situation(policy=ChannelPolicy(external=External.ALLOW)),
-        outcome=Outcome.ADDRESS,
+        outcome=RoutingOutcome.ADDRESS,
         to=(SPARE,),
         matched_by=MatchedBy.ADDRESS,
         new_owner=SPARE,
@@ -186,28 +188,30 @@ ROWS = {
     "a stranger who is allowed, but not on the list": Row(
         message=message("swarm#lead hi", standing=Standing.GUEST),
         situation=situation(policy=ChannelPolicy(external=External.ALLOW, allowed_users=frozenset({"U2"}))),
-        outcome=Outcome.NOT_ALLOWED,
+        outcome=RoutingOutcome.NOT_ALLOWED,
         because="not on the list of allowed users",
     ),
     "a bot that nobody allowed": Row(
-        message=alert(f"{BOT} hi"), outcome=Outcome.NOT_ALLOWED, because="not on the channel's list of allowed bots"
+        message=alert(f"{BOT} hi"),
+        outcome=RoutingOutcome.NOT_ALLOWED,
+        because="not on the channel's list of allowed bots",
     ),
     "a bot that has had its turns": Row(
         message=alert(f"{BOT} hi", in_thread=True),
         situation=situation(policy=PAGER_ALLOWED, bot_turns=BOT_MESSAGES_PER_HOUR),
-        outcome=Outcome.BOT_CAPPED,
+        outcome=RoutingOutcome.BOT_CAPPED,
         because="10 messages of this hour",
     ),
     "a bot that has had its turns by the channel's own limit": Row(
         message=alert(f"{BOT} hi", in_thread=True),
         situation=situation(policy=replace(PAGER_ALLOWED, bot_messages_per_hour=2), bot_turns=2),
-        outcome=Outcome.BOT_CAPPED,
+        outcome=RoutingOutcome.BOT_CAPPED,
         because="2 messages of this hour",
     ),
     "a bot's last turn": Row(
         message=alert(f"{BOT} hi", in_thread=True),
         situation=situation(policy=PAGER_ALLOWED, bot_turns=BOT_MESSAGES_PER_HOUR - 1),
-        outcome=Outcome.MENTION,
+        outcome=RoutingOutcome.MENTION,
         to=(LEAD,),
         matched_by=MatchedBy.MENTION,
         new_owner=LEAD,
@@ -216,7 +220,7 @@ ROWS = {
     "a person where bots have had their turns": Row(
         message=message(f"{BOT} hi", in_thread=True),
         situation=situation(bot_turns=BOT_MESSAGES_PER_HOUR),
-        outcome=Outcome.MENTION,
+        outcome=RoutingOutcome.MENTION,
         to=(LEAD,),
         matched_by=MatchedBy.MENTION,
         new_owner=LEAD,
@@ -225,25 +229,25 @@ ROWS = {
     "a stop where something runs": Row(
         message=message("!stop", in_thread=True),
         situation=situation(owner=LEAD, can_stop=True),
-        outcome=Outcome.STOP,
+        outcome=RoutingOutcome.STOP,
         because="stops what runs here",
     ),
     "a stop in capitals that mentions the bot": Row(
         message=message(f" {BOT} !STOP ", in_thread=True),
         situation=situation(can_stop=True),
-        outcome=Outcome.STOP,
+        outcome=RoutingOutcome.STOP,
         because="stops what runs here",
     ),
     "a stop at the top of a direct message": Row(
         message=message("!Stop", where=ChannelType.DM),
         situation=situation(can_stop=True),
-        outcome=Outcome.STOP,
+        outcome=RoutingOutcome.STOP,
         because="stops what runs here",
     ),
     "a stop where nothing runs": Row(
         message=message("!stop", in_thread=True),
         situation=situation(owner=SPARE),
-        outcome=Outcome.THREAD_OWNER,
+        outcome=RoutingOutcome.THREAD_OWNER,
         to=(SPARE,),
         matched_by=MatchedBy.THREAD_OWNER,
         because="spare owns the thread",
@@ -251,7 +255,7 @@ ROWS = {
     "a stop that says more": Row(
         message=message("!stop it", in_thread=True),
         situation=situation(owner=SPARE, can_stop=True),
-        outcome=Outcome.THREAD_OWNER,
+        outcome=RoutingOutcome.THREAD_OWNER,
         to=(SPARE,),
         matched_by=MatchedBy.THREAD_OWNER,
         because="spare owns the thread",
@@ -259,7 +263,7 @@ ROWS = {
     "a stop for one agent": Row(
         message=message("swarm#spare !stop", in_thread=True),
         situation=situation(owner=SPARE, can_stop=True),
-        outcome=Outcome.ADDRESS,
+        outcome=RoutingOutcome.ADDRESS,
         to=(SPARE,),
         matched_by=MatchedBy.ADDRESS,
         new_owner=SPARE,
@@ -268,19 +272,19 @@ ROWS = {
     "a stop that is meant for somebody else": Row(
         message=message(f"{BOB} !stop", in_thread=True),
         situation=situation(owner=SPARE, can_stop=True),
-        outcome=Outcome.OTHERS_MENTIONED,
+        outcome=RoutingOutcome.OTHERS_MENTIONED,
         because="mentions only somebody else",
     ),
     "a stop by who may not speak here": Row(
         message=message("!stop", in_thread=True),
         situation=situation(can_stop=True, policy=ChannelPolicy(allowed_users=frozenset({"U2"}))),
-        outcome=Outcome.NOT_ALLOWED,
+        outcome=RoutingOutcome.NOT_ALLOWED,
         because="not on the list of allowed users",
     ),
     "a stop by a bot": Row(
         message=alert("!stop", in_thread=True),
         situation=situation(owner=SPARE, can_stop=True, policy=PAGER_ALLOWED),
-        outcome=Outcome.THREAD_OWNER,
+        outcome=RoutingOutcome.THREAD_OWNER,
         to=(SPARE,),
         matched_by=MatchedBy.THREAD_OWNER,
         because="spare owns the thread",
@@ -289,7 +293,7 @@ ROWS = {
         message=message("!stop", in_thread=True),
         situation=situation(owner=SPARE, can_stop=True),
         change=Change.EDITED,
-        outcome=Outcome.THREAD_OWNER,
+        outcome=RoutingOutcome.THREAD_OWNER,
         to=(SPARE,),
         matched_by=MatchedBy.THREAD_OWNER,
         because="spare owns the thread",
@@ -297,7 +301,7 @@ ROWS = {
     # 2. an explicit address
     "one agent by name": Row(
         message=message("swarm#spare hi"),
-        outcome=Outcome.ADDRESS,
+        outcome=RoutingOutcome.ADDRESS,
         to=(SPARE,),
         matched_by=MatchedBy.ADDRESS,
         new_owner=SPARE,
@@ -305,7 +309,7 @@ ROWS = {
     ),
     "one agent by id": Row(
         message=message("swarm#id-spare hi"),
-        outcome=Outcome.ADDRESS,
+        outcome=RoutingOutcome.ADDRESS,
         to=(SPARE,),
         matched_by=MatchedBy.ADDRESS,
         new_owner=SPARE,
@@ -314,7 +318,7 @@ ROWS = {
     "another agent than the owner": Row(
         message=message("swarm#spare take over", in_thread=True),
         situation=situation(owner=LEAD),
-        outcome=Outcome.ADDRESS,
+        outcome=RoutingOutcome.ADDRESS,
         to=(SPARE,),
         matched_by=MatchedBy.ADDRESS,
         new_owner=SPARE,
@@ -323,7 +327,7 @@ ROWS = {
     "an agent that is offline, where the default lead is there": Row(
         message=message("swarm#rev hi"),
         situation=situation(roster=asleep(REV)),
-        outcome=Outcome.ADDRESS,
+        outcome=RoutingOutcome.ADDRESS,
         to=(LEAD,),
         matched_by=MatchedBy.READDRESSED,
         new_owner=LEAD,
@@ -332,7 +336,7 @@ ROWS = {
     "an agent that is offline, in the thread of another": Row(
         message=message("swarm#rev hi", in_thread=True),
         situation=situation(roster=asleep(REV), owner=REV2),
-        outcome=Outcome.ADDRESS,
+        outcome=RoutingOutcome.ADDRESS,
         to=(LEAD,),
         matched_by=MatchedBy.READDRESSED,
         because="rev is offline",
@@ -340,7 +344,7 @@ ROWS = {
     "an agent that is offline, and the lead beside it": Row(
         message=message("swarm#rev or swarm#lead hi"),
         situation=situation(roster=asleep(REV)),
-        outcome=Outcome.ADDRESS,
+        outcome=RoutingOutcome.ADDRESS,
         to=(LEAD,),
         matched_by=MatchedBy.ADDRESS,
         new_owner=LEAD,
@@ -349,7 +353,7 @@ ROWS = {
     "an agent that is offline like everybody": Row(
         message=message("swarm#rev hi"),
         situation=situation(roster=asleep(*TEAM.agents)),
-        outcome=Outcome.ADDRESS,
+        outcome=RoutingOutcome.ADDRESS,
         to=(REV,),
         matched_by=MatchedBy.ADDRESS,
         new_owner=REV,
@@ -357,7 +361,7 @@ ROWS = {
     ),
     "two agents where nobody owns the thread": Row(
         message=message("swarm#spare and swarm#rev, please"),
-        outcome=Outcome.ADDRESS,
+        outcome=RoutingOutcome.ADDRESS,
         to=(SPARE, REV),
         matched_by=MatchedBy.ADDRESS,
         new_owner=SPARE,
@@ -366,14 +370,14 @@ ROWS = {
     "two agents in an owned thread": Row(
         message=message("swarm#spare and swarm#rev, please", in_thread=True),
         situation=situation(owner=LEAD),
-        outcome=Outcome.ADDRESS,
+        outcome=RoutingOutcome.ADDRESS,
         to=(SPARE, REV),
         matched_by=MatchedBy.ADDRESS,
         because="swarm#spare and swarm#rev",
     ),
     "one agent twice": Row(
         message=message("swarm#spare, yes swarm#spare"),
-        outcome=Outcome.ADDRESS,
+        outcome=RoutingOutcome.ADDRESS,
         to=(SPARE,),
         matched_by=MatchedBy.ADDRESS,
         new_owner=SPARE,
@@ -382,7 +386,7 @@ ROWS = {
     "everybody": Row(
         message=message("swarm#all stand-up", in_thread=True),
         situation=situation(owner=LEAD),
-        outcome=Outcome.BROADCAST,
+        outcome=RoutingOutcome.BROADCAST,
         to=TEAM.agents,
         matched_by=MatchedBy.BROADCAST,
         because="every agent",
@@ -390,14 +394,14 @@ ROWS = {
     "everybody where nobody is registered": Row(
         message=message("swarm#all stand-up"),
         situation=situation(roster=NOBODY),
-        outcome=Outcome.ADDRESS,
+        outcome=RoutingOutcome.ADDRESS,
         to=(None,),
         matched_by=MatchedBy.ADDRESS,
         because="no lead is registered",
     ),
     "a name that nobody has": Row(
         message=message("swarm#ghost hi"),
-        outcome=Outcome.ADDRESS,
+        outcome=RoutingOutcome.ADDRESS,
         to=(LEAD,),
         matched_by=MatchedBy.ADDRESS,
         new_owner=LEAD,
@@ -407,7 +411,7 @@ ROWS = {
     "a follow-up without a mention": Row(
         message=message(in_thread=True),
         situation=situation(owner=SPARE),
-        outcome=Outcome.THREAD_OWNER,
+        outcome=RoutingOutcome.THREAD_OWNER,
         to=(SPARE,),
         matched_by=MatchedBy.THREAD_OWNER,
         because="spare owns the thread",
@@ -415,7 +419,7 @@ ROWS = {
     "a follow-up that mentions the bot": Row(
         message=message(f"{BOT} and {BOB}", in_thread=True),
         situation=situation(owner=SPARE),
-        outcome=Outcome.THREAD_OWNER,
+        outcome=RoutingOutcome.THREAD_OWNER,
         to=(SPARE,),
         matched_by=MatchedBy.THREAD_OWNER,
         because="spare owns the thread",
@@ -423,13 +427,13 @@ ROWS = {
     "a follow-up that mentions only somebody else": Row(
         message=message(f"{BOB} look", in_thread=True),
         situation=situation(owner=SPARE),
-        outcome=Outcome.OTHERS_MENTIONED,
+        outcome=RoutingOutcome.OTHERS_MENTIONED,
         because="mentions only somebody else",
     ),
     "a follow-up in a direct message that mentions somebody": Row(
         message=message(f"what did {BOB} say?", in_thread=True, where=ChannelType.DM),
         situation=situation(owner=SPARE),
-        outcome=Outcome.THREAD_OWNER,
+        outcome=RoutingOutcome.THREAD_OWNER,
         to=(SPARE,),
         matched_by=MatchedBy.THREAD_OWNER,
         because="spare owns the thread",
@@ -437,7 +441,7 @@ ROWS = {
     "an owner that is offline": Row(
         message=message(in_thread=True),
         situation=situation(owner=SPARE, roster=asleep(SPARE)),
-        outcome=Outcome.THREAD_OWNER_OFFLINE,
+        outcome=RoutingOutcome.THREAD_OWNER_OFFLINE,
         to=(LEAD,),
         matched_by=MatchedBy.THREAD_OWNER_OFFLINE,
         because="spare owns the thread but is offline",
@@ -445,7 +449,7 @@ ROWS = {
     "an owner that is offline like everybody": Row(
         message=message(in_thread=True),
         situation=situation(owner=SPARE, roster=asleep(*TEAM.agents)),
-        outcome=Outcome.THREAD_OWNER,
+        outcome=RoutingOutcome.THREAD_OWNER,
         to=(SPARE,),
         matched_by=MatchedBy.THREAD_OWNER,
         because="spare owns the thread",
@@ -453,7 +457,7 @@ ROWS = {
     "an owner that is gone": Row(
         message=message(in_thread=True),
         situation=situation(owner=agent("former")),
-        outcome=Outcome.THREAD_OWNER_OFFLINE,
+        outcome=RoutingOutcome.THREAD_OWNER_OFFLINE,
         to=(LEAD,),
         matched_by=MatchedBy.THREAD_OWNER_OFFLINE,
         new_owner=LEAD,
@@ -462,7 +466,7 @@ ROWS = {
     "an owner that is gone like everybody": Row(
         message=message(in_thread=True),
         situation=situation(owner=agent("former"), roster=NOBODY),
-        outcome=Outcome.THREAD_OWNER_OFFLINE,
+        outcome=RoutingOutcome.THREAD_OWNER_OFFLINE,
         to=(None,),
         matched_by=MatchedBy.THREAD_OWNER_OFFLINE,
         because="the owner of the thread is gone",
@@ -471,7 +475,7 @@ ROWS = {
     "a root message where the channel listens to all": Row(
         message=message(),
         situation=situation(policy=LISTENS_TO_ALL),
-        outcome=Outcome.CHANNEL_AGENT,
+        outcome=RoutingOutcome.CHANNEL_AGENT,
         to=(LEAD,),
         matched_by=MatchedBy.CHANNEL_AGENT,
         new_owner=LEAD,
@@ -480,19 +484,19 @@ ROWS = {
     "a reply where the channel listens to all": Row(
         message=message(in_thread=True),
         situation=situation(policy=LISTENS_TO_ALL),
-        outcome=Outcome.CONTEXT,
+        outcome=RoutingOutcome.CONTEXT,
         because="names nobody",
     ),
     "a root message for somebody else where the channel listens to all": Row(
         message=message(f"{BOB} look"),
         situation=situation(policy=LISTENS_TO_ALL),
-        outcome=Outcome.CONTEXT,
+        outcome=RoutingOutcome.CONTEXT,
         because="names nobody",
     ),
     "a mention where the channel listens to all": Row(
         message=message(f"{BOT} hi"),
         situation=situation(policy=LISTENS_TO_ALL),
-        outcome=Outcome.MENTION,
+        outcome=RoutingOutcome.MENTION,
         to=(LEAD,),
         matched_by=MatchedBy.MENTION,
         new_owner=LEAD,
@@ -501,7 +505,7 @@ ROWS = {
     "an alert where the channel listens to bots": Row(
         message=alert(),
         situation=situation(policy=replace(LISTENS_TO_BOTS, agent="rev")),
-        outcome=Outcome.ALERT,
+        outcome=RoutingOutcome.ALERT,
         to=(REV,),
         matched_by=MatchedBy.ALERT,
         new_owner=REV,
@@ -510,13 +514,13 @@ ROWS = {
     "a person's root message where the channel listens to bots": Row(
         message=message(),
         situation=situation(policy=LISTENS_TO_BOTS),
-        outcome=Outcome.CONTEXT,
+        outcome=RoutingOutcome.CONTEXT,
         because="names nobody",
     ),
     "a person's mention where the channel listens to bots": Row(
         message=message(f"{BOT} hi"),
         situation=situation(policy=LISTENS_TO_BOTS),
-        outcome=Outcome.MENTION,
+        outcome=RoutingOutcome.MENTION,
         to=(LEAD,),
         matched_by=MatchedBy.MENTION,
         new_owner=LEAD,
@@ -525,7 +529,7 @@ ROWS = {
     "a channel's agent that is offline": Row(
         message=message(),
         situation=situation(policy=replace(LISTENS_TO_ALL, agent="rev"), roster=asleep(REV)),
-        outcome=Outcome.CHANNEL_AGENT,
+        outcome=RoutingOutcome.CHANNEL_AGENT,
         to=(LEAD,),
         matched_by=MatchedBy.CHANNEL_AGENT,
         new_owner=LEAD,
@@ -533,19 +537,19 @@ ROWS = {
     ),
     "a forwarded message that mentions the bot": Row(
         message=replace(message(f"look\n> {BOT} swarm#spare"), quoted=f"> {BOT} swarm#spare"),
-        outcome=Outcome.CONTEXT,
+        outcome=RoutingOutcome.CONTEXT,
         because="names nobody",
     ),
     "an allowed bot where the channel listens to people": Row(
         message=alert(),
         situation=situation(policy=replace(PAGER_ALLOWED, listen=Listen.ALL)),
-        outcome=Outcome.CONTEXT,
+        outcome=RoutingOutcome.CONTEXT,
         because="names nobody",
     ),
     # 5. mention and direct message
     "a mention": Row(
         message=message(f"{BOT} hi"),
-        outcome=Outcome.MENTION,
+        outcome=RoutingOutcome.MENTION,
         to=(LEAD,),
         matched_by=MatchedBy.MENTION,
         new_owner=LEAD,
@@ -553,7 +557,7 @@ ROWS = {
     ),
     "a mention with a label": Row(
         message=message("<@UBOT|swarm> hi"),
-        outcome=Outcome.MENTION,
+        outcome=RoutingOutcome.MENTION,
         to=(LEAD,),
         matched_by=MatchedBy.MENTION,
         new_owner=LEAD,
@@ -562,7 +566,7 @@ ROWS = {
     "a mention in a channel with an agent": Row(
         message=message(f"{BOT} hi"),
         situation=situation(policy=ChannelPolicy(agent="rev")),
-        outcome=Outcome.MENTION,
+        outcome=RoutingOutcome.MENTION,
         to=(REV,),
         matched_by=MatchedBy.MENTION,
         new_owner=REV,
@@ -571,7 +575,7 @@ ROWS = {
     "a direct message where an agent for these is configured": Row(
         message=message(where=ChannelType.DM),
         situation=situation(policy=ChannelPolicy(agent="rev")),
-        outcome=Outcome.DIRECT_MESSAGE,
+        outcome=RoutingOutcome.DIRECT_MESSAGE,
         to=(REV,),
         matched_by=MatchedBy.DIRECT_MESSAGE,
         new_owner=REV,
@@ -580,7 +584,7 @@ ROWS = {
     "a direct message whose agent does not exist": Row(
         message=message(where=ChannelType.DM),
         situation=situation(policy=ChannelPolicy(agent="ghost")),
-        outcome=Outcome.DIRECT_MESSAGE,
+        outcome=RoutingOutcome.DIRECT_MESSAGE,
         to=(LEAD,),
         matched_by=MatchedBy.DIRECT_MESSAGE,
         new_owner=LEAD,
@@ -589,7 +593,7 @@ ROWS = {
     "a mention in a channel whose agent does not exist": Row(
         message=message(f"{BOT} hi"),
         situation=situation(policy=ChannelPolicy(agent="ghost")),
-        outcome=Outcome.MENTION,
+        outcome=RoutingOutcome.MENTION,
         to=(LEAD,),
         matched_by=MatchedBy.MENTION,
         new_owner=LEAD,
@@ -598,7 +602,7 @@ ROWS = {
     "a mention while the oldest lead is offline": Row(
         message=message(f"{BOT} hi"),
         situation=situation(roster=asleep(LEAD)),
-        outcome=Outcome.MENTION,
+        outcome=RoutingOutcome.MENTION,
         to=(SPARE,),
         matched_by=MatchedBy.MENTION,
         new_owner=SPARE,
@@ -607,7 +611,7 @@ ROWS = {
     "a mention where a default is configured": Row(
         message=message(f"{BOT} hi"),
         situation=situation(roster=replace(TEAM, default_name="spare")),
-        outcome=Outcome.MENTION,
+        outcome=RoutingOutcome.MENTION,
         to=(SPARE,),
         matched_by=MatchedBy.MENTION,
         new_owner=SPARE,
@@ -616,33 +620,35 @@ ROWS = {
     "a mention where nobody is registered": Row(
         message=message(f"{BOT} hi"),
         situation=situation(roster=NOBODY),
-        outcome=Outcome.MENTION,
+        outcome=RoutingOutcome.MENTION,
         to=(None,),
         matched_by=MatchedBy.MENTION,
         because="no lead is registered",
     ),
     "a direct message": Row(
         message=message(where=ChannelType.DM),
-        outcome=Outcome.DIRECT_MESSAGE,
+        outcome=RoutingOutcome.DIRECT_MESSAGE,
         to=(LEAD,),
         matched_by=MatchedBy.DIRECT_MESSAGE,
         new_owner=LEAD,
         because="direct message",
     ),
     "a message in a group": Row(
-        message=message(where=ChannelType.GROUP), outcome=Outcome.CONTEXT, because="names nobody"
+        message=message(where=ChannelType.GROUP), outcome=RoutingOutcome.CONTEXT, because="names nobody"
     ),
     "a file without a word in a direct message": Row(
         message=message("", where=ChannelType.DM, subtype="file_share"),
-        outcome=Outcome.DIRECT_MESSAGE,
+        outcome=RoutingOutcome.DIRECT_MESSAGE,
         to=(LEAD,),
         matched_by=MatchedBy.DIRECT_MESSAGE,
         new_owner=LEAD,
         because="direct message",
     ),
     # 6. context
-    "people among themselves": Row(message=message(), outcome=Outcome.CONTEXT, because="names nobody"),
-    "somebody else's mention": Row(message=message(f"{BOB} hi"), outcome=Outcome.CONTEXT, because="names nobody"),
+    "people among themselves": Row(message=message(), outcome=RoutingOutcome.CONTEXT, because="names nobody"),
+    "somebody else's mention": Row(
+        message=message(f"{BOB} hi"), outcome=RoutingOutcome.CONTEXT, because="names nobody"
+    ),
 }
 
 
@@ -658,7 +664,7 @@ def test_every_row_of_the_table(row: Row) -> None:
 
 def test_the_table_has_every_outcome_and_every_way_to_match() -> None:
     # Who has said too much is told from the database, see `Ingest`.
-    assert {row.outcome for row in ROWS.values()} == set(Outcome) - {Outcome.RATE_LIMITED}
+    assert {row.outcome for row in ROWS.values()} == set(RoutingOutcome) - {RoutingOutcome.RATE_LIMITED}
     assert {row.matched_by for row in ROWS.values()} == {None, *MatchedBy}
 
 
@@ -786,7 +792,7 @@ def concerns_us(post: SlackMessage, known: Situation) -> bool:
 @given(MESSAGES, SITUATIONS, st.sampled_from(Change))
 def test_every_message_has_an_outcome_with_a_reason(post: SlackMessage, known: Situation, change: Change) -> None:
     decision = decide(post, known, change)
-    assert decision.outcome in Outcome
+    assert decision.outcome in RoutingOutcome
     assert decision.reason.strip()
     assert len({target.agent_id for target in decision.targets}) == len(decision.targets)
 
@@ -799,7 +805,7 @@ def test_a_stranger_reaches_no_agent_whatever_they_write_and_wherever(
     theirs = replace(post, author=Author(id="U1", kind=AuthorKind.USER, standing=standing))
     decision = decide(theirs, replace(known, can_stop=True), change)
     assert not decision.targets
-    assert decision.outcome is not Outcome.STOP
+    assert decision.outcome is not RoutingOutcome.STOP
 
 
 @given(MESSAGES, SITUATIONS)
@@ -818,7 +824,7 @@ def test_where_nobody_listens_nothing_else_is_taken(post: SlackMessage, known: S
 @given(MESSAGES, SITUATIONS, st.sampled_from(Change))
 def test_own_posts_never_trigger(post: SlackMessage, known: Situation, change: Change) -> None:
     own = replace(post, author=Author(id="UBOT", kind=AuthorKind.BOT, bot_id="BBOT"))
-    assert decide(own, known, change) == Decision(outcome=Outcome.OWN, reason="our own post")
+    assert decide(own, known, change) == Decision(outcome=RoutingOutcome.OWN, reason="our own post")
 
 
 @given(MESSAGES, SITUATIONS)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from swarm.domain.text import secrets
 from swarm.domain.text.secrets import REMOVED, Secrets, without_secrets
-from swarm.redaction import HIDDEN, Redactor
+from swarm.telemetry.redaction import HIDDEN, Redactor
 
 pytestmark = pytest.mark.req("SEC-04")
 

@@ -11,25 +11,30 @@ from typing import Any
 import pytest
 from sqlalchemy import CheckConstraint, Table
 
-from swarm.domain.deliveries import DELIVERY_TRANSITIONS, DeliveryStatus, DeliveryStep
-from swarm.domain.inbox import ENTRY_TRANSITIONS, EntryStatus, EntryStep
-from swarm.domain.notices import NOTICE_TRANSITIONS, NoticeStatus, NoticeStep
-from swarm.domain.states import Transition
-from swarm.domain.tasks import TASK_TRANSITIONS, TaskStatus, TaskStep
-from swarm.domain.transcript import CONTEXT_TRANSITIONS, ContextState, ContextStep
-from swarm.domain.turns import (
+from swarm.domain.model.deliveries import DELIVERY_TRANSITIONS, DeliveryStatus, DeliveryStep
+from swarm.domain.model.inbox import INBOX_TRANSITIONS, InboxStatus, InboxStep
+from swarm.domain.model.notices import NOTICE_TRANSITIONS, NoticeStatus, NoticeStep
+from swarm.domain.model.runs import (
     INTERRUPT_TRANSITIONS,
     PAGE_TRANSITIONS,
-    TURN_TRANSITIONS,
+    RUN_TRANSITIONS,
     InterruptStatus,
     InterruptStep,
     PagePhase,
     PageStep,
-    TurnStatus,
-    TurnStep,
+    RunStatus,
+    RunStep,
 )
-from swarm.store import deliveries, inbox, interrupts, notices, tables, tasks, threads, turn_pages, turns
-from swarm.store.statements import Statement
+from swarm.domain.model.states import Transition
+from swarm.domain.model.tasks import TASK_TRANSITIONS, TaskStatus, TaskStep
+from swarm.domain.model.transcript import CONTEXT_TRANSITIONS, ContextState, ContextStep
+from swarm.store import tables
+from swarm.store.bridge.statements import Statement
+from swarm.store.inbox import inbox, notices
+from swarm.store.outbox import deliveries
+from swarm.store.runs import interrupts, run_pages, runs
+from swarm.store.tasks import tasks
+from swarm.store.threads import threads
 
 Edges = set[tuple[str, str, str]]  # source, step, target
 
@@ -50,12 +55,12 @@ class Machine:
 
 MACHINES = {
     "inbox message": Machine(
-        states=EntryStatus,
-        steps=EntryStep,
-        transitions=ENTRY_TRANSITIONS,
+        states=InboxStatus,
+        steps=InboxStep,
+        transitions=INBOX_TRANSITIONS,
         table=tables.inbox_messages,
         column="status",
-        updates={EntryStep.CLAIM: inbox._CLAIM, **inbox._MOVES},
+        updates={InboxStep.CLAIM: inbox._CLAIM, **inbox._MOVES},
     ),
     "task": Machine(
         states=TaskStatus,
@@ -90,12 +95,12 @@ MACHINES = {
         updates=threads._CONTEXT_MOVES,
     ),
     "turn": Machine(
-        states=TurnStatus,
-        steps=TurnStep,
-        transitions=TURN_TRANSITIONS,
+        states=RunStatus,
+        steps=RunStep,
+        transitions=RUN_TRANSITIONS,
         table=tables.turns,
         column="status",
-        updates=turns._MOVES,
+        updates=runs._MOVES,
     ),
     "message of a turn": Machine(
         states=PagePhase,
@@ -103,7 +108,7 @@ MACHINES = {
         transitions=PAGE_TRANSITIONS,
         table=tables.turn_messages,
         column="phase",
-        updates=turn_pages._MOVES,
+        updates=run_pages._MOVES,
     ),
     "interrupt": Machine(
         states=InterruptStatus,

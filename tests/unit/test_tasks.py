@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from swarm.domain.errors import Conflict, Invalid, TooLarge
-from swarm.domain.tasks import (
+from swarm.domain.model.tasks import (
     ACTIVE_STATUSES,
     MAX_DEPENDENCIES,
     MAX_DEPTH,
@@ -20,7 +20,7 @@ from swarm.domain.tasks import (
     check_depth,
     check_room,
 )
-from swarm.services.task_texts import brief
+from swarm.services.tasks.task_texts import brief
 
 pytestmark = pytest.mark.req("LOOP-16")
 

@@ -7,8 +7,8 @@ import io
 import pytest
 from rich.table import Table
 
-from swarm.chat.plain import PlainText
-from swarm.terminal import Terminal
+from swarm.cli.chat.plain import PlainText
+from swarm.cli.terminal import Terminal
 from tests.support.naughty import NAME, TEXT, hidden_in
 
 pytestmark = pytest.mark.req("SEC-04")

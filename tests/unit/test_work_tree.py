@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from swarm import preflight
-from swarm.agents.tools.answers import Refused
+from swarm.agents.tools.answers import ToolRefused
 from swarm.agents.tools.work_tree import WorkTree
-from swarm.built_in import opened
+from swarm.app import preflight
+from swarm.app.built_in import opened
 from swarm.config import LocalTool, checked_work_tree, load
 from swarm.config.work_tree import HOST_TOOLS
 from swarm.domain.errors import ConfigurationError
-from swarm.store.database import Database
+from swarm.store.bridge.database import Database
 
 CODE = Path(__file__).parents[2]
 
@@ -297,5 +297,5 @@ def test_a_link_that_takes_the_place_of_the_work_tree_after_the_start_leads_nowh
     (machine.root / "trees").rename(machine.root / "before")
     machine.folder("trees")
     machine.link("trees/website", "here")
-    with pytest.raises(Refused, match="leads elsewhere"), tree.place("swarm.yaml"):
+    with pytest.raises(ToolRefused, match="leads elsewhere"), tree.place("swarm.yaml"):
         pass

@@ -11,11 +11,11 @@ from typing import Protocol
 
 from slack_twin.changes import Change
 from slack_twin.clock import Clock
+from slack_twin.envelopes import Parcel, Reply
 from slack_twin.events import Event, app_rate_limited, events_for, url_verification
 from slack_twin.faults import Fault, FaultKind, Faults
 from slack_twin.journal import Attempt, Journal
 from slack_twin.limits import Limits, Passage
-from slack_twin.parcels import Parcel, Reply
 from slack_twin.people import App
 from slack_twin.signed_http import SignedHttp, address_of
 from slack_twin.socket_mode import Retry, Sockets

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from slack_twin import changes, channel_events, shapes
 from slack_twin.directory import TEAM_ID, Directory
+from slack_twin.envelopes import Envelope
 from slack_twin.errors import Json
 from slack_twin.messages import Message
-from slack_twin.parcels import Envelope
 from slack_twin.people import App, ChannelKind
 from slack_twin.subscriptions import hears
 from slack_twin.text import mentioned

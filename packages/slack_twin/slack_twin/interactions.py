@@ -3,10 +3,10 @@
 An act waits until its app has acknowledged it, three seconds at most. What a person does wrong raises ControlError.
 """
 
+from slack_twin.button_actions import Presses
 from slack_twin.commands import Commands
 from slack_twin.delivery import Delivery
 from slack_twin.modals import Modals
-from slack_twin.presses import Presses
 from slack_twin.responses import Responses
 from slack_twin.workspace import Workspace
 

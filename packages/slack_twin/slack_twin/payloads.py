@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from slack_twin import shapes
 from slack_twin.directory import TEAM_DOMAIN, TEAM_ID, Directory
 from slack_twin.elements import Element
+from slack_twin.envelopes import Envelope
 from slack_twin.errors import Json
 from slack_twin.messages import Message
-from slack_twin.parcels import Envelope
 from slack_twin.people import App, Channel, ChannelKind, User
 
 TOKEN = "twin"  # the old verification token, which nobody should check

@@ -12,7 +12,7 @@ import aiohttp
 
 from slack_twin.arguments import loads
 from slack_twin.clock import Clock
-from slack_twin.parcels import Envelope, Parcel, Reply, http_body
+from slack_twin.envelopes import Envelope, Parcel, Reply, http_body
 from slack_twin.people import App
 from slack_twin.socket_mode import ACK_SECONDS, Retry
 

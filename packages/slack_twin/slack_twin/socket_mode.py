@@ -15,8 +15,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from slack_twin.arguments import loads
 from slack_twin.clock import Clock
+from slack_twin.envelopes import Envelope, Parcel, Reply
 from slack_twin.errors import Json
-from slack_twin.parcels import Envelope, Parcel, Reply
 from slack_twin.people import App
 
 ACK_SECONDS = 3.0

@@ -16,17 +16,17 @@ from typing import Final, Protocol
 import structlog
 
 from swarm.agents.builtin.recorder import Recorder
-from swarm.agents.builtin.run import Run, Stumbled
+from swarm.agents.builtin.run import BuiltinRun, Stumbled
 from swarm.agents.builtin.sessions import questions, session_of
 from swarm.agents.failures import OUR_FAULT, not_within
-from swarm.agents.whole_answers import collected
+from swarm.agents.remote.whole_answers import collected
 from swarm.clock import Clock, SystemClock
+from swarm.domain.answers.events import AgentEvent, Broken, Failed, Finished, RunInput
+from swarm.domain.answers.remote import INVOKE_SECONDS, Health, RunEnd
 from swarm.domain.errors import SwarmError
-from swarm.domain.model_runs import ModelRun, RunBook, RunOutcome
-from swarm.domain.models import RunLimits
-from swarm.domain.sessions import Memory, MessageRole, SessionMessage, SessionScope
-from swarm.domain.streaming.events import AgentEvent, Broken, Failed, Finished, TurnInput
-from swarm.domain.streaming.remote import INVOKE_SECONDS, Health, RunEnd
+from swarm.domain.model.model_usage import ModelUsageRecord, UsageOutcome, UsageRecorder
+from swarm.domain.model.models import RunLimits
+from swarm.domain.model.sessions import Memory, MessageRole, SessionMessage, SessionScope
 
 CUT_OFF: Final = "it was stopped, as the coordinator is being restarted"
 
@@ -36,7 +36,7 @@ _log = structlog.get_logger(__name__)
 class Works(Protocol):
     """What makes an agent this one."""
 
-    async def answer(self, run: Run) -> None:
+    async def answer(self, run: BuiltinRun) -> None:
         """Answer the turn of a run. Raises whatever goes wrong; `Stumbled` where it knows what to tell people."""
         ...
 
@@ -56,16 +56,16 @@ class Trouble:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Record:
+class RunStorage:
     """Where runs of an agent are kept."""
 
     memory: Memory
-    runs: RunBook
+    runs: UsageRecorder
     scope: SessionScope = SessionScope.USER
 
 
 class BuiltinAgent:
-    """An agent that runs in the coordinator; see `swarm.domain.streaming.remote.RunsTurns`.
+    """An agent that runs in the coordinator; see `swarm.domain.answers.remote.RunsTurns`.
 
     ``explain`` puts errors into words; None for those that it does not know.
     """
@@ -74,7 +74,7 @@ class BuiltinAgent:
         self,
         name: str,
         works: Works,
-        record: Record,
+        record: RunStorage,
         limits: RunLimits,
         *,
         explain: Callable[[BaseException], Trouble | None],
@@ -102,11 +102,11 @@ class BuiltinAgent:
         await self._recorder.aclose()
         await self._works.aclose()
 
-    def run(self, turn: TurnInput) -> AsyncGenerator[AgentEvent, None]:
+    def run(self, turn: RunInput) -> AsyncGenerator[AgentEvent, None]:
         """One run, event by event. Ends with a `RunEnd`, and raises nothing."""
         return self._run(turn)
 
-    async def invoke(self, turn: TurnInput) -> RunEnd:
+    async def invoke(self, turn: RunInput) -> RunEnd:
         """One run whose answer comes whole, within a minute. Raises nothing."""
         try:
             async with asyncio.timeout(INVOKE_SECONDS), contextlib.aclosing(self._run(turn)) as events:
@@ -118,8 +118,8 @@ class BuiltinAgent:
         """Always reachable: what a model or a tool cannot do is told in the run that needs it."""
         return Health(reachable=True, detail="it runs in the coordinator")
 
-    async def _run(self, turn: TurnInput) -> AsyncGenerator[AgentEvent, None]:
-        run = Run(turn, session_of(turn, self._record.scope))
+    async def _run(self, turn: RunInput) -> AsyncGenerator[AgentEvent, None]:
+        run = BuiltinRun(turn, session_of(turn, self._record.scope))
         work = self._started(run)
         try:
             while True:
@@ -131,27 +131,27 @@ class BuiltinAgent:
             work.cancel()  # nobody reads any more, or it is over anyway
             self._recorder.await_end(run.session_id, work)
 
-    def _started(self, run: Run) -> asyncio.Task[None]:
+    def _started(self, run: BuiltinRun) -> asyncio.Task[None]:
         work = asyncio.create_task(self._work(run), name="run of a built-in agent")
         self._working.add(work)
         work.add_done_callback(self._working.discard)
         work.add_done_callback(lambda _: run.end(Broken(reason=CUT_OFF)))
         return work
 
-    async def _work(self, run: Run) -> None:
+    async def _work(self, run: BuiltinRun) -> None:
         """The run, whatever becomes of it."""
         begun = self._clock.now_us()
         try:
             outcome, end, note = await self._answered(run)
         except asyncio.CancelledError:
-            self._store(run, begun, RunOutcome.STOPPED, "it was stopped")
+            self._store(run, begun, UsageOutcome.STOPPED, "it was stopped")
             raise
         try:
             await asyncio.shield(self._store(run, begun, outcome, note))
         finally:
             run.end(end)
 
-    async def _answered(self, run: Run) -> tuple[RunOutcome, Finished | Failed | Broken, str]:
+    async def _answered(self, run: BuiltinRun) -> tuple[UsageOutcome, Finished | Failed | Broken, str]:
         limit = asyncio.timeout(self._limits.seconds)
         try:
             async with limit:
@@ -161,27 +161,27 @@ class BuiltinAgent:
         except Exception as error:  # noqa: BLE001 - whoever waits for the run needs its end; unknown ones are logged there
             if limit.expired():
                 message = f"This took longer than {self._limits.seconds:g} s, which is the limit (limits.seconds)."
-                return RunOutcome.LIMITED, Failed(message=message, code="limit"), message
+                return UsageOutcome.LIMITED, Failed(message=message, code="limit"), message
             return self._failed(run, error)
-        return RunOutcome.ANSWERED, Finished(), ""
+        return UsageOutcome.ANSWERED, Finished(), ""
 
-    async def _afresh(self, turn: TurnInput) -> TurnInput:
+    async def _afresh(self, turn: RunInput) -> RunInput:
         """The turn without what other attempts at it have shown in the thread: nobody is to go on from there."""
         if not turn.turn_id or not turn.history:
             return turn
         shown = await self._record.memory.shown_before(turn.turn_id)
         return replace(turn, history=tuple(said for said in turn.history if said.id not in shown))
 
-    def _failed(self, run: Run, error: Exception) -> tuple[RunOutcome, Failed | Broken, str]:
+    def _failed(self, run: BuiltinRun, error: Exception) -> tuple[UsageOutcome, Failed | Broken, str]:
         ids = {"agent": self.name, "run_id": run.turn.run_id}
         trouble = self._trouble(error)
         if trouble is None:
             _log.error("A run failed inside.", action="agent_failed", exc_info=error, **ids)
-            return RunOutcome.FAILED, Broken(reason=OUR_FAULT), OUR_FAULT
+            return UsageOutcome.FAILED, Broken(reason=OUR_FAULT), OUR_FAULT
         _log.warning(
             "A run failed.", action="agent_broken", reason=trouble.detail or trouble.message, code=trouble.code, **ids
         )
-        outcome = RunOutcome.LIMITED if trouble.is_limit else RunOutcome.FAILED
+        outcome = UsageOutcome.LIMITED if trouble.is_limit else UsageOutcome.FAILED
         return outcome, Failed(message=trouble.message, code=trouble.code), trouble.message
 
     def _trouble(self, error: Exception) -> Trouble | None:
@@ -191,12 +191,12 @@ class BuiltinAgent:
             return known
         return Trouble(message=error.message, code=error.code) if isinstance(error, SwarmError) else None
 
-    def _store(self, run: Run, begun: int, outcome: RunOutcome, note: str) -> asyncio.Task[None]:
+    def _store(self, run: BuiltinRun, begun: int, outcome: UsageOutcome, note: str) -> asyncio.Task[None]:
         return self._recorder.store(self._noted(run, begun, outcome, note), _block(run, outcome, note))
 
-    def _noted(self, run: Run, begun: int, outcome: RunOutcome, note: str) -> ModelRun:
+    def _noted(self, run: BuiltinRun, begun: int, outcome: UsageOutcome, note: str) -> ModelUsageRecord:
         origin = run.turn.origin
-        return ModelRun(
+        return ModelUsageRecord(
             id=run.turn.run_id,
             agent=self.name,
             door=origin.door,
@@ -212,9 +212,9 @@ class BuiltinAgent:
         )
 
 
-def _block(run: Run, outcome: RunOutcome, note: str) -> list[SessionMessage]:
+def _block(run: BuiltinRun, outcome: UsageOutcome, note: str) -> list[SessionMessage]:
     """What is remembered of a run: what was asked, what was done, and, if it ended early, that it did."""
     block = [*questions(run.turn), *run.remembered]
-    if outcome is not RunOutcome.ANSWERED:
+    if outcome is not UsageOutcome.ANSWERED:
         block.append(SessionMessage(role=MessageRole.ASSISTANT, text=f"[This answer broke off: {note}]"))
     return block

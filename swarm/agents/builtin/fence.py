@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 
-from swarm.domain import prompt_fences
+from swarm.domain.prompts import prompt_fences
 
 
 def fenced(title: str, text: str) -> str:

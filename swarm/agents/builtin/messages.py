@@ -19,8 +19,8 @@ from pydantic_ai.messages import (
 )
 
 from swarm.agents.toolbox.output import shortened
-from swarm.domain.prompt_fences import said_by
-from swarm.domain.sessions import MessageRole, SessionMessage
+from swarm.domain.model.sessions import MessageRole, SessionMessage
+from swarm.domain.prompts.prompt_fences import said_by
 
 GOES_ON: Final = "[The conversation goes on.]"
 

@@ -14,8 +14,8 @@ from typing import Any, Final
 import structlog
 
 from swarm.domain.errors import Unavailable
-from swarm.domain.model_runs import ModelRun, RunBook, RunOutcome
-from swarm.domain.sessions import Memory, SessionMessage
+from swarm.domain.model.model_usage import ModelUsageRecord, UsageOutcome, UsageRecorder
+from swarm.domain.model.sessions import Memory, SessionMessage
 
 RECORD_SECONDS: Final = 30.0
 """So long a run is tried to be stored while the database is away."""
@@ -63,7 +63,7 @@ async def _insist(write: Callable[[], Awaitable[None]], what: str, ids: Mapping[
 class Recorder:
     """The records of one agent."""
 
-    def __init__(self, memory: Memory, runs: RunBook) -> None:
+    def __init__(self, memory: Memory, runs: UsageRecorder) -> None:
         self._memory = memory
         self._runs = runs
         self._before: dict[str, set[asyncio.Task[Any]]] = {}  # by session: what its next run has to wait for
@@ -83,7 +83,7 @@ class Recorder:
         self._before.setdefault(session_id, set()).add(run)
         run.add_done_callback(lambda task: self._is_over(session_id, task))
 
-    def store(self, run: ModelRun, block: Sequence[SessionMessage]) -> asyncio.Task[None]:
+    def store(self, run: ModelUsageRecord, block: Sequence[SessionMessage]) -> asyncio.Task[None]:
         """Remember a run in its session, and note it down."""
         storing = _owned(self._stored(run, block), "store a run", self._storing)
         self.await_end(run.session_id, storing)
@@ -112,7 +112,7 @@ class Recorder:
         if not left:
             self._before.pop(session_id, None)
 
-    async def _stored(self, run: ModelRun, block: Sequence[SessionMessage]) -> None:
+    async def _stored(self, run: ModelUsageRecord, block: Sequence[SessionMessage]) -> None:
         ids = {"agent": run.agent, "run_id": run.id}
         is_remembered, _ = await asyncio.gather(
             recorded(partial(self._remember, run, block), "remembered", **ids),
@@ -121,11 +121,11 @@ class Recorder:
         if is_remembered and not self._is_closed:
             _owned(self._compacted(run), "compact a session", self._compacting)
 
-    async def _remember(self, run: ModelRun, block: Sequence[SessionMessage]) -> None:
-        has_answered = run.outcome is RunOutcome.ANSWERED
+    async def _remember(self, run: ModelUsageRecord, block: Sequence[SessionMessage]) -> None:
+        has_answered = run.outcome is UsageOutcome.ANSWERED
         await self._memory.add_run(run.session_id, run.id, block, turn_id=run.turn_id, has_answered=has_answered)
 
-    async def _compacted(self, run: ModelRun) -> None:
+    async def _compacted(self, run: ModelUsageRecord) -> None:
         try:
             await self._memory.compact_session(run.session_id)
         except Exception as error:  # noqa: BLE001 - the session stays as it is, and the next run tries again

@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from swarm.agents.toolbox.tool import ToolAnswer
-from swarm.domain.model_runs import ModelUsage
-from swarm.domain.sessions import MessageRole, SessionMessage
-from swarm.domain.streaming.events import AgentEvent, TextDelta, TextEnded, ToolEnded, ToolStarted, TurnInput
-from swarm.domain.streaming.remote import RunEnd
+from swarm.domain.answers.events import AgentEvent, RunInput, TextDelta, TextEnded, ToolEnded, ToolStarted
+from swarm.domain.answers.remote import RunEnd
+from swarm.domain.model.model_usage import ModelUsage
+from swarm.domain.model.sessions import MessageRole, SessionMessage
 
 WAITING_EVENTS: Final = 256
 """So many events may wait for who shows them; then the agent waits."""
@@ -27,10 +27,10 @@ class Stumbled(Exception):
         self.code = code
 
 
-class Run:
+class BuiltinRun:
     """One run of an agent for one turn."""
 
-    def __init__(self, turn: TurnInput, session_id: str) -> None:
+    def __init__(self, turn: RunInput, session_id: str) -> None:
         self.turn = turn
         self.session_id = session_id
         self.usage = ModelUsage()

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from swarm.agents.builtin.run import Stumbled
-from swarm.domain.model_runs import Door
-from swarm.domain.prompt_fences import said_by
-from swarm.domain.sessions import MessageRole, SessionMessage, SessionScope
-from swarm.domain.streaming.events import Speaker, TurnInput, TurnMessage
+from swarm.domain.answers.events import InputMessage, RunInput, Speaker
+from swarm.domain.model.model_usage import Door
+from swarm.domain.model.sessions import MessageRole, SessionMessage, SessionScope
+from swarm.domain.prompts.prompt_fences import said_by
 
 TERMINAL_PREFIX = "cli:"
 
@@ -17,7 +17,7 @@ ROLES: Final = {Speaker.USER: MessageRole.USER, Speaker.ASSISTANT: MessageRole.A
 """Who says a message of a thread, as sessions call it."""
 
 
-def session_of(turn: TurnInput, scope: SessionScope) -> str:
+def session_of(turn: RunInput, scope: SessionScope) -> str:
     """The id of the session that a turn belongs to.
 
     ``slack:{channel}:{user}``, or ``slack:{channel}:{thread}`` where that is the scope and where nobody is known to
@@ -43,7 +43,7 @@ def door_of(session_id: str) -> Door:
     return {"cli": Door.CLI, "agui": Door.AGUI}.get(kind, Door.SLACK)
 
 
-def asked(turn: TurnInput, *, with_author: bool = False) -> str:
+def asked(turn: RunInput, *, with_author: bool = False) -> str:
     """All that is newly said, as one text. ``with_author``: in a conversation of several, whoever says it is named.
 
     Raises Stumbled if nothing is said.
@@ -54,7 +54,7 @@ def asked(turn: TurnInput, *, with_author: bool = False) -> str:
     return "\n\n".join(_named(message) if with_author else message.marked for message in said)
 
 
-def questions(turn: TurnInput) -> Iterator[SessionMessage]:
+def questions(turn: RunInput) -> Iterator[SessionMessage]:
     """What is newly said, to be remembered: each message with whoever says it, and where it is from."""
     in_slack = turn.origin.door is Door.SLACK
     for message in turn.messages:
@@ -66,7 +66,7 @@ def questions(turn: TurnInput) -> Iterator[SessionMessage]:
         )
 
 
-def unheard(turn: TurnInput, told: Iterable[SessionMessage]) -> str:
+def unheard(turn: RunInput, told: Iterable[SessionMessage]) -> str:
     """What was said before in the thread and is not in what is ``told``, a line each; nothing if no person said it.
 
     A session knows what was said to the agent, and what it answered. In a thread there is more: what others said, what
@@ -76,7 +76,7 @@ def unheard(turn: TurnInput, told: Iterable[SessionMessage]) -> str:
     by_people = {text for role, text in remembered if role is MessageRole.USER}
     by_us = "\n".join(text for role, text in remembered if role is MessageRole.ASSISTANT)  # Slack shows it in pieces
 
-    def is_new(said: TurnMessage) -> bool:
+    def is_new(said: InputMessage) -> bool:
         return _letters(said.marked) not in (by_people if said.speaker is Speaker.USER else by_us)
 
     new = [said for said in turn.history if said.text.strip() and is_new(said)]
@@ -88,9 +88,9 @@ def _letters(text: str) -> str:
     return "".join(filter(str.isalnum, text)) or text
 
 
-def _line(said: TurnMessage) -> str:
+def _line(said: InputMessage) -> str:
     return said_by(said.author or said.speaker.value, said.marked)
 
 
-def _named(message: TurnMessage) -> str:
+def _named(message: InputMessage) -> str:
     return said_by(message.author, message.marked) if message.author else message.marked

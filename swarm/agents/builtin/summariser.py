@@ -23,9 +23,9 @@ from swarm.agents.models.served import label_of
 from swarm.agents.models.usage import limits_of, usage_of
 from swarm.clock import Clock, SystemClock, new_id
 from swarm.domain.errors import SwarmError, Unavailable
-from swarm.domain.model_runs import ModelRun, RunBook, RunOutcome, RunPurpose
-from swarm.domain.models import RunLimits
-from swarm.domain.sessions import SessionMessage
+from swarm.domain.model.model_usage import ModelUsageRecord, UsageOutcome, UsagePurpose, UsageRecorder
+from swarm.domain.model.models import RunLimits
+from swarm.domain.model.sessions import SessionMessage
 
 
 class NotSummarised(Unavailable):
@@ -42,7 +42,7 @@ class _Spent:
 
 
 class Summariser:
-    """The `swarm.domain.sessions.Summarise` of one agent, whose name it has.
+    """The `swarm.domain.model.sessions.Summarise` of one agent, whose name it has.
 
     ``instructions`` is read anew each time; ``explain`` puts errors into words, None for those that it does not know.
     """
@@ -51,7 +51,7 @@ class Summariser:
         self,
         agent: str,
         model: Model,
-        runs: RunBook,
+        runs: UsageRecorder,
         limits: RunLimits,
         *,
         instructions: Callable[[], str],
@@ -72,16 +72,16 @@ class Summariser:
         try:
             summary = await self._written(messages, spent)
         except asyncio.CancelledError:
-            await self._note(session_id, spent, RunOutcome.STOPPED, "it was stopped")
+            await self._note(session_id, spent, UsageOutcome.STOPPED, "it was stopped")
             raise
         except Exception as error:
             trouble = self._trouble(error)
-            outcome = RunOutcome.LIMITED if trouble and trouble.is_limit else RunOutcome.FAILED
+            outcome = UsageOutcome.LIMITED if trouble and trouble.is_limit else UsageOutcome.FAILED
             await self._note(session_id, spent, outcome, trouble.message if trouble else OUR_FAULT)
             if trouble is None:
                 raise
             raise NotSummarised(trouble.message) from error
-        await self._note(session_id, spent, RunOutcome.ANSWERED, "")
+        await self._note(session_id, spent, UsageOutcome.ANSWERED, "")
         return summary
 
     async def _written(self, messages: Sequence[SessionMessage], spent: _Spent) -> str:
@@ -105,9 +105,9 @@ class Summariser:
             return known
         return Trouble(message=error.message, code=error.code) if isinstance(error, SwarmError) else None
 
-    async def _note(self, session_id: str, spent: _Spent, outcome: RunOutcome, note: str) -> None:
+    async def _note(self, session_id: str, spent: _Spent, outcome: UsageOutcome, note: str) -> None:
         """Note down what was used; that may take half a minute while the database is away."""
-        run = ModelRun(
+        run = ModelUsageRecord(
             id=new_id(),
             agent=self._agent,
             door=door_of(session_id),
@@ -120,7 +120,7 @@ class Summariser:
             usage=usage_of(spent.usage),
             started_at=spent.begun,
             ended_at=self._clock.now_us(),
-            purpose=RunPurpose.SUMMARY,
+            purpose=UsagePurpose.SUMMARY,
         )
         await recorded(partial(self._runs.note, run), "noted down", agent=self._agent, run_id=run.id)
 

@@ -11,11 +11,11 @@ import structlog
 from mcp import Client, MCPError
 from pydantic import TypeAdapter, ValidationError
 
-from swarm.agents.mcp import words
+from swarm.agents.mcp import failures
 from swarm.agents.mcp.results import answer_of
 from swarm.agents.mcp.server import McpServer
 from swarm.agents.toolbox.tool import ToolAnswer
-from swarm.redaction import HIDDEN
+from swarm.telemetry.redaction import HIDDEN
 
 _SPARE_SECONDS: Final = 30.0  # the library's own limit comes after ours, or it would not tell the server
 
@@ -37,7 +37,7 @@ async def call(client: Client, server: McpServer, tool: str, arguments: Mapping[
     except Exception as error:  # noqa: BLE001 - a tool's failure is an answer
         return _hidden(_failure(error, server, tool), server), False
     if isinstance(result, types.InputRequiredResult):
-        return words.asks_back(tool, server.name), True
+        return failures.asks_back(tool, server.name), True
     return _hidden(answer_of(result), server), True
 
 
@@ -55,15 +55,15 @@ def _failure(error: Exception, server: McpServer, tool: str) -> ToolAnswer:
     ids = {"server": server.name, "tool": tool}
     match error:
         case TimeoutError():
-            answer = words.no_answer(tool, server.name, server.timeout_seconds)
+            answer = failures.no_answer(tool, server.name, server.timeout_seconds)
         case MCPError():
-            answer = words.refused(tool, server.name, error)
+            answer = failures.refused(tool, server.name, error)
         case ValidationError():
-            answer = words.not_understood(tool, server.name)
+            answer = failures.not_understood(tool, server.name)
         case _:
             _log.error("A tool could not be called.", action="mcp_call_failed", exc_info=error, **ids)
-            return words.our_fault(tool, server.name)
-    _log.warning("A call of a tool failed.", action="mcp_call_failed", why=words.reason(error), **ids)
+            return failures.our_fault(tool, server.name)
+    _log.warning("A call of a tool failed.", action="mcp_call_failed", why=failures.reason(error), **ids)
     return answer
 
 

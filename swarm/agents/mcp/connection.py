@@ -26,11 +26,11 @@ from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 
 from swarm.agents.failures import OUR_FAULT
 from swarm.agents.mcp.calls import call
+from swarm.agents.mcp.failures import leaves, reason, unavailable
 from swarm.agents.mcp.server import McpServer, Program, ServerStatus, Timeouts
 from swarm.agents.mcp.stdio import over_stdio
 from swarm.agents.mcp.streamable import Refusals, over_http
 from swarm.agents.mcp.toollist import read_tools
-from swarm.agents.mcp.words import leaves, reason, unavailable
 from swarm.agents.toolbox.tool import ToolAnswer
 
 SETTLE_SECONDS: Final = 0.1
@@ -45,7 +45,7 @@ _MODES: Final = ("auto", "legacy")  # servers that know only the latter should a
 _log = structlog.get_logger(__name__)
 
 
-class Connection:
+class McpConnection:
     """One server. `begin` once, `leave` at the end."""
 
     def __init__(self, server: McpServer, timeouts: Timeouts) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from swarm.agents.mcp.server import McpServer
-from swarm.redaction import Redactor
+from swarm.telemetry.redaction import Redactor
 
 LINE_BYTES: Final = 1_000
 LINES_PER_MINUTE: Final = 120

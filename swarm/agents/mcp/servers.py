@@ -13,7 +13,7 @@ from swarm.agents.mcp.server import USUAL_TIMEOUTS, McpServer, ServerStatus, Tim
 from swarm.agents.toolbox.tool import Tool
 
 if TYPE_CHECKING:
-    from swarm.agents.mcp.connection import Connection
+    from swarm.agents.mcp.connection import McpConnection
 
 
 INSIST_SECONDS: Final = 0.1
@@ -31,7 +31,7 @@ class McpServers:
         self._servers = tuple(servers)
         self._timeouts = timeouts
         self._names = OfferedNames(self._servers, reserved)
-        self._connections: tuple[Connection, ...] = ()
+        self._connections: tuple[McpConnection, ...] = ()
         self._owners: Sequence[asyncio.Task[None]] = ()
 
     async def __aenter__(self) -> Self:
@@ -52,9 +52,11 @@ class McpServers:
 
         A server that is down stops nothing: its tools are offered when it comes.
         """
-        from swarm.agents.mcp.connection import Connection  # takes half a second to load, and is not always needed
+        from swarm.agents.mcp.connection import McpConnection  # takes half a second to load, and is not always needed
 
-        self._connections = self._connections or tuple(Connection(server, self._timeouts) for server in self._servers)
+        self._connections = self._connections or tuple(
+            McpConnection(server, self._timeouts) for server in self._servers
+        )
         self._owners = [connection.begin() for connection in self._connections]
         if self._connections:
             settled = [asyncio.ensure_future(connection.settled.wait()) for connection in self._connections]
@@ -84,7 +86,7 @@ class McpServers:
         """How each server is, in the order of the configuration."""
         return tuple(connection.status() for connection in self._connections)
 
-    def _tools(self, connection: Connection) -> Iterator[Tool]:
+    def _tools(self, connection: McpConnection) -> Iterator[Tool]:
         server = connection.server
         for name in server.allowed:
             known = connection.tools.get(name)

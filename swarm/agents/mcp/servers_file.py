@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from swarm.agents.mcp.server import CALL_SECONDS, Address, McpServer, Program
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.text.secrets import MIN_SECRET_CHARACTERS
-from swarm.redaction import Redactor
+from swarm.telemetry.redaction import Redactor
 
 LONGEST_CALL_SECONDS: Final = 3600.0
 
@@ -30,7 +30,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True, hide_input_in_errors=True)
 
 
-class _Entry(_Part):
+class _Server(_Part):
     """One server."""
 
     command: str | None = Field(None, min_length=1)
@@ -50,7 +50,7 @@ class _Document(_Part):
 
 
 _DOCUMENT: Final = TypeAdapter(_Document)
-_ENTRY: Final = TypeAdapter(_Entry)
+_ENTRY: Final = TypeAdapter(_Server)
 
 _EXPECTED: Final = {
     "url": "an address that begins with http:// or https:// is expected",
@@ -107,7 +107,7 @@ def _servers(path: Path, document: _Document, environment: Mapping[str, str]) ->
         where = ("mcpServers", name)
         if not name.strip():
             raise ConfigurationError(f"{path}: mcpServers: every server needs a name")
-        entry: _Entry = _validated(_ENTRY, settings, path, where)
+        entry: _Server = _validated(_ENTRY, settings, path, where)
         _name_unknown(path, entry, where)
         if not entry.disabled:
             filled = _Filled(path, ".".join(where), environment)
@@ -121,7 +121,7 @@ def _servers(path: Path, document: _Document, environment: Mapping[str, str]) ->
             )
 
 
-def _allowed(name: str, entry: _Entry, document: _Document) -> tuple[str, ...]:
+def _allowed(name: str, entry: _Server, document: _Document) -> tuple[str, ...]:
     """What the server itself says wins, also if it says: none."""
     if entry.allowed is not None:
         names = entry.allowed
@@ -143,7 +143,7 @@ class _Filled:
         self._environment = environment
         self.secrets: set[str] = set()  # of what was filled in so far
 
-    def reached(self, entry: _Entry) -> Program | Address:
+    def reached(self, entry: _Server) -> Program | Address:
         """How the server is reached. Raises ConfigurationError."""
         if (entry.command is None) == (entry.url is None):
             raise ConfigurationError(f"{self._path}: {self._key}: either command or url is expected")

@@ -20,9 +20,9 @@ import mcp_types as types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
+from swarm.agents.mcp.failures import McpServerUnusable
 from swarm.agents.mcp.log_pump import LogPump
 from swarm.agents.mcp.server import McpServer, Program, Timeouts
-from swarm.agents.mcp.words import Unusable
 from swarm.processes.child import Child
 
 if TYPE_CHECKING:
@@ -79,9 +79,11 @@ async def _started(program: Program, timeouts: Timeouts) -> Child:
             grace_seconds=timeouts.term_seconds,
         )
     except OSError as error:
-        raise Unusable(f"its program {program.command!r} cannot be started: {error.strerror or error}") from error
+        raise McpServerUnusable(
+            f"its program {program.command!r} cannot be started: {error.strerror or error}"
+        ) from error
     except ValueError as error:
-        raise Unusable(f"its program {program.command!r} cannot be started") from error
+        raise McpServerUnusable(f"its program {program.command!r} cannot be started") from error
 
 
 async def _end(child: Child, timeouts: Timeouts) -> None:

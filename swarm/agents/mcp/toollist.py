@@ -7,7 +7,7 @@ from typing import Final
 import mcp_types as types
 from mcp import Client, MCPError
 
-from swarm.agents.mcp.words import Unusable
+from swarm.agents.mcp.failures import McpServerUnusable
 
 MOST_PAGES: Final = 100
 """More than that a list has no end."""
@@ -24,7 +24,7 @@ async def read_tools(client: Client) -> dict[str, types.Tool]:
         if page.next_cursor is None:
             return tools
         cursor = page.next_cursor
-    raise Unusable("its list of tools has no end")
+    raise McpServerUnusable("its list of tools has no end")
 
 
 async def _page(client: Client, cursor: str | None) -> types.ListToolsResult:

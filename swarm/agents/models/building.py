@@ -12,10 +12,10 @@ import pydantic_ai
 from pydantic_ai.settings import ModelSettings
 
 from swarm.agents.models.clients import anthropic_client, bedrock_client, open_http, openai_client
-from swarm.agents.models.falling_back import PAUSES_SECONDS, in_order
+from swarm.agents.models.fallback import PAUSES_SECONDS, in_order
 from swarm.agents.models.served import Served
 from swarm.domain.errors import ConfigurationError
-from swarm.domain.models import OLLAMA_BASE_URL, ModelSpec, Provider
+from swarm.domain.model.models import OLLAMA_BASE_URL, ModelSpec, Provider
 
 if TYPE_CHECKING:
     from pydantic_ai.models import Model

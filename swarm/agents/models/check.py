@@ -16,7 +16,7 @@ from swarm.agents.models.building import KEY_VARIABLES, Models
 from swarm.agents.models.pricing import is_priced
 from swarm.agents.models.troubles import ModelTrouble, trouble_of
 from swarm.domain.errors import ConfigurationError
-from swarm.domain.models import ADDRESS_VARIABLES, ModelSpec, Provider, RunLimits
+from swarm.domain.model.models import ADDRESS_VARIABLES, ModelSpec, Provider, RunLimits
 
 CHECK_SECONDS: Final = 10.0
 """For a model to answer. One that is not quite there yet, as Ollama's after a restart, is no error."""

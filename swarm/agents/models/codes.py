@@ -31,7 +31,7 @@ from pydantic_ai.exceptions import (
 
 from swarm.agents.models.foreign import causes, is_transport_error, lacks_credentials, timed_out
 from swarm.agents.models.served import Passed, spec_of
-from swarm.domain.models import ModelSpec, Provider
+from swarm.domain.model.models import ModelSpec, Provider
 
 _CODES: Final[tuple[tuple[type[Exception], str], ...]] = (
     (ModelContextWindowExceededError, "context_window"),

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from pydantic_ai.messages import ModelResponse
 from pydantic_ai.usage import RequestUsage, RunUsage
 
-from swarm.domain.models import ModelSpec, Provider
+from swarm.domain.model.models import ModelSpec, Provider
 
 _UNPRICED: Final = "unpriced_requests"
 """Where a usage counts answers whose price is not known. pydantic-ai adds up counters that it does not know as well,

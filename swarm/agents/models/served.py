@@ -27,7 +27,7 @@ from pydantic_ai.tools import RunContext
 
 from swarm.agents.models.pricing import mark, mark_if_free
 from swarm.agents.models.reading import messages_for_model, parameters_for_model
-from swarm.domain.models import ModelSpec
+from swarm.domain.model.models import ModelSpec
 
 REST_SECONDS: Final = 60.0
 """So long a model that could not be reached is passed over, if there is another."""

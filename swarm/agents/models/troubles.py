@@ -22,7 +22,7 @@ from swarm.agents.failures import NO_ANSWER, unreached
 from swarm.agents.models.codes import code_of
 from swarm.agents.models.foreign import causes
 from swarm.agents.models.served import SIGNED, Passed, spec_of
-from swarm.domain.models import ModelSpec
+from swarm.domain.model.models import ModelSpec
 
 _NOW: Final = "; try again in a moment"
 _OPERATOR: Final = "; whoever runs this has to change that"

@@ -12,8 +12,8 @@ from pydantic_ai.messages import ModelResponse
 from pydantic_ai.usage import RequestUsage, RunUsage, UsageLimits
 
 from swarm.agents.models.pricing import cost_of, is_priced
-from swarm.domain.model_runs import ModelUsage
-from swarm.domain.models import RunLimits
+from swarm.domain.model.model_usage import ModelUsage
+from swarm.domain.model.models import RunLimits
 
 _MICRODOLLARS: Final = 1_000_000
 
@@ -51,7 +51,7 @@ def _microdollars(dollars: Decimal | None) -> int | None:
     return int((dollars * _MICRODOLLARS).to_integral_value(ROUND_HALF_UP))
 
 
-class Limits(UsageLimits):
+class QuietUsageLimits(UsageLimits):
     """pydantic-ai's limits, without its warnings where they cannot hold: `check` says so, once, at the start."""
 
     def check_tokens(self, usage: RunUsage) -> None:
@@ -71,7 +71,7 @@ def limits_of(limits: RunLimits) -> UsageLimits:
     Tokens and cost are known when an answer is there, so the one that goes beyond a limit is still paid for; it ends
     the run. The cost is that of the answers whose price is known.
     """
-    return Limits(
+    return QuietUsageLimits(
         request_limit=limits.requests,
         total_tokens_limit=limits.tokens,
         tool_calls_limit=limits.tool_calls,

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from swarm.agents.prompts.limits import Limits
+from swarm.agents.prompts.limits import RenderLimits
 from swarm.agents.prompts.template import PromptError, Template
 
 _IN_TEMPLATE: Final = re.compile(rb'File "<prompt>", line (\d+)')
@@ -22,7 +22,7 @@ class Rendered:
     code: str  # of the template, for the next time; opaque; empty if it is not worth keeping or known already
 
 
-def understood(answer: bytes, template: Template, limits: Limits) -> Rendered:
+def understood(answer: bytes, template: Template, limits: RenderLimits) -> Rendered:
     """What a rendering has answered, which is not nothing. Raises PromptError if it is not the text."""
     if not answer.startswith(b"{"):
         raise _dumped(answer, template, limits)
@@ -36,7 +36,7 @@ def understood(answer: bytes, template: Template, limits: Limits) -> Rendered:
     return Rendered(text=text, code=said.get("code", ""))
 
 
-def _dumped(answer: bytes, template: Template, limits: Limits) -> PromptError:
+def _dumped(answer: bytes, template: Template, limits: RenderLimits) -> PromptError:
     """The innermost line of the template that the dump of a traceback names, most recent call first."""
     found = _IN_TEMPLATE.search(answer)
     late = answer.startswith(_STUCK)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from types import CodeType, FrameType
 from typing import Any, Final, NoReturn
 
-from swarm.agents.prompts.limits import MEBIBYTE, MOST_CODE_BYTES, Limits
+from swarm.agents.prompts.limits import MEBIBYTE, MOST_CODE_BYTES, RenderLimits
 from swarm.agents.prompts.rendering import OutOfTime, compiled, line_of, rendered, words
 from swarm.agents.prompts.sandbox import PromptEnvironment
 
@@ -28,7 +28,7 @@ _SPARE_BYTES: Final = 32 * MEBIBYTE  # to say that there was too little
 _MOST_DESCRIPTORS: Final = 65536
 
 
-def render_and_exit(descriptor: int, environment: PromptEnvironment, limits: Limits) -> NoReturn:
+def render_and_exit(descriptor: int, environment: PromptEnvironment, limits: RenderLimits) -> NoReturn:
     """Answer what is asked over the connection. It never returns: this process has no other business."""
     try:
         with _alone_with(descriptor) as connection:
@@ -46,7 +46,7 @@ def _alone_with(descriptor: int) -> socket.socket:
     return socket.socket(fileno=CONNECTION)
 
 
-def _answer(connection: socket.socket, environment: PromptEnvironment, limits: Limits) -> None:
+def _answer(connection: socket.socket, environment: PromptEnvironment, limits: RenderLimits) -> None:
     asked = json.loads(b"".join(iter(lambda: connection.recv(65536), b"")))
     faulthandler.enable(CONNECTION)  # also if the interpreter crashes, it is to be known where
     _start_clocks(limits)
@@ -61,7 +61,9 @@ def _answer(connection: socket.socket, environment: PromptEnvironment, limits: L
     connection.shutdown(socket.SHUT_RDWR)  # the end for the other side, before this process is gone
 
 
-def _result(asked: Mapping[str, Any], environment: PromptEnvironment, limits: Limits) -> dict[str, str | int | None]:
+def _result(
+    asked: Mapping[str, Any], environment: PromptEnvironment, limits: RenderLimits
+) -> dict[str, str | int | None]:
     known = asked["code"]
     code = _loaded(known) if known else compiled(environment, asked["text"])
     if asked["only_check"]:
@@ -76,7 +78,7 @@ def _loaded(code: str) -> CodeType:
     return loaded
 
 
-def _start_clocks(limits: Limits) -> None:
+def _start_clocks(limits: RenderLimits) -> None:
     signal.signal(signal.SIGALRM, _out_of_time)
     # Again and again, since an exception can be lost where Python ignores them, in a destructor for instance.
     signal.setitimer(signal.ITIMER_REAL, limits.seconds, _AGAIN_SECONDS)

@@ -12,7 +12,7 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import Final
 
-from swarm.agents.prompts.limits import MOST_ANSWER_BYTES, Limits
+from swarm.agents.prompts.limits import MOST_ANSWER_BYTES, RenderLimits
 from swarm.processes.child import Child
 
 START_SECONDS: Final = 20.0
@@ -35,13 +35,13 @@ class Lost(Exception):
 class ForkServer:
     """One process, its own session, that forks a child for each rendering."""
 
-    def __init__(self, process: Child, control: socket.socket, limits: Limits) -> None:
+    def __init__(self, process: Child, control: socket.socket, limits: RenderLimits) -> None:
         self._process = process
         self._control = control
         self._limits = limits
 
     @classmethod
-    async def start(cls, limits: Limits) -> ForkServer:
+    async def start(cls, limits: RenderLimits) -> ForkServer:
         """Start the process and wait until it is ready. Raises Lost if that does not come about."""
         ours, theirs = socket.socketpair()
         with theirs:
@@ -107,7 +107,7 @@ class ForkServer:
         self._process.close()
 
 
-async def _process(control: socket.socket, limits: Limits) -> Child:
+async def _process(control: socket.socket, limits: RenderLimits) -> Child:
     """Isolated (-I): neither the environment nor the folder we were started in says what is imported."""
     return await Child.start(
         [sys.executable, "-I", "-c", _PROGRAM, _ROOT, json.dumps(asdict(limits))],

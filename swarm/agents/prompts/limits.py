@@ -9,7 +9,7 @@ MEBIBYTE: Final = 1024 * 1024
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Limits:
+class RenderLimits:
     """The limits of one rendering.
 
     Time is wall-clock time. The stages after the first are for what cannot be interrupted: each is there in case the
@@ -36,7 +36,7 @@ class Limits:
         return self.seconds + 0.6
 
 
-LIMITS: Final = Limits()
+LIMITS: Final = RenderLimits()
 
 MOST_TEMPLATE_BYTES: Final = 256 * 1024
 MOST_VARIABLE_BYTES: Final = MEBIBYTE  # as JSON

@@ -19,7 +19,7 @@ import structlog
 
 from swarm.agents.prompts.answers import Rendered, understood
 from swarm.agents.prompts.fork_server import ForkServer, Lost
-from swarm.agents.prompts.limits import LIMITS, MOST_TEMPLATE_BYTES, MOST_VARIABLE_BYTES, Limits
+from swarm.agents.prompts.limits import LIMITS, MOST_TEMPLATE_BYTES, MOST_VARIABLE_BYTES, RenderLimits
 from swarm.agents.prompts.template import PromptError, Template
 
 AT_ONCE: Final = 8
@@ -32,7 +32,7 @@ _log = structlog.get_logger(__name__)
 class Renderer:
     """One for a coordinator. Its process starts with the first template that is not plain text."""
 
-    def __init__(self, limits: Limits = LIMITS) -> None:
+    def __init__(self, limits: RenderLimits = LIMITS) -> None:
         self._limits = limits
         self._fork_server: ForkServer | None = None
         self._starting = asyncio.Lock()

@@ -17,7 +17,7 @@ from jinja2 import Template, nodes
 from jinja2.exceptions import TemplateError, TemplateSyntaxError
 from jinja2.parser import Parser
 
-from swarm.agents.prompts.limits import Limits
+from swarm.agents.prompts.limits import RenderLimits
 from swarm.agents.prompts.sandbox import PromptEnvironment
 
 FILE: Final = "<prompt>"
@@ -106,7 +106,7 @@ def _line_read(frame: FrameType) -> int | None:
     return node.lineno if isinstance(node, nodes.Node) else None
 
 
-def words(error: BaseException, limits: Limits) -> str:
+def words(error: BaseException, limits: RenderLimits) -> str:
     """What is wrong, as a clause. It holds names from the template and kinds of values, but no values."""
     match error:
         case OutOfTime():

@@ -26,7 +26,7 @@ from collections.abc import Container, Iterable
 from typing import Final
 
 from swarm.agents.prompts.child import STUCK, render_and_exit
-from swarm.agents.prompts.limits import Limits
+from swarm.agents.prompts.limits import RenderLimits
 from swarm.agents.prompts.rendering import compiled, rendered
 from swarm.agents.prompts.sandbox import PromptEnvironment
 
@@ -39,7 +39,7 @@ _NEEDED_LATE: Final = (pprint, random, textwrap)
 
 def main() -> None:
     """Serve until the coordinator goes away. The last argument has the limits, as JSON."""
-    limits = Limits(**json.loads(sys.argv[-1]))
+    limits = RenderLimits(**json.loads(sys.argv[-1]))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     environment = PromptEnvironment()
     _warm(environment)
@@ -60,7 +60,7 @@ def _warm(environment: PromptEnvironment) -> None:
 class Children:
     """The renderings that are under way: a process and a connection each."""
 
-    def __init__(self, control: socket.socket, environment: PromptEnvironment, limits: Limits) -> None:
+    def __init__(self, control: socket.socket, environment: PromptEnvironment, limits: RenderLimits) -> None:
         self._control = control
         self._limits = limits
         self._environment = environment

@@ -27,7 +27,7 @@ _SENTENCE_END: Final = re.compile(r"[.!?…。？！؟](\s|$)|\n")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Call:
+class PlannedCall:
     """A call of a tool, with arguments that fit."""
 
     id: str
@@ -39,7 +39,7 @@ class Call:
 class CallTools:
     """All arguments are known."""
 
-    calls: tuple[Call, ...]
+    calls: tuple[PlannedCall, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,11 +58,11 @@ class Refuse:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Stop:
+class StopDecision:
     """The person does not want it any more."""
 
 
-Decision = CallTools | AskBack | Refuse | Stop
+Decision = CallTools | AskBack | Refuse | StopDecision
 
 
 def offer(tools: Sequence[Tool]) -> ModelRequestParameters:
@@ -98,7 +98,7 @@ def decision_in(response: ModelResponse, tools: Sequence[Tool]) -> Decision:
             question = _arguments(part).get("question")
             return AskBack(question=question.strip() if isinstance(question, str) else "")
     if any(part.tool_name == STOP for part in wanted):
-        return Stop()
+        return StopDecision()
     if not wanted and _is_a_question(text := (response.text or "").strip()):
         return AskBack(question=text)
     calls = list(_calls(wanted, offered))
@@ -109,12 +109,12 @@ def _is_a_question(text: str) -> bool:
     return text.endswith(_QUESTION_MARKS) and not _SENTENCE_END.search(text[:-1])
 
 
-def _all(calls: Sequence[Call | AskBack]) -> Decision:
-    fit = tuple(call for call in calls if isinstance(call, Call))
+def _all(calls: Sequence[PlannedCall | AskBack]) -> Decision:
+    fit = tuple(call for call in calls if isinstance(call, PlannedCall))
     return CallTools(calls=fit) if fit else Refuse()
 
 
-def _calls(wanted: Sequence[ToolCallPart], offered: Mapping[str, Tool]) -> Iterator[Call | AskBack]:
+def _calls(wanted: Sequence[ToolCallPart], offered: Mapping[str, Tool]) -> Iterator[PlannedCall | AskBack]:
     """The calls that may be made, and what is to be asked for those that may not be yet."""
     for part in wanted:
         tool = offered.get(part.tool_name)
@@ -123,7 +123,7 @@ def _calls(wanted: Sequence[ToolCallPart], offered: Mapping[str, Tool]) -> Itera
         arguments = mended(tool.parameters, _arguments(part))
         found = checked(tool.parameters, arguments)
         if found.is_fine:
-            yield Call(id=part.tool_call_id, tool=tool, arguments=arguments)
+            yield PlannedCall(id=part.tool_call_id, tool=tool, arguments=arguments)
         else:
             yield AskBack(tool=tool, missing=found.missing, problems=found.problems)
 

@@ -9,10 +9,10 @@ from typing import Final
 from pydantic_ai.exceptions import UsageLimitExceeded
 from pydantic_ai.messages import ModelResponse
 
-from swarm.agents.builtin.run import Run
+from swarm.agents.builtin.run import BuiltinRun
 from swarm.agents.models.served import label_of
-from swarm.domain.model_runs import ModelUsage
-from swarm.domain.models import RunLimits
+from swarm.domain.model.model_usage import ModelUsage
+from swarm.domain.model.models import RunLimits
 
 _MICRODOLLARS: Final = 1_000_000
 
@@ -24,23 +24,23 @@ class Meter:
         self._limits = limits
         self._usage_of = usage_of
 
-    def before_request(self, run: Run) -> None:
+    def before_request(self, run: BuiltinRun) -> None:
         """Raises if the run may not call a model again."""
         _check("request_limit", self._limits.requests, run.usage.requests + 1)
 
-    def count(self, run: Run, response: ModelResponse) -> None:
+    def count(self, run: BuiltinRun, response: ModelResponse) -> None:
         """Count what an answer of a model has used."""
         run.used(self._usage_of(response))
         run.model = label_of(response)
 
-    def after_request(self, run: Run) -> None:
+    def after_request(self, run: BuiltinRun) -> None:
         """Raises if the answers have used more than they may: that is known only when they are there."""
         used = run.usage
         _check("total_tokens_limit", self._limits.tokens, used.input_tokens + used.output_tokens)
         if used.cost_microdollars is not None:
             _check("cost_limit", self._limits.cost_dollars, Decimal(used.cost_microdollars) / _MICRODOLLARS)
 
-    def before_tools(self, run: Run, calls: int) -> None:
+    def before_tools(self, run: BuiltinRun, calls: int) -> None:
         """Count calls of tools that are about to be made. Raises if there are too many; then none is to be made."""
         _check("tool_calls_limit", self._limits.tool_calls, run.usage.tool_calls + calls)
         run.used(ModelUsage(tool_calls=calls))

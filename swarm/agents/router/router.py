@@ -17,17 +17,17 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse
 from pydantic_ai.models import Model
 
 from swarm.agents.builtin.messages import model_messages
-from swarm.agents.builtin.run import Run
+from swarm.agents.builtin.run import BuiltinRun
 from swarm.agents.builtin.sessions import ROLES, asked
 from swarm.agents.router import wording
-from swarm.agents.router.decision import OWN, AskBack, CallTools, Decision, Refuse, Stop, decision_in, offer
+from swarm.agents.router.decision import OWN, AskBack, CallTools, Decision, Refuse, StopDecision, decision_in, offer
 from swarm.agents.router.meter import Meter
-from swarm.agents.router.telling import ANSWER, Teller
+from swarm.agents.router.tool_results import ANSWER, Teller
 from swarm.agents.toolbox.tool import Tool
-from swarm.domain.model_runs import ModelUsage
-from swarm.domain.models import RunLimits
-from swarm.domain.sessions import MessageRole, SessionMessage
-from swarm.domain.streaming.events import TurnInput
+from swarm.domain.answers.events import RunInput
+from swarm.domain.model.model_usage import ModelUsage
+from swarm.domain.model.models import RunLimits
+from swarm.domain.model.sessions import MessageRole, SessionMessage
 
 RECENT_MESSAGES: Final = 20
 """So many messages before the new ones are told: a request that waits for an answer is among the last."""
@@ -48,12 +48,12 @@ class Wordings:
     stopped: str  # to people who do not want it any more
 
 
-FindWordings = Callable[[TurnInput, Sequence[Tool]], Awaitable[Wordings]]
+FindWordings = Callable[[RunInput, Sequence[Tool]], Awaitable[Wordings]]
 """The wordings for a turn. Raises a SwarmError whose message is for people."""
 
 
 class Recalls(Protocol):
-    """What a router wants of a `swarm.domain.sessions.Memory`."""
+    """What a router wants of a `swarm.domain.model.sessions.Memory`."""
 
     async def get_messages(
         self, session_id: str, limit: int | None = None, *, turn_id: str = ""
@@ -86,7 +86,7 @@ class Router:
     async def aclose(self) -> None:
         """There is nothing that is its own."""
 
-    async def answer(self, run: Run) -> None:
+    async def answer(self, run: BuiltinRun) -> None:
         """Answer one turn."""
         tools = [tool for tool in self._tools() if tool.name not in OWN]
         words = await self._wordings(run.turn, tools)
@@ -98,16 +98,16 @@ class Router:
                 await run.write_whole(wording.question(ask, words.ask), ANSWER)
             case Refuse():
                 await run.write_whole(wording.refusal(words.refuse_intro, tools, words.refuse_outro), ANSWER)
-            case Stop():
+            case StopDecision():
                 await run.write_whole(words.stopped, ANSWER)
             case CallTools(calls=calls):
                 await self._teller.tell(run, calls, words.result_of)
 
-    async def decide(self, run: Run, tools: Sequence[Tool]) -> Decision:
+    async def decide(self, run: BuiltinRun, tools: Sequence[Tool]) -> Decision:
         """The decision alone, by exactly one call of the model."""
         return await self._decided(run, tools, await self._wordings(run.turn, tools))
 
-    async def _decided(self, run: Run, tools: Sequence[Tool], words: Wordings) -> Decision:
+    async def _decided(self, run: BuiltinRun, tools: Sequence[Tool], words: Wordings) -> Decision:
         new = SessionMessage(role=MessageRole.USER, text=asked(run.turn))
         messages = _instructed(model_messages([*await self._before(run), new]), words.decide)
         offered = offer(tools)
@@ -122,7 +122,7 @@ class Router:
         self._meter.after_request(run)
         return decision
 
-    async def _before(self, run: Run) -> list[SessionMessage]:
+    async def _before(self, run: BuiltinRun) -> list[SessionMessage]:
         """What was said before: in the thread, where we are told, else in the session. A person has begun it."""
         if run.turn.history:
             said = [SessionMessage(role=ROLES[message.speaker], text=message.marked) for message in run.turn.history]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
-from swarm.agents.router.decision import AskBack, Call
+from swarm.agents.router.decision import AskBack, PlannedCall
 from swarm.agents.router.examples import example, kind
 from swarm.agents.toolbox.arguments import parameters
 from swarm.agents.toolbox.output import shortened
@@ -36,7 +36,7 @@ def question(ask: AskBack, fallback: str) -> str:
     return f"I cannot run `{ask.tool.name}` with that ({'; '.join(ask.problems)}). What should it be?"
 
 
-def outcome(results: Sequence[tuple[Call, ToolAnswer]]) -> str:
+def outcome(results: Sequence[tuple[PlannedCall, ToolAnswer]]) -> str:
     """What the calls gave, for people, as it is: where they failed, and where a model cannot put it into words."""
     return "\n\n".join(
         _result(call, shortened(answer.text, RAW_CHARACTERS), failed=answer.failed, with_arguments=len(results) > 1)
@@ -44,14 +44,14 @@ def outcome(results: Sequence[tuple[Call, ToolAnswer]]) -> str:
     )
 
 
-def for_model(results: Sequence[tuple[Call, ToolAnswer]]) -> str:
+def for_model(results: Sequence[tuple[PlannedCall, ToolAnswer]]) -> str:
     """What the calls gave, for the model that words it: with their arguments, and as long as it is."""
     return "\n\n".join(
         _result(call, answer.text, failed=answer.failed, with_arguments=True) for call, answer in results
     )
 
 
-def _result(call: Call, text: str, *, failed: bool, with_arguments: bool) -> str:
+def _result(call: PlannedCall, text: str, *, failed: bool, with_arguments: bool) -> str:
     arguments = json.dumps(dict(call.arguments), ensure_ascii=False, default=str)
     name = f"`{call.tool.name}` with {arguments}" if with_arguments and call.arguments else f"`{call.tool.name}`"
     said = text.strip() or "nothing"

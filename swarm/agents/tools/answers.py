@@ -18,7 +18,7 @@ _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but tab a
 _CREDENTIALS: Final = re.compile(r"(https?://)[^\s/@]+@")
 
 
-class Refused(Exception):
+class ToolRefused(Exception):
     """A tool does not do what it was asked to; the message says why in a sentence, for the model."""
 
 
@@ -29,7 +29,7 @@ def answering(act: Callable[[Mapping[str, Any]], Awaitable[ToolAnswer]]) -> Call
     async def call(arguments: Mapping[str, Any]) -> ToolAnswer:
         try:
             return await act(arguments)
-        except Refused as refusal:
+        except ToolRefused as refusal:
             return ToolAnswer(text=str(refusal), failed=True)
         except OSError as error:
             return ToolAnswer(text=f"It failed: {_reason(error)}.", failed=True)
@@ -50,7 +50,7 @@ def plain(value: str, what: str) -> str:
         Refused: It has a NUL character or half a surrogate pair.
     """
     if "\0" in value or not _encodable(value):
-        raise Refused(f"{what} has a character that no program can take (NUL, or half a surrogate pair).")
+        raise ToolRefused(f"{what} has a character that no program can take (NUL, or half a surrogate pair).")
     return value
 
 

@@ -37,7 +37,7 @@ _AT_WORK: Final = re.compile(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Said:
+class ProgramOutput:
     """What the output of a run comes to."""
 
     text: str  # readable; may be empty
@@ -55,7 +55,7 @@ class CodingProgram:
     argv: Callable[[str], Sequence[str]]  # its arguments, from the task
     reads_task: bool  # on standard input; else the task is its last argument
     most_bytes: int  # of its output; what it says last is what counts
-    heard: Callable[[Ran], Said]
+    heard: Callable[[Ran], ProgramOutput]
 
 
 def kiro_cli() -> CodingProgram:
@@ -95,7 +95,7 @@ def codex_cli(options: Sequence[str] = CODEX_OPTIONS) -> CodingProgram:
     )
 
 
-def could_not_connect(ran: Ran, said: Said) -> bool:
+def could_not_connect(ran: Ran, said: ProgramOutput) -> bool:
     """Whether a run failed because nothing could be reached, before anything was done: a second one may succeed."""
     failed = not ran.timed_out and (ran.code != 0 or not said.is_done)
     return (
@@ -116,14 +116,14 @@ def _no_option(task: str) -> str:
     return f" {task}" if task.startswith("-") else task
 
 
-def _plain(ran: Ran) -> Said:
+def _plain(ran: Ran) -> ProgramOutput:
     """The answer is on standard output; what it did meanwhile, and what went wrong, on the other one."""
     answer, rest = clean(ran.output), clean(ran.errors)
     text = "\n".join(filter(None, (answer, rest if ran.code != 0 or not answer else "")))
-    return Said(text=text, is_done=True, has_worked=bool(_AT_WORK.search(f"{answer}\n{rest}")))
+    return ProgramOutput(text=text, is_done=True, has_worked=bool(_AT_WORK.search(f"{answer}\n{rest}")))
 
 
-def _result(ran: Ran) -> Said:
+def _result(ran: Ran) -> ProgramOutput:
     """Of the last line that is a result."""
     results = [value for value in _objects(ran.output) if value.get("type") == "result"]
     if not results:
@@ -134,7 +134,7 @@ def _result(ran: Ran) -> Said:
     is_error = bool(result.get("is_error")) or result.get("subtype", "success") != "success"
     # An error before the first answer is counted as a turn of its own, which cost nothing.
     has_worked = not is_error or _number(result.get("num_turns")) > 1 or _number(result.get("total_cost_usd")) > 0
-    return Said(text=clean(str(text)), is_done=not is_error, has_worked=has_worked, note=_cost(result))
+    return ProgramOutput(text=clean(str(text)), is_done=not is_error, has_worked=has_worked, note=_cost(result))
 
 
 def _cost(result: Mapping[str, Any]) -> str:
@@ -142,7 +142,7 @@ def _cost(result: Mapping[str, Any]) -> str:
     return f"{turns:g} turns, ${dollars:.4f}" if dollars else ""
 
 
-def _events(ran: Ran) -> Said:
+def _events(ran: Ran) -> ProgramOutput:
     """Of the last message of the agent, and of what ended the turn."""
     events = list(_objects(ran.output))
     if not events:
@@ -152,7 +152,7 @@ def _events(ran: Ran) -> Said:
     kinds = [event.get("type") for event in events]
     is_done = "turn.completed" in kinds and "turn.failed" not in kinds
     told = [*messages[-1:], *([] if is_done else _problems(events)[-1:])]
-    return Said(
+    return ProgramOutput(
         text=clean("\n\n".join(told)),
         is_done=is_done,
         has_worked=any(item.get("type") != "error" for item in items),
@@ -173,9 +173,9 @@ def _tokens(events: Sequence[Mapping[str, Any]]) -> str:
     return f"{read:,.0f} tokens read, {written:,.0f} written"
 
 
-def _unread(ran: Ran) -> Said:
+def _unread(ran: Ran) -> ProgramOutput:
     """Something else than the form that was asked for: what it says, and no trust that it is all."""
-    return Said(text="\n".join(filter(None, (clean(ran.output), clean(ran.errors)))), is_done=False)
+    return ProgramOutput(text="\n".join(filter(None, (clean(ran.output), clean(ran.errors)))), is_done=False)
 
 
 def _objects(output: str) -> Iterator[Mapping[str, Any]]:

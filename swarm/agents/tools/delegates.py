@@ -13,12 +13,12 @@ from typing import Any, Final
 import structlog
 
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
-from swarm.agents.tools.answers import Refused, answering, plain
+from swarm.agents.tools.answers import ToolRefused, answering, plain
 from swarm.agents.tools.coding_programs import (
     CLAUDE_OPTIONS,
     CODEX_OPTIONS,
     CodingProgram,
-    Said,
+    ProgramOutput,
     claude_code,
     codex_cli,
     could_not_connect,
@@ -27,7 +27,7 @@ from swarm.agents.tools.coding_programs import (
 from swarm.agents.tools.work_tree import WorkTree
 from swarm.domain.text.secrets import MIN_SECRET_CHARACTERS
 from swarm.processes.captured import Ran, run_program
-from swarm.redaction import HIDDEN
+from swarm.telemetry.redaction import HIDDEN
 
 TIMEOUT_SECONDS: Final = 300.0
 KIRO_PATH: Final = Path("~/.local/bin/kiro-cli")
@@ -149,7 +149,7 @@ class _Delegate:
         _log.info("work has come back", action="tool_delegate", tool=self.name, code=ran.code, failed=answer.failed)
         return answer
 
-    async def _ran(self, task: str, folder: str) -> tuple[Ran, Said]:
+    async def _ran(self, task: str, folder: str) -> tuple[Ran, ProgramOutput]:
         """Run it; a second time if it could not connect and has done nothing. Both have one time limit."""
         deadline = asyncio.get_running_loop().time() + self.timeout_seconds
         ran = await self._run(task, folder, self.timeout_seconds)
@@ -178,11 +178,11 @@ class _Delegate:
                 errors_apart=True,
             )
         except OSError as error:
-            raise Refused(
+            raise ToolRefused(
                 f"{self.path} cannot be started ({error.strerror or error}); the operator has to install it again."
             ) from error
 
-    def _answer(self, ran: Ran, said: Said) -> ToolAnswer:
+    def _answer(self, ran: Ran, said: ProgramOutput) -> ToolAnswer:
         why = _why(ran, said, Path(self.path).name, self.timeout_seconds)
         text = self._hidden(said.text) or ("" if why else "It is done, and said nothing.")
         note = f"[{self.program.name}: {said.note}]" if said.note else ""
@@ -213,13 +213,15 @@ _PARAMETERS: Final[Mapping[str, Any]] = {
 def _task(value: str) -> str:
     task = plain(value, "The task").strip()
     if not task:
-        raise Refused("The task is empty; say what is to be done.")
+        raise ToolRefused("The task is empty; say what is to be done.")
     if (size := len(task.encode())) > MOST_TASK_BYTES:
-        raise Refused(f"The task has {size:,} bytes, and {MOST_TASK_BYTES:,} are the most; put the rest into a file.")
+        raise ToolRefused(
+            f"The task has {size:,} bytes, and {MOST_TASK_BYTES:,} are the most; put the rest into a file."
+        )
     return task
 
 
-def _why(ran: Ran, said: Said, name: str, timeout_seconds: float) -> str:
+def _why(ran: Ran, said: ProgramOutput, name: str, timeout_seconds: float) -> str:
     """Why it failed; empty: it did not."""
     if ran.timed_out:
         return f"{name} was ended after {timeout_seconds:g} seconds. What it changed until then is still there."

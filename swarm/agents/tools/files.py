@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
-from swarm.agents.tools.answers import Refused, answering, plain
+from swarm.agents.tools.answers import ToolRefused, answering, plain
 from swarm.agents.tools.text_lines import lines_of
-from swarm.agents.tools.work_tree import Place, WorkTree, is_git_data
+from swarm.agents.tools.work_tree import ResolvedPath, WorkTree, is_git_data
 from swarm.clock import new_id
 from swarm.processes.finishing import to_the_end
 
@@ -96,7 +96,7 @@ class _Files:
     async def write(self, arguments: Mapping[str, Any]) -> ToolAnswer:
         content = plain(arguments["content"], "The content").encode()
         if len(content) > self.most_bytes:
-            raise Refused(f"That is {len(content):,} bytes; at most {self.most_bytes:,} can be written at once.")
+            raise ToolRefused(f"That is {len(content):,} bytes; at most {self.most_bytes:,} can be written at once.")
         append = bool(arguments.get("append"))
         return ToolAnswer(text=await to_the_end(asyncio.to_thread(self._write, arguments["path"], content, append)))
 
@@ -120,37 +120,37 @@ class _Files:
             return f"{done} {len(content):,} bytes to {place.path}."
 
 
-def _check_not_git(place: Place) -> None:
+def _check_not_git(place: ResolvedPath) -> None:
     if is_git_data(place.path):
-        raise Refused(f"{place.path} belongs to git and is neither read nor written; use the git tool.")
+        raise ToolRefused(f"{place.path} belongs to git and is neither read nor written; use the git tool.")
 
 
-def _check_plain(place: Place, path: str) -> None:
+def _check_plain(place: ResolvedPath, path: str) -> None:
     """Opening a device or a pipe may wait for ever, or do something."""
     if place.found is None:
-        raise Refused(f"There is no file {path} in the work tree.")
+        raise ToolRefused(f"There is no file {path} in the work tree.")
     if place.is_folder:
-        raise Refused(f"{path} is a folder.")
+        raise ToolRefused(f"{path} is a folder.")
     if not stat.S_ISREG(place.mode):
-        raise Refused(f"{path} is not a plain file but a device, a pipe or a socket.")
+        raise ToolRefused(f"{path} is not a plain file but a device, a pipe or a socket.")
 
 
-def _opened(place: Place, path: str) -> int:
+def _opened(place: ResolvedPath, path: str) -> int:
     """A descriptor to read from; the very file that was looked at."""
     _check_plain(place, path)
     file = os.open(place.by_descriptor, os.O_RDONLY | os.O_CLOEXEC)
     if (size := os.fstat(file).st_size) > LARGEST_BYTES:
         os.close(file)
-        raise Refused(f"{path} has {size:,} bytes; files of more than {LARGEST_BYTES:,} are not opened.")
+        raise ToolRefused(f"{path} has {size:,} bytes; files of more than {LARGEST_BYTES:,} are not opened.")
     return file
 
 
-def _content(place: Place, path: str) -> bytes:
+def _content(place: ResolvedPath, path: str) -> bytes:
     with open(_opened(place, path), "rb") as file:
         return file.read(LARGEST_BYTES)
 
 
-def _listing(place: Place) -> str:
+def _listing(place: ResolvedPath) -> str:
     with os.scandir(place.by_descriptor) as entries:
         names = sorted(entry.name + "/" * entry.is_dir(follow_symlinks=False) for entry in entries)
     shown = [name.encode(errors="replace").decode() for name in names[:_MOST_ENTRIES]]
@@ -158,7 +158,7 @@ def _listing(place: Place) -> str:
     return "\n".join([f"{place.path} is a folder with {len(names):,} entries.", *shown, *more])
 
 
-def _replace(place: Place, content: bytes) -> None:
+def _replace(place: ResolvedPath, content: bytes) -> None:
     """Put a new file in the place of the old one, whole or not at all; hard links elsewhere keep the old content."""
     new = f".swarm-{new_id()}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -173,7 +173,7 @@ def _replace(place: Place, content: bytes) -> None:
         raise
 
 
-def _like_before(file: int, place: Place) -> None:
+def _like_before(file: int, place: ResolvedPath) -> None:
     """Permissions and owner of the file that is replaced, as far as we may; no set-user-id bits."""
     if place.found is not None:
         before = os.fstat(place.found)

@@ -11,7 +11,7 @@ from typing import Any, Final
 import structlog
 
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
-from swarm.agents.tools.answers import Refused, answering, plain
+from swarm.agents.tools.answers import ToolRefused, answering, plain
 from swarm.agents.tools.endings import said
 from swarm.agents.tools.work_tree import WorkTree
 from swarm.processes.captured import run_program
@@ -97,9 +97,9 @@ class _Shell:
     async def run(self, arguments: Mapping[str, Any]) -> ToolAnswer:
         name, args = arguments["command"], [plain(word, "An argument") for word in arguments.get("args") or ()]
         if name not in self.commands:
-            raise Refused(f"{name} is not among the allowed commands: {', '.join(sorted(self.commands))}.")
+            raise ToolRefused(f"{name} is not among the allowed commands: {', '.join(sorted(self.commands))}.")
         if (program := shutil.which(name, path=self.env.get("PATH"))) is None:
-            raise Refused(f"{name} is allowed but not installed here.")
+            raise ToolRefused(f"{name} is allowed but not installed here.")
         with self.tree.folder(arguments.get("working_directory") or ".") as folder:
             _log.info("a command", action="tool_command", command=name)
             ran = await run_program(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import BinaryIO, Final
 
-from swarm.agents.tools.answers import Refused
+from swarm.agents.tools.answers import ToolRefused
 
 _CHUNK_BYTES: Final = 1 << 16
 
@@ -21,10 +21,10 @@ def lines_of(file: BinaryIO, path: str, *, first: int, limit: int | None, most_b
     part = _Part(first=first, last=None if limit is None else first + limit - 1, most_bytes=most_bytes)
     while chunk := file.read(_CHUNK_BYTES):
         if b"\0" in chunk:
-            raise Refused(f"{path} is a binary file, not text.")
+            raise ToolRefused(f"{path} is a binary file, not text.")
         part.add(chunk)
     if first > 1 and part.line < first:
-        raise Refused(f"{path} has {part.line:,} lines; there is no line {first:,}.")
+        raise ToolRefused(f"{path} has {part.line:,} lines; there is no line {first:,}.")
     return part.text(path)
 
 
@@ -56,7 +56,7 @@ class _Part:
         try:
             text = self._whole_characters().decode()
         except UnicodeDecodeError:
-            raise Refused(f"{path} is a binary file, or its text is not UTF-8.") from None
+            raise ToolRefused(f"{path} is a binary file, or its text is not UTF-8.") from None
         after = self.first + text.count("\n") if self.full else (self.last or self.line) + 1
         if self.full and "\n" not in text:
             return f"{text}\n[line {self.first:,} goes on; it is too long to be read whole]"

@@ -16,18 +16,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from swarm.agents.tools.answers import Refused, plain
+from swarm.agents.tools.answers import ToolRefused, plain
 
 _MOST_LINKS: Final = 40  # as the system's own limit
 _FLAGS: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Outside(Refused):
+class Outside(ToolRefused):
     """A path leads out of the work tree."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class ResolvedPath:
     """Where a path leads. The file descriptors are open for as long as the walk's context lasts."""
 
     path: str  # relative to the root, without links and dots; "." for the root itself
@@ -58,7 +58,7 @@ class WorkTree:
     root: Path
 
     @contextlib.contextmanager
-    def place(self, path: str, *, create_folders: bool = False) -> Iterator[Place]:
+    def place(self, path: str, *, create_folders: bool = False) -> Iterator[ResolvedPath]:
         """Walk to a path, given relative to the root.
 
         Args:
@@ -76,7 +76,7 @@ class WorkTree:
             yield walk.to_the_end()
 
     @contextlib.contextmanager
-    def folder(self, path: str) -> Iterator[Place]:
+    def folder(self, path: str) -> Iterator[ResolvedPath]:
         """Walk to a folder, which must exist.
 
         Raises:
@@ -84,19 +84,19 @@ class WorkTree:
         """
         with self.place(path or ".") as place:
             if place.found is None:
-                raise Refused(f"There is no folder {path} in the work tree.")
+                raise ToolRefused(f"There is no folder {path} in the work tree.")
             if not place.is_folder:
-                raise Refused(f"{path} is not a folder.")
+                raise ToolRefused(f"{path} is not a folder.")
             yield place
 
     def _open_root(self, opened: contextlib.ExitStack) -> int:
         try:
             root = os.open(self.root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            raise Refused(f"The work tree {self.root} cannot be opened: {error.strerror}.") from error
+            raise ToolRefused(f"The work tree {self.root} cannot be opened: {error.strerror}.") from error
         opened.callback(os.close, root)
         if os.readlink(f"/proc/self/fd/{root}") != os.path.abspath(self.root):
-            raise Refused(f"The work tree {self.root} leads elsewhere now; its operator has to look into that.")
+            raise ToolRefused(f"The work tree {self.root} leads elsewhere now; its operator has to look into that.")
         return root
 
 
@@ -111,7 +111,7 @@ class _Walk:
     folders: list[tuple[str, int]] = field(default_factory=list)  # below the root
     links: int = 0
 
-    def to_the_end(self) -> Place:
+    def to_the_end(self) -> ResolvedPath:
         todo = deque(self.asked.split("/"))
         while todo:
             part = todo.popleft()
@@ -123,14 +123,14 @@ class _Walk:
                 return place
         name, found = self.folders[-1] if self.folders else (".", self.root)
         above = self.folders[-2][1] if len(self.folders) > 1 else self.root
-        return Place(path=self._path(), folder=above, name=name, found=found)
+        return ResolvedPath(path=self._path(), folder=above, name=name, found=found)
 
     def _up(self) -> None:
         if not self.folders:
             raise Outside(f"{self.asked} leads out of the work tree.")
         self.folders.pop()
 
-    def _into(self, part: str, todo: deque[str]) -> Place | None:
+    def _into(self, part: str, todo: deque[str]) -> ResolvedPath | None:
         """Go one step; the place if the walk ends here."""
         found = self._open(part)
         mode = 0 if found is None else os.fstat(found).st_mode
@@ -141,7 +141,7 @@ class _Walk:
         elif any(name not in ("", ".") for name in todo):
             self._missing(part, todo, exists=found is not None)
         else:
-            return Place(path=self._path(part), folder=self._here(), name=part, found=found)
+            return ResolvedPath(path=self._path(part), folder=self._here(), name=part, found=found)
         return None
 
     def _link(self, part: str, found: int, todo: deque[str]) -> None:
@@ -150,15 +150,15 @@ class _Walk:
         if target.startswith("/"):
             raise Outside(f"{self._path(part)} is a symbolic link that leads out of the work tree.")
         if self.links > _MOST_LINKS:
-            raise Refused(f"{self.asked} has too many symbolic links, or they lead in circles.")
+            raise ToolRefused(f"{self.asked} has too many symbolic links, or they lead in circles.")
         todo.extendleft(reversed(target.split("/")))
 
     def _missing(self, part: str, todo: deque[str], *, exists: bool) -> None:
         """Something is to come below ``part``, which is no folder."""
         if exists:
-            raise Refused(f"{self._path(part)} is not a folder.")
+            raise ToolRefused(f"{self._path(part)} is not a folder.")
         if not self.create:
-            raise Refused(f"There is no folder {self._path(part)} in the work tree.")
+            raise ToolRefused(f"There is no folder {self._path(part)} in the work tree.")
         self._check_name(part)
         with contextlib.suppress(FileExistsError):
             os.mkdir(part, dir_fd=self._here())
@@ -166,7 +166,7 @@ class _Walk:
 
     def _check_name(self, part: str) -> None:
         if part.casefold() == ".git" or is_git_data(self._path()):
-            raise Refused("Nothing may be written to .git; use the git tool.")
+            raise ToolRefused("Nothing may be written to .git; use the git tool.")
 
     def _open(self, part: str) -> int | None:
         try:
@@ -184,5 +184,6 @@ class _Walk:
 
 
 def is_git_data(path: str) -> bool:
-    """Whether a path, as a `Place` has it, is a repository's own data rather than what is kept in the repository."""
+    """Whether a path, as a `ResolvedPath` has it, is a repository's own data rather than what is kept in the
+    repository."""
     return any(part.casefold() == ".git" for part in path.split("/"))

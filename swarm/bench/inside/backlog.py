@@ -10,9 +10,9 @@ from swarm.bench.figures import Figure
 from swarm.bench.inside import seed
 from swarm.bench.plan import Plan, Say
 from swarm.bench.scratch import scratch
-from swarm.services.claim import lease_due
-from swarm.store.database import Database
-from swarm.store.transaction import Transaction
+from swarm.services.inbox.claim import lease_due
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
 
 _AT_MOST: Final = 1.5
 _AGENTS: Final = 8

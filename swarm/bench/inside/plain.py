@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from swarm.bench.inside.seed import agent_id
 from swarm.clock import new_id
-from swarm.store.sqlite_driver import connect, sqlite3
+from swarm.store.bridge.sqlite_driver import connect, sqlite3
 
 S = TypeVar("S")
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from swarm.store.transaction import Transaction
+from swarm.store.bridge.transaction import Transaction
 
 _BASE = 10_000_000
 """Added to numbers in ids, so that they have one length and sort as they count."""

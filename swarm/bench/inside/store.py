@@ -10,12 +10,12 @@ from swarm.bench.figures import Better, Figure
 from swarm.bench.inside import plain, seed
 from swarm.bench.plan import Plan, Say
 from swarm.bench.scratch import scratch
-from swarm.domain.agents import Agent, Role
-from swarm.domain.conduct import Conduct
-from swarm.domain.leases import Outcome
-from swarm.services.claim import lease_due
-from swarm.services.leases import finish
-from swarm.store.database import Database
+from swarm.domain.model.agents import Agent, Role
+from swarm.domain.model.leases import FinishOutcome
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.services.inbox.claim import lease_due
+from swarm.services.rules.leases import finish
+from swarm.store.bridge.database import Database
 
 _OVER_ONE_BY_ONE: Final = 3.0
 _OF_GROUPED_PERCENT: Final = 50.0
@@ -65,7 +65,7 @@ async def _caller(database: Database, number: int) -> int:
     done = 0
     while claimed := await database.write(lease_due, agent.id, 1, False):
         tokens = [claim.lease.token for claim in claimed]
-        await database.write(finish, agent, tokens, Outcome.DISMISSED, "measured", Conduct())
+        await database.write(finish, agent, tokens, FinishOutcome.DISMISSED, "measured", OperatingPolicy())
         done += len(tokens)
     return done
 

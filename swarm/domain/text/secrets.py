@@ -15,7 +15,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from swarm.domain.text.looks import LONGEST_END, LONGEST_OPENING, LOOKS, MAY_END_OPENING, Look
+from swarm.domain.text.secret_patterns import (
+    LONGEST_END,
+    LONGEST_OPENING,
+    MAY_END_OPENING,
+    SECRET_PATTERNS,
+    SecretPattern,
+)
 
 REMOVED: Final = "[secret removed]"
 
@@ -75,9 +81,9 @@ class ByLook:
     mark: str = REMOVED
     seen: str = ""  # the end of what was given, in which an opening may have begun
     floor: int = 0  # no opening begins before this place of it
-    look: Look | None = None  # its opening was given, and what follows is undecided
+    look: SecretPattern | None = None  # its opening was given, and what follows is undecided
     held: str = ""  # what follows
-    drops: Look | None = None  # the rest of a secret of this kind may still come
+    drops: SecretPattern | None = None  # the rest of a secret of this kind may still come
 
     def feed(self, text: str) -> tuple[ByLook, str]:
         """What of the text is certainly no secret."""
@@ -156,7 +162,7 @@ class _Scan:
             drops = self._decided(look, body)
             look = None
 
-    def _decided(self, look: Look, body: re.Match[str]) -> Look | None:
+    def _decided(self, look: SecretPattern, body: re.Match[str]) -> SecretPattern | None:
         """Give the mark for a secret, and nothing of what is none; the look of a secret that may still go on."""
         value = body["value"].rstrip(".")
         end = body.start("value") + len(value)
@@ -170,34 +176,34 @@ class _Scan:
         self._given = self._floor = end
         return look if len(value) >= look.most else None
 
-    def _dropped(self, look: Look) -> bool:
+    def _dropped(self, look: SecretPattern) -> bool:
         """Leave out the rest of a long secret; whether its end was reached."""
         rest = look.goes_on.match(self._buffer, self._given)
         self._given = self._floor = rest.end() if rest else self._given
         return self._is_end or self._given < len(self._buffer)
 
-    def _opened(self) -> Look | None:
+    def _opened(self) -> SecretPattern | None:
         """Give everything up to the end of the opening that ends first; None if there is none."""
         if self._next is None:
             if not MAY_END_OPENING.search(self._buffer, max(self._floor, self._given - LONGEST_END)):
                 return None
-            self._next = [look.opening.search(self._buffer, self._floor) for look in LOOKS]
+            self._next = [look.opening.search(self._buffer, self._floor) for look in SECRET_PATTERNS]
         for place, found in enumerate(self._next):
             if found and found.start() < self._floor:
-                self._next[place] = LOOKS[place].opening.search(self._buffer, self._floor)
+                self._next[place] = SECRET_PATTERNS[place].opening.search(self._buffer, self._floor)
         opened = [(found.end(), place) for place, found in enumerate(self._next) if found]
         if not opened:
             return None
         end, place = min(opened)
         self._give(end)
         self._floor = end
-        return LOOKS[place]
+        return SECRET_PATTERNS[place]
 
     def _give(self, end: int) -> None:
         self._out.append(self._buffer[self._given : end])
         self._given = end
 
-    def _held(self, *, look: Look | None = None, drops: Look | None = None) -> tuple[ByLook, str]:
+    def _held(self, *, look: SecretPattern | None = None, drops: SecretPattern | None = None) -> tuple[ByLook, str]:
         """The state behind this piece, and what it gave."""
         cut = max(0, self._given - LONGEST_OPENING - 1)  # with the character before, which an opening looks back at
         state = replace(

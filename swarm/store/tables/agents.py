@@ -15,7 +15,7 @@ from sqlalchemy import (
     false,
 )
 
-from swarm.domain.agents import Reach, Role
+from swarm.domain.model.agents import Reach, Role
 from swarm.store.tables.schema import metadata, one_of
 
 agents = Table(

@@ -15,7 +15,7 @@ from sqlalchemy import (
     false,
 )
 
-from swarm.domain.deliveries import DeliveryKind, DeliveryStatus, Mark
+from swarm.domain.model.deliveries import DeliveryKind, DeliveryStatus, Mark
 from swarm.store.tables.schema import Serial, metadata, one_of
 
 # What was done once and must not be done again: events without a timestamp of their own, and tool calls with results.

@@ -14,8 +14,8 @@ from sqlalchemy import (
     Text,
 )
 
-from swarm.domain.model_runs import Door, RunOutcome, RunPurpose
-from swarm.domain.sessions import MessageRole
+from swarm.domain.model.model_usage import Door, UsageOutcome, UsagePurpose
+from swarm.domain.model.sessions import MessageRole
 from swarm.store.tables.schema import metadata, one_of
 
 sessions = Table(
@@ -87,9 +87,9 @@ model_runs = Table(
     Column("cost_microdollars", BigInteger),  # null: not known
     Column("started_at", BigInteger, nullable=False),
     Column("ended_at", BigInteger, nullable=False),
-    Column("purpose", Text, one_of("purpose", RunPurpose), nullable=False, server_default="answer"),
+    Column("purpose", Text, one_of("purpose", UsagePurpose), nullable=False, server_default="answer"),
     one_of("door", Door),
-    one_of("outcome", RunOutcome),
+    one_of("outcome", UsageOutcome),
 )
 Index("ix_model_runs_ended", model_runs.c.ended_at, model_runs.c.id)
 Index("ix_model_runs_agent", model_runs.c.agent, model_runs.c.ended_at, model_runs.c.id)

@@ -15,8 +15,8 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from swarm.domain.streaming.pieces import PieceKind
-from swarm.domain.turns import InterruptStatus, Opinion, PageKind, PagePhase, TurnOutcome, TurnStatus
+from swarm.domain.answers.pieces import PieceKind
+from swarm.domain.model.runs import InterruptStatus, Opinion, PageKind, PagePhase, RunOutcome, RunStatus
 from swarm.store.tables.schema import metadata, one_of
 
 turns = Table(
@@ -44,8 +44,8 @@ turns = Table(
     Column("retried_by", Text),  # a Slack user's id
     Column("started_at", BigInteger, nullable=False),
     Column("ended_at", BigInteger),
-    one_of("status", TurnStatus),
-    one_of("outcome", TurnOutcome),
+    one_of("status", RunStatus),
+    one_of("outcome", RunOutcome),
     CheckConstraint("(ended_at IS NULL) = (status IN ('running', 'closing', 'waiting'))", name="ended"),
     CheckConstraint("status <> 'closing' OR outcome IS NOT NULL", name="closing_is_known"),
 )

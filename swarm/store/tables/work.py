@@ -18,10 +18,10 @@ from sqlalchemy import (
     text,
 )
 
-from swarm.domain.inbox import EntryStatus, Hold, MatchedBy
-from swarm.domain.leases import LeaseEnd, LeaseKind
-from swarm.domain.notices import NoticeKind, NoticeStatus
-from swarm.domain.tasks import TaskHold, TaskStatus
+from swarm.domain.model.inbox import Hold, InboxStatus, MatchedBy
+from swarm.domain.model.leases import LeaseEnd, LeaseKind
+from swarm.domain.model.notices import NoticeKind, NoticeStatus
+from swarm.domain.model.tasks import TaskHold, TaskStatus
 from swarm.store.tables.schema import metadata, one_of
 
 tasks = Table(
@@ -111,7 +111,7 @@ inbox_messages = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("resolved_at", BigInteger),
     Column("task_id", Text, ForeignKey("tasks.id")),  # what it was delegated as, or what it is a follow-up to
-    one_of("status", EntryStatus),
+    one_of("status", InboxStatus),
     one_of("matched_by", MatchedBy),
     one_of("held_by", Hold),
     CheckConstraint("(held_by IS NULL) = (due_at IS NULL)", name="held_until"),

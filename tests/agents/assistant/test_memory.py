@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from swarm.agents.builtin import recorder
-from swarm.domain.sessions import MessageRole, SessionMessage, SessionScope
-from swarm.domain.streaming.events import Failed, Finished, Speaker, TurnMessage
-from swarm.services.sessions import Sessions
-from swarm.store.database import Database
+from swarm.domain.answers.events import Failed, Finished, InputMessage, Speaker
+from swarm.domain.model.sessions import MessageRole, SessionMessage, SessionScope
+from swarm.services.builtin.sessions import DatabaseMemory
+from swarm.store.bridge.database import Database
 from tests.agents.builtin.making import Made, RunsKept, assistant, hear, remembering, texts, turn
 from tests.agents.builtin.scripted import Calls, Scripted
 
@@ -48,8 +48,8 @@ async def test_in_the_session_of_a_thread_everybody_is_told_apart(db: Database) 
     script = Scripted("Noted.", "Ann likes tea, Bob coffee.")
     helper = assistant(script.model, remembering(db), scope=SessionScope.THREAD)
     await hear(helper, turn("I like tea."))
-    bob = TurnMessage(id="2", speaker=Speaker.USER, text="I like coffee.", author="Bob")
-    ann = TurnMessage(id="3", speaker=Speaker.USER, text="And what do I like?", author="Ann")
+    bob = InputMessage(id="2", speaker=Speaker.USER, text="I like coffee.", author="Bob")
+    ann = InputMessage(id="3", speaker=Speaker.USER, text="And what do I like?", author="Ann")
     await hear(helper, turn(bob, ann, user="U2"))
     assert script.told[1].said == ["Ann: I like tea.", "Bob: I like coffee.\n\nAnn: And what do I like?"]
     told = await remembering(db).get_messages("slack:C1:100.1")
@@ -95,7 +95,7 @@ async def test_a_conversation_goes_on_after_its_older_part_was_summarised(db: Da
         return f"{len(messages)} messages about ships"
 
     memory, also = (
-        Sessions(db, "assistant", summarise, compaction_threshold=3, keep_recent_messages=1) for _ in range(2)
+        DatabaseMemory(db, "assistant", summarise, compaction_threshold=3, keep_recent_messages=1) for _ in range(2)
     )
     script = Scripted(decide=lambda told: f"answer {len(told.said)}")
     helper = assistant(script.model, memory)

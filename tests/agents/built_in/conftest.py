@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from swarm.store.database import Database
+from swarm.store.bridge.database import Database
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ import pytest
 import yaml
 from structlog.testing import capture_logs
 
-from swarm import built_in
+from swarm.app import built_in
+from swarm.app.shutdown import StopDeadline
 from swarm.config import load
-from swarm.domain.streaming.events import Origin, Speaker, TurnInput, TurnMessage
-from swarm.ending import Deadline
-from swarm.store.database import Database
+from swarm.domain.answers.events import InputMessage, Origin, RunInput, Speaker
+from swarm.store.bridge.database import Database
 from tests.support.hanging import web_tools
 from tests.support.processes import processes_in
 from tests.support.providers import Call, Reply, Request, Silent, openai_server
@@ -26,9 +26,9 @@ MARK = "SWARM_TEST_MARK"
 PLAIN_SERVER = Path(__file__).parents[1] / "mcp" / "programs" / "plain_server.py"
 
 
-def turn(text: str) -> TurnInput:
-    message = TurnMessage(id=text, speaker=Speaker.USER, text=text)
-    return TurnInput(
+def turn(text: str) -> RunInput:
+    message = InputMessage(id=text, speaker=Speaker.USER, text=text)
+    return RunInput(
         turn_id="", run_id=text, trace_id=text, conversation_id=text, messages=(message,), origin=Origin(client=text)
     )
 
@@ -37,7 +37,7 @@ def answer(request: Request) -> Reply:
     return Call("wait", {}) if "wait" in request.last_text else Silent()
 
 
-async def read(agents: built_in.BuiltIn, text: str) -> None:
+async def read(agents: built_in.BuiltInAgentSet, text: str) -> None:
     async for _ in agents.agents["helper"].run(turn(text)):
         pass
 
@@ -58,7 +58,7 @@ async def test_all_that_hangs_is_ended_side_by_side_and_in_time(
             servers = {"deaf": {**deaf, "allowedTools": ["echo"]}, "web": {"url": web.url, "allowedTools": ["wait"]}}
             (tmp_path / "servers_config.json").write_text(json.dumps({"mcpServers": servers}))
             environment = {"LLM_MODEL": "gpt-5-mini", "OPENAI_API_KEY": "sk-test", "OPENAI_BASE_URL": model.base_url}
-            deadline = Deadline(1.0)
+            deadline = StopDeadline(1.0)
             loaded = load(environment, folder=tmp_path, user_home=tmp_path / "nobody")
             async with built_in.opened(loaded, database, deadline) as agents:
                 await wait_until(lambda: asyncio.sleep(0, len(processes.alive())), lambda count: count == 2)
@@ -73,7 +73,7 @@ async def test_all_that_hangs_is_ended_side_by_side_and_in_time(
     assert [line["late"] for line in logs if line["action"] == "stop_late"] == [["MCP servers"]]
 
 
-async def until_offered(agents: built_in.BuiltIn, requests: list[Request]) -> None:
+async def until_offered(agents: built_in.BuiltInAgentSet, requests: list[Request]) -> None:
     """Ask until the tool is offered, on a machine that is busy."""
     while not any("wait" in request.tools for request in requests):
         asking = asyncio.create_task(read(agents, "what is there?"))

@@ -13,28 +13,28 @@ import orjson
 import pytest
 from structlog.testing import capture_logs
 
-from swarm import built_in
 from swarm.agents.mcp.server import Timeouts
 from swarm.agents.mcp.servers import McpServers
 from swarm.agents.tools.agentcore.core import AgentCore
 from swarm.agents.tools.agentcore.options import AgentCoreOptions
-from swarm.agents.tools.agentcore.sessions import Sessions as AwsSessions
+from swarm.agents.tools.agentcore.sessions import AgentCoreSessions as AwsSessions
+from swarm.app import built_in
 from swarm.config import Settings, load
-from swarm.domain.errors import ConfigurationError
-from swarm.domain.streaming.events import (
+from swarm.domain.answers.events import (
     AgentEvent,
     Failed,
     Finished,
+    InputMessage,
     Origin,
+    RunInput,
     Speaker,
     TextDelta,
     ToolEnded,
-    TurnInput,
-    TurnMessage,
 )
-from swarm.services.model_runs import ModelRuns
-from swarm.services.sessions import Sessions
-from swarm.store.database import Database
+from swarm.domain.errors import ConfigurationError
+from swarm.services.builtin.model_usage import ModelUsageLog
+from swarm.services.builtin.sessions import DatabaseMemory
+from swarm.store.bridge.database import Database
 from tests.support.providers import Call, Fails, Reply, Request, Say, openai_server
 from tests.support.waiting import wait_until
 
@@ -84,19 +84,19 @@ def calculator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "servers_config.json").write_bytes(orjson.dumps({"mcpServers": {"calculator": server}}))
 
 
-def turn(text: str, number: int = 1) -> TurnInput:
-    return TurnInput(
+def turn(text: str, number: int = 1) -> RunInput:
+    return RunInput(
         turn_id=f"turn{number}",
         run_id=f"run{number}",
         trace_id="trace",
         conversation_id="C1:1.0",
-        messages=(TurnMessage(id=f"message{number}", speaker=Speaker.USER, text=text, author="Ada"),),
+        messages=(InputMessage(id=f"message{number}", speaker=Speaker.USER, text=text, author="Ada"),),
         client_context={"source": "slack", "channel_name": "#general"},
         origin=Origin(channel="C1", thread_ts="1.0", user_id="U1", user_name="Ada"),
     )
 
 
-async def said(agent: built_in.BuiltIn, name: str, text: str, number: int = 1) -> tuple[str, list[AgentEvent]]:
+async def said(agent: built_in.BuiltInAgentSet, name: str, text: str, number: int = 1) -> tuple[str, list[AgentEvent]]:
     events = [event async for event in agent.agents[name].run(turn(text, number))]
     return "".join(event.text for event in events if isinstance(event, TextDelta)), events
 
@@ -125,9 +125,9 @@ async def test_router_and_assistant_work_with_a_model_and_mcp_servers(read: Read
         assert isinstance(events[-1], Finished)
     offered = {name for request in server.requests for name in request.tools or ()}
     assert "wipe" not in offered, "which is not allowed"
-    remembered = await Sessions(database, "assistant", None).get_messages("slack:C1:U1")
+    remembered = await DatabaseMemory(database, "assistant", None).get_messages("slack:C1:U1")
     assert [message.role.value for message in remembered] == ["user", "tool_use", "tool_result", "assistant"]
-    runs = {run.agent: run for run in await ModelRuns(database).latest()}
+    runs = {run.agent: run for run in await ModelUsageLog(database).latest()}
     assert (runs["tools"].usage.requests, runs["assistant"].usage.requests) == (2, 2)
     assert {run.requester for run in runs.values()} == {"U1"}
 
@@ -167,7 +167,7 @@ async def test_a_limit_of_requests_stops_a_runaway_with_a_clear_message(
         settings = read("limits: {requests: 3}", OPENAI_BASE_URL=server.base_url)
         async with built_in.opened(settings, database) as agents:
             _, events = await said(agents, "assistant", "go on for ever")
-        (run,) = await ModelRuns(database).latest()
+        (run,) = await ModelUsageLog(database).latest()
     end = events[-1]
     assert isinstance(end, Failed)
     assert "limits.requests" in end.message

@@ -12,20 +12,20 @@ from typing import Any
 from pydantic_ai.exceptions import AgentRunError
 from pydantic_ai.models import Model
 
-from swarm.agents.assistant.assistant import Assistant
-from swarm.agents.builtin.agent import BuiltinAgent, Record, Trouble, Works
+from swarm.agents.builtin.agent import BuiltinAgent, RunStorage, Trouble, Works
+from swarm.agents.builtin.assistant import Assistant
 from swarm.agents.models.foreign import is_transport_error
 from swarm.agents.models.troubles import trouble_of
 from swarm.agents.models.usage import limits_of, usage_of
 from swarm.agents.prompts.files import load
 from swarm.agents.router.router import Router, Wordings
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
-from swarm.domain.model_runs import Door, ModelRun
-from swarm.domain.models import RunLimits
-from swarm.domain.sessions import Memory, SessionMessage, SessionScope
-from swarm.domain.streaming.events import AgentEvent, Origin, Speaker, TextDelta, TurnInput, TurnMessage
-from swarm.services.sessions import Sessions
-from swarm.store.database import Database
+from swarm.domain.answers.events import AgentEvent, InputMessage, Origin, RunInput, Speaker, TextDelta
+from swarm.domain.model.model_usage import Door, ModelUsageRecord
+from swarm.domain.model.models import RunLimits
+from swarm.domain.model.sessions import Memory, SessionMessage, SessionScope
+from swarm.services.builtin.sessions import DatabaseMemory
+from swarm.store.bridge.database import Database
 
 NUMBERS = {
     "type": "object",
@@ -105,7 +105,7 @@ def multiply() -> Made:
 
 
 def turn(
-    *texts: str | TurnMessage,
+    *texts: str | InputMessage,
     id: str = "",
     history: Sequence[tuple[str, str]] = (),
     user: str = "U1",
@@ -113,23 +113,23 @@ def turn(
     door: Door = Door.SLACK,
     conversation: str = "C1:100.1",
     client: str = "",
-) -> TurnInput:
+) -> RunInput:
     """A turn. Of the history each is (who, text); "assistant" is the agent itself."""
     number = next(_numbers)
     named = id or f"m{number}"
     new = [
         text
-        if isinstance(text, TurnMessage)
-        else TurnMessage(id=f"{named}.{place}" if place else named, speaker=Speaker.USER, text=text, author="Ann")
+        if isinstance(text, InputMessage)
+        else InputMessage(id=f"{named}.{place}" if place else named, speaker=Speaker.USER, text=text, author="Ann")
         for place, text in enumerate(texts)
     ]
     said = [
-        TurnMessage(id=f"h{place}", speaker=Speaker.ASSISTANT, text=text)
+        InputMessage(id=f"h{place}", speaker=Speaker.ASSISTANT, text=text)
         if who == "assistant"
-        else TurnMessage(id=f"h{place}", speaker=Speaker.USER, text=text, author=who)
+        else InputMessage(id=f"h{place}", speaker=Speaker.USER, text=text, author=who)
         for place, (who, text) in enumerate(history)
     ]
-    return TurnInput(
+    return RunInput(
         turn_id=f"t{number}",
         run_id=f"r{number}",
         trace_id=f"x{number}",
@@ -148,7 +148,7 @@ def turn(
 
 
 def explain(error: BaseException) -> Trouble | None:
-    """As `swarm.built_in` does."""
+    """As `swarm.app.built_in` does."""
     if not isinstance(error, AgentRunError | ExceptionGroup) and not is_transport_error(error):
         return None
     trouble = trouble_of(error)
@@ -159,9 +159,9 @@ class RunsKept:
     """A book of runs in memory."""
 
     def __init__(self) -> None:
-        self.runs: list[ModelRun] = []
+        self.runs: list[ModelUsageRecord] = []
 
-    async def note(self, run: ModelRun) -> None:
+    async def note(self, run: ModelUsageRecord) -> None:
         self.runs.append(run)
 
 
@@ -194,9 +194,9 @@ class Forgetful:
         return False
 
 
-def remembering(database: Database, name: str = "assistant") -> Sessions:
+def remembering(database: Database, name: str = "assistant") -> DatabaseMemory:
     """The memory of an agent."""
-    return Sessions(database, name, None)
+    return DatabaseMemory(database, name, None)
 
 
 def agent(
@@ -208,7 +208,7 @@ def agent(
     scope: SessionScope = SessionScope.USER,
 ) -> BuiltinAgent:
     """An agent out of what it does."""
-    record = Record(memory=memory, runs=runs or RunsKept(), scope=scope)
+    record = RunStorage(memory=memory, runs=runs or RunsKept(), scope=scope)
     return BuiltinAgent("helper", works, record, limits, explain=explain)
 
 
@@ -223,7 +223,7 @@ def assistant(
 ) -> BuiltinAgent:
     """An assistant."""
 
-    async def prompt(turn: TurnInput, tools: Sequence[Tool]) -> str:
+    async def prompt(turn: RunInput, tools: Sequence[Tool]) -> str:
         return "Help people."
 
     works = Assistant(
@@ -260,7 +260,7 @@ def router_works(
 ) -> Router:
     """What a router does."""
 
-    async def found(turn: TurnInput, tools: Sequence[Tool]) -> Wordings:
+    async def found(turn: RunInput, tools: Sequence[Tool]) -> Wordings:
         return wordings()
 
     return Router(
@@ -282,7 +282,7 @@ def router(
     return agent(works, memory, runs=runs, limits=limits, scope=SessionScope.THREAD)
 
 
-async def hear(agent: BuiltinAgent, turn: TurnInput) -> list[AgentEvent]:
+async def hear(agent: BuiltinAgent, turn: RunInput) -> list[AgentEvent]:
     """All that a run says."""
     async with asyncio.timeout(20), aclosing(agent.run(turn)) as events:
         return [event async for event in events]
@@ -297,6 +297,6 @@ def texts(events: Sequence[AgentEvent]) -> list[str]:
     return list(said.values())
 
 
-def reader(agent: BuiltinAgent, turn: TurnInput) -> asyncio.Task[list[AgentEvent]]:
+def reader(agent: BuiltinAgent, turn: RunInput) -> asyncio.Task[list[AgentEvent]]:
     """Somebody who listens to a run."""
     return asyncio.create_task(hear(agent, turn))

@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from swarm.agents.assistant.assistant import Assistant
 from swarm.agents.builtin.agent import BuiltinAgent
+from swarm.agents.builtin.assistant import Assistant
 from swarm.agents.models.building import Models
 from swarm.agents.models.usage import limits_of, usage_of
 from swarm.agents.prompts.files import PromptFiles
 from swarm.agents.prompts.renderer import Renderer
 from swarm.agents.router.router import Router, Wordings
 from swarm.agents.toolbox.tool import Tool
-from swarm.built_in import wordings
-from swarm.domain.model_runs import RunOutcome
-from swarm.domain.models import Provider
-from swarm.domain.sessions import MessageRole, SessionMessage
-from swarm.domain.streaming.events import Failed, Finished, TextDelta, ToolEnded, ToolStarted, TurnInput
-from swarm.store.database import Database
+from swarm.app.built_in import wordings
+from swarm.domain.answers.events import Failed, Finished, RunInput, TextDelta, ToolEnded, ToolStarted
+from swarm.domain.model.model_usage import UsageOutcome
+from swarm.domain.model.models import Provider
+from swarm.domain.model.sessions import MessageRole, SessionMessage
+from swarm.store.bridge.database import Database
 from tests.agents.builtin.making import (
     UNLIMITED,
     Forgetful,
@@ -68,7 +68,7 @@ async def renderer() -> AsyncIterator[Renderer]:
 def assistant(models: Models, renderer: Renderer, memory: Any, *tools: Tool, runs: Any = None) -> BuiltinAgent:
     prompts = PromptFiles()
 
-    async def prompt(turn: TurnInput, tools: Sequence[Tool]) -> str:
+    async def prompt(turn: RunInput, tools: Sequence[Tool]) -> str:
         named = [{"name": tool.name, "description": tool.description} for tool in tools]
         return await renderer.render(prompts.current().assistant, {"agent": "helper", "tools": named})
 
@@ -86,7 +86,7 @@ def assistant(models: Models, renderer: Renderer, memory: Any, *tools: Tool, run
 def router(models: Models, renderer: Renderer, memory: Any, *tools: Tool, runs: Any = None) -> BuiltinAgent:
     prompts = PromptFiles()
 
-    async def found(turn: TurnInput, tools: Sequence[Tool]) -> Wordings:
+    async def found(turn: RunInput, tools: Sequence[Tool]) -> Wordings:
         return await wordings(prompts, renderer, "helper", turn, tools)
 
     works = Router(
@@ -123,8 +123,8 @@ async def test_the_assistant_uses_tools_and_remembers_them(
     assert (sorted(third.results), third.last_text) == (["1", "42"], "what was that?")
     assert [text for text in third.texts if text in ("Let me see.", "That is 42.", "6 times 7?")]
     assert [(run.model, run.outcome, run.usage.requests) for run in runs.runs] == [
-        (label, RunOutcome.ANSWERED, 2),
-        (label, RunOutcome.ANSWERED, 1),
+        (label, UsageOutcome.ANSWERED, 2),
+        (label, UsageOutcome.ANSWERED, 1),
     ]
 
 
@@ -233,5 +233,5 @@ async def test_a_reader_that_leaves_closes_the_connection_to_the_model(renderer:
         async with asyncio.timeout(5):
             await server.requests[0].left.wait()
         await helper.aclose()
-    assert runs.runs[0].outcome is RunOutcome.STOPPED
+    assert runs.runs[0].outcome is UsageOutcome.STOPPED
     assert [message.text for message in memory.blocks[0]][1:] == ["It is ", "[This answer broke off: it was stopped]"]

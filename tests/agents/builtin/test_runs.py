@@ -12,12 +12,9 @@ from structlog.testing import capture_logs
 
 from swarm.agents.builtin import recorder
 from swarm.agents.builtin.agent import CUT_OFF
-from swarm.agents.builtin.run import WAITING_EVENTS, Run, Stumbled
+from swarm.agents.builtin.run import WAITING_EVENTS, BuiltinRun, Stumbled
 from swarm.agents.failures import OUR_FAULT
-from swarm.domain.errors import Unavailable
-from swarm.domain.model_runs import Door, ModelRun, ModelUsage, RunOutcome
-from swarm.domain.sessions import MessageRole, SessionMessage
-from swarm.domain.streaming.events import (
+from swarm.domain.answers.events import (
     AgentEvent,
     Broken,
     Failed,
@@ -26,8 +23,11 @@ from swarm.domain.streaming.events import (
     TextDelta,
     TextEnded,
 )
-from swarm.services.model_runs import ModelRuns
-from swarm.store.database import Database
+from swarm.domain.errors import Unavailable
+from swarm.domain.model.model_usage import Door, ModelUsage, ModelUsageRecord, UsageOutcome
+from swarm.domain.model.sessions import MessageRole, SessionMessage
+from swarm.services.builtin.model_usage import ModelUsageLog
+from swarm.store.bridge.database import Database
 from tests.agents.builtin.making import (
     UNLIMITED,
     Forgetful,
@@ -41,7 +41,7 @@ from tests.agents.builtin.making import (
     turn,
 )
 
-Work = Callable[[Run], Awaitable[object]]
+Work = Callable[[BuiltinRun], Awaitable[object]]
 HERE = "slack:C1:U1"
 
 
@@ -52,14 +52,14 @@ class Does:
         self._work = work
         self.is_closed = False
 
-    async def answer(self, run: Run) -> None:
+    async def answer(self, run: BuiltinRun) -> None:
         await self._work(run)
 
     async def aclose(self) -> None:
         self.is_closed = True
 
 
-async def greets(run: Run) -> None:
+async def greets(run: BuiltinRun) -> None:
     await run.write_whole("hello", "m")
 
 
@@ -93,9 +93,9 @@ class Stubborn(Forgetful):
 
 @pytest.mark.req("AGENT-05", "AGENT-07")
 async def test_a_run_is_remembered_and_noted_down_before_it_is_said_to_be_over(database: Database) -> None:
-    memory, runs = remembering(database, "helper"), ModelRuns(database)
+    memory, runs = remembering(database, "helper"), ModelUsageLog(database)
 
-    async def work(run: Run) -> None:
+    async def work(run: BuiltinRun) -> None:
         run.used(ModelUsage(requests=1, input_tokens=7, cost_microdollars=3))
         run.model = "openai:gpt"
         await greets(run)
@@ -112,7 +112,7 @@ async def test_a_run_is_remembered_and_noted_down_before_it_is_said_to_be_over(d
     ]
     assert noted.id == asked.run_id
     assert (noted.outcome, noted.model, noted.door, noted.requester) == (
-        RunOutcome.ANSWERED,
+        UsageOutcome.ANSWERED,
         "openai:gpt",
         Door.SLACK,
         "U1",
@@ -123,7 +123,7 @@ async def test_a_run_is_remembered_and_noted_down_before_it_is_said_to_be_over(d
 async def test_text_is_shown_as_it_comes_and_remembered_as_whole_messages() -> None:
     memory = Forgetful()
 
-    async def work(run: Run) -> None:
+    async def work(run: BuiltinRun) -> None:
         for piece in ("He", "", "llo"):
             await run.write(piece, "1")
         await run.written("1")
@@ -145,18 +145,18 @@ async def test_text_is_shown_as_it_comes_and_remembered_as_whole_messages() -> N
 @pytest.mark.parametrize(
     ("error", "end", "outcome"),
     [
-        (Stumbled("I cannot.", code="why"), Failed(message="I cannot.", code="why"), RunOutcome.FAILED),
-        (Unavailable("Away."), Failed(message="Away.", code=Unavailable.code), RunOutcome.FAILED),
-        (ValueError("secret"), Broken(reason=OUR_FAULT), RunOutcome.FAILED),
-        (TimeoutError(), Broken(reason=OUR_FAULT), RunOutcome.FAILED),
+        (Stumbled("I cannot.", code="why"), Failed(message="I cannot.", code="why"), UsageOutcome.FAILED),
+        (Unavailable("Away."), Failed(message="Away.", code=Unavailable.code), UsageOutcome.FAILED),
+        (ValueError("secret"), Broken(reason=OUR_FAULT), UsageOutcome.FAILED),
+        (TimeoutError(), Broken(reason=OUR_FAULT), UsageOutcome.FAILED),
     ],
 )
 async def test_an_error_ends_the_run_in_words_and_is_remembered(
-    error: Exception, end: AgentEvent, outcome: RunOutcome
+    error: Exception, end: AgentEvent, outcome: UsageOutcome
 ) -> None:
     memory, runs = Forgetful(), RunsKept()
 
-    async def work(run: Run) -> None:
+    async def work(run: BuiltinRun) -> None:
         await run.write("I thi", "m")
         raise error
 
@@ -176,13 +176,13 @@ async def test_a_run_ends_when_its_time_is_up_and_says_which_setting_that_is() -
     (end,) = await hear(slow, turn("hi"))
     assert end == Failed(message="This took longer than 0.05 s, which is the limit (limits.seconds).", code="limit")
     assert held.was_cut_off
-    assert runs.runs[0].outcome is RunOutcome.LIMITED
+    assert runs.runs[0].outcome is UsageOutcome.LIMITED
 
 
 async def test_a_reader_that_leaves_ends_the_run_which_is_remembered_as_stopped() -> None:
     held, memory, runs = Held(), Forgetful(), RunsKept()
 
-    async def work(run: Run) -> None:
+    async def work(run: BuiltinRun) -> None:
         await run.write("I thi", "m")
         await held({})
 
@@ -192,7 +192,7 @@ async def test_a_reader_that_leaves_ends_the_run_which_is_remembered_as_stopped(
     await stopped.aclose()
     assert held.was_cut_off
     assert blocks(memory) == [["hi", "I thi", "[This answer broke off: it was stopped]"]]
-    assert [run.outcome for run in runs.runs] == [RunOutcome.STOPPED]
+    assert [run.outcome for run in runs.runs] == [UsageOutcome.STOPPED]
 
 
 async def test_whoever_is_cancelled_while_reading_ends_the_run() -> None:
@@ -224,7 +224,7 @@ async def test_closing_an_agent_ends_its_runs_and_leaves_no_reader_waiting() -> 
 
 
 async def test_an_agent_that_cancels_itself_leaves_no_reader_waiting() -> None:
-    async def work(run: Run) -> None:
+    async def work(run: BuiltinRun) -> None:
         raise asyncio.CancelledError
 
     assert await hear(agent(Does(work), Forgetful()), turn("hi")) == [Broken(reason=CUT_OFF)]
@@ -233,7 +233,7 @@ async def test_an_agent_that_cancels_itself_leaves_no_reader_waiting() -> None:
 async def test_an_agent_is_not_far_ahead_of_a_reader_that_is_slow() -> None:
     written = 0
 
-    async def work(run: Run) -> None:
+    async def work(run: BuiltinRun) -> None:
         nonlocal written
         for _ in range(10 * WAITING_EVENTS):
             await run.write("x", "m")
@@ -253,7 +253,7 @@ async def test_the_next_run_of_a_session_waits_until_the_one_before_is_stored() 
     memory, order = Forgetful(), []
     may_end, began = asyncio.Event(), asyncio.Event()
 
-    async def work(run: Run) -> None:
+    async def work(run: BuiltinRun) -> None:
         order.append(f"begins, {len(memory.blocks)} remembered")
         began.set()
         if len(order) == 1:
@@ -279,7 +279,7 @@ async def test_the_next_run_of_a_session_waits_until_the_one_before_is_stored() 
 async def test_two_runs_of_one_session_at_once_are_both_remembered_whole(database: Database) -> None:
     memory, both = remembering(database, "helper"), asyncio.Barrier(2)
 
-    async def work(run: Run) -> None:
+    async def work(run: BuiltinRun) -> None:
         await run.write("one, ", "m")
         await both.wait()
         await run.write("two", "m")
@@ -317,7 +317,7 @@ async def test_what_cannot_be_remembered_is_noted_down_and_what_cannot_be_noted_
             raise ValueError("a mistake of ours")
 
     class NoBook(RunsKept):
-        async def note(self, run: ModelRun) -> None:
+        async def note(self, run: ModelUsageRecord) -> None:
             raise ValueError("a mistake of ours")
 
     memory, runs = Forgetful(), RunsKept()
@@ -371,7 +371,7 @@ async def test_a_compaction_that_fails_is_logged_by_its_kind_alone() -> None:
 
 
 async def test_a_whole_answer_is_all_of_its_messages() -> None:
-    async def work(run: Run) -> None:
+    async def work(run: BuiltinRun) -> None:
         await run.write_whole("Let me see.", "1")
         await run.write_whole("Done.", "2")
 

@@ -8,9 +8,9 @@ import pytest
 
 from swarm.agents.builtin.run import Stumbled
 from swarm.agents.builtin.sessions import asked, door_of, questions, session_of, unheard
-from swarm.domain.model_runs import Door
-from swarm.domain.sessions import MessageRole, SessionMessage, SessionScope
-from swarm.domain.streaming.events import Speaker, TurnInput, TurnMessage
+from swarm.domain.answers.events import InputMessage, RunInput, Speaker
+from swarm.domain.model.model_usage import Door
+from swarm.domain.model.sessions import MessageRole, SessionMessage, SessionScope
 from tests.agents.builtin.making import turn
 
 pytestmark = pytest.mark.req("AGENT-05")
@@ -32,7 +32,7 @@ USER, THREAD = SessionScope.USER, SessionScope.THREAD
     ],
 )
 def test_a_session_is_a_person_in_a_channel_or_a_thread_or_a_terminal(
-    made: TurnInput, scope: SessionScope, expected: str
+    made: RunInput, scope: SessionScope, expected: str
 ) -> None:
     assert session_of(made, scope) == expected
 
@@ -52,14 +52,14 @@ def test_a_task_without_a_thread_has_a_session_of_its_own() -> None:
     ],
 )
 @pytest.mark.parametrize("scope", SessionScope)
-def test_the_door_of_a_session_is_that_of_its_turns(made: TurnInput, scope: SessionScope) -> None:
+def test_the_door_of_a_session_is_that_of_its_turns(made: RunInput, scope: SessionScope) -> None:
     assert door_of(session_of(made, scope)) is made.origin.door
     task = replace(made, origin=replace(made.origin, door=Door.SLACK, channel=""))
     assert door_of(session_of(task, scope)) is Door.SLACK
 
 
-def by(author: str, text: str) -> TurnMessage:
-    return TurnMessage(id=text, speaker=Speaker.USER, text=text, author=author)
+def by(author: str, text: str) -> InputMessage:
+    return InputMessage(id=text, speaker=Speaker.USER, text=text, author=author)
 
 
 def test_messages_of_several_are_remembered_with_who_said_each() -> None:

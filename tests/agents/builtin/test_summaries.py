@@ -16,12 +16,12 @@ from swarm.agents.builtin.summariser import Summariser
 from swarm.agents.failures import OUR_FAULT
 from swarm.agents.models.building import Models
 from swarm.domain.errors import Unavailable
-from swarm.domain.model_runs import Door, ModelRun, RunBook, RunOutcome, RunPurpose
-from swarm.domain.models import RunLimits
-from swarm.domain.sessions import MessageRole, SessionMessage
-from swarm.services.model_runs import ModelRuns
-from swarm.services.sessions import Sessions
-from swarm.store.database import Database
+from swarm.domain.model.model_usage import Door, ModelUsageRecord, UsageOutcome, UsagePurpose, UsageRecorder
+from swarm.domain.model.models import RunLimits
+from swarm.domain.model.sessions import MessageRole, SessionMessage
+from swarm.services.builtin.model_usage import ModelUsageLog
+from swarm.services.builtin.sessions import DatabaseMemory
+from swarm.store.bridge.database import Database
 from tests.agents.builtin.making import UNLIMITED, RunsKept, assistant, explain, hear, turn
 from tests.agents.builtin.scripted import Holds, Raises, Reply, Scripted
 from tests.support.providers import Say, openai_server
@@ -31,21 +31,21 @@ pytestmark = pytest.mark.req("AGENT-06", "AGENT-07")
 HERE = "slack:C1:U1"
 
 
-def summariser(model: Model, runs: RunBook, limits: RunLimits = UNLIMITED) -> Summariser:
+def summariser(model: Model, runs: UsageRecorder, limits: RunLimits = UNLIMITED) -> Summariser:
     return Summariser("helper", model, runs, limits, instructions=lambda: "Be brief.", explain=explain)
 
 
-def short(database: Database, summarise: Summariser) -> Sessions:
+def short(database: Database, summarise: Summariser) -> DatabaseMemory:
     """A memory that is long with more than three messages."""
-    return Sessions(database, "helper", summarise, compaction_threshold=3, keep_recent_messages=1)
+    return DatabaseMemory(database, "helper", summarise, compaction_threshold=3, keep_recent_messages=1)
 
 
-async def grow(memory: Sessions, session_id: str = HERE) -> None:
+async def grow(memory: DatabaseMemory, session_id: str = HERE) -> None:
     said = [SessionMessage(role=MessageRole.USER, text=f"message {number}") for number in range(4)]
     await memory.add_run(session_id, "run", said)
 
 
-async def texts(memory: Sessions) -> list[str]:
+async def texts(memory: DatabaseMemory) -> list[str]:
     return [message.text for message in await memory.get_messages(HERE)]
 
 
@@ -60,11 +60,11 @@ def endless(began: asyncio.Event) -> Holds:
 
 
 async def test_a_summary_is_a_run_of_its_own_that_is_listed_and_counted(database: Database) -> None:
-    script, runs = Scripted("Four messages."), ModelRuns(database)
+    script, runs = Scripted("Four messages."), ModelUsageLog(database)
     memory = short(database, summariser(script.model, runs))
     await grow(memory)
     assert await memory.compact_session(HERE)
-    (noted,) = await runs.latest("helper", purpose=RunPurpose.SUMMARY)
+    (noted,) = await runs.latest("helper", purpose=UsagePurpose.SUMMARY)
     assert noted == replace(
         noted,
         door=Door.SLACK,
@@ -72,7 +72,7 @@ async def test_a_summary_is_a_run_of_its_own_that_is_listed_and_counted(database
         turn_id="",
         requester="",
         model="scripted",
-        outcome=RunOutcome.ANSWERED,
+        outcome=UsageOutcome.ANSWERED,
         note="",
     )
     assert noted.usage.requests == 1
@@ -89,16 +89,16 @@ async def test_what_it_costs_is_known_where_the_price_of_the_model_is_and_is_lim
         openai_server(lambda request: Say("Four messages.")) as server,
         Models([server.spec(name="gpt-5-mini")], pauses_seconds=()) as models,
     ):
-        runs = ModelRuns(database)
+        runs = ModelUsageLog(database)
         memory = short(database, summariser(models.model, runs))
         frugal = short(database, summariser(models.model, runs, replace(UNLIMITED, cost_dollars=Decimal("0.0000001"))))
         await grow(memory)
         assert not await frugal.compact_session(HERE)
         assert await memory.compact_session(HERE)
         done, limited = await runs.latest()
-        totals = await runs.usage(purpose=RunPurpose.SUMMARY)
+        totals = await runs.usage(purpose=UsagePurpose.SUMMARY)
     assert done.usage.cost_microdollars
-    assert limited.outcome is RunOutcome.LIMITED
+    assert limited.outcome is UsageOutcome.LIMITED
     assert limited.note.endswith("which is the limit (limits.cost_dollars).")
     assert sum(total.usage.cost_microdollars or 0 for total in totals) == 2 * done.usage.cost_microdollars
 
@@ -120,7 +120,7 @@ async def test_a_limit_that_is_hit_leaves_the_session_as_it_was_and_is_in_the_re
     database: Database, limits: RunLimits, note: str
 ) -> None:
     reply: Reply = Holds(asyncio.Event().wait) if limits.seconds == 0.01 else "Four messages."
-    runs = ModelRuns(database)
+    runs = ModelUsageLog(database)
     memory = short(database, summariser(Scripted(reply).model, runs, limits))
     await grow(memory)
     before = await memory.get_messages(HERE)
@@ -129,7 +129,7 @@ async def test_a_limit_that_is_hit_leaves_the_session_as_it_was_and_is_in_the_re
             assert not await memory.compact_session(HERE)
     assert await memory.get_messages(HERE) == before
     (noted,) = await runs.latest()
-    assert (noted.purpose, noted.outcome, noted.note) == (RunPurpose.SUMMARY, RunOutcome.LIMITED, note)
+    assert (noted.purpose, noted.outcome, noted.note) == (UsagePurpose.SUMMARY, UsageOutcome.LIMITED, note)
     if limits.tokens:
         assert noted.usage.input_tokens + noted.usage.output_tokens > limits.tokens, "it was paid for"
         assert noted.model == "scripted"
@@ -158,7 +158,7 @@ async def test_a_summary_that_fails_is_noted_down_with_its_reason_and_nothing_of
     await grow(memory)
     with capture_logs() as logs:
         assert not await memory.compact_session(HERE)
-    assert [(run.outcome, run.note) for run in runs.runs] == [(RunOutcome.FAILED, note)]
+    assert [(run.outcome, run.note) for run in runs.runs] == [(UsageOutcome.FAILED, note)]
     assert [line["error"] for line in logs] == [reported]
     assert "what was said" not in str(logs)
 
@@ -174,7 +174,7 @@ async def test_a_summary_is_of_the_door_of_its_session(session_id: str, door: Do
 
 
 async def test_a_summary_that_is_cut_off_by_the_end_is_noted_down_as_stopped_before_it(database: Database) -> None:
-    began, runs = asyncio.Event(), ModelRuns(database)
+    began, runs = asyncio.Event(), ModelUsageLog(database)
     memory = short(database, summariser(Scripted(endless(began)).model, runs))
     helper = assistant(Scripted("Fine.").model, memory, runs=runs)
     await grow(memory)
@@ -182,9 +182,9 @@ async def test_a_summary_that_is_cut_off_by_the_end_is_noted_down_as_stopped_bef
     async with asyncio.timeout(20):
         await began.wait()
         await helper.aclose()
-    noted = await runs.latest(purpose=RunPurpose.SUMMARY)
-    assert [(run.outcome, run.note) for run in noted] == [(RunOutcome.STOPPED, "it was stopped")]
-    assert len(await runs.latest(purpose=RunPurpose.ANSWER)) == 1
+    noted = await runs.latest(purpose=UsagePurpose.SUMMARY)
+    assert [(run.outcome, run.note) for run in noted] == [(UsageOutcome.STOPPED, "it was stopped")]
+    assert len(await runs.latest(purpose=UsagePurpose.ANSWER)) == 1
     assert "message 0" in await texts(memory)
 
 
@@ -196,9 +196,9 @@ class Away(RunsKept):
         self.times = times
         self.tried = asyncio.Event()
 
-    async def note(self, run: ModelRun) -> None:
+    async def note(self, run: ModelUsageRecord) -> None:
         self.tried.set()
-        if run.purpose is RunPurpose.SUMMARY and self.times:
+        if run.purpose is UsagePurpose.SUMMARY and self.times:
             self.times -= 1
             raise Unavailable("Away.")
         await super().note(run)
@@ -212,7 +212,7 @@ async def test_a_database_that_is_away_for_a_while_gets_the_run_of_a_summary(
     memory = short(db, summariser(Scripted("Four messages.").model, runs))
     await grow(memory)
     assert await memory.compact_session(HERE)
-    assert [run.outcome for run in runs.runs] == [RunOutcome.ANSWERED]
+    assert [run.outcome for run in runs.runs] == [UsageOutcome.ANSWERED]
 
 
 async def test_one_that_stays_away_costs_no_summary_and_is_logged(

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from swarm.agents.models import served
 from swarm.agents.models.served import label_of
 from swarm.agents.models.usage import usage_of
-from swarm.domain.models import ModelSpec, Provider
+from swarm.domain.model.models import ModelSpec, Provider
 from tests.agents.models.asking import ask, ask_whole, models
 from tests.support.providers import (
     SERVERS,

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest_asyncio
 
-from swarm.agents.prompts.limits import LIMITS, Limits
+from swarm.agents.prompts.limits import LIMITS, RenderLimits
 from swarm.agents.prompts.renderer import Renderer
 
-IMPATIENT = Limits(seconds=0.4)
+IMPATIENT = RenderLimits(seconds=0.4)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from swarm.agents.prompts.limits import LIMITS, Limits
+from swarm.agents.prompts.limits import LIMITS, RenderLimits
 from swarm.agents.prompts.renderer import AT_ONCE, OF_ONE_TEMPLATE, Renderer
 from swarm.agents.prompts.template import PromptError, Template
 from tests.agents.prompts.conftest import IMPATIENT
@@ -41,14 +41,14 @@ async def hasty() -> AsyncIterator[Renderer]:
 
 @pytest.fixture
 async def soon() -> AsyncIterator[Renderer]:
-    renderer = Renderer(Limits(seconds=1.5))  # something can be done to a rendering before
+    renderer = Renderer(RenderLimits(seconds=1.5))  # something can be done to a rendering before
     yield renderer
     await renderer.aclose()
 
 
 @pytest.fixture
 async def patient() -> AsyncIterator[Renderer]:
-    renderer = Renderer(Limits(seconds=LONG))
+    renderer = Renderer(RenderLimits(seconds=LONG))
     yield renderer
     await renderer.aclose()
 

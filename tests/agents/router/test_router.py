@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 
-from swarm.agents.router.decision import OWN, AskBack, Refuse, Stop, decision_in
-from swarm.agents.router.telling import ANSWER
-from swarm.domain.streaming.events import Failed, Finished, TextDelta, TextEnded, ToolEnded, ToolStarted
-from swarm.store.database import Database
+from swarm.agents.router.decision import OWN, AskBack, Refuse, StopDecision, decision_in
+from swarm.agents.router.tool_results import ANSWER
+from swarm.domain.answers.events import Failed, Finished, TextDelta, TextEnded, ToolEnded, ToolStarted
+from swarm.store.bridge.database import Database
 from tests.agents.builtin import making
 from tests.agents.builtin.making import (
     NUMBERS,
@@ -141,7 +141,7 @@ async def test_a_tool_with_one_of_the_routers_own_names_is_not_offered_named_or_
 @pytest.mark.parametrize("name", sorted(OWN))
 def test_a_call_of_one_of_the_routers_own_names_is_never_one_of_a_tool(name: str) -> None:
     decision = decision_in(ModelResponse(parts=[ToolCallPart(name, {})]), [Made(name).tool])
-    assert isinstance(decision, {ASK.tool: AskBack, "swarm_refuse": Refuse, "swarm_stop": Stop}[name])
+    assert isinstance(decision, {ASK.tool: AskBack, "swarm_refuse": Refuse, "swarm_stop": StopDecision}[name])
 
 
 @pytest.mark.req("AGENT-02")

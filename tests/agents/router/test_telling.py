@@ -15,11 +15,11 @@ import structlog
 from pydantic_ai.exceptions import ModelHTTPError
 from structlog.testing import capture_logs
 
-from swarm.agents.router.telling import ANSWER, AS_IT_IS
+from swarm.agents.router.tool_results import ANSWER, AS_IT_IS
 from swarm.agents.toolbox.tool import ToolAnswer
-from swarm.domain.model_runs import ModelUsage, RunOutcome
-from swarm.domain.models import RunLimits
-from swarm.domain.streaming.events import Failed, Finished, TextEnded
+from swarm.domain.answers.events import Failed, Finished, TextEnded
+from swarm.domain.model.model_usage import ModelUsage, UsageOutcome
+from swarm.domain.model.models import RunLimits
 from tests.agents.builtin import making
 from tests.agents.builtin.making import (
     UNLIMITED,
@@ -122,7 +122,7 @@ async def test_a_result_that_the_model_does_not_word_to_the_end_is_told_as_it_is
         AS_IT_IS,
     ]
     assert events[-1] == Finished()
-    assert runs.runs[0].outcome is RunOutcome.ANSWERED
+    assert runs.runs[0].outcome is UsageOutcome.ANSWERED
     assert script.requests == 2
 
 
@@ -156,7 +156,7 @@ async def test_a_limit_ends_the_run_before_any_tool_is_called_and_names_its_sett
     (end,) = await hear(router(script.model, memory, tool.tool, limits=limits, runs=runs), turn("6 x 7"))
     assert end == Failed(message=f"This took more than {setting}.", code="limit")
     assert tool.calls == []
-    assert runs.runs[0].outcome is RunOutcome.LIMITED
+    assert runs.runs[0].outcome is UsageOutcome.LIMITED
     assert runs.runs[0].usage.tool_calls == 0
 
 

@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 
 from swarm.agents.toolbox.tool import ToolAnswer
-from swarm.agents.tools.git import git_tool
-from swarm.agents.tools.git_process import GitOptions
+from swarm.agents.tools.git.git import git_tool
+from swarm.agents.tools.git.git_process import GitOptions
 from swarm.processes.captured import clean_environment
 
 _ENVIRONMENT = {

@@ -11,8 +11,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from swarm.agents.toolbox.tool import ToolAnswer
-from swarm.agents.tools.git import git_tool
-from swarm.agents.tools.git_process import GitOptions
+from swarm.agents.tools.git.git import git_tool
+from swarm.agents.tools.git.git_process import GitOptions
 from tests.agents.tools.git_places import Place, template_in
 from tests.support.git_server import git_server
 

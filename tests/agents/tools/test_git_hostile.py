@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from swarm.agents.tools.answers import Refused
-from swarm.agents.tools.git_config import check, settings_in
-from swarm.agents.tools.git_process import GitOptions
+from swarm.agents.tools.answers import ToolRefused
+from swarm.agents.tools.git.git_config import check, settings_in
+from swarm.agents.tools.git.git_process import GitOptions
 from tests.agents.tools.git_places import TRUSTING, Place, template_in
 
 pytestmark = pytest.mark.req("TOOL-01")
@@ -99,7 +99,9 @@ def test_a_configuration_that_could_run_something_is_refused(key: str, value: st
     middle, _, name = rest.rpartition(".")
     spelt = ".".join(filter(None, [section.lower(), middle, name.lower()]))
     (setting,) = settings_in(f"local\0{spelt}\n{value}\0command\0core.pager\ncat\0")
-    with pytest.raises(Refused, match=f"the configuration of it sets {re.escape(spelt)}, which could run a program"):
+    with pytest.raises(
+        ToolRefused, match=f"the configuration of it sets {re.escape(spelt)}, which could run a program"
+    ):
         check([setting], "it", work_trees=["/work"])
 
 
@@ -118,7 +120,7 @@ async def test_a_configuration_that_could_run_something_stops_the_tool(
 
 @pytest.mark.parametrize("listing", ["local", "local\0", "warning: x\nlocal\0a.b\nc\0", "local\0a.b\nc\0local\0"])
 def test_a_listing_that_is_not_understood_is_refused(listing: str) -> None:
-    with pytest.raises(Refused, match="cannot be read"):
+    with pytest.raises(ToolRefused, match="cannot be read"):
         list(settings_in(listing))
 
 

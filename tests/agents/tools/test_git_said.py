@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.agents.tools.answers import Refused
-from swarm.agents.tools.git_subcommands import RULES, SUBCOMMANDS, understood
+from swarm.agents.tools.answers import ToolRefused
+from swarm.agents.tools.git.git_subcommands import RULES, SUBCOMMANDS, understood
 
 pytestmark = pytest.mark.req("TOOL-01")
 
@@ -165,7 +165,7 @@ _REFUSED = [
 @pytest.mark.parametrize("line", _REFUSED)
 def test_what_is_not_allowed_is_refused_with_a_reason(line: str) -> None:
     subcommand, *arguments = line.split(" ")
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(ToolRefused) as refusal:
         understood(subcommand, arguments)
     assert str(refusal.value).endswith((".", "two arguments."))
 
@@ -212,11 +212,11 @@ def test_what_is_allowed_is_written_anew_without_doubt(line: str, argv: str | No
 
 
 def test_a_refusal_says_what_is_allowed_instead() -> None:
-    with pytest.raises(Refused, match=r"git add --fast is not allowed\. Allowed options, to be spelt out: --all"):
+    with pytest.raises(ToolRefused, match=r"git add --fast is not allowed\. Allowed options, to be spelt out: --all"):
         understood("add", ["--fast"])
-    with pytest.raises(Refused, match="git push --force is not allowed: it takes away what others have pushed"):
+    with pytest.raises(ToolRefused, match="git push --force is not allowed: it takes away what others have pushed"):
         understood("push", ["--force"])
-    with pytest.raises(Refused, match="Allowed are: status, add, commit, push, log, diff, branch, checkout, pull"):
+    with pytest.raises(ToolRefused, match="Allowed are: status, add, commit, push, log, diff, branch, checkout, pull"):
         understood("reset", ["--hard"])
 
 
@@ -231,7 +231,7 @@ def test_git_is_given_no_option_that_is_not_listed(subcommand: str, arguments: l
     """Whatever is said, an argument before "--" that begins with "-" is one of ours or written by a listed option."""
     try:
         parsed = understood(subcommand, arguments)
-    except Refused:
+    except ToolRefused:
         return
     argv = parsed.argv()
     before = argv[: argv.index("--")] if parsed.rule.takes_paths else argv

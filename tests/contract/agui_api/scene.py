@@ -14,19 +14,19 @@ import httpx2
 from ag_ui.core import Event
 from pydantic import TypeAdapter
 
-from swarm.agents.agui import AguiAgent
-from swarm.agents.whole_answers import collected
+from swarm.agents.remote.agui import AguiAgent
+from swarm.agents.remote.whole_answers import collected
 from swarm.clock import ManualClock
 from swarm.domain.access import CallerPolicy
-from swarm.domain.agents import Role
-from swarm.domain.streaming.events import AgentEvent, Finished, Speaker, TextDelta, TurnInput, TurnMessage
-from swarm.domain.streaming.remote import Dialect, Health, RemoteAgent, RunEnd, RunsTurns
-from swarm.entrypoints.agui_api import AguiDoor
-from swarm.entrypoints.http_api import create_app
-from swarm.entrypoints.identity import Identities
-from swarm.services.agent_runs import AgentRuns
-from swarm.services.talks import Talks
-from swarm.store.database import Database
+from swarm.domain.answers.events import AgentEvent, Finished, InputMessage, RunInput, Speaker, TextDelta
+from swarm.domain.answers.remote import AgentClient, Dialect, Health, RemoteAgent, RunEnd
+from swarm.domain.model.agents import Role
+from swarm.entrypoints.agui.agui_api import AguiDoor
+from swarm.entrypoints.http.http_api import create_app
+from swarm.entrypoints.web.identity import Identities
+from swarm.services.builtin.agent_runs import AgentRuns
+from swarm.services.builtin.conversation_locks import ConversationLocks
+from swarm.store.bridge.database import Database
 from tests.support.doors import ENROLMENT_KEY, OPERATOR_TOKEN, Visitor, serving
 from tests.support.http import client as http_client
 from tests.support.world import World
@@ -53,7 +53,7 @@ EVERYBODY = CallerPolicy(callers=frozenset({"leads", "workers"}), reaches_host=F
 Step = AgentEvent | asyncio.Event | Rest | Exception | float
 """What an agent does; or what it waits for; or what it stumbles over; or how many seconds it takes its time."""
 
-Script = Callable[[TurnInput], Sequence[Step]]
+Script = Callable[[RunInput], Sequence[Step]]
 
 HELLO = (TextDelta(text="Hello ", message_id="m"), TextDelta(text="you.", message_id="m"), Finished())
 
@@ -62,12 +62,12 @@ HELLO = (TextDelta(text="Hello ", message_id="m"), TextDelta(text="you.", messag
 class Ran:
     """A run, as its agent has seen it."""
 
-    turn: TurnInput
+    turn: RunInput
     told: int = 0  # so many events were taken
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class Scripted(RunsTurns):
+class Scripted(AgentClient):
     """An agent with a script; ``clears_up`` is what its runs wait for when they are ended."""
 
     def __init__(self, *steps: Step, script: Script | None = None, clears_up: asyncio.Event | None = None) -> None:
@@ -83,7 +83,7 @@ class Scripted(RunsTurns):
             await self._changed.wait_for(lambda: len(self.ran) >= count)
         return self.ran[count - 1]
 
-    async def run(self, turn: TurnInput) -> AsyncGenerator[AgentEvent, None]:
+    async def run(self, turn: RunInput) -> AsyncGenerator[AgentEvent, None]:
         ran = Ran(turn)
         self.ran.append(ran)
         async with self._changed:
@@ -109,7 +109,7 @@ class Scripted(RunsTurns):
                 await self.clears_up.wait()
             ran.over.set()
 
-    async def invoke(self, turn: TurnInput) -> RunEnd:
+    async def invoke(self, turn: RunInput) -> RunEnd:
         async with contextlib.aclosing(self.run(turn)) as events:
             return await collected(events)
 
@@ -220,13 +220,16 @@ async def place(
 ) -> AsyncIterator[Place]:
     """A coordinator that serves these agents.
 
-    ``callers`` may call them; ``door``, ``talks`` and ``limits`` are for the door, for `Talks` and for `AgentRuns`;
-    ``clock`` is the database's.
+    ``callers`` may call them; ``door``, ``talks`` and ``limits`` are for the door, for `ConversationLocks` and for
+    `AgentRuns`; ``clock`` is the database's.
     """
     async with Database(url, clock=clock or ManualClock()) as database:
         policies = dict.fromkeys(agents, callers)
         runs = AgentRuns(
-            agents, Talks(database, **(talks or {})), policies, **{"patience_seconds": PATIENCE_SECONDS, **limits}
+            agents,
+            ConversationLocks(database, **(talks or {})),
+            policies,
+            **{"patience_seconds": PATIENCE_SECONDS, **limits},
         )
         world = World(database, ManualClock())
         identities = Identities(world.services.agents, OPERATOR_TOKEN, ENROLMENT_KEY)
@@ -249,11 +252,11 @@ def run_input(text: str = "hi", thread: str = "c1", run: str = "r1", **more: obj
     return {"threadId": thread, "runId": run, "messages": [{"id": "u1", "role": "user", "content": text}], **more}
 
 
-def turn(text: str = "hi", conversation: str = "c1", **more: Any) -> TurnInput:
+def turn(text: str = "hi", conversation: str = "c1", **more: Any) -> RunInput:
     """A turn for our own client."""
-    message = TurnMessage(id="u1", speaker=Speaker.USER, text=text, author="Ada")
+    message = InputMessage(id="u1", speaker=Speaker.USER, text=text, author="Ada")
     given = {"messages": (message,), "client_context": {"source": "slack"}, **more}
-    return TurnInput(turn_id="t1", run_id="r1", trace_id="trace1", conversation_id=conversation, **given)
+    return RunInput(turn_id="t1", run_id="r1", trace_id="trace1", conversation_id=conversation, **given)
 
 
 def kinds(events: Sequence[Any]) -> list[str]:

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from swarm import decisions
 from swarm.agents.builtin.sessions import session_of
+from swarm.app import settings_mapping
 from swarm.config import BadSettings, load
 from swarm.domain.access import CallerPolicy
-from swarm.domain.agents import Agent, Reach, Role
-from swarm.domain.sessions import SessionScope
-from swarm.domain.streaming.events import Asked, Interrupted
+from swarm.domain.answers.events import Asked, Interrupted
+from swarm.domain.model.agents import Agent, Reach, Role
+from swarm.domain.model.sessions import SessionScope
 from tests.contract.agui_api.scene import CANCEL, HELLO, INVOKE, RESUME, START, Scripted, run_input, start
 from tests.support.doors import ENROLMENT_KEY, Visitor, error_of
 from tests.support.whole import Whole, whole
@@ -179,5 +179,5 @@ def test_whatever_has_tools_documents_or_servers_reaches_the_host(
     with (tmp_path / "swarm.yaml").open("a") as file:
         file.write(more)
     read = load({}, folder=tmp_path, user_home=tmp_path)
-    assert decisions.caller_policies(read) == {"a": policy}
-    assert decisions.conduct(read).guarded_agents == ({"a"} if policy.reaches_host else set())
+    assert settings_mapping.caller_policies(read) == {"a": policy}
+    assert settings_mapping.operating_policy(read).guarded_agents == ({"a"} if policy.reaches_host else set())

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from swarm.conformance.scenarios import SCENARIOS, Check
-from swarm.domain.streaming.events import Finished, TextDelta, ToolEnded, ToolStarted, TurnInput
-from swarm.domain.streaming.remote import Dialect
+from swarm.domain.answers.events import Finished, RunInput, TextDelta, ToolEnded, ToolStarted
+from swarm.domain.answers.remote import Dialect
 from tests.conformance.agents import lines
 from tests.conformance.test_command import ended
 from tests.conformance.test_command import start as started
@@ -19,7 +19,7 @@ PAUSE_SECONDS = 0.4
 """What a model needs for a line; Slack shows it meanwhile."""
 
 
-def good(turn: TurnInput) -> Iterator[Step]:
+def good(turn: RunInput) -> Iterator[Step]:
     (scenario,) = (scenario for scenario in SCENARIOS if scenario.prompt in turn.messages[-1].text)
     if Check.TOOLS in scenario.checks:
         yield from (ToolStarted(id="t1", name="search"), PAUSE_SECONDS, ToolEnded(id="t1"))

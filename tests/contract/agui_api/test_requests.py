@@ -9,24 +9,24 @@ from typing import Any
 import jsonschema
 import pytest
 
-from swarm.domain.model_runs import Door
-from swarm.domain.streaming.events import (
+from swarm.domain.answers.events import (
     Asked,
     Broken,
     Cancelled,
     Decided,
     Failed,
     Finished,
+    InputMessage,
     Interrupted,
     Origin,
     Speaker,
     TextDelta,
     ToolEnded,
     ToolStarted,
-    TurnMessage,
 )
-from swarm.domain.streaming.remote import Dialect, Health
-from swarm.entrypoints.openapi import CODES
+from swarm.domain.answers.remote import Dialect, Health
+from swarm.domain.model.model_usage import Door
+from swarm.entrypoints.web.openapi import CODES
 from tests.contract.agui_api.scene import (
     CANCEL,
     FOREVER,
@@ -183,8 +183,8 @@ async def test_of_the_messages_of_a_run_the_last_ones_of_people_are_new(
     told = await wim.said(RUN, run_input() | {"messages": messages})
     asked = router.ran[0].turn
     assert asked.history == (
-        TurnMessage(id="1", speaker=Speaker.USER, text="what is 17?", author="Ada"),
-        TurnMessage(id="4", speaker=Speaker.ASSISTANT, text="a prime"),
+        InputMessage(id="1", speaker=Speaker.USER, text="what is 17?", author="Ada"),
+        InputMessage(id="4", speaker=Speaker.ASSISTANT, text="a prime"),
     )
     assert [(message.text, message.author) for message in asked.messages] == [("sure?", "Bob"), ("or\n\nnot?", "")]
     assert all(message.id for message in asked.messages)

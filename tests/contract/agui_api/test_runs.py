@@ -10,9 +10,9 @@ from contextlib import aclosing
 import pytest
 from structlog.testing import capture_logs
 
-from swarm.domain.streaming.events import AgentEvent, Cancelled, Failed, Finished, Interrupted, TextDelta
-from swarm.domain.streaming.remote import Dialect
-from swarm.services.talks import Talk
+from swarm.domain.answers.events import AgentEvent, Cancelled, Failed, Finished, Interrupted, TextDelta
+from swarm.domain.answers.remote import Dialect
+from swarm.services.builtin.conversation_locks import ConversationKey
 from tests.contract.agui_api.scene import (
     FOREVER,
     HELLO,
@@ -242,7 +242,7 @@ async def test_one_client_does_not_take_the_room_of_all(sqlite_url: str) -> None
 async def test_of_many_conversations_only_the_latest_questions_are_kept(sqlite_url: str) -> None:
     async with place(sqlite_url, {"ada": Scripted(Interrupted(asked=()))}) as here:
         for at in range(1002):
-            run = await here.runs.begin(Talk(client="wim", agent="ada", id=str(at)), turn())
+            run = await here.runs.begin(ConversationKey(client="wim", agent="ada", id=str(at)), turn())
             await run.next()
             await asyncio.wait({run.task})
         assert len(here.runs._questions) == 1000
@@ -252,7 +252,7 @@ async def test_what_an_agent_does_after_its_end_is_done_and_told_to_nobody(sqlit
     stored = asyncio.Event()
     ada = Scripted(Finished(), TextDelta(text="late"), Failed(message="no"), clears_up=stored)
     async with place(sqlite_url, {"ada": ada}) as here:
-        run = await here.runs.begin(Talk(client="wim", agent="ada", id="c1"), turn())
+        run = await here.runs.begin(ConversationKey(client="wim", agent="ada", id="c1"), turn())
         assert await run.next() == Finished()
         run.leave()
         stored.set()

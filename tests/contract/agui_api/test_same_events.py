@@ -14,7 +14,7 @@ from ag_ui.core import EventType
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from swarm.domain.streaming.events import (
+from swarm.domain.answers.events import (
     AgentEvent,
     AnswerKind,
     Asked,
@@ -36,9 +36,9 @@ from swarm.domain.streaming.events import (
     ToolStarted,
     Warned,
 )
-from swarm.domain.streaming.remote import Dialect, RunEnd
+from swarm.domain.answers.remote import Dialect, RunEnd
 from swarm.domain.text.characters import strip_invisible
-from swarm.entrypoints.agui_events import Writer, encoded
+from swarm.entrypoints.agui.agui_events import AguiEventWriter, encoded
 from tests.contract.agui_api.scene import EVENT, RESUME, START, Client, Place, Scripted, kinds, place, start, turn
 
 pytestmark = pytest.mark.req("AGENT-09", "STREAM-01")
@@ -184,7 +184,7 @@ def test_our_client_hears_what_the_agent_did(
 def test_every_event_is_valid_and_all_that_was_begun_is_ended_before_the_run(
     did: list[AgentEvent], end: RunEnd
 ) -> None:
-    writer = Writer("c1", "r1")
+    writer = AguiEventWriter("c1", "r1")
     written = [writer.started(), *(one for event in [*did, end] for one in writer.write(event))]
     told = [EVENT.validate_json(encoded(event).removeprefix(b"data: ")) for event in written]
     assert [event.type for event in told if event.type in (EventType.RUN_STARTED, *ENDS)] == [

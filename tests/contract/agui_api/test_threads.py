@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.streaming.events import Finished, Speaker, TurnInput, TurnMessage
-from swarm.domain.streaming.remote import Dialect
+from swarm.domain.answers.events import Finished, InputMessage, RunInput, Speaker
+from swarm.domain.answers.remote import Dialect
 from tests.contract.agui_api.scene import START, Client, Place, Scripted, start, turn
 
 pytestmark = [pytest.mark.req("STREAM-13", "AGENT-09"), pytest.mark.usefixtures("here")]
@@ -15,14 +15,14 @@ LONG = "shall we deploy? " * 5_000
 
 
 async def test_our_own_client_brings_the_thread_with_it(here: Place, wim: Client, router: Scripted) -> None:
-    heard: list[TurnInput] = []
+    heard: list[RunInput] = []
 
-    def script(turn: TurnInput) -> list[Finished]:
+    def script(turn: RunInput) -> list[Finished]:
         heard.append(turn)
         return [Finished(result="yes")]
 
     router.script = script
-    before = TurnMessage(id="1700000000.000100", speaker=Speaker.USER, text=LONG, author="Bob")
+    before = InputMessage(id="1700000000.000100", speaker=Speaker.USER, text=LONG, author="Bob")
     async with wim.agent("router", Dialect.CAIPE) as agent:
         events = [event async for event in agent.run(turn("well?", history=(before,)))]
     assert events[-1] == Finished(result="yes")

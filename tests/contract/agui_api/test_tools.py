@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from swarm.domain.streaming.events import AgentEvent, Finished, TextDelta, ToolEnded, ToolStarted
+from swarm.domain.answers.events import AgentEvent, Finished, TextDelta, ToolEnded, ToolStarted
 from swarm.domain.text import secrets
 from tests.contract.agui_api.scene import EVERYBODY, START, Scripted, place, run_input, start
 

@@ -15,11 +15,18 @@ from structlog.testing import capture_logs
 
 from swarm.clock import ManualClock
 from swarm.domain.errors import Conflict, Unavailable
-from swarm.services.agent_runs import AgentRuns
-from swarm.services.talks import LEASE_SECONDS, NO_DATABASE, TAKEN, Talk, Talks
-from swarm.store import tables, talks
-from swarm.store.database import Database
-from swarm.store.statements import Statement
+from swarm.services.builtin.agent_runs import AgentRuns
+from swarm.services.builtin.conversation_locks import (
+    LEASE_SECONDS,
+    NO_DATABASE,
+    TAKEN,
+    ConversationKey,
+    ConversationLocks,
+)
+from swarm.store import tables
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.statements import Statement
+from swarm.store.builtin import conversation_locks
 from tests.contract.agui_api.scene import (
     FOREVER,
     HELLO,
@@ -39,7 +46,7 @@ from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.req("AGENT-09", "OPS-03")
 
-TALK = Talk(client="wim", agent="router", id="c1")
+TALK = ConversationKey(client="wim", agent="router", id="c1")
 ROW = ("wim", "router", "c1")
 
 
@@ -107,7 +114,7 @@ async def test_a_holder_that_died_blocks_the_conversation_until_its_time_is_over
 ) -> None:
     here, _ = both
     async with Database(database_url, clock=clock) as of_the_dead:
-        held = await Talks(of_the_dead).take(TALK, "of the dead", patience_seconds=PATIENCE_SECONDS)
+        held = await ConversationLocks(of_the_dead).take(TALK, "of the dead", patience_seconds=PATIENCE_SECONDS)
     assert held.row == (*ROW, "of the dead")
     clock.advance(LEASE_SECONDS - 1)
     with here.impatient(), pytest.raises(Conflict):
@@ -121,8 +128,8 @@ _ENDS_AT = Statement(select(tables.talks.c.expires_at))
 
 HOLDER = """
 import asyncio, sys
-from swarm.services.talks import Talk, Talks
-from swarm.store.database import Database
+from swarm.services.builtin.conversation_locks import Talk, Talks
+from swarm.store.bridge.database import Database
 
 async def main(url, seconds):
     async with Database(url) as database:
@@ -150,8 +157,8 @@ async def test_a_process_that_is_killed_leaves_it_blocked_for_a_while_only(datab
             await wait_until(ends_at, lambda at: at > at_first, what="it is renewed")
             process.kill()
             with pytest.raises(Conflict):
-                await Talks(database).take(TALK, "ours", patience_seconds=0.1)
-            held = await Talks(database).take(TALK, "ours", patience_seconds=PATIENCE_SECONDS)
+                await ConversationLocks(database).take(TALK, "ours", patience_seconds=0.1)
+            held = await ConversationLocks(database).take(TALK, "ours", patience_seconds=PATIENCE_SECONDS)
             assert held.run_id == "ours"
     finally:
         process.kill()
@@ -179,7 +186,7 @@ async def test_a_run_that_has_lost_its_conversation_ends_and_says_why(database_u
 async def test_without_the_database_a_run_ends_before_its_time_is_over(sqlite_url: str) -> None:
     now, why = 0.0, asyncio.get_running_loop().create_future()
     async with Database(sqlite_url) as database:
-        ours = Talks(database, renew_seconds=0.01, clock=lambda: now)
+        ours = ConversationLocks(database, renew_seconds=0.01, clock=lambda: now)
         held = await ours.take(TALK, "ours", patience_seconds=PATIENCE_SECONDS)
         now = 7.0
     with capture_logs() as logs:
@@ -197,7 +204,7 @@ async def test_without_the_database_a_run_ends_before_its_time_is_over(sqlite_ur
 
 async def test_whoever_goes_away_while_it_is_taken_leaves_it_free(database_url: str) -> None:
     async with Database(database_url) as database:
-        ours = Talks(database)
+        ours = ConversationLocks(database)
         taking = asyncio.create_task(ours.take(TALK, "one", patience_seconds=PATIENCE_SECONDS))
         await asyncio.sleep(0)  # it has begun
         await asyncio.sleep(0)
@@ -220,18 +227,18 @@ async def test_a_stop_frees_what_its_runs_have_had_and_refuses_more(both: tuple[
 
 async def test_a_slow_database_is_not_taken_for_another_run(database_url: str) -> None:
     async with Database(database_url) as database:
-        held = await Talks(database).take(TALK, "ours", patience_seconds=0)
+        held = await ConversationLocks(database).take(TALK, "ours", patience_seconds=0)
         assert held.run_id == "ours"
         with pytest.raises(Conflict):
-            await Talks(database).take(TALK, "another", patience_seconds=0)
+            await ConversationLocks(database).take(TALK, "another", patience_seconds=0)
 
 
 async def test_where_there_is_no_room_no_conversation_is_taken(database_url: str) -> None:
     async with Database(database_url) as database:
-        runs = AgentRuns({"router": Scripted(FOREVER)}, Talks(database), {}, most_runs=0)
+        runs = AgentRuns({"router": Scripted(FOREVER)}, ConversationLocks(database), {}, most_runs=0)
         with pytest.raises(Exception, match="too much to do"):
             await runs.begin(TALK, turn())
-        assert await database.write(talks.take, *ROW, "other", 1.0)
+        assert await database.write(conversation_locks.take, *ROW, "other", 1.0)
 
 
 async def test_an_answer_that_waits_for_the_run_before_it_comes_when_that_is_over(

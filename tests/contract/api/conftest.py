@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from swarm.clock import ManualClock
-from swarm.store.database import Database
+from swarm.store.bridge.database import Database
 from tests.support.doors import Doors, Visitor, WatchedWakeups, open_doors
 from tests.support.world import World
 

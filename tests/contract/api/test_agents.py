@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from swarm.clock import ManualClock
-from swarm.domain.agents import Reach, Role
-from swarm.domain.conduct import Conduct
-from swarm.store.database import Database
+from swarm.domain.model.agents import Reach, Role
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.store.bridge.database import Database
 from tests.support.doors import ENROLMENT_KEY, Doors, Visitor, WatchedWakeups, open_doors
 from tests.support.world import BOT, World
 
@@ -158,7 +158,7 @@ async def test_an_enrolment_key_fills_no_more_than_its_room(sqlite_url: str) -> 
     clock = ManualClock()
     wakeups = WatchedWakeups()
     async with Database(sqlite_url, clock=clock, wakeups=wakeups) as database:
-        world = World(database, clock).governed_by(Conduct(most_agents=3, most_enrolled=1))
+        world = World(database, clock).governed_by(OperatingPolicy(most_agents=3, most_enrolled=1))
         async with open_doors(world, wakeups) as doors:
             key = doors.visitor(ENROLMENT_KEY)
             assert (await key.ask("POST", "/agents", json={"name": "w1", "role": "worker"})).status_code == 201

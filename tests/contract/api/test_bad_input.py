@@ -244,7 +244,7 @@ async def check_invalid(visitor: Visitor, method: str, path: str, body: object, 
 async def test_a_body_that_comes_too_slowly_is_answered_before_it_is_there(
     doors: Doors, lea: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("swarm.entrypoints.body.MAX_BODY_SECONDS", 0.1)
+    monkeypatch.setattr("swarm.entrypoints.web.body.MAX_BODY_SECONDS", 0.1)
     reader, writer = await asyncio.open_connection(*doors.address)
     head = "POST /leases/renew HTTP/1.1\r\nHost: localhost\r\n"
     head += f"Authorization: Bearer {lea.token}\r\nContent-Length: 100\r\n\r\n"

@@ -14,16 +14,16 @@ from slack_twin.server import running
 from slack_twin.twin import build_twin
 
 from swarm.clock import ManualClock
-from swarm.domain.deliveries import InDoubt, NotSent
 from swarm.domain.errors import Unavailable
-from swarm.domain.files import INLINE_BYTES, FileInfo
-from swarm.domain.transcript import File
-from swarm.entrypoints import files_api
-from swarm.services.files import Files
-from swarm.services.uploads import Uploads
-from swarm.slack.gateway import Gateway
-from swarm.slack.pacing import Pacing
-from swarm.store.database import Database
+from swarm.domain.model.deliveries import InDoubt, NotSent
+from swarm.domain.model.files import INLINE_BYTES, FileInfo
+from swarm.domain.model.transcript import File
+from swarm.entrypoints.http import files_api
+from swarm.services.files.files import ThreadFiles
+from swarm.services.files.uploads import Uploads
+from swarm.slack.outgoing.gateway import Gateway
+from swarm.slack.outgoing.pacing import Pacing
+from swarm.store.bridge.database import Database
 from tests.support.doors import Doors, Visitor, WatchedWakeups, error_of, open_doors
 from tests.support.files import FakeContent
 from tests.support.twin_client import TwinClient
@@ -64,7 +64,7 @@ async def work(doors: Doors, agent: Visitor) -> Work:
 def shrink(doors: Doors, cap_bytes: int) -> None:
     """The same coordinator with another cap."""
     for service in (doors.world.services.files, doors.world.services.uploads):
-        assert isinstance(service, Files | Uploads)
+        assert isinstance(service, ThreadFiles | Uploads)
         service._cap_bytes = cap_bytes
 
 

@@ -12,11 +12,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from swarm.clock import ManualClock
-from swarm.services.storing import Storing
-from swarm.store import probe
-from swarm.store.database import Database
-from swarm.store.sqlite_driver import sqlite3
-from swarm.store.transaction import Transaction
+from swarm.services.outbox.storing import Storing
+from swarm.store.admin import probe
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.sqlite_driver import sqlite3
+from swarm.store.bridge.transaction import Transaction
 from tests.support.doors import Doors, Visitor, WatchedWakeups, open_doors
 from tests.support.postgres import database_name
 from tests.support.world import BOT, World
@@ -78,7 +78,7 @@ async def doors_over(url: str) -> AsyncIterator[Doors]:
 
 @pytest.fixture
 def asks_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("swarm.services.overview.Storing", partial(Storing, kept_seconds=0))
+    monkeypatch.setattr("swarm.services.operate.overview.Storing", partial(Storing, kept_seconds=0))
 
 
 @contextmanager

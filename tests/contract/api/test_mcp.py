@@ -14,10 +14,10 @@ import pytest
 from mcp_types import CallToolResult
 
 import tools
-from swarm.entrypoints.mcp_server import run_tool
+from swarm.entrypoints.mcp.mcp_server import run_tool
 from tests.support.doors import Doors, Mode, Visitor, error_of, structured
 from tests.support.world import BOT, delete, said
-from tools.tool import Arguments, Call, Tool, discover
+from tools.tool import Arguments, CallContext, McpTool, discover
 
 OF_LEADS = {"inbox-delegate"}
 OF_WORKERS = {"accept-task", "decline-task", "task-complete", "task-fail", "task-progress"}
@@ -301,16 +301,16 @@ class NoArguments(Arguments):
 
 
 async def test_a_crash_is_logged_whole_and_told_as_internal(lea: Visitor, capsys: pytest.CaptureFixture[str]) -> None:
-    async def crash(call: Call, said: NoArguments) -> dict[str, str]:
+    async def crash(call: CallContext, said: NoArguments) -> dict[str, str]:
         raise RuntimeError("a secret of ours")
 
     class Nobody:
         name = "nobody"
 
-    tool: Tool[NoArguments, dict[str, str]] = Tool(
+    tool: McpTool[NoArguments, dict[str, str]] = McpTool(
         name="crash", arguments=NoArguments, result=dict[str, str], run=crash
     )
-    call = Call(agent=Nobody(), lease_token=None, services=None)  # type: ignore[arg-type]
+    call = CallContext(agent=Nobody(), lease_token=None, services=None)  # type: ignore[arg-type]
     result: CallToolResult = await run_tool({"crash": tool}, call, "crash", {})
     assert error_of(result)["code"] == "internal"
     assert "secret" not in str(result)

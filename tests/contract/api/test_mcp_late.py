@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from swarm.entrypoints import mcp_server
+from swarm.entrypoints.mcp import mcp_server
 from tests.support.doors import Doors, Visitor
 
 LATE = ("ag_ui", "alembic", "mcp", "mcp_types", "opentelemetry.exporter", "opentelemetry.sdk", "psycopg", "tools")
 
 LOADED = f"""
 import json, sys
-from swarm import bootstrap
-from swarm.telemetry.everybody import watching
+from swarm.app import bootstrap
+from swarm.telemetry.setup import watching
 with watching(version="1", database="sqlite", traces_endpoint=None):
     print(json.dumps([name for name in {LATE} if name in sys.modules]))
 """

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from swarm.domain.agents import Role
+from swarm.domain.model.agents import Role
 from tests.support.doors import Doors, Visitor, error_of
 from tests.support.world import BOT
 

@@ -12,10 +12,10 @@ from prometheus_client.openmetrics import parser as openmetrics
 
 from swarm.clock import ManualClock
 from swarm.domain.errors import Unavailable
-from swarm.domain.leases import LEASE_SECONDS
-from swarm.services.figures import FigureReader
-from swarm.store.database import Database
-from swarm.store.transaction import Transaction
+from swarm.domain.model.leases import LEASE_SECONDS
+from swarm.services.operate.statistics import FigureReader
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
 from tests.support.doors import OPERATOR_TOKEN, Visitor
 from tests.support.slack import is_busy, refuses, takes_but_the_answer_is_lost
 from tests.support.telemetry import METRICS_TOKEN, Access, WatchedDoors, watched_doors

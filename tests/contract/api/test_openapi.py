@@ -14,13 +14,13 @@ from fastapi.routing import APIRoute
 
 from swarm.domain import errors
 from swarm.domain.errors import SwarmError
-from swarm.entrypoints.agents_api import agent_router
-from swarm.entrypoints.health import health_router
-from swarm.entrypoints.identity import Identities
-from swarm.entrypoints.openapi import BEARER, CODES
-from swarm.entrypoints.operator_api import operator_router
-from swarm.entrypoints.polling_api import HotRoutes
-from swarm.entrypoints.reference import render
+from swarm.entrypoints.http.agents_api import agent_router
+from swarm.entrypoints.http.health import health_router
+from swarm.entrypoints.http.operator_api import operator_router
+from swarm.entrypoints.http.polling_api import HotRoutes
+from swarm.entrypoints.http.reference import render
+from swarm.entrypoints.web.identity import Identities
+from swarm.entrypoints.web.openapi import BEARER, CODES
 from tests.support.doors import OPERATOR_TOKEN, Doors
 
 UNDOCUMENTED_CODES = {"configuration"}  # stops the start, so that no door ever shows it

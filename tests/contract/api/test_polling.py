@@ -9,10 +9,10 @@ import pytest
 from starlette.types import Message
 
 from swarm.domain.people import Person
-from swarm.entrypoints.identity import Identities
-from swarm.entrypoints.polling_api import PollRoute
-from swarm.services.claim import MOST_WAITING
-from swarm.store.database import Database
+from swarm.entrypoints.http.polling_api import PollRoute
+from swarm.entrypoints.web.identity import Identities
+from swarm.services.inbox.claim import MOST_WAITING
+from swarm.store.bridge.database import Database
 from tests.support.doors import OPERATOR_TOKEN, Doors, Visitor, WatchedWakeups, open_doors
 from tests.support.slack import FakeSlack
 from tests.support.waiting import PATIENCE_SECONDS, wait_until

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from swarm import decisions
-from swarm.client import Coordinator
+from swarm.app import settings_mapping
+from swarm.app.reload import Reloader
+from swarm.cli.client import CoordinatorClient
 from swarm.clock import ManualClock
 from swarm.config import Settings, load
-from swarm.reload import Reloader
-from swarm.services.roster import Rosters
-from swarm.store.database import Database
+from swarm.services.rules.roster import Rosters
+from swarm.store.bridge.database import Database
 from tests.support.doors import OPERATOR_TOKEN, Doors, WatchedWakeups, open_doors
 from tests.support.live import Scripted, hired, show
 from tests.support.world import World
@@ -41,7 +41,7 @@ async def doors(sqlite_url: str, folder: Path) -> AsyncIterator[Doors]:
         return load({}, folder=folder, user_home=folder / "nobody")
 
     settings, wakeups, clock = read(), WatchedWakeups(), ManualClock()
-    conduct = decisions.conduct(settings)
+    conduct = settings_mapping.operating_policy(settings)
     async with Database(sqlite_url, clock=clock, wakeups=wakeups) as database:
         world = World(database, clock, conduct=conduct)
         introduce = show(world, hired("docs", Scripted())).converse.introduce
@@ -75,7 +75,7 @@ async def test_an_agent_that_the_settings_name_is_removed_with_a_warning_and_com
     assert await names(doors) == ["docs"]
     (folder / "swarm.yaml").write_text("{}", encoding="utf-8")
     await doors.operator.post("/reload")
-    with Coordinator(doors.base, OPERATOR_TOKEN) as command:  # as `swarm agents revoke` does it
+    with CoordinatorClient(doors.base, OPERATOR_TOKEN) as command:  # as `swarm agents revoke` does it
         assert await asyncio.to_thread(command.call, "DELETE", "/agents/docs") is None
     await doors.operator.post("/reload")
     assert await names(doors) == []

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from swarm.clock import SECOND
-from swarm.domain.model_runs import Door, ModelRun, ModelUsage, RunOutcome, RunPurpose
+from swarm.domain.model.model_usage import Door, ModelUsage, ModelUsageRecord, UsageOutcome, UsagePurpose
 from tests.support.doors import Doors, Visitor
 
 pytestmark = pytest.mark.req("AGENT-07")
@@ -25,7 +25,7 @@ SHOWN = {
 }
 
 
-RUN = ModelRun(
+RUN = ModelUsageRecord(
     id="r1",
     agent="assistant",
     door=Door.SLACK,
@@ -33,7 +33,7 @@ RUN = ModelRun(
     turn_id="",
     requester="U1",
     model="openai:gpt-5",
-    outcome=RunOutcome.ANSWERED,
+    outcome=UsageOutcome.ANSWERED,
     note="",
     usage=USED,
     started_at=0,
@@ -51,7 +51,7 @@ async def note(doors: Doors, name: str, **values: Any) -> None:
 
 async def test_runs_are_shown_newest_first_of_all_agents_or_of_one(doors: Doors) -> None:
     await note(doors, "r1")
-    await note(doors, "r2", agent="router", model="", outcome=RunOutcome.FAILED, note="The model is away.")
+    await note(doors, "r2", agent="router", model="", outcome=UsageOutcome.FAILED, note="The model is away.")
     second, first = (await doors.operator.get("/runs"))["runs"]
     assert first == SHOWN | {
         "id": "r1",
@@ -90,7 +90,7 @@ async def test_usage_is_shown_by_day_agent_and_model(doors: Doors) -> None:
 
 async def test_summaries_are_shown_beside_answers_and_counted_with_them_or_alone(doors: Doors) -> None:
     await note(doors, "r1")
-    await note(doors, "r2", purpose=RunPurpose.SUMMARY, requester="")
+    await note(doors, "r2", purpose=UsagePurpose.SUMMARY, requester="")
     runs = (await doors.operator.get("/runs"))["runs"]
     assert [(run["id"], run["purpose"]) for run in runs] == [("r2", "summary"), ("r1", "answer")]
     assert (await doors.operator.get("/runs?purpose=summary"))["runs"] == runs[:1]

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from swarm.chat.archive import Archive
+from swarm.cli.chat.archive import Archive
 from swarm.config import load
-from swarm.domain.model_runs import Door, ModelRun, ModelUsage, RunOutcome, RunPurpose
-from swarm.services.model_runs import ModelRuns
+from swarm.domain.model.model_usage import Door, ModelUsage, ModelUsageRecord, UsageOutcome, UsagePurpose
+from swarm.services.builtin.model_usage import ModelUsageLog
 
 pytestmark = pytest.mark.req("AGENT-07", "AGENT-10")
 
-ANSWER = ModelRun(
+ANSWER = ModelUsageRecord(
     id="1",
     agent="assistant",
     door=Door.CLI,
@@ -23,7 +23,7 @@ ANSWER = ModelRun(
     turn_id="",
     requester="operator",
     model="openai:gpt-5",
-    outcome=RunOutcome.ANSWERED,
+    outcome=UsageOutcome.ANSWERED,
     note="",
     usage=ModelUsage(requests=1, input_tokens=10, cost_microdollars=5),
     started_at=0,
@@ -35,9 +35,9 @@ async def test_summaries_count_to_what_was_used_and_are_no_answers(sqlite_url: s
     settings = load({"SWARM_DATABASE_URL": sqlite_url}, folder=tmp_path, user_home=tmp_path)
     async with AsyncExitStack() as stack:
         archive = Archive(settings, stack, is_ours=False)
-        runs = ModelRuns(await archive.database())
+        runs = ModelUsageLog(await archive.database())
         await runs.note(ANSWER)
-        await runs.note(replace(ANSWER, id="2", purpose=RunPurpose.SUMMARY))
+        await runs.note(replace(ANSWER, id="2", purpose=UsagePurpose.SUMMARY))
         await runs.note(replace(ANSWER, id="3", session_id="cli:2"))
         used = await archive.usage("assistant", "cli:1")
     assert used == (1, ModelUsage(requests=2, input_tokens=20, cost_microdollars=10))

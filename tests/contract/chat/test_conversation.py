@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from swarm.domain.model_runs import Door
-from swarm.domain.sessions import MessageRole, SessionMessage
-from swarm.domain.streaming.events import Failed, Finished, TextDelta, ToolEnded, ToolStarted, TurnInput
-from swarm.services.sessions import Sessions
+from swarm.domain.answers.events import Failed, Finished, RunInput, TextDelta, ToolEnded, ToolStarted
+from swarm.domain.model.model_usage import Door
+from swarm.domain.model.sessions import MessageRole, SessionMessage
+from swarm.services.builtin.sessions import DatabaseMemory
 from tests.contract.agui_api.scene import FOREVER, HELLO, PATIENCE_SECONDS, Place, Scripted, Step
 from tests.contract.chat.terminal import ALT_ENTER, CTRL_C, CTRL_D, ENTER, NEW_LINE, pasted, terminal
 
@@ -27,7 +27,7 @@ async def test_a_conversation_streams_stops_goes_on_and_says_how_to_come_back(
 ) -> None:
     go_on = asyncio.Event()
 
-    def script(turn: TurnInput) -> Sequence[Step]:
+    def script(turn: RunInput) -> Sequence[Step]:
         match turn.messages[0].text:
             case "look":
                 begin = (TextDelta(text="First I **search**", message_id="1"), ToolStarted(id="t", name="web_search"))
@@ -98,7 +98,7 @@ async def test_a_conversation_streams_stops_goes_on_and_says_how_to_come_back(
 async def test_a_session_is_found_again_shown_and_gone_on_with(
     here: Place, assistant: Scripted, env: Mapping[str, str], tmp_path: Path
 ) -> None:
-    memory = Sessions(here.world.database, "assistant", None)
+    memory = DatabaseMemory(here.world.database, "assistant", None)
     await memory.add_run(
         SESSION,
         "r1",

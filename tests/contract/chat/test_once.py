@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from swarm.domain.sessions import MessageRole, SessionMessage
-from swarm.domain.streaming.events import Finished, TextDelta, TextEnded, ToolEnded, ToolStarted
-from swarm.services.sessions import Sessions
+from swarm.domain.answers.events import Finished, TextDelta, TextEnded, ToolEnded, ToolStarted
+from swarm.domain.model.sessions import MessageRole, SessionMessage
+from swarm.services.builtin.sessions import DatabaseMemory
 from tests.contract.agui_api.scene import Place, Scripted
 from tests.contract.chat.terminal import WITHIN_SECONDS
 from tests.support.processes import Ended
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.req("AGENT-10")
 async def chat(*arguments: str, env: Mapping[str, str], cwd: Path, piped: bytes = b"") -> Ended:
     """``swarm chat`` in a pipe."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "swarm.cli", "chat", *arguments, env=dict(env), cwd=cwd,
+        sys.executable, "-m", "swarm.cli.main", "chat", *arguments, env=dict(env), cwd=cwd,
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     try:
@@ -37,7 +37,7 @@ async def chat(*arguments: str, env: Mapping[str, str], cwd: Path, piped: bytes 
 async def test_the_answer_to_a_question_about_what_is_piped_in_is_all_that_is_printed(
     here: Place, assistant: Scripted, env: Mapping[str, str], tmp_path: Path
 ) -> None:
-    await Sessions(here.world.database, "assistant", None).add_run(
+    await DatabaseMemory(here.world.database, "assistant", None).add_run(
         "cli:mine", "r", [SessionMessage(role=MessageRole.USER, text="before")]
     )
     assistant.script = lambda turn: (

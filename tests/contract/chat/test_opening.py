@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from swarm import decisions, preflight
-from swarm.chat.answering import answered, complaint, turn_of
-from swarm.chat.coordinator import found
-from swarm.chat.interrupts import Interrupts
-from swarm.chat.once import once
-from swarm.chat.opening import opened
-from swarm.chat.plain import PlainText
-from swarm.chat.wish import Wish
-from swarm.client import NoServer
+from swarm.app import preflight, settings_mapping
+from swarm.cli.chat.answering import answered, complaint, turn_of
+from swarm.cli.chat.arguments import ChatArguments
+from swarm.cli.chat.coordinator import found
+from swarm.cli.chat.interrupts import Interrupts
+from swarm.cli.chat.opening import opened
+from swarm.cli.chat.plain import PlainText
+from swarm.cli.chat.single_question import once
+from swarm.cli.client import NoServer
 from swarm.config import Settings, load
 from swarm.config.models import FallbackSettings
 from swarm.domain.errors import ConfigurationError, NotFound
@@ -53,10 +53,10 @@ class Written:
         pass
 
 
-async def asked(settings: Settings, text: str, wish: Wish | None = None) -> tuple[str, str]:
+async def asked(settings: Settings, text: str, wish: ChatArguments | None = None) -> tuple[str, str]:
     """One question to whoever answers: the answer with what is wrong with it, and the session."""
     written = Written()
-    async with opened(settings, wish or Wish(), checks_model=False) as chat:
+    async with opened(settings, wish or ChatArguments(), checks_model=False) as chat:
         end = await answered(chat.client, turn_of(text, chat.session_id), PlainText(written))  # type: ignore[arg-type]
         return written.text + complaint(end, chat.agent), chat.session_id
 
@@ -69,10 +69,10 @@ async def test_one_question_leaves_a_session_that_became_too_long_summarised(tmp
     (tmp_path / "swarm.yaml").write_text("runtime: {session: {compaction_threshold: 3, keep_recent_messages: 1}}")
     async with openai_server(answer) as server:
         here = with_model(tmp_path, server)
-        for wish in (Wish(), Wish(resume=True)):
+        for wish in (ChatArguments(), ChatArguments(resume=True)):
             async with opened(here, wish, checks_model=False) as chat:
                 assert await once(chat, "and this?", Console(file=io.StringIO()), Interrupts()) == 0
-        await asked(here, "what was that?", Wish(resume=True))
+        await asked(here, "what was that?", ChatArguments(resume=True))
         assert "they talked" in str(server.requests[-1].body)
 
 
@@ -84,7 +84,7 @@ async def test_a_model_whose_address_refuses_is_named_before_anything_heavy_is_l
         await asked(here, "hi")
     assert "LLM_PROVIDER" in (refused.value.hint or "")  # ollama was guessed
     with_other = here.model_copy(update={"model": here.model.model_copy(update={"fallbacks": [_fallback()]})})
-    preflight.check_models(decisions.model_specs(with_other))  # which may answer
+    preflight.check_models(settings_mapping.model_specs(with_other))  # which may answer
 
 
 def _fallback() -> FallbackSettings:
@@ -100,8 +100,8 @@ async def test_without_a_coordinator_the_agent_works_here_and_remembers_when_it_
         here = with_model(tmp_path, server)
         first, session = await asked(here, "my name is Ada")
         other, other_session = await asked(here, "who am I?")
-        again, same = await asked(here, "who am I?", Wish(resume=True, session_id=session))
-        last, latest = await asked(here, "and now?", Wish(resume=True))
+        again, same = await asked(here, "who am I?", ChatArguments(resume=True, session_id=session))
+        last, latest = await asked(here, "and now?", ChatArguments(resume=True))
     assert first == "Heard: my name is Ada"
     assert other == "Heard: who am I?"
     assert other_session != session
@@ -117,7 +117,7 @@ async def test_a_wrong_key_is_told_at_the_start_of_a_conversation_and_in_the_pla
         here = with_model(tmp_path, server)
         answer, _ = await asked(here, "hi")
         with pytest.raises(ConfigurationError) as raised:
-            async with opened(here, Wish(), checks_model=True):
+            async with opened(here, ChatArguments(), checks_model=True):
                 pass
     for words in (answer, raised.value.message):
         assert "does not accept our credentials" in words
@@ -138,9 +138,9 @@ async def test_without_a_model_or_with_none_of_our_agents_the_error_says_what_to
 async def test_a_session_or_an_agent_that_is_not_there_is_named(env: Mapping[str, str], tmp_path: Path) -> None:
     here = load(dict(env), folder=tmp_path, user_home=tmp_path)
     for wish, words in (
-        (Wish(resume=True), "no session to go on with"),
-        (Wish(resume=True, session_id="cli:x"), "no session cli:x"),
-        (Wish(agent="nobody"), "no built-in agent 'nobody'"),
+        (ChatArguments(resume=True), "no session to go on with"),
+        (ChatArguments(resume=True, session_id="cli:x"), "no session cli:x"),
+        (ChatArguments(agent="nobody"), "no built-in agent 'nobody'"),
     ):
         with pytest.raises(NotFound, match=words):
             await asked(here, "hi", wish)
@@ -148,11 +148,11 @@ async def test_a_session_or_an_agent_that_is_not_there_is_named(env: Mapping[str
 
 async def test_the_coordinators_agents_answer_where_it_runs(env: Mapping[str, str], tmp_path: Path) -> None:
     here = load(dict(env), folder=tmp_path, user_home=tmp_path)
-    assert (await asked(here, "hi", Wish(agent="assistant")))[0] == "Hello you."
+    assert (await asked(here, "hi", ChatArguments(agent="assistant")))[0] == "Hello you."
     with_default = here.model_copy(update={"agents": here.agents.model_copy(update={"default": "assistant"})})
-    async with opened(with_default, Wish(), checks_model=True) as chat:
+    async with opened(with_default, ChatArguments(), checks_model=True) as chat:
         assert chat.agent == "assistant"
-    async with opened(here, Wish(), checks_model=True) as chat:  # the settings here do not name its agents
+    async with opened(here, ChatArguments(), checks_model=True) as chat:  # the settings here do not name its agents
         assert chat.agent == "assistant"
 
 
@@ -179,5 +179,5 @@ async def test_a_database_that_the_coordinator_has_elsewhere_hinders_only_who_wa
     here = load({**env, "SWARM_DATABASE_URL": ""}, folder=tmp_path, user_home=tmp_path)
     assert (await asked(here, "hi"))[0] == "Hello you."
     with pytest.raises(Exception, match="cannot be read from here"):
-        await asked(here, "hi", Wish(resume=True))
+        await asked(here, "hi", ChatArguments(resume=True))
     assert not (tmp_path / "home" / "swarm.db").exists()

@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 from rich.console import Console
 
-from swarm.chat.answering import _Teller, complaint
-from swarm.chat.growing import Written, split
-from swarm.chat.plain import PlainText
-from swarm.chat.screen import Screen
-from swarm.domain.streaming.events import (
+from swarm.cli.chat.answering import _Teller, complaint
+from swarm.cli.chat.plain import PlainText
+from swarm.cli.chat.screen import Screen
+from swarm.cli.chat.streaming_markdown import Written, split
+from swarm.domain.answers.events import (
     AgentEvent,
     Asked,
     Broken,
@@ -30,7 +30,7 @@ from swarm.domain.streaming.events import (
     ToolEnded,
     ToolStarted,
 )
-from swarm.domain.streaming.remote import RunEnd
+from swarm.domain.answers.remote import RunEnd
 from swarm.domain.text.terminal import for_terminal
 
 pytestmark = pytest.mark.req("AGENT-10")
@@ -68,7 +68,7 @@ def test_what_would_command_the_terminal_is_left_out() -> None:
 @pytest.fixture(autouse=True)
 def painted_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is painted but when a test says so, and at the ends."""
-    monkeypatch.setattr("swarm.chat.screen.PAINTS_PER_SECOND", 0.001)
+    monkeypatch.setattr("swarm.cli.chat.screen.PAINTS_PER_SECOND", 0.001)
 
 
 def screen(act: Callable[[Screen], None], *, height: int = 30) -> str:
@@ -138,7 +138,7 @@ def test_what_cannot_be_laid_out_is_still_shown(monkeypatch: pytest.MonkeyPatch)
     def broken(*_: object, **__: object) -> None:
         raise IndexError("of a library")
 
-    monkeypatch.setattr("swarm.chat.growing.Markdown", broken)
+    monkeypatch.setattr("swarm.cli.chat.streaming_markdown.Markdown", broken)
     file = io.StringIO()
     Console(file=file, width=60).print(Written("**the answer**"))
     assert file.getvalue().strip() == "**the answer**"

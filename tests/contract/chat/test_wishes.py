@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from swarm.__main__ import command
-from swarm.chat.commands import in_figures, in_short
-from swarm.chat.quiet_log import FILE, MOST_BYTES, quiet
-from swarm.chat.wish import Wish, new_session_id, wish_of
+from swarm.cli.chat.arguments import ChatArguments, new_session_id, parse_arguments
+from swarm.cli.chat.commands import in_figures, in_short
+from swarm.cli.chat.quiet_log import FILE, MOST_BYTES, quiet
 from swarm.config import load
-from swarm.domain.model_runs import ModelUsage
-from swarm.domain.sessions import MessageRole, SessionMessage
-from swarm.services.sessions import Sessions
-from swarm.store import session_list
-from swarm.store.database import Database
-from swarm.store.session_list import ListedSession
+from swarm.domain.model.model_usage import ModelUsage
+from swarm.domain.model.sessions import MessageRole, SessionMessage
+from swarm.services.builtin.sessions import DatabaseMemory
+from swarm.store.bridge.database import Database
+from swarm.store.builtin import session_list
+from swarm.store.builtin.session_list import ListedSession
 
 pytestmark = pytest.mark.req("AGENT-10")
 
@@ -42,12 +42,18 @@ def test_python_m_swarm_opens_the_chat_and_with_slack_the_coordinator(arguments:
 def test_after_resume_the_first_word_may_be_a_session() -> None:
     id = new_session_id()
     bare = id.removeprefix("cli:")
-    assert wish_of([], resume=False, agent=None) == Wish()
-    assert wish_of(["what", "is it?"], resume=False, agent="a") == Wish(question="what is it?", agent="a")
-    assert wish_of(["and", "then?"], resume=True, agent=None) == Wish(question="and then?", resume=True)
-    assert wish_of([id, "and"], resume=True, agent=None) == Wish(question="and", resume=True, session_id=id)
-    assert wish_of([bare], resume=True, agent=None) == Wish(resume=True, session_id=id)
-    assert wish_of([bare], resume=False, agent=None) == Wish(question=bare)
+    assert parse_arguments([], resume=False, agent=None) == ChatArguments()
+    assert parse_arguments(["what", "is it?"], resume=False, agent="a") == ChatArguments(
+        question="what is it?", agent="a"
+    )
+    assert parse_arguments(["and", "then?"], resume=True, agent=None) == ChatArguments(
+        question="and then?", resume=True
+    )
+    assert parse_arguments([id, "and"], resume=True, agent=None) == ChatArguments(
+        question="and", resume=True, session_id=id
+    )
+    assert parse_arguments([bare], resume=True, agent=None) == ChatArguments(resume=True, session_id=id)
+    assert parse_arguments([bare], resume=False, agent=None) == ChatArguments(question=bare)
 
 
 @pytest.mark.req("AGENT-05")
@@ -57,7 +63,7 @@ async def test_sessions_of_terminals_are_listed_the_last_used_first_each_with_it
     async def say(agent: str, session: str, *texts: str) -> None:
         messages = [SessionMessage(role=MessageRole.USER, text=text) for text in texts]
         answer = SessionMessage(role=MessageRole.ASSISTANT, text="answer")
-        await Sessions(database, agent, None).add_run(session, f"run {texts}", [*messages, answer])
+        await DatabaseMemory(database, agent, None).add_run(session, f"run {texts}", [*messages, answer])
 
     async def listed(agent: str | None = None, limit: int = 9) -> list[tuple[str, str, str]]:
         found = await database.read(session_list.newest, "cli:", agent, limit)
@@ -68,7 +74,7 @@ async def test_sessions_of_terminals_are_listed_the_last_used_first_each_with_it
     await say("bob", "cli:2", "other")
     await say("bob", "cli:1", "same id")
     await say("ada", "cli:1", "again")
-    await Sessions(database, "ada", None).get_or_create_session("cli:empty")
+    await DatabaseMemory(database, "ada", None).get_or_create_session("cli:empty")
     assert await listed() == [
         ("ada", "cli:empty", ""), ("ada", "cli:1", "first"), ("bob", "cli:1", "same id"), ("bob", "cli:2", "other"),
     ]  # fmt: skip

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from swarm.domain.deliveries import Accepted
-from swarm.domain.streaming.calls import (
+from swarm.domain.answers.calls import (
     NOTHING_BELOW,
+    AnswerTarget,
     AppendStream,
     Card,
     Chunk,
     CloseStream,
     OpenStream,
-    Place,
     PostPage,
     Text,
     UpdatePage,
 )
-from swarm.domain.streaming.events import StepStatus
-from swarm.slack.gateway import Gateway
+from swarm.domain.answers.events import StepStatus
+from swarm.domain.model.deliveries import DeliveryAccepted
+from swarm.slack.outgoing.gateway import Gateway
 
 GENERAL = "C0GENERAL"
 TURN = "0193b0c0-6400-7000-8000-000000000000"
 
 
-def place(thread_ts: str, **more: Any) -> Place:
+def place(thread_ts: str, **more: Any) -> AnswerTarget:
     values: dict[str, Any] = {
         "team": "T0TWIN",
         "channel": GENERAL,
@@ -34,7 +34,7 @@ def place(thread_ts: str, **more: Any) -> Place:
         "agent_name": "lead",
         "turn_id": TURN,
     }
-    return Place(**{**values, **more})
+    return AnswerTarget(**{**values, **more})
 
 
 def card(number: int, status: StepStatus = StepStatus.IN_PROGRESS) -> Card:
@@ -64,9 +64,9 @@ def updating(ts: str, text: str = "Hello", **more: Any) -> UpdatePage:
     return UpdatePage(ts=ts, text=text, **{**values, **more})
 
 
-async def begun(gateway: Gateway, where: Place, *chunks: Chunk, page: int = 1) -> str:
+async def begun(gateway: Gateway, where: AnswerTarget, *chunks: Chunk, page: int = 1) -> str:
     """An open stream's timestamp."""
     answer = await gateway.streams.call(where, opening(*chunks, page=page))
-    assert isinstance(answer, Accepted)
+    assert isinstance(answer, DeliveryAccepted)
     assert answer.ts
     return answer.ts

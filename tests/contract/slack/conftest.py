@@ -11,8 +11,8 @@ from slack_twin.clock import still_clock
 from slack_twin.server import running
 from slack_twin.twin import build_twin
 
-from swarm.slack.gateway import Gateway
-from swarm.slack.pacing import Pacing
+from swarm.slack.outgoing.gateway import Gateway
+from swarm.slack.outgoing.pacing import Pacing
 from tests.contract.slack.scripted import ScriptedSlack
 from tests.contract.slack.workspace import Workspace
 

@@ -16,15 +16,16 @@ from slack_twin.server import running
 from slack_twin.twin import build_twin
 
 from swarm.clock import ManualClock
-from swarm.domain.threads import Thread
-from swarm.domain.transcript import SlackMessage
-from swarm.services import deliver
-from swarm.services.deliver import Sender
-from swarm.services.speak import say, show_answered
-from swarm.slack.pacing import Pacing
-from swarm.store import reactions, threads
-from swarm.store.database import Database
-from swarm.store.transaction import Transaction
+from swarm.domain.model.threads import Thread
+from swarm.domain.model.transcript import SlackMessage
+from swarm.services.outbox import deliver
+from swarm.services.outbox.deliver import OutboxSender
+from swarm.services.rules.system_messages import post_message, show_answered
+from swarm.slack.outgoing.pacing import Pacing
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.outbox import reactions
+from swarm.store.threads import threads
 from tests.contract.slack.workspace import Workspace
 from tests.support.waiting import PATIENCE_SECONDS
 from tests.support.world import BOT, ME, World, said
@@ -60,7 +61,7 @@ class Day:
     waiting: Counter[str] = field(default_factory=Counter)  # calls that wait for Slack's limits, by method
     sleepers: list[tuple[float, int, asyncio.Future[None]]] = field(default_factory=list)  # one for each queue of them
     order: itertools.count[int] = field(default_factory=itertools.count)
-    sender: Sender = field(init=False)
+    sender: OutboxSender = field(init=False)
 
     @property
     def now(self) -> float:
@@ -127,7 +128,7 @@ class Day:
 def answer(tx: Transaction, message: SlackMessage, world: World) -> None:
     thread = threads.at(tx, ME.team, message.channel, message.root_ts)
     assert isinstance(thread, Thread)
-    say(tx, thread, "hi")
+    post_message(tx, thread, "hi")
     show_answered(tx, thread, message.ts, world.conduct.reactions)
 
 
@@ -143,7 +144,7 @@ async def day(sqlite_url: str) -> AsyncIterator[Day]:
         day = Day(Workspace(twin, url, http), World(database, clock))
         await day.world.lead()
         gateway = day.workspace.gateway(pacing=Watched(day))
-        day.sender = Sender(database, gateway, ME.team, http_timeout_seconds=10.0)
+        day.sender = OutboxSender(database, gateway, ME.team, http_timeout_seconds=10.0)
         sending = asyncio.create_task(day.sender.run())
         yield day
         sending.cancel()

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from swarm.domain.client_context import NOTHING_KNOWN, ChannelFacts
-from swarm.slack.gateway import Gateway
-from swarm.slack.names import Names
+from swarm.domain.prompts.client_context import NOTHING_KNOWN, ChannelFacts
+from swarm.slack.outgoing.gateway import Gateway
+from swarm.slack.outgoing.names import Names
 from tests.contract.slack.workspace import Workspace
 
 pytestmark = pytest.mark.req("CHAN-03")

@@ -12,11 +12,11 @@ from slack_twin.events import Event
 from slack_twin.socket_mode import Retry
 
 from swarm.domain.errors import ConfigurationError
-from swarm.domain.transcript import MessageDeleted, MessageEdited, SlackEvent, SlackMessage
-from swarm.entrypoints import slack_events
-from swarm.entrypoints.slack_events import SlackDoor
+from swarm.domain.model.transcript import MessageDeleted, MessageEdited, SlackEvent, SlackMessage
+from swarm.entrypoints.slack import slack_events
+from swarm.entrypoints.slack.slack_events import SlackDoor
 from swarm.slack import socket_mode
-from swarm.slack.gateway import Gateway
+from swarm.slack.outgoing.gateway import Gateway
 from tests.contract.slack.workspace import Workspace, delivery
 
 LOOP_01 = pytest.mark.req("LOOP-01")

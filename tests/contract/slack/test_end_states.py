@@ -10,15 +10,15 @@ from typing import Any, cast
 import pytest
 
 from swarm.clock import ManualClock
-from swarm.domain.inbox import MAX_ATTEMPTS, EntryStatus
-from swarm.domain.leases import Outcome
-from swarm.domain.presses import RETRY_TURN_ACTION, ButtonPressed
-from swarm.domain.streaming.events import Broken, Finished, TextDelta, ToolEnded, ToolStarted
-from swarm.domain.transcript import SlackMessage
-from swarm.services.buttons import NO_RETRY_TEXT, RETRIED_TEXT
-from swarm.services.deliver import Sender
-from swarm.slack.gateway import Gateway
-from swarm.store.database import Database
+from swarm.domain.answers.events import Broken, Finished, TextDelta, ToolEnded, ToolStarted
+from swarm.domain.button_actions import RETRY_RUN_ACTION, ButtonPressed
+from swarm.domain.model.inbox import MAX_ATTEMPTS, InboxStatus
+from swarm.domain.model.leases import FinishOutcome
+from swarm.domain.model.transcript import SlackMessage
+from swarm.services.outbox.deliver import OutboxSender
+from swarm.services.runs.buttons import NO_RETRY_TEXT, RETRIED_TEXT
+from swarm.slack.outgoing.gateway import Gateway
+from swarm.store.bridge.database import Database
 from tests.contract.slack.workspace import Workspace
 from tests.support.live import FakeLive, Gate, Script, Scripted, ends, hired, playing
 from tests.support.tasks import hand
@@ -67,14 +67,14 @@ class Scene:
             for message in await self.answers(root)
             for block in message["blocks"]
             for element in block.get("elements", [])
-            if element.get("action_id") == RETRY_TURN_ACTION
+            if element.get("action_id") == RETRY_RUN_ACTION
         ]
 
     async def presses(self, button: tuple[str, str], by: str = "U1") -> str | None:
         ts, turn_id = button
         press = ButtonPressed(
             key=f"press:{ts}:{by}",
-            action_id=RETRY_TURN_ACTION,
+            action_id=RETRY_RUN_ACTION,
             value=turn_id,
             user_id=by,
             channel=GENERAL,
@@ -89,7 +89,7 @@ async def scene(workspace: Workspace, gateway: Gateway, sqlite_url: str) -> Asyn
     clock = ManualClock()
     async with Database(sqlite_url, clock=clock) as database:
         world = World(database, clock)
-        world.sender = Sender(database, gateway, ME.team, http_timeout_seconds=10.0)
+        world.sender = OutboxSender(database, gateway, ME.team, http_timeout_seconds=10.0)
         yield Scene(workspace, world)
 
 
@@ -195,8 +195,8 @@ async def test_a_mark_of_another_agent_stays(scene: Scene) -> None:
     await world.answers(agents[0], await world.only(agents[0]), "done")
     for _ in range(MAX_ATTEMPTS):
         trigger = await world.only(agents[1])
-        await world.services.work.finish(agents[1], [trigger.lease_token], Outcome.FAILED, "it broke")
+        await world.services.work.finish(agents[1], [trigger.lease_token], FinishOutcome.FAILED, "it broke")
     assert await scene.marks(root) == [STORED, ANSWERED, FAILED]
-    (dead,) = [entry for entry in await world.entries(root) if entry.status is EntryStatus.DEAD]
+    (dead,) = [entry for entry in await world.entries(root) if entry.status is InboxStatus.DEAD]
     await world.services.inbox.redrive(dead.id)
     assert await scene.marks(root) == [STORED, ANSWERED]

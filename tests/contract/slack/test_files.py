@@ -12,13 +12,13 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from multidict import CIMultiDictProxy
 
-from swarm.domain.deliveries import Accepted, InDoubt, NotSent, Refused
 from swarm.domain.errors import BadRequest, Conflict, Forbidden, NotFound, SwarmError, TooLarge, Unavailable
-from swarm.domain.files import FileInfo, Share
-from swarm.slack.files import OpenDownload
-from swarm.slack.gateway import Gateway
-from swarm.slack.pacing import Pacing
-from swarm.slack.web_api import RefusedBySlack
+from swarm.domain.model.deliveries import DeliveryAccepted, DeliveryRefused, InDoubt, NotSent
+from swarm.domain.model.files import FileInfo, Share
+from swarm.slack.outgoing.files import OpenDownload
+from swarm.slack.outgoing.gateway import Gateway
+from swarm.slack.outgoing.pacing import Pacing
+from swarm.slack.outgoing.web_api import RefusedBySlack
 from tests.contract.slack.workspace import Workspace
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -98,7 +98,7 @@ async def test_a_file_is_invisible_until_it_is_shared_and_then_in_its_thread(
     file_id = await gateway.files.place("report.csv", 5, pieces(b"a,", b"b\n", b"c"))
     assert len(await workspace.messages(root)) == 1
     assert await gateway.files.shared_as(file_id, GENERAL, root) is None
-    assert await gateway.files.share(share(file_id, root, comment="here it is")) == Accepted(thread_ts=root)
+    assert await gateway.files.share(share(file_id, root, comment="here it is")) == DeliveryAccepted(thread_ts=root)
     _, message = await workspace.messages(root)
     assert (message["text"], [file["name"] for file in message["files"]]) == ("here it is", ["report.csv"])
     assert await gateway.files.shared_as(file_id, GENERAL, root) == message["ts"]
@@ -111,7 +111,7 @@ async def test_a_large_upload_goes_through_in_pieces(gateway: Gateway, workspace
     root = await workspace.say("@swarm something large")
     piece, count = b"x" * 50_000, 100
     file_id = await gateway.files.place("large.bin", len(piece) * count, pieces(*[piece] * count))
-    assert isinstance(await gateway.files.share(share(file_id, root)), Accepted)
+    assert isinstance(await gateway.files.share(share(file_id, root)), DeliveryAccepted)
     opened = await gateway.files.open(await gateway.files.info(file_id), CAP)
     sizes = [len(chunk) async for chunk in opened.chunks()]
     await opened.close()
@@ -123,7 +123,7 @@ async def test_a_name_and_a_comment_arrive_as_they_are(gateway: Gateway, workspa
     root = await workspace.say("@swarm hello")
     name, comment = "Übersicht & Co (1).txt", "x" * 3_000 + " &amp; ü\n\n%41+"
     file_id = await gateway.files.place(name, 1, pieces(b"x"))
-    assert isinstance(await gateway.files.share(share(file_id, root, comment=comment)), Accepted)
+    assert isinstance(await gateway.files.share(share(file_id, root, comment=comment)), DeliveryAccepted)
     [call] = await workspace.calls("files.completeUploadExternal")
     assert call["args"]["initial_comment"] == comment
     assert (await gateway.files.info(file_id)).name == name
@@ -134,9 +134,9 @@ async def test_slacks_reasons_to_refuse_are_named(gateway: Gateway, workspace: W
     await workspace.fault("error", method="files.getUploadURLExternal", error="file_uploads_disabled")
     with pytest.raises(Conflict, match="file_uploads_disabled"):
         await gateway.files.place("x.txt", 1, pieces(b"x"))
-    assert await gateway.files.share(share("F0NOWHERE", root)) == Refused(error="file_not_found")
+    assert await gateway.files.share(share("F0NOWHERE", root)) == DeliveryRefused(error="file_not_found")
     file_id = await gateway.files.place("x.txt", 1, pieces(b"x"))
-    assert await gateway.files.share(share(file_id, "1.000001")) == Refused(error="thread_not_found")
+    assert await gateway.files.share(share(file_id, "1.000001")) == DeliveryRefused(error="thread_not_found")
 
 
 async def test_what_became_of_sharing_is_told_honestly(gateway: Gateway, workspace: Workspace) -> None:
@@ -371,7 +371,7 @@ async def test_a_file_is_described_whatever_slack_says_of_it(
 async def test_a_long_comment_goes_where_there_is_room_for_it(scripted: Gateway, script: ScriptedSlack) -> None:
     """Not into the address, as most arguments do."""
     script.answers["files.completeUploadExternal"] = {"ok": True, "files": []}
-    assert isinstance(await scripted.files.share(share("F1", "1.000001", comment="x" * 3_000)), Accepted)
+    assert isinstance(await scripted.files.share(share("F1", "1.000001", comment="x" * 3_000)), DeliveryAccepted)
     [(_, body)] = script.calls
     assert b"initial_comment=" + b"x" * 3_000 in body
 

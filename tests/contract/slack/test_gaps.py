@@ -9,21 +9,21 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from swarm.domain.agents import Role
-from swarm.domain.conduct import Conduct
-from swarm.domain.leases import Outcome
-from swarm.entrypoints.slack_events import SlackDoor
-from swarm.services import hearing as hearing_module
-from swarm.services.backfill import Backfill
-from swarm.services.catch_up import CatchUp
-from swarm.services.hearing import Hearing
-from swarm.services.ingest import Ingest
-from swarm.services.roster import Rosters
-from swarm.services.standings import Standings
+from swarm.domain.model.agents import Role
+from swarm.domain.model.leases import FinishOutcome
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.entrypoints.slack.slack_events import SlackDoor
+from swarm.services.intake import event_watchdog as hearing_module
+from swarm.services.intake.backfill import Backfill
+from swarm.services.intake.catch_up import CatchUp
+from swarm.services.intake.event_watchdog import EventWatchdog
+from swarm.services.intake.ingest import Ingest
+from swarm.services.rules.roster import Rosters
+from swarm.services.rules.standings import Standings
 from swarm.services.use_cases import Services
-from swarm.slack.gateway import Gateway
-from swarm.slack.names import Names
-from swarm.store.database import Database
+from swarm.slack.outgoing.gateway import Gateway
+from swarm.slack.outgoing.names import Names
+from swarm.store.bridge.database import Database
 from tests.contract.slack.test_door import eventually
 from tests.contract.slack.workspace import Workspace
 
@@ -35,10 +35,10 @@ async def coordinator(
     gateway: Gateway, workspace: Workspace, database: Database, *, http: bool = False
 ) -> AsyncIterator[Services]:
     """What takes Slack's events in, and what reads those that were missed, with a minute's silence in a moment."""
-    me, conduct, names = await gateway.identify(), Conduct(), Names(gateway)
+    me, conduct, names = await gateway.identify(), OperatingPolicy(), Names(gateway)
     standings = Standings(database, names, me)
     ingest = Ingest(database, Rosters(database, conduct, kept_seconds=0), me, conduct, standings)
-    hearing = Hearing(database, gateway, me, silence_seconds=0.3)
+    hearing = EventWatchdog(database, gateway, me, silence_seconds=0.3)
     door = SlackDoor(
         gateway,
         ingest.handle,
@@ -75,7 +75,7 @@ async def test_a_silent_socket_is_replaced_and_what_it_missed_is_served_once(
 
         async def new_texts() -> list[str]:
             triggers = await services.polls.poll(lead, wait_seconds=1, limit=20)
-            await services.work.finish(lead, [one.lease_token for one in triggers], Outcome.DISMISSED, "read")
+            await services.work.finish(lead, [one.lease_token for one in triggers], FinishOutcome.DISMISSED, "read")
             return [message.text for trigger in triggers for message in trigger.inbox_messages]
 
         root = await workspace.say("@swarm hello")

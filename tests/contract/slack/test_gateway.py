@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 from aiohttp import web
 
-from swarm.domain.deliveries import Accepted, Answer, DeliveryKind, InDoubt, NotSent, Refused
 from swarm.domain.errors import ConfigurationError, NotFound, Unavailable
+from swarm.domain.model.deliveries import Answer, DeliveryAccepted, DeliveryKind, DeliveryRefused, InDoubt, NotSent
+from swarm.domain.model.transcript import AuthorKind, ChannelType
 from swarm.domain.people import Person
-from swarm.domain.transcript import AuthorKind, ChannelType
-from swarm.slack.gateway import Gateway
-from swarm.slack.pacing import Pacing
-from swarm.slack.web_api import RefusedBySlack
+from swarm.slack.outgoing.gateway import Gateway
+from swarm.slack.outgoing.pacing import Pacing
+from swarm.slack.outgoing.web_api import RefusedBySlack
 from tests.contract.slack.scripted import ScriptedSlack
 from tests.contract.slack.workspace import Workspace, delivery
 
@@ -70,7 +70,7 @@ async def test_a_post_lands_in_its_thread_with_our_key_and_can_be_found(gateway:
     root = await workspace.say("@swarm hello")
     wanted = delivery(thread_ts=root, text="**done**")
     answer = await gateway.deliver(wanted)
-    assert isinstance(answer, Accepted)
+    assert isinstance(answer, DeliveryAccepted)
     assert answer.thread_ts == root
     assert await gateway.find(wanted) == answer
     [call] = await workspace.calls("chat.postMessage")
@@ -99,7 +99,7 @@ async def test_a_post_in_a_thread_is_found_however_far_our_clock_was_ahead(
 async def test_a_post_outside_a_thread_can_be_found_too(gateway: Gateway) -> None:
     wanted = delivery()
     answer = await gateway.deliver(wanted)
-    assert isinstance(answer, Accepted)
+    assert isinstance(answer, DeliveryAccepted)
     assert answer.thread_ts is None
     assert await gateway.find(wanted) == answer
 
@@ -107,7 +107,7 @@ async def test_a_post_outside_a_thread_can_be_found_too(gateway: Gateway) -> Non
 async def test_a_broadcast_reply_is_also_in_the_channel(gateway: Gateway, workspace: Workspace) -> None:
     root = await workspace.say("hello")
     answer = await gateway.deliver(delivery(thread_ts=root, broadcast=True))
-    assert isinstance(answer, Accepted)
+    assert isinstance(answer, DeliveryAccepted)
     assert answer.ts in [message["ts"] for message in await workspace.messages()]
 
 
@@ -136,7 +136,7 @@ async def test_a_lookup_that_fails_for_now_is_unavailable(gateway: Gateway, work
 async def test_a_post_is_found_on_the_last_page(
     gateway: Gateway, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("swarm.slack.gateway._PAGE_SIZE", 2)
+    monkeypatch.setattr("swarm.slack.outgoing.gateway._PAGE_SIZE", 2)
     root = await workspace.say("hello")
     for number in range(5):
         await workspace.say(f"reply {number}", thread_ts=root)
@@ -148,14 +148,14 @@ async def test_a_post_is_found_on_the_last_page(
 
 async def test_an_update_a_delete_and_a_reaction_reach_their_message(gateway: Gateway, workspace: Workspace) -> None:
     posted = await gateway.deliver(delivery(text="before"))
-    assert isinstance(posted, Accepted)
+    assert isinstance(posted, DeliveryAccepted)
     ts = posted.ts
-    assert await gateway.deliver(delivery(DeliveryKind.UPDATE, target_ts=ts, text="after")) == Accepted(ts=ts)
-    assert await gateway.deliver(delivery(DeliveryKind.REACTION, target_ts=ts, text="eyes")) == Accepted(ts=ts)
+    assert await gateway.deliver(delivery(DeliveryKind.UPDATE, target_ts=ts, text="after")) == DeliveryAccepted(ts=ts)
+    assert await gateway.deliver(delivery(DeliveryKind.REACTION, target_ts=ts, text="eyes")) == DeliveryAccepted(ts=ts)
     [message] = await workspace.messages()
     assert message["text"] == "after"
     assert message["reactions"][0]["name"] == "eyes"
-    assert await gateway.deliver(delivery(DeliveryKind.DELETE, target_ts=ts)) == Accepted(ts=ts)
+    assert await gateway.deliver(delivery(DeliveryKind.DELETE, target_ts=ts)) == DeliveryAccepted(ts=ts)
     assert await workspace.messages() == []
 
 
@@ -163,10 +163,10 @@ async def test_a_long_update_is_shown_whole_though_slack_takes_less_of_its_plain
     gateway: Gateway, workspace: Workspace
 ) -> None:
     posted = await gateway.deliver(delivery(text="before"))
-    assert isinstance(posted, Accepted)
+    assert isinstance(posted, DeliveryAccepted)
     text = "word " * 1_500 + "end"
     answer = await gateway.deliver(delivery(DeliveryKind.UPDATE, target_ts=posted.ts, text=text))
-    assert answer == Accepted(ts=posted.ts)
+    assert answer == DeliveryAccepted(ts=posted.ts)
     [message] = await workspace.messages()
     assert message["blocks"][0]["text"] == text
     assert text.startswith(message["text"].removesuffix("…"))
@@ -176,19 +176,19 @@ async def test_a_long_update_is_shown_whole_though_slack_takes_less_of_its_plain
 async def test_an_effect_that_is_there_already_is_accepted(gateway: Gateway, workspace: Workspace) -> None:
     ts = await workspace.say("hello")
     eyes = delivery(DeliveryKind.REACTION, target_ts=ts, text="eyes")
-    assert await gateway.deliver(eyes) == await gateway.deliver(eyes) == Accepted(ts=ts)
+    assert await gateway.deliver(eyes) == await gateway.deliver(eyes) == DeliveryAccepted(ts=ts)
     gone = delivery(DeliveryKind.DELETE, target_ts="1700000000.000100")
-    assert await gateway.deliver(gone) == Accepted(ts="1700000000.000100")
+    assert await gateway.deliver(gone) == DeliveryAccepted(ts="1700000000.000100")
 
 
 @OPS_10
 @pytest.mark.parametrize(
     ("fault", "expected"),
     [
-        ({"kind": "error", "error": "channel_not_found"}, Refused(error="channel_not_found")),
-        ({"kind": "error", "error": "is_archived"}, Refused(error="is_archived")),
-        ({"kind": "error", "error": "token_revoked"}, Refused(error="token_revoked")),
-        ({"kind": "error", "error": "msg_too_long"}, Refused(error="msg_too_long")),
+        ({"kind": "error", "error": "channel_not_found"}, DeliveryRefused(error="channel_not_found")),
+        ({"kind": "error", "error": "is_archived"}, DeliveryRefused(error="is_archived")),
+        ({"kind": "error", "error": "token_revoked"}, DeliveryRefused(error="token_revoked")),
+        ({"kind": "error", "error": "msg_too_long"}, DeliveryRefused(error="msg_too_long")),
         ({"kind": "error", "error": "ratelimited"}, NotSent(reason="ratelimited", retry_after_seconds=1.0)),
         ({"kind": "error", "error": "rate_limited"}, NotSent(reason="ratelimited", retry_after_seconds=1.0)),
         ({"kind": "error", "error": "team_added_to_org"}, NotSent(reason="team_added_to_org", retry_after_seconds=1.0)),
@@ -216,7 +216,7 @@ async def test_a_post_whose_answer_is_lost_is_in_doubt_posted_once_and_found(
     wanted = delivery()
     assert isinstance(await gateway.deliver(wanted), InDoubt)
     [message] = await workspace.messages()
-    assert await gateway.find(wanted) == Accepted(ts=message["ts"])
+    assert await gateway.find(wanted) == DeliveryAccepted(ts=message["ts"])
     assert len(await workspace.calls("chat.postMessage")) == 1
 
 
@@ -254,7 +254,7 @@ async def test_a_cancelled_call_is_cancelled(gateway: Gateway, workspace: Worksp
 async def test_a_post_into_a_thread_without_a_root_is_refused(gateway: Gateway, workspace: Workspace) -> None:
     root = await workspace.say("hello")
     await workspace.delete(root)
-    assert await gateway.deliver(delivery(thread_ts=root)) == Refused(error="thread_not_found")
+    assert await gateway.deliver(delivery(thread_ts=root)) == DeliveryRefused(error="thread_not_found")
     assert await workspace.messages() == []
 
 
@@ -291,12 +291,12 @@ async def test_a_delivery_waits_until_the_limits_leave_room(workspace: Workspace
 async def test_a_thread_is_read_whole_oldest_first_with_our_posts_named(
     gateway: Gateway, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("swarm.slack.gateway._PAGE_SIZE", 3)
+    monkeypatch.setattr("swarm.slack.outgoing.gateway._PAGE_SIZE", 3)
     root = await workspace.say("question")
     replies = [await workspace.say(f"reply {number}", user="bob", thread_ts=root) for number in range(7)]
     wanted = delivery(thread_ts=root, text="answer")
     posted = await gateway.deliver(wanted)
-    assert isinstance(posted, Accepted)
+    assert isinstance(posted, DeliveryAccepted)
     messages = await gateway.read_thread("C0GENERAL", root)
     assert [message.ts for message in messages] == [root, *replies, posted.ts]
     assert [message.thread_ts for message in messages] == [None, *[root] * 8]
@@ -415,7 +415,7 @@ async def test_a_reply_that_lands_outside_its_thread_is_taken_back(
     script.answers["chat.postMessage"] = {"ok": True, "ts": ts, "message": {"ts": ts, "text": "done"}}
     script.answers["chat.delete"] = {"ok": True}
     answer = await scripted.deliver(delivery(thread_ts="1700000000.000100"))
-    assert answer == Refused(error="thread_not_found")
+    assert answer == DeliveryRefused(error="thread_not_found")
     assert script.calls[-1] == ("chat.delete", {"channel": "C0GENERAL", "ts": ts})
     assert turns == ["chat.delete"]
 

@@ -18,11 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.applications import Starlette
 
+from swarm.domain.model.transcript import MessageDeleted, SlackEvent, SlackMessage
 from swarm.domain.routing import Me
-from swarm.domain.transcript import MessageDeleted, SlackEvent, SlackMessage
-from swarm.entrypoints.slack_events import MAX_BODY_BYTES, SlackDoor
-from swarm.slack.gateway import Gateway
-from swarm.slack.pacing import Pacing
+from swarm.entrypoints.slack.slack_events import MAX_BODY_BYTES, SlackDoor
+from swarm.slack.outgoing.gateway import Gateway
+from swarm.slack.outgoing.pacing import Pacing
 
 pytestmark = pytest.mark.req("OPS-02")
 

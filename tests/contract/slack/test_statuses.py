@@ -9,9 +9,9 @@ import pytest
 import stamina
 from structlog.testing import capture_logs
 
-from swarm.domain.streaming.calls import Place
-from swarm.slack.gateway import Gateway
-from swarm.slack.pacing import Pacing
+from swarm.domain.answers.calls import AnswerTarget
+from swarm.slack.outgoing.gateway import Gateway
+from swarm.slack.outgoing.pacing import Pacing
 from tests.contract.slack.answers import place
 from tests.contract.slack.scripted import ScriptedSlack
 from tests.contract.slack.workspace import Workspace
@@ -30,7 +30,7 @@ def without_pauses() -> Any:
 
 
 @pytest.fixture
-async def where(workspace: Workspace) -> Place:
+async def where(workspace: Workspace) -> AnswerTarget:
     return place(await workspace.say("@swarm hello"))
 
 
@@ -52,7 +52,7 @@ async def session(workspace: Workspace) -> str | None:
 
 
 async def test_a_status_shows_in_its_thread_until_it_is_cleared(
-    gateway: Gateway, workspace: Workspace, where: Place
+    gateway: Gateway, workspace: Workspace, where: AnswerTarget
 ) -> None:
     await gateway.streams.status(where, "is searching the docs")
     assert await statuses(workspace) == [(where.thread_ts, "is searching the docs")]
@@ -61,7 +61,7 @@ async def test_a_status_shows_in_its_thread_until_it_is_cleared(
 
 
 async def test_an_agents_session_is_processing_until_it_works_no_more(
-    agent: Gateway, workspace: Workspace, where: Place
+    agent: Gateway, workspace: Workspace, where: AnswerTarget
 ) -> None:
     await agent.streams.status(where, "is searching the docs")
     assert await session(workspace) == "processing"
@@ -73,7 +73,7 @@ async def test_an_agents_session_is_processing_until_it_works_no_more(
 
 
 async def test_a_status_that_cannot_be_shown_is_logged_and_left_out(
-    gateway: Gateway, workspace: Workspace, where: Place
+    gateway: Gateway, workspace: Workspace, where: AnswerTarget
 ) -> None:
     await workspace.fault("http_500", method=STATUS)
     with capture_logs() as logs:
@@ -88,7 +88,7 @@ async def test_a_status_that_cannot_be_shown_is_logged_and_left_out(
     assert await statuses(workspace) == [(where.thread_ts, "is back")]
 
 
-async def test_clearing_is_tried_until_it_is_done(gateway: Gateway, workspace: Workspace, where: Place) -> None:
+async def test_clearing_is_tried_until_it_is_done(gateway: Gateway, workspace: Workspace, where: AnswerTarget) -> None:
     await gateway.streams.status(where, "is thinking")
     await workspace.fault("http_500", method=STATUS, times=2)
     await gateway.streams.status(where, "")
@@ -98,7 +98,7 @@ async def test_clearing_is_tried_until_it_is_done(gateway: Gateway, workspace: W
 
 
 async def test_of_a_session_only_the_end_of_its_work_is_worth_several_attempts(
-    agent: Gateway, workspace: Workspace, where: Place
+    agent: Gateway, workspace: Workspace, where: AnswerTarget
 ) -> None:
     await workspace.fault("http_500", method=SESSION)
     await agent.streams.status(where, "", works=True)
@@ -108,7 +108,9 @@ async def test_of_a_session_only_the_end_of_its_work_is_worth_several_attempts(
     assert (len(await workspace.calls(SESSION)), await session(workspace)) == (3, "active")
 
 
-async def test_clearing_waits_out_a_rate_limit_which_a_status_does_not(workspace: Workspace, where: Place) -> None:
+async def test_clearing_waits_out_a_rate_limit_which_a_status_does_not(
+    workspace: Workspace, where: AnswerTarget
+) -> None:
     now = 0.0
 
     async def sleep(seconds: float) -> None:
@@ -131,7 +133,7 @@ async def test_clearing_waits_out_a_rate_limit_which_a_status_does_not(workspace
 
 @pytest.mark.parametrize("code", ["missing_scope", "unknown_method", "feature_not_enabled", "not_allowed_token_type"])
 async def test_a_method_that_the_workspace_does_not_have_is_not_asked_again(
-    gateway: Gateway, workspace: Workspace, where: Place, code: str
+    gateway: Gateway, workspace: Workspace, where: AnswerTarget, code: str
 ) -> None:
     await workspace.fault("error", method=STATUS, error=code)
     with capture_logs() as logs:
@@ -143,7 +145,7 @@ async def test_a_method_that_the_workspace_does_not_have_is_not_asked_again(
 
 
 async def test_where_there_are_no_sessions_the_status_line_is_used(
-    agent: Gateway, workspace: Workspace, where: Place
+    agent: Gateway, workspace: Workspace, where: AnswerTarget
 ) -> None:
     await workspace.fault("error", method=SESSION, error="feature_disabled")
     await agent.streams.status(where, "is thinking")

@@ -7,21 +7,21 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from swarm.domain.deliveries import Accepted
-from swarm.domain.presses import (
+from swarm.domain.answers.calls import Closing
+from swarm.domain.button_actions import (
     FEEDBACK_ACTION,
-    RETRY_TURN_ACTION,
-    STOP_TURN_ACTION,
+    RETRY_RUN_ACTION,
+    STOP_RUN_ACTION,
     ButtonPressed,
     Feedback,
     SessionStopped,
     feedback_of,
     feedback_value,
 )
-from swarm.domain.streaming.calls import Closing
-from swarm.domain.transcript import SlackEvent
-from swarm.entrypoints.slack_events import SlackDoor, ignore_press
-from swarm.slack.gateway import Gateway
+from swarm.domain.model.deliveries import DeliveryAccepted
+from swarm.domain.model.transcript import SlackEvent
+from swarm.entrypoints.slack.slack_events import SlackDoor, ignore_press
+from swarm.slack.outgoing.gateway import Gateway
 from tests.contract.slack.answers import GENERAL, TURN, begun, closing, place
 from tests.contract.slack.test_door import acked
 from tests.contract.slack.workspace import Workspace, delivery
@@ -77,11 +77,11 @@ async def test_the_buttons_below_an_answer_reach_the_door_with_its_turn(
     ts = await begun(gateway, where)
     await gateway.streams.call(where, closing(ts, closing=BELOW))
     thumbs = [Feedback(turn_id=TURN, is_good=is_good) for is_good in (True, False)]
-    await workspace.press(ts, RETRY_TURN_ACTION)
+    await workspace.press(ts, RETRY_RUN_ACTION)
     for thumb in thumbs:
         await workspace.press(ts, FEEDBACK_ACTION, value=feedback_value(thumb))
     retry, *feedback = people.presses
-    assert (retry.action_id, retry.value, retry.user_id) == (RETRY_TURN_ACTION, TURN, "U000ALICE")
+    assert (retry.action_id, retry.value, retry.user_id) == (RETRY_RUN_ACTION, TURN, "U000ALICE")
     assert (retry.channel, retry.message_ts, retry.thread_ts) == (GENERAL, ts, where.thread_ts)
     assert [press.action_id for press in feedback] == [FEEDBACK_ACTION] * 2
     assert [feedback_of(press.value) for press in feedback] == thumbs
@@ -95,12 +95,12 @@ async def test_a_delivery_shows_what_stands_below_an_answer_and_a_button_that_st
     where = place(await workspace.say("@swarm hello"))
     wanted = delivery(thread_ts=where.thread_ts, text="Partial", closing=BELOW, place=where, stops_turn_id=TURN)
     answer = await gateway.deliver(wanted)
-    assert isinstance(answer, Accepted)
+    assert isinstance(answer, DeliveryAccepted)
     shown = (await workspace.messages(where.thread_ts))[-1]
     types = [block["type"] for block in shown["blocks"]]
     assert types == ["markdown", "actions", "markdown", "actions", "context", "context_actions"]
-    await workspace.press(answer.ts or "", STOP_TURN_ACTION)
-    assert [(press.action_id, press.value) for press in people.presses] == [(STOP_TURN_ACTION, TURN)]
+    await workspace.press(answer.ts or "", STOP_RUN_ACTION)
+    assert [(press.action_id, press.value) for press in people.presses] == [(STOP_RUN_ACTION, TURN)]
 
 
 @pytest.mark.req("STREAM-09")

@@ -11,21 +11,21 @@ import pytest
 from starlette.applications import Starlette
 
 from swarm.domain.access import ChannelPolicy, External
-from swarm.domain.agents import Role
-from swarm.domain.conduct import Conduct
+from swarm.domain.button_actions import STOP_TASK_ACTION
 from swarm.domain.errors import NotFound
-from swarm.domain.presses import STOP_TASK_ACTION
-from swarm.entrypoints.slack_events import SlackDoor
-from swarm.services.buttons import Buttons
-from swarm.services.deliver import Sender
-from swarm.services.ingest import Ingest
-from swarm.services.roster import Rosters
-from swarm.services.standings import Standings
+from swarm.domain.model.agents import Role
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.entrypoints.slack.slack_events import SlackDoor
+from swarm.services.intake.ingest import Ingest
+from swarm.services.intake.verify import Verifier
+from swarm.services.outbox.deliver import OutboxSender
+from swarm.services.rules.roster import Rosters
+from swarm.services.rules.standings import Standings
+from swarm.services.runs.buttons import Buttons
 from swarm.services.use_cases import Services
-from swarm.services.verify import Verifier
-from swarm.slack.gateway import Gateway
-from swarm.slack.names import Names
-from swarm.store.database import Database
+from swarm.slack.outgoing.gateway import Gateway
+from swarm.slack.outgoing.names import Names
+from swarm.store.bridge.database import Database
 from tests.contract.slack.test_door import eventually
 from tests.contract.slack.test_http_door import signed
 from tests.contract.slack.workspace import Workspace
@@ -44,14 +44,14 @@ class Desk:
         self._names = names
         self._workspace = workspace
 
-    async def open(self, conduct: Conduct, *, wait_seconds: float = 5) -> None:
+    async def open(self, conduct: OperatingPolicy, *, wait_seconds: float = 5) -> None:
         me = await self._gateway.identify()
         standings = Standings(self._database, self._names, me, wait_seconds=wait_seconds)
         ingest = Ingest(self._database, Rosters(self._database, conduct), me, conduct, standings)
         buttons = Buttons(self._database, conduct, standings, me.team)
         self.services = Services.over(self._database, self._names, me, conduct, self._gateway.files)
         self.verifier = Verifier(self._database, ingest, standings)
-        self.sender = Sender(self._database, self._gateway, me.team, http_timeout_seconds=5)
+        self.sender = OutboxSender(self._database, self._gateway, me.team, http_timeout_seconds=5)
         app_token = self._workspace.app.app_token
         self.door = SlackDoor(
             self._gateway,
@@ -115,7 +115,7 @@ async def desk(gateway: Gateway, workspace: Workspace, sqlite_url: str) -> Async
 
 
 async def test_a_signed_event_of_another_workspace_over_http_reaches_nobody(desk: Desk) -> None:
-    await desk.open(Conduct())
+    await desk.open(OperatingPolicy())
     foreign = {"user": "U0000EVE", "user_team": "T9", "source_team": "T9"}
     assert await desk.post(foreign, is_ext_shared_channel=True) == 200
     assert await desk.post({"user": "U000ALICE", "user_team": "T9", "ts": "1700000001.000100"}) == 200
@@ -139,7 +139,7 @@ async def test_a_signed_event_of_another_workspace_over_http_reaches_nobody(desk
 async def test_strangers_over_socket_mode_reach_nobody(
     desk: Desk, workspace: Workspace, user: str, channel: str, why: str
 ) -> None:
-    await desk.open(Conduct())
+    await desk.open(OperatingPolicy())
     answer = await workspace._post("messages", {"user": user, "channel": channel, "text": "swarm#lead hello"})
     decided = await desk.decided(answer["channel"], answer["ts"])
     assert decided.startswith("route.stranger")
@@ -148,7 +148,7 @@ async def test_strangers_over_socket_mode_reach_nobody(
 
 
 async def test_a_refused_mention_is_answered_once_and_only_to_that_person(desk: Desk, workspace: Workspace) -> None:
-    await desk.open(Conduct())
+    await desk.open(OperatingPolicy())
     for _ in range(2):
         ts = await workspace.say("@swarm hello", user="gina")
         await desk.decided("C0GENERAL", ts)
@@ -159,7 +159,7 @@ async def test_a_refused_mention_is_answered_once_and_only_to_that_person(desk: 
 
 
 async def test_where_strangers_are_allowed_their_message_is_routed_and_marked(desk: Desk, workspace: Workspace) -> None:
-    await desk.open(Conduct(everywhere=ChannelPolicy(external=External.ALLOW)))
+    await desk.open(OperatingPolicy(everywhere=ChannelPolicy(external=External.ALLOW)))
     await workspace.say("@swarm hello", user="eve")
     (trigger,) = await eventually(desk.triggers)
     assert (trigger.started_by, trigger.thread_context[0].standing) == ("strangers", "external")
@@ -167,7 +167,7 @@ async def test_where_strangers_are_allowed_their_message_is_routed_and_marked(de
 
 
 async def test_a_member_is_heard_when_slack_tells_late_who_they_are(desk: Desk, workspace: Workspace) -> None:
-    await desk.open(Conduct(), wait_seconds=0.05)
+    await desk.open(OperatingPolicy(), wait_seconds=0.05)
     await workspace.fault("http_429", method="users.info", seconds=1)
     ts = await workspace.say("@swarm hello")
     assert (await desk.decided("C0GENERAL", ts)).startswith("route.unverified")
@@ -182,7 +182,7 @@ async def test_a_member_is_heard_when_slack_tells_late_who_they_are(desk: Desk, 
 
 
 async def test_a_strangers_click_does_nothing_and_only_they_are_told(desk: Desk, workspace: Workspace) -> None:
-    await desk.open(Conduct())
+    await desk.open(OperatingPolicy())
     blocks = [{"type": "actions", "elements": [
         {"type": "button", "action_id": STOP_TASK_ACTION, "value": "1", "text": {"type": "plain_text", "text": "Stop"}}
     ]}]  # fmt: skip

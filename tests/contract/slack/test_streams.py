@@ -6,15 +6,22 @@ from typing import Any
 
 import pytest
 
-from swarm.domain.deliveries import METADATA_EVENT_TYPE, Accepted, Answer, InDoubt, NotSent, Refused
+from swarm.domain.answers.calls import AnswerTarget, Closing, PlanTitle, Slot, StreamCall, TaskDisplay, Text
+from swarm.domain.answers.events import StepStatus
+from swarm.domain.answers.refusals import Meaning, meaning
 from swarm.domain.errors import Unavailable
-from swarm.domain.streaming.calls import Closing, Display, Place, PlanTitle, Slot, StreamCall, Text
-from swarm.domain.streaming.events import StepStatus
-from swarm.domain.streaming.refusals import Meaning, meaning
-from swarm.domain.transcript import AuthorKind
-from swarm.slack.gateway import Gateway
-from swarm.slack.pacing import Pacing
-from swarm.slack.web_api import RefusedBySlack
+from swarm.domain.model.deliveries import (
+    METADATA_EVENT_TYPE,
+    Answer,
+    DeliveryAccepted,
+    DeliveryRefused,
+    InDoubt,
+    NotSent,
+)
+from swarm.domain.model.transcript import AuthorKind
+from swarm.slack.outgoing.gateway import Gateway
+from swarm.slack.outgoing.pacing import Pacing
+from swarm.slack.outgoing.web_api import RefusedBySlack
 from tests.contract.slack.answers import TURN, appending, begun, card, closing, opening, place, posting, updating
 from tests.contract.slack.scripted import ScriptedSlack
 from tests.contract.slack.workspace import Workspace
@@ -29,31 +36,31 @@ EVERYTHING_BELOW = Closing(note="It **broke** off.", retry=True, feedback=True, 
 
 
 @pytest.fixture
-async def where(workspace: Workspace) -> Place:
+async def where(workspace: Workspace) -> AnswerTarget:
     return place(await workspace.say("@swarm hello"))
 
 
-async def last(workspace: Workspace, where: Place) -> dict[str, Any]:
+async def last(workspace: Workspace, where: AnswerTarget) -> dict[str, Any]:
     return (await workspace.messages(where.thread_ts))[-1]
 
 
-async def refused_as(gateway: Gateway, where: Place, call: StreamCall) -> Meaning:
+async def refused_as(gateway: Gateway, where: AnswerTarget, call: StreamCall) -> Meaning:
     answer = await gateway.streams.call(where, call)
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, DeliveryRefused)
     return meaning(answer.error)
 
 
 @STREAM_03
 async def test_a_stream_grows_with_text_and_cards_and_ends_with_what_stands_below(
-    gateway: Gateway, workspace: Workspace, where: Place
+    gateway: Gateway, workspace: Workspace, where: AnswerTarget
 ) -> None:
     ts = await begun(gateway, where, Text(text="Let me "))
     growing = await last(workspace, where)
     assert (growing["ts"], growing["text"], growing["streaming"]) == (ts, "Let me ", True)
     more = (Text(text="look."), card(1), PlanTitle(title="Looking"))
-    assert await gateway.streams.call(where, appending(ts, *more)) == Accepted(ts=ts, thread_ts=where.thread_ts)
+    assert await gateway.streams.call(where, appending(ts, *more)) == DeliveryAccepted(ts=ts, thread_ts=where.thread_ts)
     end = closing(ts, card(1, StepStatus.COMPLETE), Text(text=" Done."), closing=EVERYTHING_BELOW)
-    assert await gateway.streams.call(where, end) == Accepted(ts=ts, thread_ts=where.thread_ts)
+    assert await gateway.streams.call(where, end) == DeliveryAccepted(ts=ts, thread_ts=where.thread_ts)
     shown = await last(workspace, where)
     assert (shown["text"], shown["streaming"]) == ("Let me look. Done.", False)
     types = [block["type"] for block in shown["blocks"]]
@@ -67,7 +74,7 @@ async def test_a_stream_is_for_who_asked_shown_as_configured_and_fed_with_chunks
     gateway: Gateway, workspace: Workspace
 ) -> None:
     root = await workspace.say("@swarm hello")
-    ts = await begun(gateway, place(root, display=Display.TIMELINE), Text(text="a"), card(1))
+    ts = await begun(gateway, place(root, display=TaskDisplay.TIMELINE), Text(text="a"), card(1))
     await gateway.streams.call(place(root), closing(ts, Text(text="b")))
     [start], [stop] = await workspace.calls("chat.startStream"), await workspace.calls("chat.stopStream")
     assert start["args"] == {
@@ -85,10 +92,14 @@ async def test_a_stream_is_for_who_asked_shown_as_configured_and_fed_with_chunks
     assert "blocks" not in stop["args"]
 
 
-async def test_what_adds_nothing_is_not_sent(gateway: Gateway, workspace: Workspace, where: Place) -> None:
+async def test_what_adds_nothing_is_not_sent(gateway: Gateway, workspace: Workspace, where: AnswerTarget) -> None:
     ts = await begun(gateway, where, Text(text=""))
-    assert await gateway.streams.call(where, appending(ts, Text(text=""))) == Accepted(ts=ts, thread_ts=where.thread_ts)
-    assert await gateway.streams.call(where, closing(ts, Text(text=""))) == Accepted(ts=ts, thread_ts=where.thread_ts)
+    assert await gateway.streams.call(where, appending(ts, Text(text=""))) == DeliveryAccepted(
+        ts=ts, thread_ts=where.thread_ts
+    )
+    assert await gateway.streams.call(where, closing(ts, Text(text=""))) == DeliveryAccepted(
+        ts=ts, thread_ts=where.thread_ts
+    )
     assert await workspace.calls("chat.appendStream") == []
     for method in ("chat.startStream", "chat.stopStream"):
         [call] = await workspace.calls(method)
@@ -113,10 +124,10 @@ async def test_an_answer_to_a_bot_in_a_channel_has_no_stream(gateway: Gateway, w
 
 @STREAM_08
 async def test_a_post_is_begun_and_updated_with_cards_closing_and_our_key(
-    gateway: Gateway, workspace: Workspace, where: Place
+    gateway: Gateway, workspace: Workspace, where: AnswerTarget
 ) -> None:
     answer = await gateway.streams.call(where, posting("One", cards=(card(1),), is_last=False))
-    assert isinstance(answer, Accepted)
+    assert isinstance(answer, DeliveryAccepted)
     assert answer.thread_ts == where.thread_ts
     ts = answer.ts or ""
     [call] = await workspace.calls("chat.postMessage")
@@ -125,7 +136,7 @@ async def test_a_post_is_begun_and_updated_with_cards_closing_and_our_key(
     assert [block["type"] for block in shown["blocks"]] == ["plan", "markdown"]
     cards = (card(1, StepStatus.COMPLETE), card(2, StepStatus.ERROR))
     end = updating(ts, "One two", cards=cards, closing=EVERYTHING_BELOW)
-    assert await gateway.streams.call(where, end) == Accepted(ts=ts, thread_ts=where.thread_ts)
+    assert await gateway.streams.call(where, end) == DeliveryAccepted(ts=ts, thread_ts=where.thread_ts)
     shown = await last(workspace, where)
     assert shown["text"] == "One two"
     types = [block["type"] for block in shown["blocks"]]
@@ -136,7 +147,7 @@ async def test_a_post_is_begun_and_updated_with_cards_closing_and_our_key(
 
 
 async def test_cards_of_a_post_stand_alone_in_a_timeline(gateway: Gateway, workspace: Workspace) -> None:
-    where = place(await workspace.say("hello"), display=Display.TIMELINE)
+    where = place(await workspace.say("hello"), display=TaskDisplay.TIMELINE)
     await gateway.streams.call(where, posting("One", cards=tuple(card(number) for number in range(60))))
     shown = await last(workspace, where)
     assert [block["type"] for block in shown["blocks"]] == ["task_card"] * 40 + ["markdown"]
@@ -145,13 +156,13 @@ async def test_cards_of_a_post_stand_alone_in_a_timeline(gateway: Gateway, works
 
 @STREAM_06
 async def test_an_update_shows_a_whole_long_page_though_its_plain_text_is_cut(
-    gateway: Gateway, workspace: Workspace, where: Place
+    gateway: Gateway, workspace: Workspace, where: AnswerTarget
 ) -> None:
     text = "word " * 2_000 + "end"
     answer = await gateway.streams.call(where, posting(text))
-    assert isinstance(answer, Accepted)
+    assert isinstance(answer, DeliveryAccepted)
     ts = answer.ts or ""
-    assert await gateway.streams.call(where, updating(ts, text)) == Accepted(ts=ts, thread_ts=where.thread_ts)
+    assert await gateway.streams.call(where, updating(ts, text)) == DeliveryAccepted(ts=ts, thread_ts=where.thread_ts)
     shown = await last(workspace, where)
     assert shown["blocks"][0]["text"] == text
     assert shown["text"].endswith("…")
@@ -159,17 +170,17 @@ async def test_an_update_shows_a_whole_long_page_though_its_plain_text_is_cut(
 
 
 async def test_a_page_without_text_still_says_something_to_notify_with(
-    gateway: Gateway, workspace: Workspace, where: Place
+    gateway: Gateway, workspace: Workspace, where: AnswerTarget
 ) -> None:
-    assert isinstance(await gateway.streams.call(where, posting("", cards=(card(1),))), Accepted)
+    assert isinstance(await gateway.streams.call(where, posting("", cards=(card(1),))), DeliveryAccepted)
     shown = await last(workspace, where)
     assert (shown["text"], [block["type"] for block in shown["blocks"]]) == ("Step 1", ["plan"])
-    assert isinstance(await gateway.streams.call(where, posting(" \n")), Accepted)
+    assert isinstance(await gateway.streams.call(where, posting(" \n")), DeliveryAccepted)
     assert (await last(workspace, where))["text"] == "lead"
 
 
 async def test_a_closed_stream_and_a_post_are_told_apart_in_the_history_by_their_keys(
-    gateway: Gateway, where: Place
+    gateway: Gateway, where: AnswerTarget
 ) -> None:
     ts = await begun(gateway, where)
     await gateway.streams.call(where, closing(ts))
@@ -203,12 +214,12 @@ METHODS = sorted(fed(""))
     [
         ({"kind": "http_429", "seconds": 7}, NotSent(reason="ratelimited", retry_after_seconds=7.0)),
         ({"kind": "http_500"}, InDoubt(reason="internal_error")),
-        ({"kind": "error", "error": "is_archived"}, Refused(error="is_archived")),
+        ({"kind": "error", "error": "is_archived"}, DeliveryRefused(error="is_archived")),
     ],
     ids=lambda value: value["kind"] if isinstance(value, dict) else "",
 )
 async def test_a_call_that_fails_says_so_and_changes_nothing(
-    gateway: Gateway, workspace: Workspace, where: Place, method: str, fault: dict[str, Any], expected: Answer
+    gateway: Gateway, workspace: Workspace, where: AnswerTarget, method: str, fault: dict[str, Any], expected: Answer
 ) -> None:
     ts = await begun(gateway, where)
     before = await workspace.messages(where.thread_ts)
@@ -220,7 +231,7 @@ async def test_a_call_that_fails_says_so_and_changes_nothing(
 @STREAM_05
 @pytest.mark.parametrize("method", METHODS)
 async def test_a_call_whose_answer_is_lost_is_in_doubt_and_made_once(
-    gateway: Gateway, workspace: Workspace, where: Place, method: str
+    gateway: Gateway, workspace: Workspace, where: AnswerTarget, method: str
 ) -> None:
     ts = await begun(gateway, where)
     if method == "chat.update":
@@ -247,18 +258,18 @@ async def test_a_rate_limit_holds_up_the_next_turn_of_that_slot_only(workspace: 
 @STREAM_06
 @pytest.mark.parametrize("method", ["chat.appendStream", "chat.stopStream"])
 async def test_an_expired_stream_says_so_and_can_be_updated(
-    gateway: Gateway, workspace: Workspace, where: Place, method: str
+    gateway: Gateway, workspace: Workspace, where: AnswerTarget, method: str
 ) -> None:
     ts = await begun(gateway, where, Text(text="partial"))
     await workspace.fault("expire_stream", method=method)
     assert await refused_as(gateway, where, fed(ts)[method]) is Meaning.EXPIRED
-    assert isinstance(await gateway.streams.call(where, updating(ts, "whole")), Accepted)
+    assert isinstance(await gateway.streams.call(where, updating(ts, "whole")), DeliveryAccepted)
     assert (await last(workspace, where))["text"] == "whole"
 
 
 @STREAM_06
 async def test_a_stream_that_is_full_says_so_and_keeps_what_it_has(
-    gateway: Gateway, workspace: Workspace, where: Place
+    gateway: Gateway, workspace: Workspace, where: AnswerTarget
 ) -> None:
     ts = await begun(gateway, where, Text(text="x" * 9_000))
     assert await refused_as(gateway, where, appending(ts, Text(text="y" * 3_000))) is Meaning.TOO_LONG
@@ -268,17 +279,17 @@ async def test_a_stream_that_is_full_says_so_and_keeps_what_it_has(
 
 @pytest.mark.req("STREAM-09")
 async def test_a_stream_that_a_person_stopped_says_so_and_can_be_closed(
-    gateway: Gateway, workspace: Workspace, where: Place
+    gateway: Gateway, workspace: Workspace, where: AnswerTarget
 ) -> None:
     ts = await begun(gateway, where)
     await workspace.stop(where.thread_ts)
     assert await refused_as(gateway, where, appending(ts, Text(text="x"))) is Meaning.STOPPED
     below = Closing(note="Stopped.", footer=True)
-    assert isinstance(await gateway.streams.call(where, closing(ts, closing=below)), Accepted)
+    assert isinstance(await gateway.streams.call(where, closing(ts, closing=below)), DeliveryAccepted)
     assert (await last(workspace, where))["blocks"][-2]["text"] == "Stopped."
 
 
-async def test_a_message_that_was_deleted_is_gone(gateway: Gateway, workspace: Workspace, where: Place) -> None:
+async def test_a_message_that_was_deleted_is_gone(gateway: Gateway, workspace: Workspace, where: AnswerTarget) -> None:
     ts = await begun(gateway, where)
     channel = workspace.twin.workspace.directory.channels[where.channel]
     workspace.twin.workspace.delete(channel, workspace.twin.workspace.message(channel, ts))
@@ -286,7 +297,7 @@ async def test_a_message_that_was_deleted_is_gone(gateway: Gateway, workspace: W
         assert await refused_as(gateway, where, call) is Meaning.MESSAGE_GONE
 
 
-async def test_a_place_that_is_gone_says_so(gateway: Gateway, workspace: Workspace, where: Place) -> None:
+async def test_a_place_that_is_gone_says_so(gateway: Gateway, workspace: Workspace, where: AnswerTarget) -> None:
     for gone in (place(where.thread_ts, channel="C0NOWHERE"), place("1700000000.000100")):
         for call in (opening(), posting()):
             assert await refused_as(gateway, gone, call) is Meaning.PLACE_GONE
@@ -298,7 +309,9 @@ async def test_a_post_that_lands_outside_its_thread_is_taken_back(scripted: Gate
     ts = "1700000009.000100"
     script.answers["chat.postMessage"] = {"ok": True, "ts": ts, "message": {"ts": ts, "text": "done"}}
     script.answers["chat.delete"] = {"ok": True}
-    assert await scripted.streams.call(place("1700000000.000100"), posting()) == Refused(error="thread_not_found")
+    assert await scripted.streams.call(place("1700000000.000100"), posting()) == DeliveryRefused(
+        error="thread_not_found"
+    )
     assert script.calls[-1] == ("chat.delete", {"channel": "C0GENERAL", "ts": ts})
 
 
@@ -315,7 +328,7 @@ async def test_a_beginning_whose_answer_names_no_message_is_in_doubt(
 
 @STREAM_10
 async def test_a_stream_whose_beginning_is_in_doubt_is_found(
-    gateway: Gateway, workspace: Workspace, where: Place
+    gateway: Gateway, workspace: Workspace, where: AnswerTarget
 ) -> None:
     earlier = await begun(gateway, where)
     now = workspace_now_us(workspace)
@@ -330,7 +343,7 @@ async def test_a_stream_whose_beginning_is_in_doubt_is_found(
 
 @STREAM_10
 async def test_of_several_open_streams_the_one_begun_last_is_the_one_in_doubt(
-    gateway: Gateway, workspace: Workspace, where: Place
+    gateway: Gateway, workspace: Workspace, where: AnswerTarget
 ) -> None:
     now = workspace_now_us(workspace)
     _, second = await begun(gateway, where), await begun(gateway, where, page=2)
@@ -339,7 +352,7 @@ async def test_of_several_open_streams_the_one_begun_last_is_the_one_in_doubt(
 
 @STREAM_10
 async def test_a_post_in_doubt_is_found_by_its_key_among_others_of_ours(
-    gateway: Gateway, workspace: Workspace, where: Place
+    gateway: Gateway, workspace: Workspace, where: AnswerTarget
 ) -> None:
     now = workspace_now_us(workspace)
     await gateway.streams.call(where, posting(page=1))
@@ -355,7 +368,7 @@ async def test_a_post_in_doubt_is_found_by_its_key_among_others_of_ours(
 
 @STREAM_10
 async def test_what_never_began_is_not_found_among_older_keyed_or_foreign_messages(
-    gateway: Gateway, workspace: Workspace, where: Place
+    gateway: Gateway, workspace: Workspace, where: AnswerTarget
 ) -> None:
     await begun(gateway, where)  # long ago, and never closed
     workspace.twin.clock.advance(61)
@@ -370,7 +383,7 @@ async def test_what_never_began_is_not_found_among_older_keyed_or_foreign_messag
 
 @STREAM_10
 async def test_in_a_thread_that_we_began_the_root_is_not_taken_for_an_answer(
-    gateway: Gateway, workspace: Workspace, where: Place
+    gateway: Gateway, workspace: Workspace, where: AnswerTarget
 ) -> None:
     now = workspace_now_us(workspace)
     root = await begun(gateway, where)
@@ -382,7 +395,7 @@ async def test_in_a_thread_that_is_gone_nothing_is_found(gateway: Gateway, works
 
 
 async def test_a_lookup_that_fails_says_whether_it_is_for_now(
-    gateway: Gateway, workspace: Workspace, where: Place
+    gateway: Gateway, workspace: Workspace, where: AnswerTarget
 ) -> None:
     with pytest.raises(RefusedBySlack, match="channel_not_found"):
         await gateway.streams.find(place(where.thread_ts, channel="C0NOWHERE"), 1, 0, ())

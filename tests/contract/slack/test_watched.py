@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.deliveries import Accepted, Answer, Delivery, DeliveryKind
+from swarm.domain.model.deliveries import Answer, Delivery, DeliveryAccepted, DeliveryKind
 from swarm.domain.watchers import SlackCall, Watcher
 from swarm.telemetry.slack import WatchedSender
 from tests.contract.slack.workspace import Workspace, delivery
@@ -54,7 +54,7 @@ async def test_each_call_is_told_with_what_became_of_it(
     assert [(call.method, call.result) for call in notebook.calls] == [("chat.postMessage", result)]
     assert notebook.calls[0].seconds > 0
     assert [(tried, told) for tried, told, _ in notebook.tried] == [(wanted, answer)]
-    assert isinstance(answer, Accepted) is (result == "ok")
+    assert isinstance(answer, DeliveryAccepted) is (result == "ok")
 
 
 async def test_a_call_that_never_left_is_told_as_well(workspace: Workspace) -> None:

@@ -9,9 +9,9 @@ from slack_twin.people import App
 from slack_twin.twin import Twin
 
 from swarm.clock import new_id
-from swarm.domain.deliveries import Delivery, DeliveryKind
-from swarm.slack.gateway import Gateway
-from swarm.slack.pacing import Pacing
+from swarm.domain.model.deliveries import Delivery, DeliveryKind
+from swarm.slack.outgoing.gateway import Gateway
+from swarm.slack.outgoing.pacing import Pacing
 
 
 class Workspace:

@@ -10,14 +10,14 @@ import pytest
 from starlette.routing import BaseRoute
 
 from swarm.clock import ManualClock
-from swarm.entrypoints.agui_api import AguiDoor
-from swarm.entrypoints.http_api import PAGES_MAY_CALL, create_app
-from swarm.entrypoints.identity import Identities
-from swarm.entrypoints.mcp_door import McpDoor
-from swarm.services.agent_runs import AgentRuns
-from swarm.services.talks import Talks
-from swarm.store.database import Database
-from swarm.web.access import Access, checked_host, checked_origin
+from swarm.entrypoints.agui.agui_api import AguiDoor
+from swarm.entrypoints.http.http_api import PAGES_MAY_CALL, create_app
+from swarm.entrypoints.mcp.mcp_door import McpDoor
+from swarm.entrypoints.web.access import Access, checked_host, checked_origin
+from swarm.entrypoints.web.identity import Identities
+from swarm.services.builtin.agent_runs import AgentRuns
+from swarm.services.builtin.conversation_locks import ConversationLocks
+from swarm.store.bridge.database import Database
 from tests.contract.agui_api.scene import EVERYBODY, HELLO, Scripted
 from tests.support.doors import OPERATOR_TOKEN, serving
 from tests.support.http import client as http_client
@@ -80,7 +80,7 @@ async def doors(sqlite_url: str) -> AsyncIterator[Doors]:
         world = World(database, ManualClock())
         identities = Identities(world.services.agents, OPERATOR_TOKEN)
         mcp = McpDoor(world.services, identities)
-        runs = AgentRuns({"router": Scripted(*HELLO)}, Talks(database), {"router": EVERYBODY})
+        runs = AgentRuns({"router": Scripted(*HELLO)}, ConversationLocks(database), {"router": EVERYBODY})
         routes: list[BaseRoute] = [*mcp.routes(), *AguiDoor(runs, identities).routes()]
         app = create_app(world.services, identities, dict, routes=routes, running=[mcp.running], access=ALLOWING)
         paths = [

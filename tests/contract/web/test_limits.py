@@ -13,13 +13,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from swarm.web.server import Limits
+from swarm.entrypoints.web.server import ConnectionLimits
 from tests.support.doors import serving
 
 pytestmark = pytest.mark.req("SEC-05")
 
 PATIENCE_SECONDS = 20.0
-IMPATIENT = Limits(
+IMPATIENT = ConnectionLimits(
     head_seconds=0.2,
     head_bytes=4096,
     body_window_seconds=0.2,

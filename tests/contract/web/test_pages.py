@@ -13,13 +13,13 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
 from swarm.clock import ManualClock
-from swarm.entrypoints.agui_api import AguiDoor
-from swarm.entrypoints.http_api import PAGES_MAY_CALL, create_app
-from swarm.entrypoints.identity import Identities
-from swarm.services.agent_runs import AgentRuns
-from swarm.services.talks import Talks
-from swarm.store.database import Database
-from swarm.web.access import Access, checked_origin
+from swarm.entrypoints.agui.agui_api import AguiDoor
+from swarm.entrypoints.http.http_api import PAGES_MAY_CALL, create_app
+from swarm.entrypoints.web.access import Access, checked_origin
+from swarm.entrypoints.web.identity import Identities
+from swarm.services.builtin.agent_runs import AgentRuns
+from swarm.services.builtin.conversation_locks import ConversationLocks
+from swarm.store.bridge.database import Database
 from tests.contract.agui_api.scene import EVERYBODY, HELLO, Scripted, run_input
 from tests.support.browser import browser
 from tests.support.doors import OPERATOR_TOKEN, serving
@@ -57,7 +57,7 @@ async def coordinator(url: str, origin: str) -> AsyncIterator[str]:
     async with Database(url) as database:
         world = World(database, ManualClock())
         identities = Identities(world.services.agents, OPERATOR_TOKEN)
-        runs = AgentRuns({"router": Scripted(*HELLO)}, Talks(database), {"router": EVERYBODY})
+        runs = AgentRuns({"router": Scripted(*HELLO)}, ConversationLocks(database), {"router": EVERYBODY})
         app = create_app(world.services, identities, dict, routes=AguiDoor(runs, identities).routes(), access=access)
         async with serving(app) as base:
             yield base

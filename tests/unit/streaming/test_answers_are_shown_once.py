@@ -8,10 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarm.domain.deliveries import Answer, InDoubt, Refused
-from swarm.domain.mrkdwn import safe
-from swarm.domain.streaming.calls import CloseStream, OpenStream, PostPage, Slot, StreamCall, UpdatePage
-from swarm.domain.streaming.events import (
+from swarm.domain.answers.calls import CloseStream, OpenStream, PostPage, Slot, StreamCall, UpdatePage
+from swarm.domain.answers.events import (
     AgentEvent,
     Broken,
     Cancelled,
@@ -26,8 +24,10 @@ from swarm.domain.streaming.events import (
     ToolEnded,
     ToolStarted,
 )
-from swarm.domain.streaming.pages import Mode
-from swarm.domain.streaming.reducer import Stop
+from swarm.domain.answers.pages import PageMode
+from swarm.domain.answers.reducer import StopRequested
+from swarm.domain.model.deliveries import Answer, DeliveryRefused, InDoubt
+from swarm.domain.text.mrkdwn import safe
 from tests.support.slack_model import Fault, Run, no_answer
 
 pytestmark = [pytest.mark.req("STREAM-04"), pytest.mark.req("STREAM-05"), pytest.mark.req("STREAM-06")]
@@ -108,8 +108,8 @@ FAULTS = st.sampled_from(
         InDoubt(reason="timeout"),
         "applied",
         "expire",
-        Refused(error="msg_too_long"),
-        Refused(error="internal nonsense"),
+        DeliveryRefused(error="msg_too_long"),
+        DeliveryRefused(error="internal nonsense"),
     ]
 )
 
@@ -120,7 +120,7 @@ def faulty(plan: dict[int, object]) -> Fault:
 
     def fault(call: StreamCall, number: int) -> Answer | str | None:
         wrong = plan.get(number)
-        is_for_good = isinstance(call, UpdatePage) and isinstance(wrong, Refused)
+        is_for_good = isinstance(call, UpdatePage) and isinstance(wrong, DeliveryRefused)
         return None if is_for_good and is_in_doubt else wrong  # type: ignore[return-value]
 
     return fault
@@ -136,10 +136,10 @@ def plain(text: str) -> str:
     played=runs(),
     plan=st.dictionaries(st.integers(1, 12), FAULTS, max_size=4),
     turns=st.sampled_from([0.0, 0.4, 5.0]),
-    mode=st.sampled_from([Mode.STREAM, Mode.POST]),
+    mode=st.sampled_from([PageMode.STREAM, PageMode.POST]),
 )
 def test_the_text_in_slack_is_the_text_of_the_agent(
-    played: tuple[list[tuple[float, AgentEvent]], str], plan: dict[int, object], turns: float, mode: Mode
+    played: tuple[list[tuple[float, AgentEvent]], str], plan: dict[int, object], turns: float, mode: PageMode
 ) -> None:
     """In whatever pieces it comes, with whatever faults of Slack: once, whole, in order, and with an end to see."""
     events, said = played
@@ -177,7 +177,7 @@ def test_a_stop_ends_it_wherever_it_comes(
 ) -> None:
     """The connection to the agent is closed at once, what arrived is shown once, and no stream stays open."""
     events, said = played
-    run = Run(turn_seconds=lambda slot: turns).play([*events, (at, Stop(by="U1"))])
+    run = Run(turn_seconds=lambda slot: turns).play([*events, (at, StopRequested(by="U1"))])
     if events[-1][0] > at:
         assert run.hung_up_at == 1000.0 + at
         assert [closing.note for closing in run.closings] == ["🛑 Stopped by <@U1>."]
@@ -196,7 +196,7 @@ def test_where_there_are_no_streams_the_answer_is_posted_and_updated() -> None:
     """The first refusal is enough to know."""
     events: list[tuple[float, AgentEvent]] = [(n, TextDelta(text=f"Line {n}.\n")) for n in range(6)]
     run = Run(has_streams=False).play([*events, (6, Finished())])
-    assert [message.mode for message in run.messages] == [Mode.POST]
+    assert [message.mode for message in run.messages] == [PageMode.POST]
     assert run.messages[0].text == "".join(f"Line {n}.\n" for n in range(6))
     assert sum(isinstance(call, OpenStream) for _, call in run.calls) == 1
     assert isinstance(run.calls[1][1], PostPage)

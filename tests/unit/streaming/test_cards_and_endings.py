@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.deliveries import Accepted
-from swarm.domain.streaming.calls import SetStatus, Slot
-from swarm.domain.streaming.events import (
+from swarm.domain.answers.calls import SetStatus, Slot
+from swarm.domain.answers.events import (
     AgentEvent,
     Asked,
     Broken,
@@ -22,13 +21,14 @@ from swarm.domain.streaming.events import (
     ToolEnded,
     ToolStarted,
 )
-from swarm.domain.streaming.pages import Mode
-from swarm.domain.streaming.reducer import Stop
+from swarm.domain.answers.pages import PageMode
+from swarm.domain.answers.reducer import StopRequested
+from swarm.domain.model.deliveries import DeliveryAccepted
 from tests.support.slack_model import Run, no_answer
 
 pytestmark = pytest.mark.req("STREAM-03")
 
-Events = list[tuple[float, AgentEvent | Stop]]
+Events = list[tuple[float, AgentEvent | StopRequested]]
 COMPLETE, ERROR, RUNNING = StepStatus.COMPLETE, StepStatus.ERROR, StepStatus.IN_PROGRESS
 
 
@@ -88,8 +88,8 @@ def test_a_tool_ended_while_its_message_was_full_is_changed_there() -> None:
     assert statuses(run) == {"a": COMPLETE}
 
 
-@pytest.mark.parametrize("mode", list(Mode))
-def test_more_tools_than_fit_do_not_crowd_out_the_answer(mode: Mode) -> None:
+@pytest.mark.parametrize("mode", list(PageMode))
+def test_more_tools_than_fit_do_not_crowd_out_the_answer(mode: PageMode) -> None:
     """Of 300 a few are shown, and all of the text."""
     tools: Events = [(n * 0.01, ToolStarted(id=f"t{n}", name=f"tool {n} " + "x" * 300)) for n in range(300)]
     run = Run(mode=mode).play([*tools, (9, text("Done.")), (10, Finished())])
@@ -129,7 +129,7 @@ def test_a_card_whose_title_grows_is_counted_again() -> None:
         for n in range(10)
     ]
     run = Run().play([*steps, (12, text("A sentence of it. " * 900)), (20, Finished())])
-    assert all(isinstance(answer, Accepted) for answer in run.answers)
+    assert all(isinstance(answer, DeliveryAccepted) for answer in run.answers)
 
 
 def test_cards_and_text_together_stay_within_slacks_limit() -> None:
@@ -137,7 +137,7 @@ def test_cards_and_text_together_stay_within_slacks_limit() -> None:
     tools: Events = [(n * 0.01, ToolStarted(id=f"t{n}", name=f"tool {n} " + "x" * 150)) for n in range(40)]
     run = Run().play([*tools, (1, text("A sentence of it. " * 1_500)), (20, Finished())])
     assert len(run.messages[0].cards) > 5
-    assert all(isinstance(answer, Accepted) for answer in run.answers)
+    assert all(isinstance(answer, DeliveryAccepted) for answer in run.answers)
 
 
 def test_a_card_that_changes_while_it_waits_is_sent_once() -> None:
@@ -163,10 +163,11 @@ def test_the_status_line_is_shown_changed_and_renewed() -> None:
 
 @pytest.mark.req("STREAM-09")
 @pytest.mark.parametrize(
-    "end", [Finished(), Failed(message="x"), Broken(reason="y"), Cancelled(), Interrupted(asked=()), Stop(by="U1")]
+    "end",
+    [Finished(), Failed(message="x"), Broken(reason="y"), Cancelled(), Interrupted(asked=()), StopRequested(by="U1")],
 )
 @pytest.mark.parametrize("before", [[], [(0.0, ToolStarted(id="t", name="x"))], [(0.0, TextDelta(text="Hi."))]])
-def test_the_status_line_is_cleared_in_every_ending(before: Events, end: AgentEvent | Stop) -> None:
+def test_the_status_line_is_cleared_in_every_ending(before: Events, end: AgentEvent | StopRequested) -> None:
     """Also where nothing was shown."""
     run = Run().play([*before, (5, end)])
     assert run.statuses[-1][1] == SetStatus(text="", works=False)
@@ -182,12 +183,12 @@ def test_the_status_line_is_cleared_in_every_ending(before: Events, end: AgentEv
         (Broken(reason="it fell silent"), True, False, False, "it fell silent"),
         (Cancelled(), True, False, False, "cancelled"),
         (Interrupted(asked=(Asked(id="1", prompt="Really?"),)), False, False, True, "Really?"),
-        (Stop(by="U1"), False, False, False, "Stopped by <@U1>"),
-        (Stop(), False, False, False, "Stopped."),
+        (StopRequested(by="U1"), False, False, False, "Stopped by <@U1>"),
+        (StopRequested(), False, False, False, "Stopped."),
     ],
 )
 def test_people_see_how_it_ended(
-    said: str, end: AgentEvent | Stop, retry: bool, feedback: bool, footer: bool, words: str
+    said: str, end: AgentEvent | StopRequested, retry: bool, feedback: bool, footer: bool, words: str
 ) -> None:
     """What arrived, and a note below it; a Retry where a new attempt could help; never 👍 for half an answer."""
     run = Run().play([(0, text(said)), (1, end)])
@@ -213,7 +214,9 @@ def test_a_good_end_has_footer_and_feedback() -> None:
 def test_a_stop_ends_the_run_in_every_phase(slow: dict[Slot, float], at: float) -> None:
     """The agent is cut off at once; what it said is shown, once, with who stopped it."""
     events: Events = [(n * 1.0, text(f"Line {n}.\n")) for n in range(300)]
-    run = Run(turn_seconds=lambda slot: slow.get(slot, 0.0)).play([*events, (at, Stop(by="U1")), (301, Finished())])
+    run = Run(turn_seconds=lambda slot: slow.get(slot, 0.0)).play(
+        [*events, (at, StopRequested(by="U1")), (301, Finished())]
+    )
     assert run.hung_up_at == 1000 + at
     assert [closing.note for closing in run.closings] == ["🛑 Stopped by <@U1>."]
     said = "".join(event.text for when, event in events if isinstance(event, TextDelta) and when <= at)
@@ -224,7 +227,7 @@ def test_a_stop_ends_the_run_in_every_phase(slow: dict[Slot, float], at: float) 
 def test_who_stopped_it_is_said_even_if_slack_tells_it_first() -> None:
     """The refusal does not name the person; the event that follows does."""
     run = Run(fault=lambda call, number: "stop" if number == 2 else None, turn_seconds=lambda slot: 0.3)
-    run.play([(0, text("One. ")), (1, text("Two. ")), (1.5, Stop(by="U1")), (9, Finished())])
+    run.play([(0, text("One. ")), (1, text("Two. ")), (1.5, StopRequested(by="U1")), (9, Finished())])
     assert [closing.note for closing in run.closings] == ["🛑 Stopped by <@U1>."]
     assert run.shown == ["One. "]
 

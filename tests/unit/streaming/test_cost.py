@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from swarm.domain.streaming.calls import Slot
-from swarm.domain.streaming.events import TextDelta
-from swarm.domain.streaming.reducer import Heard, Live, TurnCame, begin, step, wake_at
+from swarm.domain.answers.calls import Slot
+from swarm.domain.answers.events import TextDelta
+from swarm.domain.answers.reducer import AgentEventReceived, Live, SlotGranted, begin, step, wake_at
 
 pytestmark = pytest.mark.req("STREAM-05")
 
@@ -27,7 +27,7 @@ TEXTS = {
 def heard(live: Live, text: str) -> Live:
     """The state after a text in pieces of four characters; the call that opens the stream never ends."""
     for at in range(0, len(text), 4):
-        live, _ = step(live, Heard(event=TextDelta(text=text[at : at + 4])), 1.0 + at / 1e6)
+        live, _ = step(live, AgentEventReceived(event=TextDelta(text=text[at : at + 4])), 1.0 + at / 1e6)
         wake_at(live, 1.0)
     return live
 
@@ -52,7 +52,7 @@ def calls_of(live: Live, text: str) -> int:
 def test_the_last_pieces_of_a_long_text_cost_what_the_first_did(name: str) -> None:
     """With Slack away, so that everything waits; neither is much text held back, nor does the work per piece grow."""
     text = (TEXTS[name] * 2_000)[:1_000]
-    early, _ = step(begin(0.0)[0], TurnCame(slot=Slot.OPEN), 0.0)
+    early, _ = step(begin(0.0)[0], SlotGranted(slot=Slot.OPEN), 0.0)
     early = heard(early, text)
     late = heard(early, text * 8)
     assert len(late.text.line) <= 3_100

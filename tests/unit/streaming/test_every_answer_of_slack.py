@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from swarm.domain.deliveries import Answer, InDoubt, NotSent, Refused
-from swarm.domain.streaming.answers import MOST_DOUBTS
-from swarm.domain.streaming.calls import (
+from swarm.domain.answers.answers import MOST_DOUBTS
+from swarm.domain.answers.calls import (
     AppendStream,
     CloseStream,
     OpenStream,
@@ -18,9 +17,10 @@ from swarm.domain.streaming.calls import (
     StreamCall,
     UpdatePage,
 )
-from swarm.domain.streaming.events import AgentEvent, Failed, Finished, TextDelta, ToolEnded, ToolStarted
-from swarm.domain.streaming.pages import Mode
-from swarm.domain.streaming.reducer import Stop
+from swarm.domain.answers.events import AgentEvent, Failed, Finished, TextDelta, ToolEnded, ToolStarted
+from swarm.domain.answers.pages import PageMode
+from swarm.domain.answers.reducer import StopRequested
+from swarm.domain.model.deliveries import Answer, DeliveryRefused, InDoubt, NotSent
 from tests.support.slack_model import Fault, Run
 
 pytestmark = [pytest.mark.req("STREAM-04"), pytest.mark.req("STREAM-05"), pytest.mark.req("STREAM-06")]
@@ -30,7 +30,7 @@ TEXT = PARAGRAPH * 40  # three messages of a stream
 FINISHED = Finished()
 FAILED = Failed(message="the model is gone")
 
-Events = list[tuple[float, AgentEvent | Stop]]
+Events = list[tuple[float, AgentEvent | StopRequested]]
 
 
 def told(end: AgentEvent) -> Events:
@@ -45,7 +45,7 @@ class Kind:
     """A kind of call."""
 
     name: str
-    mode: Mode
+    mode: PageMode
     of: type[StreamCall]
     is_last: bool | None = None
 
@@ -55,13 +55,13 @@ class Kind:
 
 
 KINDS = [
-    Kind(name="open", mode=Mode.STREAM, of=OpenStream),
-    Kind(name="append", mode=Mode.STREAM, of=AppendStream),
-    Kind(name="close", mode=Mode.STREAM, of=CloseStream, is_last=False),
-    Kind(name="last close", mode=Mode.STREAM, of=CloseStream, is_last=True),
-    Kind(name="post", mode=Mode.POST, of=PostPage),
-    Kind(name="update", mode=Mode.POST, of=UpdatePage, is_last=False),
-    Kind(name="last update", mode=Mode.POST, of=UpdatePage, is_last=True),
+    Kind(name="open", mode=PageMode.STREAM, of=OpenStream),
+    Kind(name="append", mode=PageMode.STREAM, of=AppendStream),
+    Kind(name="close", mode=PageMode.STREAM, of=CloseStream, is_last=False),
+    Kind(name="last close", mode=PageMode.STREAM, of=CloseStream, is_last=True),
+    Kind(name="post", mode=PageMode.POST, of=PostPage),
+    Kind(name="update", mode=PageMode.POST, of=UpdatePage, is_last=False),
+    Kind(name="last update", mode=PageMode.POST, of=UpdatePage, is_last=True),
 ]
 
 HARMLESS: dict[str, Answer | str] = {
@@ -69,9 +69,9 @@ HARMLESS: dict[str, Answer | str] = {
     "doubt, not applied": InDoubt(reason="timeout"),
     "doubt, applied": "applied",
     "expired": "expire",
-    "too long": Refused(error="msg_too_long"),
-    "no streams": Refused(error="missing_recipient_user_id"),
-    "unknown": Refused(error="internal_error"),
+    "too long": DeliveryRefused(error="msg_too_long"),
+    "no streams": DeliveryRefused(error="missing_recipient_user_id"),
+    "unknown": DeliveryRefused(error="internal_error"),
 }
 """After these everything can still be shown."""
 
@@ -106,7 +106,7 @@ def test_what_goes_wrong_once_loses_and_doubles_nothing(kind: Kind, wrong: str, 
     assert_told(run)
     assert run.closings[0].feedback is (end is FINISHED)
     assert run.closings[0].retry is (end is FAILED)
-    assert not any(message.is_live for message in run.messages if message.mode is Mode.STREAM)
+    assert not any(message.is_live for message in run.messages if message.mode is PageMode.STREAM)
 
 
 @pytest.mark.parametrize("wrong", ["too long", "no streams", "unknown", "nothing sent", "doubt, not applied"])
@@ -134,7 +134,7 @@ def test_slacks_own_stop_ends_the_run_and_is_said(kind: Kind, nth: int) -> None:
 
 def test_slacks_own_stop_after_the_end_of_the_run_is_said() -> None:
     """The answer was whole, but the person did not want the rest of it."""
-    late = Kind(name="append", mode=Mode.STREAM, of=AppendStream)
+    late = Kind(name="append", mode=PageMode.STREAM, of=AppendStream)
     turns = {"chat.stopStream": 20.0}
     seen = 0
 
@@ -151,7 +151,7 @@ def test_slacks_own_stop_after_the_end_of_the_run_is_said() -> None:
 
 def test_a_close_that_a_stop_refuses_is_made_good_by_an_update() -> None:
     """Some workspaces refuse the last close as well once a person has stopped the stream."""
-    fault = at_nth(KINDS[3], 1, Refused(error="stopped_by_user"))
+    fault = at_nth(KINDS[3], 1, DeliveryRefused(error="stopped_by_user"))
     run = Run(fault=lambda call, number: fault(call, number) or ("expire" if isinstance(call, UpdatePage) else None))
     run.play([(0, TextDelta(text="One. ")), (1, FINISHED)])
     assert [message.text for message in run.messages] == ["One. "]
@@ -180,7 +180,7 @@ def test_a_message_deleted_after_the_end_is_not_written_again() -> None:
 
 def test_a_deleted_post_goes_on_in_another_one() -> None:
     """An update that is refused for good does not say whether a person meant it so."""
-    run = Run(mode=Mode.POST, fault=at_nth(KINDS[5], 1, "delete")).play(told(FINISHED))
+    run = Run(mode=PageMode.POST, fault=at_nth(KINDS[5], 1, "delete")).play(told(FINISHED))
     whole = "".join(message.text for message in [*run.deleted, *run.messages])
     assert "".join(whole.split()) == "".join(TEXT.split())
     assert len(run.closings) == 1
@@ -190,7 +190,7 @@ def test_a_deleted_post_goes_on_in_another_one() -> None:
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_where_nothing_can_be_written_the_run_is_ended(kind: Kind, error: str) -> None:
     """The agent is not kept at work for nobody, and nothing is left to posts that would fail as well."""
-    run = Run(mode=kind.mode, fault=at_nth(kind, 1, Refused(error=error), times=100)).play(told(FINISHED))
+    run = Run(mode=kind.mode, fault=at_nth(kind, 1, DeliveryRefused(error=error), times=100)).play(told(FINISHED))
     assert run.over is not None
     assert not run.over.leftover
     assert run.over.closing.note == ""
@@ -209,7 +209,7 @@ def test_a_piece_in_doubt_that_cannot_be_looked_after_is_not_lost(
     first = at_nth(kind, nth, wrong)
 
     def fault(call: StreamCall, number: int) -> Answer | str | None:
-        return Refused(error=error) if isinstance(call, UpdatePage) else first(call, number)
+        return DeliveryRefused(error=error) if isinstance(call, UpdatePage) else first(call, number)
 
     run = Run(fault=fault).play([*told(FINISHED)[:-1], (16.62, FINISHED)])  # with the last piece on its way
     shown, said = "".join("".join(run.shown).split()), "".join(TEXT.split())
@@ -229,10 +229,10 @@ def test_with_slack_away_the_answer_is_given_up_and_left_to_posts() -> None:
     assert run.now == pytest.approx(1000 + 18 + 90, abs=1)
 
 
-@pytest.mark.parametrize("mode", [Mode.STREAM, Mode.POST])
+@pytest.mark.parametrize("mode", [PageMode.STREAM, PageMode.POST])
 @pytest.mark.parametrize("end", [18.0, 3600.0], ids=["a run that ends", "a run that goes on for an hour"])
 def test_a_message_whose_calls_are_always_in_doubt_is_tried_ever_later_and_then_left_to_posts(
-    end: float, mode: Mode
+    end: float, mode: PageMode
 ) -> None:
     """A connection that is reset is reset at once: without a pause that was 400 calls a second."""
     doubt = InDoubt(reason="the connection was reset")
@@ -278,7 +278,7 @@ def test_an_answer_given_up_in_a_code_block_opens_it_again() -> None:
 
 def test_a_refused_close_does_not_leave_the_stream_open() -> None:
     """It is closed with nothing in it, and what it was to show goes elsewhere."""
-    fault = at_nth(KINDS[3], 1, Refused(error="invalid_blocks"))
+    fault = at_nth(KINDS[3], 1, DeliveryRefused(error="invalid_blocks"))
     run = Run(fault=fault).play([(0, TextDelta(text="One. ")), (0.06, TextDelta(text="Two.")), (0.07, FINISHED)])
     assert [message.text for message in run.messages] == ["One. ", "Two."]
     assert not any(message.is_live for message in run.messages)
@@ -320,10 +320,10 @@ def test_a_message_that_could_not_begin_at_first_still_opens_its_code_block() ->
 @pytest.mark.parametrize("error", ["internal_error", "msg_too_long", "missing_recipient_user_id"])
 def test_where_a_stream_is_refused_a_post_is_written_live(error: str) -> None:
     """Whatever the reason: people do not wait for the end of the run."""
-    run = Run(fault=at_nth(KINDS[0], 1, Refused(error=error))).play(told(FINISHED))
+    run = Run(fault=at_nth(KINDS[0], 1, DeliveryRefused(error=error))).play(told(FINISHED))
     assert isinstance(run.calls[1][1], PostPage)
     assert run.calls[1][0] < 1001
-    assert all(message.mode is Mode.POST for message in run.messages)
+    assert all(message.mode is PageMode.POST for message in run.messages)
     assert run.over is not None
     assert not run.over.leftover
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.mrkdwn import safe
-from swarm.domain.streaming.calls import OpenStream, SetStatus
-from swarm.domain.streaming.events import Finished, Interrupted, StepStatus
-from swarm.domain.streaming.markers import without_markers
-from swarm.domain.streaming.reducer import Stop
+from swarm.domain.answers.calls import OpenStream, SetStatus
+from swarm.domain.answers.events import Finished, Interrupted, StepStatus
+from swarm.domain.answers.markers import without_markers
+from swarm.domain.answers.reducer import StopRequested
+from swarm.domain.text.mrkdwn import safe
 from tests.support.recorded import NAMES, Fault, Timed, end_of, recorded, result_of, said_by, with_fault
 from tests.support.slack_model import Run
 from tests.unit.streaming.test_answers_are_shown_once import plain
@@ -69,7 +69,7 @@ def test_a_stop_at_any_event_ends_the_run_there(name: str) -> None:
     """What was said before stays."""
     events = recorded(name)
     for place, (at, _) in enumerate(events):
-        run = Run().play([*events[:place], (at, Stop(by="U1")), *events[place:]])
+        run = Run().play([*events[:place], (at, StopRequested(by="U1")), *events[place:]])
         assert run.hung_up_at == 1000 + at
         assert [closing.note for closing in run.closings] == ["🛑 Stopped by <@U1>."]
         assert not any(message.is_live for message in run.messages)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.streaming.events import AgentEvent, Finished, SourceChanged, TextDelta, TextEnded
+from swarm.domain.answers.events import AgentEvent, Finished, SourceChanged, TextDelta, TextEnded
 from tests.support.slack_model import Run
 
 pytestmark = pytest.mark.req("STREAM-04")

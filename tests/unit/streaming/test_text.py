@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarm.domain.mrkdwn import safe
-from swarm.domain.streaming.markers import without_markers
-from swarm.domain.streaming.text import SafeText
+from swarm.domain.answers.markers import without_markers
+from swarm.domain.answers.text import SafeText
 from swarm.domain.text import secrets
 from swarm.domain.text.characters import strip_invisible
+from swarm.domain.text.mrkdwn import safe
 from swarm.domain.text.secrets import without_secrets
 
 pytestmark = pytest.mark.req("STREAM-04")

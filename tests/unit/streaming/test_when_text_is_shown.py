@@ -6,9 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from swarm.domain.mrkdwn import safe
-from swarm.domain.streaming.calls import AppendStream, OpenStream, PostPage, Slot, UpdatePage
-from swarm.domain.streaming.events import (
+from swarm.domain.answers.calls import AppendStream, OpenStream, PostPage, Slot, UpdatePage
+from swarm.domain.answers.events import (
     AgentEvent,
     Failed,
     Finished,
@@ -20,13 +19,14 @@ from swarm.domain.streaming.events import (
     ToolEnded,
     Warned,
 )
-from swarm.domain.streaming.pages import Mode
-from swarm.domain.streaming.reducer import Stop
+from swarm.domain.answers.pages import PageMode
+from swarm.domain.answers.reducer import StopRequested
+from swarm.domain.text.mrkdwn import safe
 from tests.support.slack_model import Run
 
 pytestmark = pytest.mark.req("STREAM-03")
 
-Events = list[tuple[float, AgentEvent | Stop]]
+Events = list[tuple[float, AgentEvent | StopRequested]]
 
 
 def text(words: str, message_id: str = "m") -> TextDelta:
@@ -105,7 +105,9 @@ def test_fewer_turns_make_larger_appends() -> None:
 @pytest.mark.req("STREAM-08")
 def test_a_post_is_updated_more_rarely_and_stays_within_a_message() -> None:
     """Every 1.5 s, or every second at the ends of lines; never more than Slack takes in one message."""
-    run = Run(mode=Mode.POST).play([*((n * 0.1, text("A word of it. " * 10)) for n in range(100)), (10, Finished())])
+    run = Run(mode=PageMode.POST).play(
+        [*((n * 0.1, text("A word of it. " * 10)) for n in range(100)), (10, Finished())]
+    )
     assert isinstance(run.calls[0][1], PostPage)
     grown = [at for at, call in run.calls if isinstance(call, UpdatePage) and at < 1010]
     assert all(later - at >= 0.05 for at, later in pairwise(grown))
@@ -167,13 +169,13 @@ def test_events_in_a_strange_order_are_taken_as_they_come(events: list[AgentEven
 def test_nothing_counts_after_the_end() -> None:
     """Neither text nor a second end."""
     run = Run(turn_seconds=lambda slot: 0.5)
-    run.play([(0, text("A.")), (1, Finished()), (1, text("B.")), (1, Failed(message="x")), (1, Stop(by="U1"))])
+    run.play([(0, text("A.")), (1, Finished()), (1, text("B.")), (1, Failed(message="x")), (1, StopRequested(by="U1"))])
     assert run.shown == ["A."]
     assert run.closings[0].feedback
 
 
-@pytest.mark.parametrize("mode", list(Mode))
-def test_an_endless_answer_is_cut_off(mode: Mode) -> None:
+@pytest.mark.parametrize("mode", list(PageMode))
+def test_an_endless_answer_is_cut_off(mode: PageMode) -> None:
     """A megabyte at once: 200,000 characters are shown, the agent is cut off, and people are told."""
     run = Run(mode=mode).play([(0, text("word " * 200_000)), (1, Finished())])
     assert len("".join("".join(run.shown).split())) == 160_000
@@ -202,8 +204,8 @@ NESTED = "````md\n```py\nx = 1\n```\n" + "line\n" * 4_000 + "````\nDone.\n"
     ],
     ids=["table", "list", "nested fences", "one word", "CJK", "emoji", "escapes", "backticks"],
 )
-@pytest.mark.parametrize("mode", list(Mode))
-def test_long_texts_of_every_kind_go_over_several_messages(whole: str, mode: Mode) -> None:
+@pytest.mark.parametrize("mode", list(PageMode))
+def test_long_texts_of_every_kind_go_over_several_messages(whole: str, mode: PageMode) -> None:
     """Each within Slack's limits (the model refuses more), and nothing is lost between them."""
     pieces = [whole[at : at + 700] for at in range(0, len(whole), 700)]
     run = Run(mode=mode).play([*((n * 0.1, text(piece)) for n, piece in enumerate(pieces)), (60, Finished())])
@@ -217,7 +219,7 @@ def test_long_texts_of_every_kind_go_over_several_messages(whole: str, mode: Mod
         assert "".join(shown.split()) == "".join(safe(whole).split())
     if whole in (TABLE, LIST):
         assert all(message.text.startswith(("|", "- ", "  - ")) for message in run.messages)
-    assert not any(isinstance(call, UpdatePage) for _, call in run.calls if mode is Mode.STREAM)
+    assert not any(isinstance(call, UpdatePage) for _, call in run.calls if mode is PageMode.STREAM)
 
 
 @pytest.mark.req("STREAM-06")

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from swarm.agents.builtin.run import Run
-from swarm.agents.router.decision import AskBack, CallTools, Decision, Refuse, Stop
+from swarm.agents.builtin.run import BuiltinRun
+from swarm.agents.router.decision import AskBack, CallTools, Decision, Refuse, StopDecision
 from swarm.agents.router.evaluation.cases import Case, Expected, KnownTool, Suite
 from swarm.agents.router.router import Router
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
-from swarm.domain.model_runs import ModelUsage
-from swarm.domain.sessions import SessionMessage
-from swarm.domain.streaming.events import Speaker, TurnInput, TurnMessage
+from swarm.domain.answers.events import InputMessage, RunInput, Speaker
+from swarm.domain.model.model_usage import ModelUsage
+from swarm.domain.model.sessions import SessionMessage
 
 
 class Got(StrEnum):
@@ -83,7 +83,7 @@ def confusion(judged: Sequence[Judged]) -> Mapping[Expected, Counter[Got]]:
 
 
 async def _judged(router: Router, case: Case, tools: Sequence[Tool]) -> Judged:
-    run = Run(_turn(case), f"evaluation:{case.id}")
+    run = BuiltinRun(_turn(case), f"evaluation:{case.id}")
     try:
         decision = await router.decide(run, tools)
         got, detail = _got(case, decision)
@@ -92,13 +92,13 @@ async def _judged(router: Router, case: Case, tools: Sequence[Tool]) -> Judged:
     return Judged(case=case, got=got, detail=detail[:300], requests=run.usage.requests, usage=run.usage)
 
 
-def _turn(case: Case) -> TurnInput:
+def _turn(case: Case) -> RunInput:
     said = [
-        TurnMessage(id=str(number), speaker=Speaker(speaker), text=text)
+        InputMessage(id=str(number), speaker=Speaker(speaker), text=text)
         for number, (speaker, text) in enumerate(case.before)
     ]
-    new = TurnMessage(id=case.id, speaker=Speaker.USER, text=case.say)
-    return TurnInput(
+    new = InputMessage(id=case.id, speaker=Speaker.USER, text=case.say)
+    return RunInput(
         turn_id=case.id,
         run_id=case.id,
         trace_id=case.id,
@@ -114,7 +114,7 @@ def _got(case: Case, decision: Decision) -> tuple[Got, str]:
             return Got.ASK, question or "; ".join((*missing, *problems))
         case Refuse():
             return Got.REFUSE, ""
-        case Stop():
+        case StopDecision():
             return Got.STOP, ""
         case CallTools(calls=calls):
             made = ", ".join(f"{call.tool.name}({dict(call.arguments)})" for call in calls)

@@ -17,7 +17,7 @@ from swarm.agents.tools.agentcore.clients import Clients
 from swarm.agents.tools.agentcore.options import AgentCoreOptions
 from swarm.agents.tools.agentcore.page import NotOpened, PageText, read_page
 from swarm.agents.tools.agentcore.passages import passages
-from swarm.agents.tools.agentcore.sessions import Sessions
+from swarm.agents.tools.agentcore.sessions import AgentCoreSessions
 
 if TYPE_CHECKING:
     from bedrock_agentcore.tools.browser_client import BrowserClient
@@ -55,7 +55,7 @@ def automation(browser: BrowserClient) -> tuple[str, Mapping[str, str]]:
 
 
 def browse_tool(
-    clients: Clients, sessions: Sessions, options: AgentCoreOptions, automation: Automation = automation
+    clients: Clients, sessions: AgentCoreSessions, options: AgentCoreOptions, automation: Automation = automation
 ) -> Tool:
     """The tool web-browse. Every call has a browser of its own, which knows nothing of any other."""
 

@@ -23,7 +23,7 @@ SPARE_SECONDS: Final = 60
 _SERVICE: Final = "bedrock-agentcore"
 
 
-class Unusable(Exception):
+class AgentCoreUnusable(Exception):
     """AgentCore cannot be used; the text says why, as a clause."""
 
 
@@ -45,7 +45,7 @@ class Clients:
         # The library itself reads AWS_DEFAULT_REGION, and the files, but not the variable that all others have.
         self.region: str = _region(options.region or os.environ.get("AWS_REGION") or session.region_name)
         if session.get_credentials() is None:
-            raise Unusable(
+            raise AgentCoreUnusable(
                 "there are no AWS credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
             )
         usual = session.client(_SERVICE, region_name=self.region)
@@ -100,11 +100,11 @@ def _region(region: str | None) -> str:
     from bedrock_agentcore._utils.endpoints import InvalidRegionError, validate_region
 
     if region is None:
-        raise Unusable("no AWS region is set; set tools.agentcore.region, or AWS_REGION")
+        raise AgentCoreUnusable("no AWS region is set; set tools.agentcore.region, or AWS_REGION")
     try:
         return validate_region(region)
     except InvalidRegionError as error:
-        raise Unusable(f"'{region}' is no AWS region; one such as eu-central-1 is expected") from error
+        raise AgentCoreUnusable(f"'{region}' is no AWS region; one such as eu-central-1 is expected") from error
 
 
 def _lasting(call_seconds: float) -> int:

@@ -10,7 +10,7 @@ from swarm.agents.toolbox.tool import Tool, ToolAnswer
 from swarm.agents.tools.agentcore.calls import bounded, failed
 from swarm.agents.tools.agentcore.clients import Clients
 from swarm.agents.tools.agentcore.options import AgentCoreOptions
-from swarm.agents.tools.agentcore.sessions import Sessions
+from swarm.agents.tools.agentcore.sessions import AgentCoreSessions
 
 if TYPE_CHECKING:
     from bedrock_agentcore.tools.code_interpreter_client import CodeInterpreter
@@ -72,7 +72,7 @@ class _Outcome:
         return ToolAnswer(text="\n\n".join(filter(None, parts)) or "It ran and printed nothing.", failed=is_failed)
 
 
-def code_tool(clients: Clients, sessions: Sessions, options: AgentCoreOptions) -> Tool:
+def code_tool(clients: Clients, sessions: AgentCoreSessions, options: AgentCoreOptions) -> Tool:
     """The tool code-execute. Every call has an interpreter of its own."""
 
     async def execute(arguments: Mapping[str, Any]) -> ToolAnswer:

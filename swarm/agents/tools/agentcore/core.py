@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from swarm.agents.toolbox.tool import Tool
 from swarm.agents.tools.agentcore.options import AgentCoreOptions
-from swarm.agents.tools.agentcore.sessions import CLOSING_SECONDS, Sessions
+from swarm.agents.tools.agentcore.sessions import CLOSING_SECONDS, AgentCoreSessions
 from swarm.agents.tools.agentcore.threads import in_thread
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _MEMORY_ID: Final = re.compile(
 class AgentCore:
     """The tools of AgentCore, as far as there are any. Close it when nothing calls them any more."""
 
-    def __init__(self, tools: Sequence[Tool], absent: Sequence[str], sessions: Sessions) -> None:
+    def __init__(self, tools: Sequence[Tool], absent: Sequence[str], sessions: AgentCoreSessions) -> None:
         self._tools = tuple(tools)
         self._absent = tuple(absent)
         self._sessions = sessions
@@ -45,7 +45,7 @@ class AgentCore:
         Nothing is asked of AgentCore itself. ``automation`` says how the websocket of a browser is reached; None: as
         the package says. Raises nothing: what is missing is told by `why_absent`.
         """
-        sessions = Sessions()
+        sessions = AgentCoreSessions()
         if importlib.util.find_spec(PACKAGE) is None:
             return cls(
                 (), [_line(NAMES, "the package bedrock-agentcore is missing; install swarm[agentcore]")], sessions
@@ -70,7 +70,7 @@ class AgentCore:
 
 
 def _with(
-    clients: Clients, sessions: Sessions, options: AgentCoreOptions, automation: Automation | None
+    clients: Clients, sessions: AgentCoreSessions, options: AgentCoreOptions, automation: Automation | None
 ) -> tuple[list[Tool], list[str]]:
     from swarm.agents.tools.agentcore import browse, code, memory
 
@@ -93,10 +93,10 @@ def _clients(options: AgentCoreOptions) -> Clients:
 
 
 def _why(error: Exception) -> str:
-    from swarm.agents.tools.agentcore.clients import Unusable
+    from swarm.agents.tools.agentcore.clients import AgentCoreUnusable
 
     match error:
-        case Unusable():
+        case AgentCoreUnusable():
             return str(error)
         case TimeoutError():
             return f"AWS's credentials were not found within {OPEN_SECONDS:g} s"

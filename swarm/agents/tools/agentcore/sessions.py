@@ -1,9 +1,9 @@
 """Sessions at AWS, every one of which is stopped, however its use ends: they cost money as long as they run.
 
 The start, the calls and the stop block, so they run in threads, and a thread cannot be cancelled. So every
-session has an *ending*: a task of `Sessions` that waits until the session is left, and for the start, if that is still
-under way, stops what came of it, and waits for calls that go on. Whoever leaves waits for it a little while only;
-`Sessions.aclose` waits for the rest.
+session has an *ending*: a task of `AgentCoreSessions` that waits until the session is left, and for the start, if that
+is still under way, stops what came of it, and waits for calls that go on. Whoever leaves waits for it a little while
+only; `AgentCoreSessions.aclose` waits for the rest.
 
 What even this cannot stop (a start whose answer was lost, a coordinator that was killed) AWS ends: every session is
 started with a time limit little longer than the call that it is for.
@@ -30,7 +30,7 @@ T = TypeVar("T")
 _log = structlog.get_logger(__name__)
 
 
-class Session(Generic[S]):
+class AgentCoreSession(Generic[S]):
     """A session that has been started."""
 
     def __init__(self, client: S, calls: set[asyncio.Future[Any]]) -> None:
@@ -45,7 +45,7 @@ class Session(Generic[S]):
         return await asyncio.shield(calling)
 
 
-class Sessions:
+class AgentCoreSessions:
     """Starts sessions and stops them."""
 
     def __init__(self, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
@@ -53,7 +53,7 @@ class Sessions:
         self._endings: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
-    async def open(self, start: Callable[[], S], stop: Callable[[S], object]) -> AsyncIterator[Session[S]]:
+    async def open(self, start: Callable[[], S], stop: Callable[[S], object]) -> AsyncIterator[AgentCoreSession[S]]:
         """A session for the time of a block. Raises what ``start`` raises; a stop that fails is logged only."""
         starting = in_thread(start)
         calls: set[asyncio.Future[Any]] = set()
@@ -62,7 +62,7 @@ class Sessions:
         self._endings.add(ending)
         ending.add_done_callback(self._endings.discard)
         try:
-            yield Session(await asyncio.shield(starting), calls)
+            yield AgentCoreSession(await asyncio.shield(starting), calls)
         finally:
             left.set()
             await asyncio.wait({ending}, timeout=self._patience_seconds)

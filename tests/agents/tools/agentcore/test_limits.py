@@ -12,7 +12,7 @@ import pytest_asyncio
 from swarm.agents.toolbox.tool import Tool
 from swarm.agents.tools.agentcore.core import AgentCore
 from swarm.agents.tools.agentcore.options import AgentCoreOptions
-from swarm.agents.tools.agentcore.sessions import Sessions
+from swarm.agents.tools.agentcore.sessions import AgentCoreSessions
 from tests.agents.tools.agentcore.conftest import OPTIONS
 from tests.support.agentcore import FakeAgentCore, Page, environment
 from tests.support.idle_time import time_passes
@@ -88,7 +88,7 @@ async def test_a_memory_without_an_answer_is_given_up(aws: FakeAgentCore, hasty:
 
 
 async def test_whoever_waits_for_a_stop_that_has_no_answer_waits_a_little_only() -> None:
-    sessions, stopping = Sessions(patience_seconds=0.05), asyncio.Event()
+    sessions, stopping = AgentCoreSessions(patience_seconds=0.05), asyncio.Event()
     loop = asyncio.get_running_loop()
 
     def stop(_: str) -> None:
@@ -104,7 +104,7 @@ async def test_whoever_waits_for_a_stop_that_has_no_answer_waits_a_little_only()
 
 
 async def test_at_the_close_what_does_not_stop_is_left_to_aws() -> None:
-    sessions, never = Sessions(patience_seconds=0), asyncio.Event()
+    sessions, never = AgentCoreSessions(patience_seconds=0), asyncio.Event()
     loop = asyncio.get_running_loop()
 
     def stop(_: str) -> None:

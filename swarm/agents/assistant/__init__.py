@@ -1,1 +1,0 @@
-"""The assistant: converses, remembers, and uses tools."""

@@ -1,0 +1,165 @@
+"""A remote agent over AG-UI: runs, answers, its health. Whatever it does, every run ends with one event that says how.
+
+Who may do what: a run owns one connection, which is closed when the run ends, is left by who reads it, or is cancelled.
+Only a request that certainly did not arrive is repeated, and one that was refused with HTTP 401 when another token can
+be had. An agent whose run we leave before its end is told so, where its dialect knows how; that is tried once, beside
+everything else, and nobody waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Final
+
+import structlog
+
+from swarm.agents.failures import OUR_FAULT, GaveUp, not_within
+from swarm.agents.http import CONNECT_PATIENCE_SECONDS, AgentRequest, whole_body
+from swarm.agents.remote.dialects import requests_of
+from swarm.agents.remote.exchange import Exchange
+from swarm.agents.remote.sse import BODY_BYTES, EVENT_BYTES, RunDeadline, event_data
+from swarm.agents.remote.translation.translator import Translator
+from swarm.agents.remote.whole_answers import answer_in, collected
+from swarm.clock import MeasuredClock
+from swarm.domain.answers.events import AgentEvent, Broken, RunInput
+from swarm.domain.answers.remote import Health, RemoteAgent, RunEnd
+
+HEALTH_SECONDS: Final = 5.0
+FAREWELL_SECONDS: Final = 2.0
+"""So long an agent has to hear that its run was left."""
+
+_log = structlog.get_logger(__name__)
+
+
+class AguiAgent:
+    """An agent that is a service of its own; see `swarm.domain.answers.remote.RunsTurns`.
+
+    ``tls`` says which certificates are trusted, those of the system by default. ``connect_patience_seconds`` is how
+    long an address that nothing answers at is tried again.
+    """
+
+    def __init__(
+        self,
+        agent: RemoteAgent,
+        *,
+        tls: ssl.SSLContext | None = None,
+        clock: MeasuredClock | None = None,
+        connect_patience_seconds: float = CONNECT_PATIENCE_SECONDS,
+    ) -> None:
+        self._agent = agent
+        self._requests = requests_of(agent)
+        self._exchange = Exchange(agent, tls=tls, clock=clock, patience_seconds=connect_patience_seconds)
+        self._farewells: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+
+    async def aclose(self) -> None:
+        """Close all connections, after the agent was told of the runs that were left; the others break off."""
+        self._is_closed = True
+        await asyncio.gather(*self._farewells, return_exceptions=True)
+        await self._exchange.aclose()
+
+    def run(self, turn: RunInput) -> AsyncGenerator[AgentEvent, None]:
+        """One run, event by event. Ends with a `RunEnd`, and raises nothing."""
+        return self._run(turn, self._agent.longest_run_seconds)
+
+    async def invoke(self, turn: RunInput) -> RunEnd:
+        """One run whose answer comes whole, within ``invoke_seconds``. Raises nothing."""
+        try:
+            return await self._invoke(turn, self._agent.invoke_seconds)
+        except GaveUp as error:
+            return self._broken(turn, error.reason)
+        except Exception:  # noqa: BLE001 - logged there; whoever waits for the run needs its end
+            return self._our_fault(turn)
+
+    async def health(self) -> Health:
+        """Whether a run would reach the agent. Takes a few seconds at most, and raises nothing."""
+        try:
+            async with asyncio.timeout(HEALTH_SECONDS):
+                status = await self._exchange.look(self._requests.health(), HEALTH_SECONDS)
+                return self._requests.health_of(status)
+        except GaveUp as error:
+            return Health(reachable=False, detail=error.reason)
+        except TimeoutError:
+            return Health(reachable=False, detail=not_within(HEALTH_SECONDS))
+        except Exception:  # noqa: BLE001 - nothing may come of a question but an answer
+            _log.exception("The health of an agent cannot be told.", action="agent_health", agent=self._agent.name)
+            return Health(reachable=False, detail=OUR_FAULT)
+
+    async def _invoke(self, turn: RunInput, seconds: float) -> RunEnd:
+        call = self._requests.invoke(turn)
+        if call is None:
+            async with aclosing(self._run(turn, seconds)) as events:
+                return await collected(events)
+        try:
+            async with asyncio.timeout(seconds):
+                return answer_in(await whole_body(await self._exchange.open(call, seconds, EVENT_BYTES)))
+        except TimeoutError as error:
+            raise GaveUp(not_within(seconds)) from error
+
+    async def _run(self, turn: RunInput, longest_seconds: float) -> AsyncGenerator[AgentEvent, None]:
+        translator = Translator(turn.run_id, self._agent.dialect)
+        is_left = True
+        try:
+            async with aclosing(self._data(turn, RunDeadline(longest_seconds))) as pieces:
+                async for data in pieces:
+                    for event in translator.feed(data):
+                        yield event
+                    if translator.is_over:
+                        break
+            for event in translator.end():
+                yield event
+        except GaveUp as error:
+            is_left = error.may_still_run
+            yield self._broken(turn, error.reason)
+        except Exception:  # noqa: BLE001 - logged there; whoever waits for the run needs its end
+            yield self._our_fault(turn)
+        finally:
+            if is_left and not translator.is_over:
+                self._say_farewell(turn)
+
+    async def _data(self, turn: RunInput, deadline: RunDeadline) -> AsyncGenerator[str, None]:
+        """The data of the events of one run. Raises GaveUp."""
+        silence_seconds = min(self._agent.timeout_seconds, deadline.seconds)
+        try:
+            async with asyncio.timeout_at(deadline.at):
+                response = await self._exchange.open(self._requests.run(turn), silence_seconds, BODY_BYTES)
+        except TimeoutError as error:
+            raise GaveUp(not_within(deadline.seconds)) from error
+        try:
+            async with aclosing(event_data(response, silence_seconds=silence_seconds, deadline=deadline)) as pieces:
+                async for data in pieces:
+                    yield data
+        finally:
+            await response.aclose()
+
+    def _broken(self, turn: RunInput, reason: str) -> Broken:
+        _log.warning(
+            "A run broke off.", action="agent_broken", agent=self._agent.name, run_id=turn.run_id, reason=reason
+        )
+        return Broken(reason=reason)
+
+    def _our_fault(self, turn: RunInput) -> Broken:
+        _log.exception("A run failed.", action="agent_failed", agent=self._agent.name, run_id=turn.run_id)
+        return Broken(reason=OUR_FAULT)
+
+    def _say_farewell(self, turn: RunInput) -> None:
+        call = None if self._is_closed else self._requests.cancel(turn)
+        if call is not None:
+            farewell = asyncio.create_task(self._farewell(call, turn.run_id))
+            self._farewells.add(farewell)
+            farewell.add_done_callback(self._farewells.discard)
+
+    async def _farewell(self, call: AgentRequest, run_id: str) -> None:
+        """Tell the agent that its run was left; if it does not hear, the closed connection has to do."""
+        ids = {"agent": self._agent.name, "run_id": run_id}
+        try:
+            async with asyncio.timeout(FAREWELL_SECONDS):
+                status = await self._exchange.look(call, FAREWELL_SECONDS)
+                _log.info("An agent was told that its run was left.", action="agent_cancel", status=status, **ids)
+        except (GaveUp, TimeoutError) as error:
+            _log.info("An agent was not told that its run was left.", action="agent_cancel", why=str(error), **ids)
+        except Exception:  # noqa: BLE001 - it runs beside everything else
+            _log.exception("An agent was not told that its run was left.", action="agent_cancel", **ids)

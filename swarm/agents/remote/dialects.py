@@ -1,0 +1,252 @@
+"""The requests to remote agents, in both dialects; pure: from a turn to what is sent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+import orjson
+from ag_ui.core import (
+    PROTOCOL_VERSION,
+    AssistantMessage,
+    Context,
+    FunctionCall,
+    Message,
+    ResumeEntry,
+    RunAgentInput,
+    ToolCall,
+    UserMessage,
+)
+
+from swarm.agents.failures import refused
+from swarm.agents.http import AgentRequest
+from swarm.agents.remote.thread_text import thread_text
+from swarm.agents.remote.translation.questions import TOOL_CALL
+from swarm.agents.remote.translation.values import id_of, is_object
+from swarm.domain.answers.events import Decided, InputMessage, RunInput, Speaker
+from swarm.domain.answers.remote import Dialect, Health, RemoteAgent, ResumeForm, ThreadContext
+from swarm.domain.prompts.client_context import SOURCE, THREAD_CONTEXT
+from swarm.domain.text.model import data_for_model
+
+DISMISSED: Final = "User dismissed the input form without providing values."
+"""CAIPE's ``form_data`` where a person did not want to answer."""
+
+TOOL_APPROVAL: Final = "tool_approval"
+"""The reason of CAIPE's interrupts that wait for leave to call a tool."""
+
+_PROTOCOL: Final = "agui"
+"""The events that CAIPE is to answer with: named in the query at first, and since 0.4 in the body, "custom" else."""
+
+_JSON: Final = {"Content-Type": "application/json"}
+_EVENTS: Final = {**_JSON, "Accept": "text/event-stream", "Cache-Control": "no-store"}
+_NOT_IN_NAMES: Final = re.compile(r"[\s<|\\/>]+")
+
+
+class Requests(Protocol):
+    """How one dialect asks."""
+
+    def run(self, turn: RunInput) -> AgentRequest:
+        """Begin a run, or go on with one that was interrupted."""
+        ...
+
+    def invoke(self, turn: RunInput) -> AgentRequest | None:
+        """Begin a run whose answer comes whole; None if there is no such request."""
+        ...
+
+    def cancel(self, turn: RunInput) -> AgentRequest | None:
+        """End a run; None if closing its connection is all there is."""
+        ...
+
+    def health(self) -> AgentRequest:
+        """Ask for a sign of life."""
+        ...
+
+    def health_of(self, status: int) -> Health:
+        """What the HTTP status of that answer says."""
+        ...
+
+
+def requests_of(agent: RemoteAgent) -> Requests:
+    """The requests that an agent understands."""
+    return CaipeRequests(agent) if agent.dialect is Dialect.CAIPE else AguiRequests(agent)
+
+
+class AguiRequests:
+    """AG-UI 1.0: one address, and everything in a ``RunAgentInput``. https://docs.ag-ui.com/sdk/python/core/types"""
+
+    def __init__(self, agent: RemoteAgent) -> None:
+        self._agent = agent
+
+    def run(self, turn: RunInput) -> AgentRequest:
+        """Fields that were optional only since 1.0 are sent in any case, for agents that are older."""
+        asked = RunAgentInput(
+            thread_id=turn.conversation_id,
+            run_id=turn.run_id,
+            protocol_version=PROTOCOL_VERSION,
+            state={},
+            messages=_messages(turn),
+            tools=[],
+            context=[Context(description=name, value=_words(value)) for name, value in turn.client_context.items()],
+            forwarded_props=self._props(turn),
+            resume=[_resume(decided) for decided in turn.decided] or None,
+        )
+        body = _json(asked.model_dump(mode="json", by_alias=True))
+        return AgentRequest(method="POST", url=self._agent.url, body=body, headers=_EVENTS)
+
+    def invoke(self, turn: RunInput) -> AgentRequest | None:
+        """There is none: the stream is collected."""
+        return None
+
+    def cancel(self, turn: RunInput) -> AgentRequest | None:
+        """There is none: an agent notices that nobody listens any more."""
+        return None
+
+    def health(self) -> AgentRequest:
+        """There is none either; that something answers at all is taken for a sign of life."""
+        return AgentRequest(method="GET", url=self._agent.url, headers={"Accept": "*/*"})
+
+    def health_of(self, status: int) -> Health:
+        """Refusing a GET (404, 405) is what an address for runs does; refusing us, or being broken, is not healthy."""
+        return _health(status, is_well=status < 500 and status not in (401, 403))
+
+    def _props(self, turn: RunInput) -> dict[str, object]:
+        return _present(
+            agent_id=self._agent.agent_id,
+            client_context=dict(turn.client_context) or None,
+            trace_id=turn.trace_id,
+            turn_id=turn.turn_id,
+        )
+
+
+class CaipeRequests:
+    """CAIPE's chat API. A key that does not apply is absent, never null; the message is what people wrote and no more,
+    unless the settings put the thread in front of it.
+
+    https://github.com/cnoe-io/ai-platform-engineering
+    """
+
+    def __init__(self, agent: RemoteAgent) -> None:
+        self._agent = agent
+        self._base = agent.url.rstrip("/")
+
+    def run(self, turn: RunInput) -> AgentRequest:
+        """A resume, if people have decided something; what the agent has heard and said stays with it."""
+        if not turn.decided:
+            return self._post(f"/api/v1/chat/stream/start?protocol={_PROTOCOL}", _EVENTS, self._message(turn))
+        return self._post(f"/api/v1/chat/stream/resume?protocol={_PROTOCOL}", _EVENTS, self._resumed(turn))
+
+    def invoke(self, turn: RunInput) -> AgentRequest | None:
+        """The same body, and JSON in return."""
+        return self._post("/api/v1/chat/invoke", {**_JSON, "Accept": "application/json"}, self._message(turn))
+
+    def cancel(self, turn: RunInput) -> AgentRequest | None:
+        """By conversation: it has one run at a time."""
+        body = _present(agent_id=self._agent.agent_id, conversation_id=turn.conversation_id)
+        return self._post("/api/v1/chat/stream/cancel", _JSON, body)
+
+    def health(self) -> AgentRequest:
+        """CAIPE's own health check."""
+        return AgentRequest(method="GET", url=f"{self._base}/healthz")
+
+    def health_of(self, status: int) -> Health:
+        """It answers 200 when it is well."""
+        return _health(status, is_well=200 <= status < 300)
+
+    def _message(self, turn: RunInput) -> dict[str, object]:
+        message, thread = "\n\n".join(message.text for message in turn.messages), thread_text(turn)
+        if not thread:
+            return self._present(turn, turn.client_context, message=message)
+        if self._agent.thread_context is ThreadContext.MESSAGE:
+            return self._present(turn, turn.client_context, message=f"{thread}\n\n{message}")
+        # A client context without its source would be refused.
+        return self._present(turn, {"source": SOURCE, **turn.client_context, THREAD_CONTEXT: thread}, message=message)
+
+    def _resumed(self, turn: RunInput) -> dict[str, object]:
+        if self._agent.resume is ResumeForm.DATA:
+            return self._present(turn, turn.client_context, resume_data=_resume_data(turn.decided))
+        return self._present(turn, turn.client_context, form_data=_form_data(turn.decided))
+
+    def _present(self, turn: RunInput, context: Mapping[str, object], **more: object) -> dict[str, object]:
+        return _present(
+            **more,
+            conversation_id=turn.conversation_id,
+            agent_id=self._agent.agent_id,
+            protocol=_PROTOCOL,
+            trace_id=turn.trace_id,
+            client_context=dict(context) or None,
+        )
+
+    def _post(self, path: str, headers: dict[str, str], body: dict[str, object]) -> AgentRequest:
+        headers = {**headers, "X-Client-Source": "slack-bot"}
+        return AgentRequest(method="POST", url=f"{self._base}{path}", body=_json(body), headers=headers)
+
+
+def _health(status: int, *, is_well: bool) -> Health:
+    return Health(reachable=is_well, detail=f"it answers (HTTP {status})" if is_well else refused(status).reason)
+
+
+def _messages(turn: RunInput) -> list[Message]:
+    """The conversation. A resumed run goes on from the tool calls that waited, so these come last."""
+    said = [_message(message) for message in (*turn.history, *turn.messages)]
+    waited = [call for decided in turn.decided if (call := _tool_call(decided.raw.get(TOOL_CALL)))]
+    if not waited:
+        return said
+    return [*said, AssistantMessage(id=f"{turn.run_id}-calls", role="assistant", tool_calls=waited)]
+
+
+def _message(message: InputMessage) -> Message:
+    if message.speaker is Speaker.ASSISTANT:
+        return AssistantMessage(id=message.id, role="assistant", content=message.text)
+    # Model services refuse names with blanks and some signs in them.
+    name = _NOT_IN_NAMES.sub("_", message.author)[:64] or None
+    return UserMessage(id=message.id, role="user", content=message.marked, name=name)
+
+
+def _tool_call(call: object) -> ToolCall | None:
+    if not is_object(call):
+        return None
+    name, arguments = call.get("name"), call.get("arguments")
+    function = FunctionCall(name=str(name), arguments=arguments if isinstance(arguments, str) else "{}")
+    return ToolCall(id=id_of(call.get("id")), type="function", function=function)
+
+
+def _resume(decided: Decided) -> ResumeEntry:
+    if decided.values is None:
+        return ResumeEntry(interrupt_id=decided.interrupt_id, status="cancelled")
+    return ResumeEntry(interrupt_id=decided.interrupt_id, status="resolved", payload=dict(decided.values))
+
+
+def _form_data(decided: tuple[Decided, ...]) -> str:
+    """One JSON text of all that people filled in; a sentence, if they filled in nothing."""
+    answers = [one.values for one in decided if one.values is not None]
+    if not answers:
+        return DISMISSED
+    return _json({name: value for values in answers for name, value in values.items()}).decode()
+
+
+def _resume_data(decided: tuple[Decided, ...]) -> str:
+    """The same as JSON text with what is answered: a form, or whether a tool may be called."""
+    answers = [one.values for one in decided if one.values is not None]
+    values = {name: value for answer in answers for name, value in answer.items()}
+    if any(one.raw.get("reason") == TOOL_APPROVAL for one in decided):
+        return _json({"type": TOOL_APPROVAL, **(values or {"decision": "reject"})}).decode()
+    return _json({"type": "form_input", **({"values": values} if answers else {"dismissed": True})}).decode()
+
+
+def _present(**fields: object) -> dict[str, object]:
+    return {name: value for name, value in fields.items() if value not in (None, "")}
+
+
+def _words(value: object) -> str:
+    return value if isinstance(value, str) else _json(value).decode()
+
+
+def _json(value: object | Mapping[str, Any]) -> bytes:
+    """What an agent reads is read by its model."""
+    return orjson.dumps(data_for_model(value), default=_plain)
+
+
+def _plain(value: object) -> object:
+    """Mappings that are no dict."""
+    return dict(value) if isinstance(value, Mapping) else str(value)

@@ -1,0 +1,231 @@
+"""One event as it came over the wire, in the shape of AG-UI 1.0, whatever version of it the agent speaks.
+
+Most events are valid as they are. The others are mended where it is clear what they mean: a timestamp with a fraction,
+an outcome that is only a word, an optional field that used to have another type, an id that is missing. What cannot be
+mended is skipped. https://docs.ag-ui.com/concepts/events
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Final
+
+import structlog
+from ag_ui.core import Event, EventType
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json
+
+from swarm.agents.remote.translation.values import NAME_CHARACTERS, first, id_of, is_object, line_of
+
+COMPLAINTS: Final = 10
+"""So many events of a run are complained about one by one; a run of nothing but nonsense must not fill the log."""
+
+NOTHING_ASKED: Final = "It waits for an answer, but does not say to which question."
+
+_EVENT: Final[TypeAdapter[Event]] = TypeAdapter(Event)
+_KNOWN: Final = frozenset(kind.value for kind in EventType)
+_ROLES: Final = frozenset({"developer", "system", "assistant", "user"})
+_OPTIONAL: Final[dict[str, type | tuple[()]]] = {
+    "metadata": dict,
+    "name": str,
+    "parentMessageId": str,
+    "parentRunId": str,
+    "protocolVersion": str,
+    "subagentRunId": str,
+    "input": (),  # what we sent, echoed
+    "timestamp": (),  # nobody reads it, and it comes in every kind
+    "usage": (),
+}
+"""What an event can do without, and so loses if it is not of its kind; nothing is of the kind ``()``."""
+
+_log = structlog.get_logger(__name__)
+
+Fields = dict[str, Any]
+
+
+class Wire:
+    """Reads the events of one run. Never raises."""
+
+    def __init__(self, run_id: str) -> None:
+        self._run_id = run_id
+        self.skipped_count = 0  # events that were not understood
+        self.read_count = 0
+
+    def read(self, data: str) -> Event | None:
+        """The event that stands in the data of one server-sent event; None if it is none that we know."""
+        event = _valid(data) or self._mended(data)
+        if event is None:
+            self.skipped_count += 1
+        else:
+            self.read_count += 1
+        return event
+
+    def _mended(self, data: str) -> Event | None:
+        fields = _parsed(data)
+        kind = first(fields, "type") if is_object(fields) else None
+        if not is_object(fields) or not isinstance(kind, str):
+            self._complain("An event of an agent is no JSON object with a type.", "")
+        elif kind not in _KNOWN:
+            _log.debug("An event of an unknown type is skipped.", action="agent_event_unknown", **self._ids(kind))
+        else:
+            return self._forced(kind, dict(fields))
+        return None
+
+    def _forced(self, kind: str, fields: Fields) -> Event | None:
+        try:
+            return _EVENT.validate_python(mended(kind, fields))
+        except (ValidationError, RecursionError):
+            self._complain("An event of an agent makes no sense.", kind)
+            return None
+
+    def _complain(self, words: str, kind: str) -> None:
+        if self.skipped_count < COMPLAINTS:
+            _log.warning(words, action="agent_event_skipped", **self._ids(kind))
+
+    def _ids(self, kind: str) -> dict[str, str]:
+        return {"run_id": self._run_id, "type": line_of(kind, NAME_CHARACTERS)}
+
+
+def _valid(data: str) -> Event | None:
+    try:
+        return _EVENT.validate_json(data)
+    except (ValidationError, RecursionError):
+        return None
+
+
+def _parsed(data: str) -> object:
+    """The JSON value that this is, halves of characters replaced: JavaScript cuts texts where it likes."""
+    try:
+        return from_json(data)
+    except ValueError:
+        pass
+    try:
+        text = json.dumps(json.loads(data), ensure_ascii=False)
+        return from_json(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+    except (ValueError, RecursionError):
+        return None
+
+
+def mended(kind: str, fields: Fields) -> Fields:
+    """The fields of an event of an older or a careless agent, as AG-UI 1.0 has them; ``fields`` may be changed."""
+    for name, kind_of_value in _OPTIONAL.items():
+        if not isinstance(fields.get(name), kind_of_value):
+            fields.pop(name, None)
+    if not (kind.startswith("TEXT_") and str(fields.get("role")) in _ROLES):
+        fields.pop("role", None)
+    for mend in _MENDS.get(kind, ()):
+        mend(fields)
+    return fields
+
+
+def _default(name: str, python_name: str, value: str = "") -> Callable[[Fields], None]:
+    """A field that must be there, and is of no great importance."""
+
+    def mend(fields: Fields) -> None:
+        found = first(fields, name, python_name)
+        fields.pop(python_name, None)
+        fields[name] = str(found) if isinstance(found, str | int | float) else value
+
+    return mend
+
+
+def _number_id(name: str) -> Callable[[Fields], None]:
+    """An id that may be missing, and may be a number."""
+
+    def mend(fields: Fields) -> None:
+        if name in fields and not isinstance(fields[name], str):
+            fields[name] = id_of(fields[name]) or None
+
+    return mend
+
+
+def _delta(fields: Fields) -> None:
+    fields.setdefault("delta", first(fields, "content", "text"))
+
+
+def _content(fields: Fields) -> None:
+    """What a tool returned is text; some agents send the JSON itself."""
+    content = first(fields, "content", "result", "output")
+    fields["content"] = content if isinstance(content, str) else json.dumps(content)
+
+
+def _outcome(fields: Fields) -> None:
+    """``"outcome": "interrupt", "interrupt": {…}`` is how interrupts were told before 1.0."""
+    outcome = fields.get("outcome")
+    kind = first(outcome, "type") if is_object(outcome) else outcome
+    if kind in ("cancelled", "canceled", "aborted"):
+        fields["outcome"] = {"type": "cancelled"}
+    elif kind == "interrupt" or fields.get("interrupt"):
+        interrupts = _interrupts(fields, outcome)
+        fields["outcome"] = {"type": "interrupt", "interrupts": interrupts}
+        if not interrupts:
+            fields.update(type="RUN_ERROR", message=NOTHING_ASKED)
+    else:
+        fields["outcome"] = None
+
+
+def _interrupts(fields: Fields, outcome: object) -> list[Fields]:
+    found: object = first(outcome, "interrupts", "interrupt") if is_object(outcome) else None
+    found = found or first(fields, "interrupts", "interrupt")
+    several = found if isinstance(found, list) else [found]
+    return [_interrupt(dict(one), fields) for one in several if is_object(one)]
+
+
+def _interrupt(interrupt: Fields, fields: Fields) -> Fields:
+    interrupt["id"] = str(
+        first(interrupt, "id", "interruptId", "interrupt_id") or first(fields, "runId") or "interrupt"
+    )
+    interrupt["reason"] = str(first(interrupt, "reason") or "")
+    for name, kind in (("message", str), ("toolCallId", str), ("expiresAt", str)):
+        if not isinstance(interrupt.get(name), kind):
+            interrupt.pop(name, None)
+    for name in ("responseSchema", "metadata"):
+        if not is_object(interrupt.get(name)):
+            interrupt.pop(name, None)
+    return interrupt
+
+
+def _message(fields: Fields) -> None:
+    said = first(fields, "message", "error", "detail")
+    said = first(said, "message", "detail") if is_object(said) else said
+    fields["message"] = said if isinstance(said, str) else ""
+    code = fields.get("code")
+    fields["code"] = str(code) if isinstance(code, str | int) else None
+
+
+def _messages(fields: Fields) -> None:
+    """Of messages that are not valid, those of people and of the agent in their simplest shape are kept."""
+    messages = fields.get("messages")
+    fields["messages"] = [_plain(one) for one in messages if is_object(one)] if isinstance(messages, list) else []
+
+
+def _plain(message: Any) -> Fields:
+    content = message.get("content")
+    role = "assistant" if message.get("role") == "assistant" and not message.get("toolCalls") else "user"
+    return {"id": str(message.get("id")), "role": role, "content": content if isinstance(content, str) else ""}
+
+
+_MESSAGE_ID: Final = _default("messageId", "message_id")
+_CALL_ID: Final = _default("toolCallId", "tool_call_id")
+_RUN: Final = (_default("threadId", "thread_id"), _default("runId", "run_id"))
+_STEP: Final = (_default("stepName", "step_name"),)
+
+_MENDS: Final[dict[str, tuple[Callable[[Fields], None], ...]]] = {
+    "TEXT_MESSAGE_START": (_MESSAGE_ID,),
+    "TEXT_MESSAGE_CONTENT": (_MESSAGE_ID, _delta),
+    "TEXT_MESSAGE_END": (_MESSAGE_ID,),
+    "TEXT_MESSAGE_CHUNK": (_number_id("messageId"), _delta),
+    "TOOL_CALL_START": (_CALL_ID, _default("toolCallName", "tool_call_name", "tool")),
+    "TOOL_CALL_ARGS": (_CALL_ID, _delta),
+    "TOOL_CALL_CHUNK": (_number_id("toolCallId"),),
+    "TOOL_CALL_END": (_CALL_ID,),
+    "TOOL_CALL_RESULT": (_CALL_ID, _MESSAGE_ID, _content),
+    "MESSAGES_SNAPSHOT": (_messages,),
+    "CUSTOM": (lambda fields: fields.setdefault("value", None),),
+    "RUN_STARTED": _RUN,
+    "RUN_FINISHED": (*_RUN, _outcome),
+    "RUN_ERROR": (_message,),
+    "STEP_STARTED": _STEP,
+    "STEP_FINISHED": _STEP,
+}

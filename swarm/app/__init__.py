@@ -1,0 +1,1 @@
+"""The application put together: start, stop, reload, backup."""

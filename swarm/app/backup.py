@@ -1,0 +1,153 @@
+"""Backups: one tar file with a copy of the database, the edited base prompts, and what is to be known of them.
+
+Secrets are not in it: the operator's token is made anew where there is none, agents' tokens are kept as digests, and
+those of Slack and of models are settings. What people said is, so only its owner may read the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from swarm.domain.errors import ConfigurationError, Conflict
+from swarm.store.admin import backup as copies
+from swarm.store.admin import preparation
+from swarm.store.admin.backup import Progress
+
+FORMAT: Final = 1
+_MANIFEST: Final = "manifest.json"
+_DATABASE: Final = "database"
+_PROMPTS: Final = "prompts/"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Manifest:
+    """What a backup is."""
+
+    format: int
+    database: str  # sqlite or postgresql
+    revision: str  # the database's last migration
+    version: str  # of swarm
+    created_at: str  # ISO 8601, UTC
+    sha256: str  # of the copy of the database
+    size: int  # of the same, in bytes
+
+
+def make(url: str, prompts: Path, target: Path, *, force: bool, progress: Progress) -> Manifest:
+    """Write a backup to ``target``, which is there only when it is whole.
+
+    Raises Conflict for a file that is there already, without ``force``; ConfigurationError, Unavailable.
+    """
+    if target.exists() and not force:
+        raise Conflict(f"{target} is there already.", hint="Choose another name, or say --force to replace it.")
+    with _folder_beside(target) as folder:
+        copy, archive = folder / _DATABASE, folder / "backup.tar"
+        revision = copies.revision_of(url)
+        copies.dump(url, copy, progress)
+        manifest = Manifest(
+            format=FORMAT,
+            database=copies.kind_of(url),
+            revision=revision,
+            version=version("swarm"),
+            created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+            sha256=_digest(copy),
+            size=copy.stat().st_size,
+        )
+        (folder / _MANIFEST).write_bytes(orjson.dumps(asdict(manifest), option=orjson.OPT_INDENT_2))
+        with archive.open("xb") as file:
+            os.fchmod(file.fileno(), 0o600)
+            with tarfile.open(fileobj=file, mode="w") as tar:
+                for name in (_MANIFEST, _DATABASE):
+                    tar.add(folder / name, name)
+                for prompt in sorted(prompts.glob("*.md")):
+                    tar.add(prompt, _PROMPTS + prompt.name)
+            file.flush()
+            os.fsync(file.fileno())
+        archive.replace(target)
+    return manifest
+
+
+def restore(url: str, prompts: Path, source: Path, *, force: bool, progress: Progress) -> Manifest:
+    """Put a backup back, and migrate it. Raises what `swarm.store.admin.backup.put_back` raises, and ConfigurationError
+    for a file that is no backup, a damaged one, one of a newer version, or one of the other kind of database.
+    """
+    with tempfile.TemporaryDirectory(prefix=".swarm-restore-", dir=prompts.parent) as name:
+        folder = Path(name)
+        manifest = _unpacked(source, folder)
+        if manifest.database != copies.kind_of(url):
+            raise ConfigurationError(
+                f"This is a backup of {manifest.database}, and the database is {copies.kind_of(url)}.",
+                hint="Name a database of the same kind: database.url (SWARM_DATABASE_URL).",
+            )
+        if manifest.revision > preparation.newest():
+            raise ConfigurationError(
+                f"This backup was made by swarm {manifest.version}, whose database is newer (migration "
+                f"{manifest.revision}) than this version knows ({preparation.newest()}).",
+                hint="Restore it with that version or a newer one.",
+            )
+        copies.put_back(url, folder / _DATABASE, manifest.revision, force=force, progress=progress)
+        _put_back_prompts(folder / _PROMPTS, prompts)
+    return manifest
+
+
+def _put_back_prompts(saved: Path, prompts: Path) -> None:
+    """The database was empty or given up, and so is what belonged to it."""
+    for prompt in sorted(saved.glob("*.md")):
+        prompts.mkdir(parents=True, exist_ok=True, mode=0o700)
+        shutil.copyfile(prompt, prompts / prompt.name)
+
+
+def _unpacked(source: Path, folder: Path) -> Manifest:
+    """The manifest, after everything was written into ``folder`` and found whole. Raises ConfigurationError."""
+    try:
+        with tarfile.open(source, mode="r:") as tar:
+            for member in tar:
+                if member.isfile() and _is_ours(member.name):
+                    tar.extract(member, folder, filter="data")
+        manifest = Manifest(**orjson.loads((folder / _MANIFEST).read_bytes()))
+        is_whole = manifest.format == FORMAT and _digest(folder / _DATABASE) == manifest.sha256
+    except OSError as error:
+        if error.filename == str(source):
+            raise ConfigurationError(f"{source} cannot be read: {error.strerror}.") from error
+        is_whole = False
+    except (tarfile.TarError, ValueError, TypeError):
+        is_whole = False
+    if not is_whole:
+        raise ConfigurationError(f"{source} is no backup of swarm, or it is damaged.")
+    return manifest
+
+
+def _is_ours(name: str) -> bool:
+    return name in (_MANIFEST, _DATABASE) or (name.startswith(_PROMPTS) and Path(name).parent == Path(_PROMPTS))
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextlib.contextmanager
+def _folder_beside(target: Path) -> Iterator[Path]:
+    """A folder on the same disk, which is gone afterwards, whatever happens. Raises ConfigurationError."""
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=".swarm-backup-", dir=target.absolute().parent))
+    except OSError as error:
+        raise ConfigurationError(f"{target} cannot be written: {error.strerror}.") from error
+    try:
+        yield folder
+    except OSError as error:
+        raise ConfigurationError(f"{target} cannot be written: {error.strerror}.") from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

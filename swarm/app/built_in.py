@@ -1,0 +1,321 @@
+"""The built-in agents, put together from the settings, with all that they share.
+
+``opened`` is for the coordinator, and for commands that need an agent without one, as ``swarm chat``. Everything heavy
+is loaded in it, so that a coordinator without such agents starts without.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from swarm.app import process, settings_mapping
+from swarm.app.shutdown import ShutdownStack, StopDeadline
+from swarm.config import BuiltinAgentSettings, Kind, Settings
+from swarm.config.builtin import PROMPTS_CONFIG
+from swarm.domain.answers.events import RunInput
+from swarm.domain.errors import ConfigurationError
+from swarm.domain.model.model_usage import UsageRecorder
+from swarm.domain.model.models import ModelSpec
+from swarm.domain.model.sessions import Summarise
+from swarm.entrypoints.web import loading
+from swarm.services.runs.run_context import ManagedAgent
+from swarm.store.bridge.database import Database
+
+if TYPE_CHECKING:
+    from swarm.agents.builtin.agent import BuiltinAgent, RunStorage, Trouble, Works
+    from swarm.agents.models.building import Models
+    from swarm.agents.prompts.files import PromptFiles
+    from swarm.agents.prompts.renderer import Renderer
+    from swarm.agents.prompts.template import Template
+    from swarm.agents.router.router import FindWordings, Wordings
+    from swarm.agents.toolbox.tool import Tool
+    from swarm.app.built_in_tools import Toolbox
+
+
+_log = structlog.get_logger(__name__)
+
+BROKEN_PROMPT: Final = (
+    "My instructions are broken: a prompt cannot be read. Whoever runs this finds the place in the log."
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BuiltInAgentSet:
+    """The agents, by name in the order of the settings."""
+
+    agents: Mapping[str, BuiltinAgent] = field(default_factory=dict)
+    hired: tuple[ManagedAgent, ...] = ()
+
+
+@asynccontextmanager
+async def opened(
+    settings: Settings, database: Database, deadline: StopDeadline | None = None
+) -> AsyncIterator[BuiltInAgentSet]:
+    """All built-in agents, ready to run; none where none is configured. At the end they let go of everything.
+
+    ``deadline`` is when that has to be over; without one it takes `ending.STOP_SECONDS` at most. Raises
+    ConfigurationError for a model, a prompt or a file that cannot be used. What may come back by itself, a model or a
+    server that is down, is logged.
+    """
+    if not settings.agents.builtin:
+        yield BuiltInAgentSet()
+        return
+    closings = ShutdownStack(deadline or StopDeadline())
+    try:
+        yield await _open(settings, database, closings)
+    finally:
+        await closings.aclose()
+
+
+async def _open(settings: Settings, database: Database, closings: ShutdownStack) -> BuiltInAgentSet:
+    with loading.uncollected():
+        from swarm.agents.prompts.files import PromptFiles
+        from swarm.agents.prompts.renderer import Renderer
+        from swarm.app.built_in_tools import open_toolbox
+
+    prompts = PromptFiles(_prompts_config(settings))
+    renderer = Renderer()
+    closings.add("prompts", renderer.aclose)
+    preparing = asyncio.create_task(_models(settings, closings), name="models")  # while MCP servers start
+    try:
+        toolbox = await open_toolbox(settings, database, closings)
+        models = await preparing
+    finally:
+        await process.end(preparing)
+    shared = _Shared(
+        settings=settings, database=database, models=models, prompts=prompts, renderer=renderer, toolbox=toolbox
+    )
+    agents = {name: await shared.agent(name, chosen) for name, chosen in settings.agents.builtin.items()}
+    for name, agent in agents.items():
+        closings.add(f"agent {name}", agent.aclose)
+    specs = {spec.name: spec for spec in settings_mapping.streaming_agents(settings)}
+    hired = tuple(
+        ManagedAgent(spec=specs[name], client=agent, conversation_id=conversation_id) for name, agent in agents.items()
+    )
+    return BuiltInAgentSet(agents=agents, hired=hired)
+
+
+def conversation_id(*, team: str, channel: str, thread_ts: str) -> str:
+    """The conversation in a thread; see `swarm.services.runs.run_context.NameConversation`."""
+    return f"{channel}:{thread_ts}"
+
+
+def _prompts_config(settings: Settings) -> Path:
+    """The file with wordings; it need not be there, unless it was named."""
+    path = settings.tools.prompts_config
+    if path != PROMPTS_CONFIG and not path.is_file():
+        raise ConfigurationError(
+            f"tools.prompts_config is {path}: there is no such file", hint="Create it, or unset it."
+        )
+    return path
+
+
+async def _models(settings: Settings, closings: ShutdownStack) -> Mapping[str | None, Models]:
+    """The models, asked for a word each, by the name that agents ask for; None is the one that all others have."""
+    names = sorted({chosen.model for chosen in settings.agents.builtin.values()} | {None}, key=str)
+    models = {name: await _built(settings, name) for name in names}
+    for name, each in models.items():
+        closings.add(f"model {name or ''}", each.aclose)
+        for spec in each.specs:
+            if spec.is_guessed:
+                _log.info("A model's provider was guessed.", action="model_guess", model=spec.label, hint=spec.guess)
+    await _checked(settings, models)
+    return models
+
+
+async def _built(settings: Settings, name: str | None) -> Models:
+    """A model, on a thread: the libraries of some take seconds to load."""
+
+    def build() -> Models:
+        from swarm.agents.models import building
+
+        return building.build(settings_mapping.model_specs(settings, name))
+
+    with loading.uncollected():
+        return await asyncio.to_thread(build)
+
+
+async def _checked(settings: Settings, models: Mapping[str | None, Models]) -> None:
+    from swarm.agents.models.check import check
+
+    if not settings.model.check_at_start:
+        return
+    limits = settings_mapping.run_limits(settings)
+    used = {chosen.model for chosen in settings.agents.builtin.values()}
+    await asyncio.gather(*(check(models[name].specs, limits=limits) for name in used))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Shared:
+    """What the agents share."""
+
+    settings: Settings
+    database: Database
+    models: Mapping[str | None, Models]
+    prompts: PromptFiles
+    renderer: Renderer
+    toolbox: Toolbox
+
+    async def agent(self, name: str, chosen: BuiltinAgentSettings) -> BuiltinAgent:
+        """One agent."""
+        from swarm.agents.builtin.agent import BuiltinAgent
+
+        record = self._record(name, chosen)
+        make = self._router if chosen.kind is Kind.ROUTER else self._assistant
+        works = await make(name, chosen, record)
+        return BuiltinAgent(
+            name,
+            works,
+            record,
+            settings_mapping.run_limits(self.settings),
+            explain=partial(_explained, self.models[chosen.model].specs),
+        )
+
+    def _record(self, name: str, chosen: BuiltinAgentSettings) -> RunStorage:
+        from swarm.agents.builtin.agent import RunStorage
+        from swarm.domain.model.sessions import SessionScope
+        from swarm.services.builtin.model_usage import ModelUsageLog
+        from swarm.services.builtin.sessions import DatabaseMemory
+
+        session = self.settings.runtime.session
+        is_router = chosen.kind is Kind.ROUTER
+        runs = ModelUsageLog(self.database)
+        memory = DatabaseMemory(
+            self.database,
+            name,
+            None if is_router else self._summarise(name, chosen, runs),  # a router looks at the last messages only
+            compaction_threshold=session.compaction_threshold,
+            keep_recent_messages=session.keep_recent_messages,
+        )
+        scope = SessionScope.THREAD if is_router else session.scope
+        return RunStorage(memory=memory, runs=runs, scope=scope)
+
+    async def _router(self, name: str, chosen: BuiltinAgentSettings, record: RunStorage) -> Works:
+        from swarm.agents.models.usage import usage_of
+        from swarm.agents.router.router import Router
+
+        await self.renderer.check(self.prompts.current().router.decide)
+        return Router(
+            self.models[chosen.model].model,
+            memory=record.memory,
+            tools=self.toolbox.router_tools,
+            wordings=self._wordings(name),
+            limits=settings_mapping.run_limits(self.settings),
+            usage_of=usage_of,
+            most_characters=self.settings.tools.output_characters,
+        )
+
+    async def _assistant(self, name: str, chosen: BuiltinAgentSettings, record: RunStorage) -> Works:
+        from swarm.agents.builtin.assistant import Assistant
+        from swarm.agents.models.usage import limits_of, usage_of
+
+        await self.renderer.check(self._system_prompt(chosen))
+
+        async def prompt(turn: RunInput, tools: Sequence[Tool]) -> str:
+            template = await asyncio.to_thread(self._system_prompt, chosen)
+            return await self.renderer.render(template, _variables(name, turn, tools))
+
+        return Assistant(
+            self.models[chosen.model].model,
+            memory=record.memory,
+            tools=self.toolbox.assistant_tools(chosen.tools),
+            prompt=prompt,
+            limits=limits_of(settings_mapping.run_limits(self.settings)),
+            usage_of=usage_of,
+            scope=record.scope,
+            most_characters=self.settings.tools.output_characters,
+        )
+
+    def _system_prompt(self, chosen: BuiltinAgentSettings) -> Template:
+        """As it is now: an edited file counts from the next run."""
+        from swarm.agents.prompts.template import Template
+
+        if chosen.prompt is None:
+            return self.prompts.current().assistant
+        return Template(name=str(chosen.prompt), text=_text_of(chosen.prompt))
+
+    def _wordings(self, name: str) -> FindWordings:
+        async def found(turn: RunInput, tools: Sequence[Tool]) -> Wordings:
+            return await wordings(self.prompts, self.renderer, name, turn, tools)
+
+        return found
+
+    def _summarise(self, name: str, chosen: BuiltinAgentSettings, runs: UsageRecorder) -> Summarise:
+        from swarm.agents.builtin.summariser import Summariser
+
+        models = self.models[chosen.model]
+        return Summariser(
+            name,
+            models.model,
+            runs,
+            settings_mapping.run_limits(self.settings),
+            instructions=lambda: self.prompts.current().summary,
+            explain=partial(_explained, models.specs),
+        )
+
+
+async def wordings(
+    files: PromptFiles, renderer: Renderer, name: str, turn: RunInput, tools: Sequence[Tool]
+) -> Wordings:
+    """What a router is told and tells in one run, from the prompts as they are now."""
+    from swarm.agents.router.router import Wordings
+
+    prompts = files.current()
+    router = prompts.router
+    return Wordings(
+        decide=await renderer.render(router.decide, _variables(name, turn, tools)),
+        result_of=prompts.result_of,
+        refuse_intro=router.refuse.intro,
+        refuse_outro=router.refuse.outro,
+        no_tools=router.refuse.no_tools,
+        ask=router.ask,
+        stopped=router.stopped,
+    )
+
+
+def _explained(specs: Sequence[ModelSpec], error: BaseException) -> Trouble | None:
+    """Errors of models, limits and prompts, in words; None for a mistake of ours, which is to be logged whole."""
+    from pydantic_ai.exceptions import AgentRunError
+
+    from swarm.agents.builtin.agent import Trouble
+    from swarm.agents.models.foreign import is_transport_error
+    from swarm.agents.models.troubles import trouble_of
+    from swarm.agents.prompts.template import PromptError
+
+    if isinstance(error, PromptError | ConfigurationError):  # of a prompt's file, which names it
+        return Trouble(message=BROKEN_PROMPT, code="prompt", detail=error.message)
+    if not isinstance(error, AgentRunError | ExceptionGroup) and not is_transport_error(error):
+        return None
+    trouble = trouble_of(error, specs)
+    if trouble.code == "internal":
+        return None
+    return Trouble(message=trouble.message, code=trouble.code, is_limit=trouble.is_limit)
+
+
+def _variables(name: str, turn: RunInput, tools: Sequence[Tool]) -> dict[str, object]:
+    """What templates may use. The user is as we know them ourselves; the context is what a client says."""
+    origin = turn.origin
+    return {
+        "agent": name,
+        "today": datetime.now(UTC).date().isoformat(),
+        "user": {"name": origin.user_name, "id": origin.user_id, "email": origin.user_email},
+        "client_context": dict(turn.client_context),
+        "tools": [{"name": tool.name, "description": tool.description} for tool in tools],
+    }
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.expanduser().read_bytes().decode()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigurationError(f"The prompt {path} cannot be read: {reason}") from error

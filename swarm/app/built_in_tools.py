@@ -1,0 +1,202 @@
+"""The tools of the built-in agents, put together from the settings."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+
+from swarm.app import process
+from swarm.app.shutdown import ShutdownStack
+from swarm.config import LocalTool, Settings, checked_work_tree, read_variables
+from swarm.config.builtin import SERVERS_CONFIG, GitSettings
+from swarm.domain.errors import ConfigurationError
+from swarm.domain.text import secrets as text_secrets
+from swarm.store.bridge.database import Database
+from swarm.telemetry import log
+
+if TYPE_CHECKING:
+    from swarm.agents.mcp.servers import McpServers
+    from swarm.agents.toolbox.tool import Tool
+
+_AGENTCORE = frozenset({LocalTool.WEB_BROWSE, LocalTool.MEMORY_STORE, LocalTool.MEMORY_RECALL, LocalTool.CODE_EXECUTE})
+_DELEGATES = frozenset({LocalTool.KIRO_DELEGATE, LocalTool.CLAUDE_DELEGATE, LocalTool.CODEX_DELEGATE})
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Toolbox:
+    """All tools there are."""
+
+    servers: McpServers
+    local: Mapping[str, Tool]  # by name: those that some agent is allowed, and that can be used here
+    documents: Sequence[Tool]
+
+    def router_tools(self) -> Sequence[Tool]:
+        """What routers may call: tools of MCP servers, as they are now."""
+        return self.servers.tools()
+
+    def assistant_tools(self, allowed: Iterable[LocalTool]) -> Callable[[], Sequence[Tool]]:
+        """What an assistant may call, told anew for each run."""
+        own = [*self.documents, *(self.local[name] for name in allowed if name in self.local)]
+        return lambda: [*own, *self.servers.tools()]
+
+
+async def open_toolbox(settings: Settings, database: Database, closings: ShutdownStack) -> Toolbox:
+    """Everything that is configured. What is allowed but cannot be used here is logged, in a line each.
+
+    Raises ConfigurationError for what no start should pass over.
+    """
+    wanted = {tool for chosen in settings.agents.builtin.values() for tool in chosen.tools}
+    documents = await _documents(settings, database, closings)
+    local = {tool.name: tool for tool in await _local(settings, wanted, closings)}
+    reserved = [*local, *(tool.name for tool in documents), *_router_names()]
+    return Toolbox(servers=await _servers(settings, reserved, closings), local=local, documents=documents)
+
+
+def _router_names() -> Iterable[str]:
+    from swarm.agents.router.decision import OWN
+
+    return OWN
+
+
+async def _servers(settings: Settings, reserved: Sequence[str], closings: ShutdownStack) -> McpServers:
+    """The MCP servers; without a file, none, unless the file was named."""
+    from swarm.agents.mcp.servers import McpServers
+    from swarm.agents.mcp.servers_file import read
+
+    path = settings.tools.servers_config
+    if path == SERVERS_CONFIG and not path.is_file():
+        return McpServers(())
+    described = read(path, read_variables())
+    secrets = [secret for server in described for secret in server.secrets]
+    log.hide(secrets)
+    text_secrets.hide(secrets)
+    servers = McpServers(described, reserved=reserved)
+    closings.add("MCP servers", servers.aclose)
+    await servers.start()
+    return servers
+
+
+async def _documents(settings: Settings, database: Database, closings: ShutdownStack) -> Sequence[Tool]:
+    folder = settings.documents.folder
+    if folder is None:
+        return ()
+    from swarm.agents.tools.documents import document_tools
+    from swarm.services.builtin.library import DocumentLibrary
+    from swarm.services.builtin.library_folder import Folder
+    from swarm.services.builtin.library_index import FolderIndex
+
+    if not folder.expanduser().is_dir():
+        raise ConfigurationError(
+            f"documents.folder is {folder}: there is no such folder", hint="Create it, or unset it."
+        )
+    index = FolderIndex(
+        database,
+        Folder(path=folder.expanduser(), most_bytes=settings.documents.most_bytes),
+        scan_seconds=settings.documents.rescan_seconds,
+    )
+    scanning = asyncio.create_task(index.run(), name="documents")
+    closings.add("documents", partial(process.end, scanning))
+    return document_tools(
+        DocumentLibrary(database),
+        search_max_calls=settings.tools.search_max_calls,
+        fetch_max_calls=settings.tools.fetch_document_max_calls,
+    )
+
+
+async def _local(settings: Settings, wanted: set[LocalTool], closings: ShutdownStack) -> Sequence[Tool]:
+    if not wanted:
+        return ()
+    found: list[Tool] = []
+    if root := checked_work_tree(settings):
+        found += [*_on_this_machine(settings, root, wanted), *_delegates(settings, root, wanted)]
+    found += await _agentcore(settings, wanted, closings)
+    return [tool for tool in found if tool.name in wanted]
+
+
+def _on_this_machine(settings: Settings, root: Path, wanted: set[LocalTool]) -> Sequence[Tool]:
+    from swarm.agents.tools.files import file_tools
+    from swarm.agents.tools.shell import shell_tool
+    from swarm.processes.captured import clean_environment
+
+    found: list[Tool] = []
+    if LocalTool.GIT in wanted:
+        found.append(_git(settings.tools.git, root))
+    if LocalTool.SHELL in wanted:
+        chosen = settings.tools.shell
+        env = clean_environment(read_variables(), passed=chosen.environment)
+        shell = shell_tool(root, chosen.commands, env=env, timeout_seconds=chosen.timeout_seconds)
+        if shell:
+            found.append(shell)
+        else:
+            _say_absent("shell: no program is allowed (tools.shell.commands)")
+    if wanted & {LocalTool.FILE_READ, LocalTool.FILE_WRITE}:
+        found += file_tools(root)
+    return found
+
+
+def _git(chosen: GitSettings, root: Path) -> Tool:
+    from swarm.agents.tools.git.git import git_tool
+    from swarm.agents.tools.git.git_process import GitOptions
+    from swarm.processes.captured import clean_environment
+
+    options = GitOptions(
+        author_name=chosen.author_name,
+        author_email=chosen.author_email,
+        protocols=tuple(chosen.protocols),
+        credential_helper=chosen.credential_helper,
+        trusted_keys=tuple(chosen.trusted_keys),
+        timeout_seconds=chosen.timeout_seconds,
+    )
+    return git_tool(root, env=clean_environment(read_variables(), passed=chosen.environment), options=options)
+
+
+def _delegates(settings: Settings, root: Path, wanted: set[LocalTool]) -> Sequence[Tool]:
+    if not wanted & _DELEGATES:
+        return ()
+    from swarm.agents.tools.delegates import delegate_tools
+    from swarm.processes.captured import clean_environment
+
+    chosen = settings.tools.delegates
+    delegates = delegate_tools(
+        root,
+        env=clean_environment(read_variables(), passed=chosen.environment),
+        kiro_path=chosen.kiro,
+        claude=chosen.claude,
+        codex=chosen.codex,
+        claude_options=tuple(chosen.claude_options),
+        codex_options=tuple(chosen.codex_options),
+        timeout_seconds=chosen.timeout_seconds,
+    )
+    for line in delegates.absent:
+        if line.partition(":")[0] in wanted:
+            _say_absent(line)
+    return delegates.tools
+
+
+async def _agentcore(settings: Settings, wanted: set[LocalTool], closings: ShutdownStack) -> Sequence[Tool]:
+    if not wanted & _AGENTCORE:
+        return ()
+    from swarm.agents.tools.agentcore.core import AgentCore
+    from swarm.agents.tools.agentcore.options import AgentCoreOptions
+
+    chosen = settings.tools.agentcore
+    core = await AgentCore.open(
+        AgentCoreOptions(region=chosen.region, memory_id=chosen.memory_id, actor_id=chosen.actor_id)
+    )
+    closings.add("AgentCore", core.aclose)
+    for line in core.why_absent():
+        if any(name.strip() in wanted for name in line.partition(":")[0].split(",")):
+            _say_absent(line)
+    return core.tools()
+
+
+def _say_absent(line: str) -> None:
+    _log.warning("A tool is not offered.", action="tool_absent", why=line)

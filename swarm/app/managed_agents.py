@@ -1,0 +1,64 @@
+"""The agents that the coordinator runs itself, put together from the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from swarm.app import settings_mapping
+from swarm.config import Settings
+from swarm.domain.answers.agent import StreamingAgent
+from swarm.domain.answers.showing import Stage
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.ports import Directory
+from swarm.domain.routing import Me
+from swarm.services.runs.active_runs import ActiveRuns
+from swarm.services.runs.converse import Converse
+from swarm.services.runs.run_context import ManagedAgent, RunContext
+from swarm.services.runs.run_notifications import RunNotifications
+from swarm.services.runs.run_recovery import Recovery
+from swarm.services.use_cases import Services
+from swarm.store.bridge.database import Database
+
+
+def converse(
+    settings: Settings,
+    database: Database,
+    services: Services,
+    directory: Directory,
+    stage: Stage,
+    me: Me,
+    conduct: OperatingPolicy,
+    built_in: Sequence[ManagedAgent] = (),
+) -> Converse:
+    """The use case that runs them all: the remote ones, and those that are built in."""
+    specs = {spec.name: spec for spec in settings_mapping.streaming_agents(settings)}
+    recovery = Recovery(database, stage.slack, specs, conduct)
+    crew = RunContext(
+        database=database,
+        stage=stage,
+        work=services.work,
+        directory=directory,
+        me=me,
+        conduct=conduct,
+        recovery=recovery,
+        stop_button_seconds=None if settings.slack.agent_sessions else settings.slack.stop_button_after_seconds,
+    )
+    running = ActiveRuns(crew)
+    news = RunNotifications(services.work, services.tasks, services.delegations, running)
+    return Converse(database, services.polls, running, recovery, news, [*_remote(settings, specs), *built_in])
+
+
+def _remote(settings: Settings, specs: Mapping[str, StreamingAgent]) -> list[ManagedAgent]:
+    remotes = settings_mapping.remote_agents(settings)
+    if not remotes:
+        return []
+    from swarm.agents.conversation import conversation_with
+    from swarm.agents.remote.agui import AguiAgent  # the protocol's types take a while to load, and many need none
+
+    return [
+        ManagedAgent(
+            spec=specs[remote.name], client=AguiAgent(remote), conversation_id=partial(conversation_with, remote)
+        )
+        for remote in remotes
+    ]

@@ -1,0 +1,67 @@
+"""What can be found wrong before the heavy parts are loaded, so that it is said in one line and within a second."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from swarm.app import home
+from swarm.config import Settings, checked_work_tree
+from swarm.domain.errors import ConfigurationError
+from swarm.domain.model.models import ADDRESS_VARIABLES, ModelSpec
+
+CONNECT_SECONDS: Final = 1.0
+
+_HERE: Final = ("localhost", "127.0.0.1", "::1")
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+def check(settings: Settings) -> None:
+    """Make the home folder. Raises ConfigurationError for what no coordinator can start with."""
+    checked_work_tree(settings)
+    home.prepare(settings)
+    home.check_kept_token(settings)
+    bot_token(settings)
+
+
+def check_models(specs: Sequence[ModelSpec]) -> None:
+    """Raises ConfigurationError if nothing listens where the models are expected. Blocks for a second a model at most.
+
+    An address that does not answer at all, or that a proxy leads to, is left to the model's client.
+    """
+    refused = [spec for spec in specs if _is_refused(spec)]
+    if not refused or len(refused) < len(specs):
+        return
+    first = refused[0]
+    raise ConfigurationError(
+        f"The model {first.label} cannot be reached: nothing listens at {first.base_url}.",
+        hint=f"Start the server there, or check {ADDRESS_VARIABLES[first.provider]}. {first.guess}".rstrip(),
+    )
+
+
+def _is_refused(spec: ModelSpec) -> bool:
+    """Whether a connection to the model's address is refused."""
+    address = urlsplit(spec.base_url or "")
+    host = address.hostname
+    if not host or (getproxies() and not proxy_bypass(host) and host not in _HERE):
+        return False
+    try:
+        socket.create_connection((host, address.port or _PORTS[address.scheme]), timeout=CONNECT_SECONDS).close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def bot_token(settings: Settings) -> str:
+    """What we speak to Slack with. Raises ConfigurationError where there is none."""
+    if settings.slack.bot_token is None:
+        raise ConfigurationError(
+            "SLACK_BOT_TOKEN and SLACK_APP_TOKEN are not set. `swarm slack manifest` helps to create the Slack app; "
+            "`swarm demo` runs everything against a local twin of Slack."
+        )
+    return settings.slack.bot_token.get_secret_value()

@@ -1,0 +1,193 @@
+"""What every process needs: a socket, a loop, an end in order. None of it knows what the process is for."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final, TypeVar
+
+import structlog
+
+from swarm.app.forced_exit import CUT_SECONDS, ForcedExit, end_at_once
+from swarm.clock import new_id, offset
+from swarm.config import HttpSettings
+from swarm.domain.errors import ConfigurationError
+
+SPARE_FILES: Final = 500
+"""So many open files are kept for everything but connections of clients."""
+
+T = TypeVar("T")
+
+_log = structlog.get_logger(__name__)
+
+
+@contextmanager
+def listening(http: HttpSettings) -> Iterator[socket.socket]:
+    """The listening socket, bound before anything else is done, so that a port in use is said in one line."""
+    host, port = http.host, http.port
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(
+        family, socket.SOCK_STREAM, socket.IPPROTO_TCP
+    ) as listener:  # named, so that asyncio sets NODELAY
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+        except OSError as error:
+            raise ConfigurationError(
+                f"http.port (PORT) is {port}: {host}:{port} cannot be used ({error.strerror}). "
+                "Stop what listens there, or choose another port."
+            ) from error
+        yield listener
+
+
+def follow_test_clock(path: Path) -> None:
+    """Let a test set this process's clock. Raises ConfigurationError if the file holds no number."""
+    try:
+        offset.follow(path)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(
+            f"test_clock (SWARM_TEST_CLOCK) is {path}, from which no number of seconds can be read: {error}."
+        ) from error
+    _log.warning("A test sets the clock.", action="test_clock", ahead_seconds=offset.seconds())
+
+
+def possible_connections(wanted: int) -> int:
+    """So many connections can be open at once; the system's limit for this process is raised for them where it can be.
+
+    Files, pipes and our own connections need some of what the system grants.
+    """
+    try:
+        import resource
+    except ImportError:  # not on every platform
+        return wanted
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + SPARE_FILES
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        granted = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        with suppress(OSError, ValueError):  # a system that grants less than it says
+            resource.setrlimit(resource.RLIMIT_NOFILE, (granted, hard))
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        possible = max(soft - SPARE_FILES, soft // 2)
+        _log.warning(
+            "The system allows fewer connections than http.most_connections; raise its limit of open files.",
+            action="limit_connections", wanted=wanted, possible=possible,
+        )  # fmt: skip
+        return possible
+    return wanted
+
+
+class StopSignal(asyncio.Event):
+    """Set when the process has to stop. From then on it has ``cut_seconds``, whatever hangs."""
+
+    def __init__(self, cut_seconds: float) -> None:
+        super().__init__()
+        self._last_resort = ForcedExit(cut_seconds)
+
+    def begin(self, code: int = 1) -> None:
+        """It ends now, for whatever reason: the time runs. ``code`` is for the case that it has to be cut off."""
+        self._last_resort.begin(code)
+
+    def set(self) -> None:
+        self.begin()
+        super().set()
+
+
+def stop_on_signals(*, cut_seconds: float = CUT_SECONDS) -> StopSignal:
+    """An event that the first SIGINT or SIGTERM sets; the second one ends the process and its children at once.
+
+    ``cut_seconds`` after the first one the process ends in any case: `swarm.app.forced_exit`. The handlers are not the
+    loop's: they work while it is stuck, and when it is closed.
+    """
+    stop, loop = StopSignal(cut_seconds), asyncio.get_running_loop()
+    has_heard = False
+
+    def heard(number: int, _frame: FrameType | None) -> None:
+        nonlocal has_heard
+        if has_heard or stop.is_set():
+            end_at_once(128 + number)
+        has_heard = True
+        stop.begin(128 + number)
+        with suppress(RuntimeError):  # the loop is closed already
+            loop.call_soon_threadsafe(stop.set)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, heard)
+    return stop
+
+
+async def unless_stopped(work: Coroutine[Any, Any, T], stop: asyncio.Event) -> T | None:
+    """What the work comes to; None when told to stop before, which ends it."""
+    doing, stopped = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({doing, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        return doing.result() if doing.done() else None
+    finally:
+        stopped.cancel()
+        await end(doing)
+
+
+async def end(task: asyncio.Task[Any]) -> None:
+    """End a task and wait until it is over. What it raises is of no interest any more, or is told elsewhere."""
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def told_by_hangup(stop: asyncio.Event) -> asyncio.Event:
+    """An event that each SIGHUP sets: read the settings again. If our terminal is gone, it is told to stop instead."""
+    heard = asyncio.Event()
+    if not hasattr(signal, "SIGHUP"):  # not on every platform
+        return heard
+    was_told_to_stay = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # by nohup
+    began_at_terminal = _has_terminal() and not was_told_to_stay
+
+    def hung_up() -> None:
+        (stop if began_at_terminal and not _has_terminal() else heard).set()
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hung_up)
+    return heard
+
+
+def _has_terminal() -> bool:
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
+def who_we_are(port: int) -> str:
+    """A name for this process that an operator recognises and no other process has, nor had."""
+    return f"{socket.gethostname()}:{port} {new_id()}"
+
+
+def address(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://{host}:{port}"
+
+
+def fast_loop() -> asyncio.AbstractEventLoop:
+    make: Callable[[], asyncio.AbstractEventLoop]
+    try:
+        import uvloop
+    except ImportError:  # not on every platform
+        make = asyncio.new_event_loop
+    else:
+        make = uvloop.new_event_loop
+    return make()
+
+
+def settle_memory() -> None:
+    """What exists now lives as long as the process; with it in the collector's way, held polls stall the loop."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+    sys.setswitchinterval(0.001)  # the threads of the database wait for the interpreter between two statements

@@ -1,0 +1,130 @@
+"""Reading the settings again, while the coordinator runs.
+
+Who may: whoever may signal the process (SIGHUP) and the operator (``POST /reload``). What is guaranteed: the policies
+that may change are replaced as a whole or, if anything is wrong with the settings, not at all; a message is routed by
+the old ones or by the new ones. Everything else is only compared, and named where it waits for a restart. Each process
+reads its own settings: the others do not hear of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from typing import Final
+
+import structlog
+
+from swarm.app import settings_mapping
+from swarm.config import BadSettings, Settings, differences, load
+from swarm.domain.errors import ConfigurationError, Invalid, Unavailable
+from swarm.domain.operating_policy import KEPT, PolicyBook, Reloaded
+from swarm.services.rules.guarded import attempt
+from swarm.services.rules.roster import Rosters
+
+LIVE: Final = (
+    "channels",
+    "channel_defaults",
+    "agents.default",
+    "agents.dm",
+    "reactions",
+    "limits.messages_per_minute_per_user",
+)
+"""What a reload changes, and all below it."""
+
+_log = structlog.get_logger(__name__)
+
+
+class Reloader:
+    """Keeps a book of policies to what the settings say, as often as it is told to look."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        book: PolicyBook,
+        rosters: Rosters,
+        *,
+        read: Callable[[], Settings] = load,
+        introduce: Callable[[Collection[str]], Awaitable[None]] | None = None,
+    ) -> None:
+        """``introduce`` registers, of the agents that the coordinator runs itself, those of these names."""
+        self._started_with = settings
+        self._in_force = settings
+        self._book = book
+        self._rosters = rosters
+        self._read = read
+        self._introduce = introduce
+        self._one_at_a_time = asyncio.Lock()
+
+    async def reload(self) -> Reloaded:
+        """Read the settings again, and put in force what can be. Raises Invalid, and then nothing has changed."""
+        async with self._one_at_a_time:  # so that what was read last is what holds in the end
+            new = await self._read_anew()
+            changed = tuple(key for key in differences(self._in_force, new) if _is_live(key))
+            waiting = tuple(key for key in differences(self._started_with, new) if not _is_live(key))
+            self._book.current = settings_mapping.policies(new)
+            self._in_force = new
+            if self._introduce:
+                await self._introduce({*new.agents.remote, *new.agents.builtin})
+        _log.info("The settings were read again.", action="reload", changed=changed, needs_restart=waiting)
+        return Reloaded(changed=changed, needs_restart=waiting, doubts=await self.doubts())
+
+    async def doubts(self) -> tuple[str, ...]:
+        """What may not be meant, in sentences; each is also logged."""
+        settings = self._in_force
+        found = [
+            (channel, f"The channel {channel} names no agent; the default lead answers.")
+            for channel in settings_mapping.channels_without_agent(settings)
+        ]
+        known = await self._known_agents()
+        found += [
+            (key, f"There is no agent '{name}', which {key} names; until there is, the default lead stands in.")
+            for key, name in settings_mapping.named_agents(settings)
+            if known is not None and name not in known
+        ]
+        for key, sentence in found:
+            _log.warning(sentence, action="configure", key=key)
+        return tuple(sentence for _, sentence in found)
+
+    def warnings(self, agent: str) -> tuple[str, ...]:
+        """What to say to an operator who removes an agent that the settings name, in sentences."""
+        settings = self._in_force.agents
+        for kind, declared in (("remote", settings.remote), ("builtin", settings.builtin)):
+            if agent in declared:
+                key = f"agents.{kind}.{agent}"
+                return (f"{key} declares it: it comes back with the next reload or start, unless you remove {key}.",)
+        named = [key for key, name in settings_mapping.named_agents(self._in_force) if name == agent]
+        return tuple(f"{key} names it; until there is another one, the default lead stands in." for key in named)
+
+    async def obey(self, heard: asyncio.Event) -> None:
+        """Reload whenever ``heard`` is set, for ever; what is wrong goes to the log."""
+        while True:
+            await heard.wait()
+            heard.clear()
+            await attempt(self._reload_or_say_why(), "reload")
+
+    async def _reload_or_say_why(self) -> None:
+        try:
+            await self.reload()
+        except Invalid as error:
+            _log.warning("The settings stay as they are.", action="reload", error=error.message)
+
+    async def _read_anew(self) -> Settings:
+        try:
+            return await asyncio.to_thread(self._read)
+        except ConfigurationError as error:
+            fields = error.problems if isinstance(error, BadSettings) else None
+            raise Invalid(f"The new settings cannot be used: {error.message}", hint=KEPT, fields=fields) from error
+
+    async def _known_agents(self) -> frozenset[str] | None:
+        """The names of all agents that are registered, or that this process was started with; None: nobody can say."""
+        try:
+            roster = await self._rosters.current()
+        except Unavailable as error:
+            _log.warning("The agents cannot be looked up.", action="configure", error=error.message)
+            return None
+        named = self._started_with.agents
+        return frozenset(agent.name for agent in roster.agents) | {*named.remote_in_full, *named.builtin}
+
+
+def _is_live(key: str) -> bool:
+    return any(key == live or key.startswith(f"{live}.") for live in LIVE)

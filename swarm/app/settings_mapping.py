@@ -1,0 +1,220 @@
+"""What the settings say, as the values that the use cases and the agents' clients know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import SecretStr
+
+from swarm.config import BuiltinAgentSettings, ChannelSettings, Kind, OAuthSettings, RemoteAgentSettings, Settings
+from swarm.config.builtin import SERVERS_CONFIG
+from swarm.domain.access import CallerPolicy, ChannelPolicy
+from swarm.domain.answers.agent import History, StreamingAgent
+from swarm.domain.answers.remote import ClientCredentials, RemoteAgent
+from swarm.domain.model.agents import Reach
+from swarm.domain.model.models import ModelSpec, Provider, RunLimits
+from swarm.domain.operating_policy import OperatingPolicy, Policies, PolicyBook, Reactions, Retention
+
+
+def operating_policy(settings: Settings) -> OperatingPolicy:
+    """All that the operator has decided, with a book of its own for what a reload may change."""
+    return OperatingPolicy(
+        offline_after_seconds=settings.agents.offline_after_seconds,
+        lease_seconds=settings.leases.seconds,
+        most_agents=settings.agents.most,
+        most_enrolled=settings.agents.most_enrolled,
+        retention=Retention(**settings.retention.model_dump()),
+        history_characters=settings.prompts.history_characters,
+        book=PolicyBook(policies(settings)),
+        guarded_agents=frozenset(name for name, policy in caller_policies(settings).items() if policy.reaches_host),
+    )
+
+
+def policies(settings: Settings) -> Policies:
+    """What a reload may change."""
+    return Policies(
+        default_agent=settings.agents.default,
+        dm_agent=settings.agents.dm,
+        reactions=Reactions(
+            stored=settings.reactions.stored,
+            answered=settings.reactions.answered,
+            failed=settings.reactions.failed,
+            stopped=settings.reactions.stopped,
+        ),
+        messages_per_minute=settings.limits.messages_per_minute_per_user or None,
+        channels={channel: _policy(chosen) for channel, chosen in _channels(settings).items()},
+        everywhere=_policy(settings.channel_defaults),
+    )
+
+
+def streaming_agents(settings: Settings) -> list[StreamingAgent]:
+    """The agents that the coordinator runs itself: the remote ones, then the built-in ones, each as in the settings."""
+    agents = settings.agents
+    remote = [
+        _streaming(name, chosen, Reach.AGUI, chosen.history_sent) for name, chosen in agents.remote_in_full.items()
+    ]
+    return remote + [_streaming(name, chosen, Reach.BUILTIN, History.ALL) for name, chosen in agents.builtin.items()]
+
+
+def caller_policies(settings: Settings) -> dict[str, CallerPolicy]:
+    """Who may call each built-in agent."""
+    return {
+        name: CallerPolicy(
+            callers=frozenset(chosen.callers),
+            reaches_host=_reaches_host(settings, chosen),
+            tool_details=chosen.tool_details,
+        )
+        for name, chosen in settings.agents.builtin.items()
+    }
+
+
+def _reaches_host(settings: Settings, chosen: BuiltinAgentSettings) -> bool:
+    """Whether an agent has tools at all: all that there are touch the host or its documents, or are of MCP servers."""
+    path = settings.tools.servers_config
+    has_servers = path != SERVERS_CONFIG or path.is_file()
+    is_assistant = chosen.kind is Kind.ASSISTANT
+    return has_servers or (is_assistant and bool(chosen.tools or settings.documents.folder))
+
+
+def remote_agents(settings: Settings) -> list[RemoteAgent]:
+    """How the remote agents are reached, in the order of the settings."""
+    return [_remote(name, chosen) for name, chosen in settings.agents.remote_in_full.items()]
+
+
+def model_specs(settings: Settings, name: str | None = None) -> list[ModelSpec]:
+    """The model of the built-in agents, or that with another name, and those that stand in for it, in their order.
+
+    Another name is one of the same provider.
+    """
+    model = settings.model
+    first = name or model.name
+    if first is None:
+        return []
+    chosen = [(model.provider, model.name or first, first)]
+    chosen += [(other.provider, other.name, other.name) for other in model.fallbacks]
+    guess = settings.providers.guess
+    return [
+        _model(settings, provider or guess(like), called, is_guessed=provider is None)
+        for provider, like, called in chosen
+    ]
+
+
+def run_limits(settings: Settings) -> RunLimits:
+    """What one run of a built-in agent may use."""
+    limits = settings.limits
+    return RunLimits(
+        requests=limits.requests,
+        tokens=limits.tokens,
+        tool_calls=limits.tool_calls,
+        seconds=limits.seconds,
+        cost_dollars=limits.cost_dollars,
+    )
+
+
+def named_agents(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Every key that names an agent, with the name."""
+    named = {"agents.default": settings.agents.default, "agents.dm": settings.agents.dm}
+    named["channel_defaults.agent"] = settings.channel_defaults.agent
+    named |= {f"channels.{channel}.agent": chosen.agent for channel, chosen in settings.channels.items()}
+    for key, name in named.items():
+        if name:
+            yield key, name
+
+
+def channels_without_agent(settings: Settings) -> list[str]:
+    """The channels that are configured and switched on, but leave it to the default lead who answers."""
+    return [channel for channel, chosen in _channels(settings).items() if chosen.enabled and chosen.agent is None]
+
+
+def secret(value: SecretStr | None) -> str | None:
+    """The value itself."""
+    return value.get_secret_value() if value else None
+
+
+def _channels(settings: Settings) -> dict[str, ChannelSettings]:
+    """The channels in full; a direct message without an agent of its own has the one for direct messages."""
+    dm = settings.agents.dm
+    return {
+        channel: chosen.model_copy(update={"agent": dm})
+        if dm and channel.startswith("D") and "agent" not in settings.channels[channel].model_fields_set
+        else chosen
+        for channel, chosen in settings.channels_in_full.items()
+    }
+
+
+def _policy(chosen: ChannelSettings) -> ChannelPolicy:
+    return ChannelPolicy(
+        agent=chosen.agent,
+        enabled=chosen.enabled,
+        listen=chosen.listen,
+        allowed_users=chosen.allowed_users,
+        allowed_bots=chosen.allowed_bots,
+        bot_messages_per_hour=chosen.bot_messages_per_hour,
+        display=chosen.display,
+        client_context=chosen.client_context,
+        external=chosen.external,
+        share_email=chosen.share_email,
+    )
+
+
+def _streaming(
+    name: str, chosen: RemoteAgentSettings | BuiltinAgentSettings, reach: Reach, history: History
+) -> StreamingAgent:
+    return StreamingAgent(
+        name=name,
+        role=chosen.role,
+        reach=reach,
+        description=chosen.description,
+        history=history,
+        parallel=chosen.parallel,
+        on_restart=chosen.on_restart,
+        footer=chosen.footer,
+    )
+
+
+def _model(settings: Settings, provider: Provider, name: str, *, is_guessed: bool) -> ModelSpec:
+    reached = settings.providers
+    at: dict[Provider, tuple[str | None, SecretStr | None]] = {
+        Provider.OPENAI: (reached.openai.base_url, reached.openai.api_key),
+        Provider.ANTHROPIC: (reached.anthropic.base_url, reached.anthropic.api_key),
+        Provider.BEDROCK: (reached.bedrock.base_url, None),
+        Provider.OLLAMA: (reached.ollama.base_url, reached.ollama.api_key),
+    }
+    base_url, api_key = at[provider]
+    return ModelSpec(
+        provider=provider,
+        name=name,
+        base_url=base_url,
+        api_key=secret(api_key),
+        region=reached.bedrock.region if provider is Provider.BEDROCK else None,
+        is_guessed=is_guessed,
+        timeout_seconds=settings.model.timeout_seconds,
+        max_tokens=settings.model.max_tokens,
+        temperature=settings.model.temperature,
+    )
+
+
+def _remote(name: str, chosen: RemoteAgentSettings) -> RemoteAgent:
+    return RemoteAgent(
+        name=name,
+        url=chosen.url,
+        dialect=chosen.dialect,
+        token=secret(chosen.token),
+        oauth=_credentials(chosen.oauth) if chosen.oauth else None,
+        agent_id=chosen.agent_id,
+        timeout_seconds=chosen.timeout_seconds,
+        longest_run_seconds=chosen.longest_run_seconds,
+        namespace=chosen.namespace,
+        thread_context=chosen.thread_context,
+        resume=chosen.resume,
+    )
+
+
+def _credentials(oauth: OAuthSettings) -> ClientCredentials:
+    return ClientCredentials(
+        token_url=oauth.token_url,
+        client_id=oauth.client_id,
+        client_secret=oauth.client_secret.get_secret_value(),
+        scope=oauth.scope,
+        audience=oauth.audience,
+    )

@@ -1,0 +1,195 @@
+"""``swarm bench``: what the measurements are told on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from swarm.telemetry import log
+
+bench = App(name="bench", help="Measure this machine against the targets of the design.")
+
+
+@bench.command(name="loop")
+def bench_loop(
+    *,
+    database: str = "sqlite",
+    only: str = "",
+    seconds: float = 10,
+    rows: int = 1_000_000,
+    processes: int = 1,
+    repeat: int = 1,
+    json_file: Annotated[Path | None, Parameter(name="--json")] = None,
+) -> int:
+    """Measure the way of a message: stored, claimed, finished.
+
+    Parameters
+    ----------
+    database
+        sqlite, or the URL of a PostgreSQL server on which databases may be created (they are dropped afterwards).
+    only
+        Some of events, polls, pairs, store, backlog, with commas between them.
+    seconds
+        How long each timed part lasts.
+    rows
+        How many finished messages a claim must cope with.
+    processes
+        So many coordinators; more than one need a PostgreSQL, and only events, polls and pairs are measured.
+    repeat
+        Measure so often, and show the best: what else runs on the machine only makes figures worse.
+    json_file
+        Where to write the figures as JSON as well.
+    """
+    from swarm.bench import loop, run
+    from swarm.bench.plan import Plan
+
+    log.configure("warning")
+    plan = Plan(database=database, processes=processes, seconds=seconds, rows=rows)
+    return run.main(lambda: loop.chosen(only, processes), plan, repeat, json_file)
+
+
+@bench.command(name="team")
+def bench_team(
+    *,
+    database: str = "sqlite",
+    processes: int = 1,
+    workers: int = 7,
+    seconds: float = 10,
+    per_second: int = 20,
+    in_flight: int = 32,
+    repeat: int = 1,
+    json_file: Annotated[Path | None, Parameter(name="--json")] = None,
+) -> int:
+    """Measure a team: a lead that delegates every message, workers that complete it, up to the result in Slack.
+
+    Parameters
+    ----------
+    database
+        sqlite, or the URL of a PostgreSQL server on which databases may be created (they are dropped afterwards).
+    processes
+        So many coordinators; more than one need a PostgreSQL.
+    workers
+        So many workers, beside the lead.
+    seconds
+        How long each timed part lasts.
+    per_second
+        So many messages a second while latencies are taken.
+    in_flight
+        So many messages without a result while it is measured how many a second get one.
+    repeat
+        Measure so often, and show the best: what else runs on the machine only makes figures worse.
+    json_file
+        Where to write the figures as JSON as well.
+    """
+    from swarm.bench import run, team
+    from swarm.bench.plan import Plan
+
+    log.configure("warning")
+    plan = Plan(
+        database=database,
+        processes=processes,
+        workers=workers,
+        seconds=seconds,
+        team_per_second=per_second,
+        team_in_flight=in_flight,
+    )
+    return run.main(lambda: {"team": team.measure}, plan, repeat, json_file)
+
+
+@bench.command(name="stream")
+def bench_stream(
+    *,
+    database: str = "sqlite",
+    streams: tuple[int, ...] = (1, 3, 20, 100),
+    seconds: float = 20,
+    per_second: float = 10,
+    answers: int = 25,
+    json_file: Annotated[Path | None, Parameter(name="--json")] = None,
+) -> int:
+    """Measure streamed answers: from an agent's delta to the call of Slack, within Slack's limits and above them.
+
+    Parameters
+    ----------
+    database
+        sqlite, or the URL of a PostgreSQL server on which databases may be created (they are dropped afterwards).
+    streams
+        So many answers at once, one part of the measurement for each number.
+    seconds
+        So long the agent speaks in each answer.
+    per_second
+        So many deltas a second it sends.
+    answers
+        So many answers one after another, for the time to the first text.
+    json_file
+        Where to write the figures as JSON as well.
+    """
+    from swarm.bench import run, stream
+    from swarm.bench.plan import Plan
+
+    log.configure("warning")
+    plan = Plan(
+        database=database, streams=streams, stream_seconds=seconds, deltas_per_second=per_second, answers=answers
+    )
+    return run.main(lambda: {"stream": stream.measure}, plan, 1, json_file)
+
+
+@bench.command(name="storm")
+def bench_storm(
+    *,
+    database: str = "sqlite",
+    processes: int = 1,
+    messages: int = 10_000,
+    threads: int = 500,
+    agents: int = 20,
+    leads: int = 5,
+    in_flight: int = 64,
+    kill_every_seconds: float = 2,
+    lease_seconds: float = 10,
+    seed: int = 20_261_121,
+    json_file: Annotated[Path | None, Parameter(name="--json")] = None,
+) -> int:
+    """Let a storm pass over a team: events told twice, agents killed. Exit code 1 if anything is lost or doubled.
+
+    Parameters
+    ----------
+    database
+        sqlite, or the URL of a PostgreSQL server on which databases may be created (they are dropped afterwards).
+    processes
+        So many coordinators; more than one need a PostgreSQL.
+    messages
+        So many messages of people.
+    threads
+        So many threads that they share.
+    agents
+        So many agents, each a process.
+    leads
+        So many of the agents are leads, the others workers.
+    in_flight
+        So many messages at most that have not ended.
+    kill_every_seconds
+        About so often an agent is killed, and started again.
+    lease_seconds
+        How long the work of a killed agent is not given to anybody else.
+    seed
+        Of the dice: who is killed, which events come twice, what is handed over.
+    json_file
+        Where to write the figures as JSON as well.
+    """
+    from swarm.bench import run, storm
+
+    log.configure("warning")
+    plan = storm.StormPlan(
+        database=database,
+        processes=processes,
+        messages=messages,
+        threads=threads,
+        agents=agents,
+        leads=leads,
+        in_flight=in_flight,
+        kill_every_seconds=kill_every_seconds,
+        lease_seconds=lease_seconds,
+        seed=seed,
+    )
+    return run.judged(lambda say: storm.measure(plan, say), json_file)

@@ -1,0 +1,75 @@
+"""What was said in sessions, and what they have used: read from the database, whoever runs the turns."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from functools import reduce
+from operator import add
+from typing import Final
+
+from swarm.cli.chat.arguments import PREFIX
+from swarm.config import Settings
+from swarm.domain.errors import Unavailable
+from swarm.domain.model.model_usage import ModelUsage, UsagePurpose
+from swarm.domain.model.sessions import SessionMessage
+from swarm.services.builtin.model_usage import ModelUsageLog
+from swarm.services.builtin.sessions import DatabaseMemory
+from swarm.store.admin import preparation
+from swarm.store.bridge.database import Database
+from swarm.store.builtin import session_list
+from swarm.store.builtin.session_list import ListedSession
+
+SHOWN_SESSIONS: Final = 20
+_COUNTED_RUNS: Final = 1_000
+
+
+class Archive:
+    """The database, opened when it is first needed, and closed with ``stack``.
+
+    ``is_ours``: there is no coordinator that prepares it, so we do. Otherwise a database of another version, or none
+    that can be reached from here, is Unavailable: all methods raise that.
+    """
+
+    def __init__(self, settings: Settings, stack: AsyncExitStack, *, is_ours: bool) -> None:
+        self._settings = settings
+        self._stack = stack
+        self._is_ours = is_ours
+        self._database: Database | None = None
+
+    async def database(self) -> Database:
+        """The database. Raises ConfigurationError as well, for a URL that is none."""
+        if self._database is None:
+            await asyncio.to_thread(self._prepare)
+            self._database = await self._stack.enter_async_context(Database(self._settings.database_url))
+        return self._database
+
+    async def latest(self, agent: str | None = None, limit: int = SHOWN_SESSIONS) -> list[ListedSession]:
+        """The sessions of terminals that were used last, newest first, of one agent or of all."""
+        return await (await self.database()).read(session_list.newest, PREFIX, agent, limit)
+
+    async def named(self, session_id: str) -> list[ListedSession]:
+        """The sessions with this id, newest first; each agent may have one."""
+        return await (await self.database()).read(session_list.named, session_id, SHOWN_SESSIONS)
+
+    async def said(self, agent: str, session_id: str) -> Sequence[SessionMessage]:
+        """All that was said, oldest first; nothing for a session that is not there."""
+        return await DatabaseMemory(await self.database(), agent, None).get_originals(session_id)
+
+    async def usage(self, agent: str, session_id: str) -> tuple[int, ModelUsage]:
+        """The session's answers: how many, and what they and its summaries have used. Very old ones are not counted."""
+        latest = await ModelUsageLog(await self.database()).latest(agent, _COUNTED_RUNS)
+        runs = [run for run in latest if run.session_id == session_id]
+        answers = sum(run.purpose is UsagePurpose.ANSWER for run in runs)
+        return answers, reduce(add, (run.usage for run in runs), ModelUsage())
+
+    def _prepare(self) -> None:
+        url = self._settings.database_url
+        if self._is_ours:
+            preparation.prepare(url)
+        elif not preparation.is_current(url):
+            raise Unavailable(
+                "The coordinator's database cannot be read from here, so there are no earlier sessions to be seen.",
+                hint="Use the settings of the coordinator (SWARM_HOME, SWARM_DATABASE_URL).",
+            )

@@ -1,0 +1,108 @@
+"""A conversation at a terminal: ask, see the answer come, ask again."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+
+from rich.console import Console
+from rich.text import Text
+
+from swarm.cli.chat.answering import AnswerDisplay, answered, complaint, turn_of
+from swarm.cli.chat.commands import Commands, show_last
+from swarm.cli.chat.interrupts import Interrupts
+from swarm.cli.chat.keys import Line
+from swarm.cli.chat.opening import Chat
+from swarm.cli.chat.plain import PlainText
+from swarm.cli.chat.screen import Screen
+from swarm.cli.chat.typing_ahead import interruptible
+from swarm.cli.chat.words import QUIT
+from swarm.cli.client import in_one_line
+from swarm.domain.answers.remote import RunEnd
+from swarm.domain.errors import SwarmError
+from swarm.domain.text.terminal import for_terminal
+
+
+@dataclass(kw_only=True, slots=True)
+class ChatLoop:
+    """One person, one agent, one session at a time. The terminal keeps back what is typed meanwhile (`kept_back`)."""
+
+    chat: Chat
+    line: Line
+    console: Console
+    interrupts: Interrupts
+    _said: set[str] = field(default_factory=set)  # the sessions in which something was said
+
+    async def run(self) -> None:
+        """Until the person leaves. Everything that goes wrong meanwhile is said, and the conversation goes on."""
+        self._note(f"{self.chat.agent} ({self.chat.where}). /help tells what can be done here.")
+        if self.chat.is_resumed:
+            await show_last(self.chat, self.console)
+        with self.interrupts.passed_over():
+            await self._converse()
+        if self.chat.session_id in self._said or self.chat.is_resumed:
+            self._note(f"To go on with this session: swarm chat --resume {self.chat.session_id}")
+
+    async def _converse(self) -> None:
+        commands = Commands(chat=self.chat, console=self.console)
+        while (said := await self._next()) is not None:
+            if said:
+                await self._respond(commands, said)
+
+    async def _respond(self, commands: Commands, said: str) -> None:
+        try:
+            with interruptible(sys.stdin.fileno()):
+                done = await self.interrupts.stoppable(self._do(commands, said))
+        except SwarmError as error:
+            self._complain(in_one_line(error))
+        else:
+            if not done:
+                self._note("⏹ stopped\n")
+
+    async def _do(self, commands: Commands, said: str) -> bool:
+        """What is said is a command, or for the agent. Always true."""
+        if not await commands.run(said):
+            await self._ask(said)
+        return True
+
+    async def _next(self) -> str | None:
+        """What is said next; None when the person leaves."""
+        was_warned = False
+        while True:
+            try:
+                said = await self.line.read()
+            except EOFError:
+                return None
+            except KeyboardInterrupt:
+                if was_warned:
+                    return None
+                was_warned = True
+                self._note("Ctrl-C once more leaves; so does Ctrl-D.")
+            else:
+                return None if said == QUIT else said
+
+    async def _ask(self, said: str) -> None:
+        self._said.add(self.chat.session_id)
+        self.console.print()
+        end = await self._answer(said)
+        if problem := complaint(end, self.chat.agent):
+            self._complain(problem)
+        self.console.print()
+
+    async def _answer(self, said: str) -> RunEnd:
+        turn = turn_of(said, self.chat.session_id)
+        if self.console.is_dumb_terminal:
+            plain = PlainText(sys.stdout, sys.stdout)
+            try:
+                return await answered(self.chat.client, turn, plain)
+            finally:
+                plain.end()
+        with Screen(self.console) as screen:
+            display: AnswerDisplay = screen
+            return await answered(self.chat.client, turn, display)
+
+    def _note(self, words: str) -> None:
+        self.console.print(Text(for_terminal(words), "dim"))
+
+    def _complain(self, words: str) -> None:
+        self.console.print(Text(for_terminal(words), "red"))

@@ -1,0 +1,94 @@
+"""The line that people write in: several lines if they like, with what they wrote before at hand."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import HTML
+from prompt_toolkit.history import FileHistory
+from prompt_toolkit.input import Input
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.output import Output
+from prompt_toolkit.patch_stdout import patch_stdout
+
+from swarm.cli.chat.words import MARK
+from swarm.domain.errors import ConfigurationError
+
+
+class Line:
+    """Reads what a person at a terminal wants to say. ``commands`` have descriptions; they are offered after a "/".
+
+    ``history`` is a file for nobody else's eyes, which is made if it is not there.
+    """
+
+    def __init__(
+        self, history: Path, commands: Mapping[str, str], *, input: Input | None = None, output: Output | None = None
+    ) -> None:
+        _make_private(history)
+        self._session: PromptSession[str] = PromptSession(
+            HTML(f"<b><ansicyan>{MARK}</ansicyan></b>"),
+            prompt_continuation=" " * len(MARK),
+            multiline=True,
+            history=FileHistory(str(history)),
+            completer=_Commands(commands),
+            complete_while_typing=Condition(lambda: self._session.default_buffer.text.startswith("/")),
+            reserve_space_for_menu=0,
+            key_bindings=_bindings(),
+            input=input,
+            output=output,
+        )
+
+    async def read(self) -> str:
+        """What is said, without blanks around it.
+
+        Raises EOFError for Ctrl-D, and KeyboardInterrupt for Ctrl-C where nothing was written that it could clear.
+        """
+        with patch_stdout(raw=True):  # what others print meanwhile comes above the line
+            return (await self._session.prompt_async(handle_sigint=False)).strip()
+
+
+class _Commands(Completer):
+    def __init__(self, commands: Mapping[str, str]) -> None:
+        self._commands = commands
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        written = document.text
+        for name, what in self._commands.items():
+            if written.startswith("/") and name.startswith(written):
+                yield Completion(name, start_position=-len(written), display_meta=what)
+
+
+def _bindings() -> KeyBindings:
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def _send(event: KeyPressEvent) -> None:
+        event.current_buffer.validate_and_handle()
+
+    @keys.add("escape", "enter")
+    @keys.add("c-j")
+    def _new_line(event: KeyPressEvent) -> None:
+        event.current_buffer.newline(copy_margin=False)
+
+    @keys.add("c-c")
+    def _clear(event: KeyPressEvent) -> None:
+        if event.current_buffer.text:
+            event.current_buffer.reset()
+        else:
+            event.app.exit(exception=KeyboardInterrupt, style="class:aborting")
+
+    return keys
+
+
+def _make_private(path: Path) -> None:
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
+        path.chmod(0o600)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}.", hint="Set SWARM_HOME.") from error

@@ -1,0 +1,141 @@
+"""Who is talked to, where that runs, and in which session."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from swarm.app import built_in, home, preflight, settings_mapping
+from swarm.cli.chat.archive import Archive
+from swarm.cli.chat.arguments import ChatArguments, new_session_id
+from swarm.cli.chat.coordinator import CoordinatorAccess, found
+from swarm.config import Kind, Settings
+from swarm.config.default_agents import ASSISTANT
+from swarm.domain.answers.remote import AgentClient
+from swarm.domain.errors import ConfigurationError, NotFound
+from swarm.store.builtin.session_list import ListedSession
+
+
+@dataclass(kw_only=True, slots=True)
+class Chat:
+    """An agent to talk to, and the session that it is talked to in."""
+
+    agent: str
+    client: AgentClient
+    where: str  # for people: what answers, and where
+    archive: Archive
+    session_id: str
+    is_resumed: bool = False
+    compacted: Callable[[], Coroutine[None, None, None]] | None = None  # waits for a summary that is ours to make
+
+
+@asynccontextmanager
+async def opened(settings: Settings, wish: ChatArguments, *, checks_model: bool) -> AsyncIterator[Chat]:
+    """All that a chat needs; at the end everything is let go of.
+
+    ``checks_model``: see at the start that the model answers, if the settings say so; a coordinator has done that.
+    Raises ConfigurationError, NotFound and Unavailable, which say what to do.
+    """
+    async with AsyncExitStack() as stack:
+        coordinator = await asyncio.to_thread(found, settings)
+        names = coordinator.agents if coordinator else tuple(settings.agents.builtin)
+        if not names:
+            raise nobody(settings)
+        home.prepare(settings)
+        archive = Archive(settings, stack, is_ours=coordinator is None)
+        begun = await _begun(archive, wish)
+        agent = _known(wish.agent or (begun.agent if begun else usual(settings, names)), names)
+        client, where, compacted = await _client(
+            settings, coordinator, agent, archive, stack, checks_model=checks_model
+        )
+        yield Chat(
+            agent=agent,
+            client=client,
+            where=where,
+            archive=archive,
+            session_id=begun.id if begun else new_session_id(),
+            is_resumed=begun is not None,
+            compacted=compacted,
+        )
+
+
+def nobody(settings: Settings) -> ConfigurationError:
+    """Why there is nobody to talk to."""
+    if settings.model.name:
+        return ConfigurationError(
+            "No built-in agent is configured, so there is nobody to talk to.",
+            hint="Add one to swarm.yaml: agents: {builtin: {assistant: {kind: assistant}}}.",
+        )
+    return ConfigurationError(
+        "No model is configured, so there is nobody to talk to.",
+        hint="Set LLM_MODEL and its key (LLM_MODEL=gpt-5-mini and OPENAI_API_KEY), or the name of a model of an Ollama "
+        "on this machine (LLM_MODEL=qwen3:8b). `swarm demo` needs no model.",
+    )
+
+
+def usual(settings: Settings, names: Sequence[str]) -> str:
+    """Whom people talk to who name nobody: the default of the settings, an assistant, or whoever is first."""
+    assistants = [name for name, chosen in settings.agents.builtin.items() if chosen.kind is Kind.ASSISTANT]
+    wanted = [settings.agents.default, *assistants, ASSISTANT]  # a coordinator's settings need not be these
+    return next((name for name in wanted if name and name in names), names[0])
+
+
+def _known(agent: str, names: Sequence[str]) -> str:
+    if agent not in names:
+        raise NotFound(f"There is no built-in agent '{agent}'.", hint=f"There are: {', '.join(names)}.")
+    return agent
+
+
+async def _begun(archive: Archive, wish: ChatArguments) -> ListedSession | None:
+    """The session to go on with, if that is wished."""
+    if not wish.resume:
+        return None
+    if wish.session_id is None:
+        sessions = await archive.latest(wish.agent, 1)
+        missing = NotFound("There is no session to go on with yet.", hint="Begin one: swarm chat")
+    else:
+        sessions = [each for each in await archive.named(wish.session_id) if wish.agent in (None, each.agent)]
+        missing = NotFound(
+            f"There is no session {wish.session_id}{f' with {wish.agent}' if wish.agent else ''}.",
+            hint="`/sessions` in `swarm chat` lists them.",
+        )
+    if not sessions:
+        raise missing
+    return sessions[0]
+
+
+async def _client(
+    settings: Settings,
+    coordinator: CoordinatorAccess | None,
+    agent: str,
+    archive: Archive,
+    stack: AsyncExitStack,
+    *,
+    checks_model: bool,
+) -> tuple[AgentClient, str, Callable[[], Coroutine[None, None, None]] | None]:
+    """What runs the turns; where that is, for people; and what waits for a session's summary, if that is ours."""
+    if coordinator:
+        from swarm.agents.remote.agui import AguiAgent  # the protocol's types take a while to load
+
+        remote = AguiAgent(coordinator.agent(agent))
+        stack.push_async_callback(remote.aclose)
+        return remote, f"the coordinator at {coordinator.url}", None
+    alone = _alone(settings, agent, checks_model=checks_model)
+    await asyncio.to_thread(
+        preflight.check_models, settings_mapping.model_specs(alone, alone.agents.builtin[agent].model)
+    )
+    agents = await stack.enter_async_context(built_in.opened(alone, await archive.database()))
+    ours = agents.agents[agent]
+    where = f"{settings.agents.builtin[agent].model or settings.model.name}, without a coordinator"
+    return ours, where, ours.compacted
+
+
+def _alone(settings: Settings, agent: str, *, checks_model: bool) -> Settings:
+    """The settings with this agent alone: what others need is not loaded, and cannot be in the way."""
+    builtin = {agent: settings.agents.builtin[agent]}
+    model = settings.model.model_copy(update={"check_at_start": settings.model.check_at_start and checks_model})
+    return settings.model_copy(
+        update={"agents": settings.agents.model_copy(update={"builtin": builtin}), "model": model}
+    )

@@ -1,0 +1,108 @@
+"""The chat from its beginning to its end: what is asked, who answers, and where it is shown."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, ExitStack, contextmanager
+
+import structlog
+from rich.console import Console
+from rich.text import Text
+
+from swarm.cli.chat.arguments import ChatArguments
+from swarm.cli.chat.interrupts import Interrupts
+from swarm.cli.chat.opening import Chat, opened
+from swarm.cli.chat.quiet_log import quiet
+from swarm.cli.chat.single_question import STOPPED, once
+from swarm.cli.chat.typing_ahead import interruptible, kept_back
+from swarm.cli.client import NoServer
+from swarm.cli.terminal import Terminal
+from swarm.config import Settings
+from swarm.domain.errors import Invalid, SwarmError
+
+_log = structlog.get_logger(__name__)
+
+
+def main(settings: Settings, wish: ChatArguments, *, verbose: bool) -> int:
+    """Talk; the exit code. Raises SwarmError for what people can set right."""
+    os.umask(0o077)  # what is written from now on holds what people said
+    question = _question(wish.question)
+    if not question and not _is_at_terminal():
+        raise Invalid(
+            "Nothing is asked, and this is no terminal to talk at.",
+            hint='Ask one question: swarm chat "…", or: … | swarm chat',
+        )
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a terminal that lacks a sign gets a "?"
+    with quiet(settings, verbose=verbose) as where:
+        try:
+            return asyncio.run(_talk(settings, wish, question))
+        except asyncio.CancelledError:  # by a signal
+            return STOPPED
+        except BrokenPipeError:  # who read the answer has read enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 1
+        except (SwarmError, NoServer):
+            raise
+        except Exception as error:
+            _log.exception("The chat failed.", action="chat_failed")
+            raise SwarmError(f"Something went wrong on our side; {where} says what.") from error
+
+
+async def _talk(settings: Settings, wish: ChatArguments, question: str) -> int:
+    console = Terminal()
+    interrupts = Interrupts()
+    is_talk = not question
+    with interrupts.heard():
+        async with AsyncExitStack() as stack:
+            if is_talk:  # from here to the end: between two modes the terminal would turn an Enter into a new line
+                stack.enter_context(kept_back(sys.stdin.fileno()))
+            with _waking_up(console, is_talk=is_talk):
+                chat = await stack.enter_async_context(opened(settings, wish, checks_model=is_talk))
+            if question:
+                return await once(chat, question, console, interrupts)
+            await _converse(settings, chat, console, interrupts)
+    return 0
+
+
+@contextmanager
+def _waking_up(console: Console, *, is_talk: bool) -> Iterator[None]:
+    """Somebody who waits at a terminal sees that they do, and may begin to type."""
+    with ExitStack() as stack:
+        if is_talk:
+            stack.enter_context(interruptible(sys.stdin.fileno()))
+        if console.is_terminal:
+            words = Text("waking up …", "dim")
+            stack.enter_context(console.status(words, refresh_per_second=4))  # loading needs the time more
+        yield
+
+
+async def _converse(settings: Settings, chat: Chat, console: Console, interrupts: Interrupts) -> None:
+    from swarm.cli.chat.conversation import ChatLoop  # what reads lines takes a while to load
+    from swarm.cli.chat.keys import Line
+    from swarm.cli.chat.words import COMMANDS
+
+    line = Line(settings.home.expanduser() / "chat_history", COMMANDS)
+    await ChatLoop(chat=chat, line=line, console=console, interrupts=interrupts).run()
+
+
+def _question(words: str) -> str:
+    """The question of the arguments, and what is piped in, which it may be about."""
+    piped = "" if not _is_piped() else sys.stdin.buffer.read().decode(errors="replace").strip()
+    return "\n\n".join(part for part in (words, piped) if part)
+
+
+def _is_piped() -> bool:
+    """Whether standard input is a pipe or a file: something that was put there to be read."""
+    if sys.stdin is None or sys.stdin.closed:
+        return False
+    mode = os.fstat(sys.stdin.fileno()).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
+
+
+def _is_at_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()

@@ -1,0 +1,149 @@
+"""An answer on a terminal: what is whole is printed for good; below it, what still grows is painted again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Final, Self
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.live import Live
+from rich.segment import Segment
+from rich.spinner import Spinner
+from rich.text import Text
+
+from swarm.cli.chat.streaming_markdown import Written, split
+from swarm.domain.answers.events import PlanShown, StepStatus
+from swarm.domain.text.characters import Visible
+from swarm.domain.text.terminal import for_terminal
+
+PAINTS_PER_SECOND: Final = 10
+THINKING: Final = "thinking"
+_TOO_LONG: Final = 8_000
+"""A block of more characters is shown as plain text while it grows: to lay it out ten times a second takes too long."""
+
+_MARKS: Final = {
+    StepStatus.PENDING: "○",
+    StepStatus.IN_PROGRESS: "◔",
+    StepStatus.COMPLETE: "✓",
+    StepStatus.ERROR: "✗",
+}
+
+
+class Screen:
+    """A `swarm.cli.chat.answering.AnswerDisplay` for the time of one answer; at the end all of it stands printed."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._visible = Visible()
+        self._rest = ""
+        self._tools: dict[str, str] = {}
+        self._steps: tuple[Text, ...] = ()
+        self._waits = Spinner("dots", _waiting(THINKING), style="cyan")
+        self._last_was = ""  # what was printed last: "text" or "tool"
+        self._live = Live(
+            _AsItIs(self._growing),
+            console=console,
+            refresh_per_second=PAINTS_PER_SECOND,
+            transient=True,
+            vertical_overflow="crop",
+        )
+
+    def __enter__(self) -> Self:
+        self._live.start(refresh=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Print what is left; tools that have not answered never will."""
+        self.end_text()
+        self._tools.clear()
+        self._live.stop()
+
+    def write(self, text: str) -> None:
+        """More of a text."""
+        self._visible, text = self._visible.feed(text)
+        rest = self._rest + text
+        whole, rest = split(rest) if "\n" in text else ("", rest)
+        self._rest = rest
+        self._print_text(whole)
+
+    def end_text(self) -> None:
+        """The text is whole."""
+        self._visible, text = self._visible.end()
+        rest, self._rest = self._rest + text, ""
+        self._print_text(rest)
+
+    def tool_began(self, id: str, name: str) -> None:
+        """A tool is called."""
+        self._tools[id] = for_terminal(name)
+
+    def tool_ended(self, id: str, *, failed: bool) -> None:
+        """A tool has answered."""
+        name = self._tools.pop(id, None)
+        if name is None:
+            return
+        mark, style = ("✗", "red") if failed else ("✓", "green")
+        if self._last_was == "text":
+            self._console.print()
+        self._console.print(Text.assemble((f"{mark} ", style), (name, "dim")))
+        self._last_was = "tool"
+
+    def plan(self, plan: PlanShown) -> None:
+        """The plan as it is now."""
+        self._steps = tuple(Text(f"{_MARKS[step.status]} {for_terminal(step.title)}", "dim") for step in plan.steps)
+
+    def step(self, name: str) -> None:
+        """What the agent does at the moment."""
+        self._waits.update(text=_waiting(for_terminal(name) or THINKING))
+
+    def _print_text(self, text: str) -> None:
+        if not text.strip():
+            return
+        if self._last_was:
+            self._console.print()
+        self._console.print(Written(text))
+        self._last_was = "text"
+
+    def _growing(self) -> RenderableType:
+        shown: list[RenderableType] = []
+        if self._rest.strip():
+            text = self._rest if len(self._rest) < _TOO_LONG else None
+            shown += [Text(), _Tail(Written(text) if text else Text(self._rest[-_TOO_LONG:]))]
+        shown += self._steps
+        shown += [Text.assemble(("⚙ ", "cyan"), (f"{name} …", "dim")) for name in list(self._tools.values())]
+        if not self._rest.strip() and not self._tools:
+            shown.append(self._waits)
+        return Group(*shown)
+
+
+class _AsItIs:
+    """Something that is made when it is painted: what is printed above it may be what it just was."""
+
+    def __init__(self, make: Callable[[], RenderableType]) -> None:
+        self._make = make
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self._make()
+
+
+class _Tail:
+    """As much of the end of something as there is room for."""
+
+    def __init__(self, whole: RenderableType) -> None:
+        self._whole = whole
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        lines = console.render_lines(self._whole, options.update(height=None), pad=False)
+        yield from _joined(lines[-max(3, console.height - 6) :])
+
+
+def _joined(lines: Iterable[list[Segment]]) -> RenderResult:
+    for line in lines:
+        yield from line
+        yield Segment.line()
+
+
+def _waiting(for_what: str) -> Text:
+    return Text(f"{for_what} … (Ctrl-C stops)", "dim")

@@ -1,0 +1,233 @@
+"""``swarm conformance``: does an agent work well in Slack?"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from swarm.domain.answers.remote import Dialect, RemoteAgent
+from swarm.domain.errors import ConfigurationError
+from swarm.telemetry import log
+
+if TYPE_CHECKING:
+    from swarm.config import Settings
+    from swarm.conformance.run import ConversationOf, Result
+    from swarm.conformance.scenarios import Scenario
+    from swarm.domain.answers.calls import AnswerTarget
+    from swarm.domain.answers.remote import AgentClient
+    from swarm.services.runs.run_context import NameConversation
+    from swarm.store.bridge.database import Database
+
+TOKEN_VARIABLE = "SWARM_CONFORMANCE_TOKEN"  # noqa: S105 - the name of one
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InProcessAgent:
+    """A built-in agent that runs in this process, with the settings for it alone."""
+
+    name: str
+    settings: Settings
+
+
+class Named(StrEnum):
+    """The scenarios, for the command line."""
+
+    SIMPLE_CHAT = "simple-chat"
+    OFF_TOPIC = "off-topic"
+    RAG_SIMPLE = "rag-simple"
+    RAG_COMPLEX = "rag-complex"
+
+
+def conformance(
+    *,
+    agent: str,
+    suite: Annotated[bool, Parameter(negative=())] = False,
+    scenario: Annotated[list[Named] | None, Parameter(negative=())] = None,
+    dialect: Dialect | None = None,
+    token: Annotated[str | None, Parameter(env_var=TOKEN_VARIABLE, show_env_var=True)] = None,
+    agent_id: str | None = None,
+    timeout_seconds: Annotated[float, Parameter(validator=Number(gt=0))] = 120.0,
+    first_sign_seconds: Annotated[float, Parameter(validator=Number(gt=0))] = 30.0,
+    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+) -> int:
+    """Ask an agent four questions, show its answers in a local Slack, and judge them by 22 checks.
+
+    Neither Slack nor a running coordinator is needed: the answers go through the coordinator's own code into a Slack
+    twin that lives as long as the command. An agent that speaks AG-UI has to run; one that is built in is run by the
+    command, with its model, documents and MCP servers, and forgets everything afterwards. It should know what it is
+    asked: a joke (simple-chat), the weather, which is not its business (off-topic), and two questions that it should
+    look up in documents (rag-simple, rag-complex). The exit code is 0 only if all checks pass.
+
+    For example, an AG-UI agent on this machine, a CAIPE service, and an agent of swarm.yaml, remote or built in:
+
+    `swarm conformance --suite --agent http://127.0.0.1:8000/`
+
+    `swarm conformance --scenario simple-chat --agent https://caipe.example.org --dialect caipe`
+
+    `swarm conformance --suite --agent docs`
+
+    Parameters
+    ----------
+    agent
+        The agent's address, or its name below agents.remote or agents.builtin in swarm.yaml.
+    suite
+        Run all scenarios, which is also what happens without --scenario.
+    scenario
+        Run this scenario only; may be given several times.
+    dialect
+        agui: the address takes runs of the AG-UI protocol 1.0 (the default); caipe: it is the base of CAIPE's chat API.
+    token
+        A bearer token for the agent. Better in the environment: arguments can be seen by others on the machine.
+    agent_id
+        Which agent of the service is meant; caipe only.
+    timeout_seconds
+        So long one answer may take.
+    first_sign_seconds
+        So long the first text or tool of an answer may take ("stream opened").
+    as_json
+        Print everything as JSON; progress still goes to standard error.
+    """
+    log.configure("error")
+    chosen = _chosen(scenario or [], suite=suite)
+    found = _limited(_found(agent, dialect, token, agent_id), timeout_seconds)
+    results = asyncio.run(_examined(found, chosen, first_sign_seconds))
+    _show(found.name, results, as_json=as_json)
+    return 0 if all(result.passed for result in results) else 1
+
+
+def _chosen(names: Sequence[Named], *, suite: bool) -> list[Scenario]:
+    from swarm.conformance.scenarios import SCENARIOS
+
+    if suite and names:
+        raise ConfigurationError("--suite runs all scenarios; leave it out, or --scenario.")
+    return [scenario for scenario in SCENARIOS if not names or Named(scenario.name) in names]
+
+
+def _found(
+    agent: str, dialect: Dialect | None, token: str | None, agent_id: str | None
+) -> RemoteAgent | InProcessAgent:
+    known = RemoteAgent(name=_host(agent), url=agent) if "://" in agent else _configured(agent)
+    if isinstance(known, InProcessAgent):
+        return known
+    return replace(
+        known,
+        dialect=dialect or known.dialect,
+        token=token or known.token,
+        oauth=None if token else known.oauth,
+        agent_id=agent_id or known.agent_id,
+    )
+
+
+def _host(url: str) -> str:
+    """What is shown of an address, which may hold a password."""
+    return urlsplit(url).netloc.rpartition("@")[2] or url
+
+
+def _configured(name: str) -> RemoteAgent | InProcessAgent:
+    from swarm.app import settings_mapping
+    from swarm.config import load
+
+    settings = load()
+    remotes = {remote.name: remote for remote in settings_mapping.remote_agents(settings)}
+    if name in settings.agents.builtin:
+        return InProcessAgent(name=name, settings=_alone(settings, name))
+    if name not in remotes:
+        names = ", ".join([*remotes, *settings.agents.builtin]) or "none"
+        raise ConfigurationError(
+            f"There is no agent '{name}' below agents.remote or agents.builtin in swarm.yaml (there: {names}).",
+            hint="Give its name, or its address, as http://127.0.0.1:8000/.",
+        )
+    return remotes[name]
+
+
+def _alone(settings: Settings, name: str) -> Settings:
+    """The settings as if there were no other agent."""
+    agents = settings.agents.model_copy(update={"builtin": {name: settings.agents.builtin[name]}, "remote": {}})
+    return settings.model_copy(update={"agents": agents})
+
+
+def _limited(found: RemoteAgent | InProcessAgent, seconds: float) -> RemoteAgent | InProcessAgent:
+    if isinstance(found, RemoteAgent):
+        return replace(found, timeout_seconds=seconds, longest_run_seconds=seconds)
+    limits = found.settings.limits.model_copy(update={"seconds": seconds})
+    return replace(found, settings=found.settings.model_copy(update={"limits": limits}))
+
+
+async def _examined(
+    found: RemoteAgent | InProcessAgent, scenarios: Sequence[Scenario], first_sign_seconds: float
+) -> list[Result]:
+    from swarm.conformance.checks import Limits
+    from swarm.conformance.report import Progress
+    from swarm.conformance.run import Examination, examine
+    from swarm.conformance.workspace import workspace
+
+    opened = _reached(found) if isinstance(found, RemoteAgent) else _running(found)
+    async with opened as (agent, conversation_of), workspace() as slack:
+        limits = Limits(first_sign_seconds=first_sign_seconds)
+        examination = Examination(agent, slack, conversation_of, name=found.name, limits=limits)
+        with Progress(scenarios) as progress:
+            return await examine(examination, scenarios, begun=progress.begun, done=progress.done)
+
+
+@asynccontextmanager
+async def _reached(remote: RemoteAgent) -> AsyncIterator[tuple[AgentClient, ConversationOf]]:
+    from swarm.agents.conversation import conversation_with
+    from swarm.agents.remote.agui import AguiAgent
+
+    agent = AguiAgent(remote)
+    try:
+        yield agent, partial(_in_thread, partial(conversation_with, remote))
+    finally:
+        await agent.aclose()
+
+
+@asynccontextmanager
+async def _running(chosen: InProcessAgent) -> AsyncIterator[tuple[AgentClient, ConversationOf]]:
+    """A built-in agent with a database of its own, which goes away with it."""
+    from swarm.app import built_in
+    from swarm.store.admin import preparation
+    from swarm.store.bridge.database import Database
+
+    with TemporaryDirectory(prefix="swarm-conformance-") as folder:
+        url = f"sqlite:///{Path(folder) / 'swarm.db'}"
+        await asyncio.to_thread(preparation.prepare, url)
+        async with Database(url) as database:
+            await _index_documents(chosen.settings, database)
+            async with built_in.opened(chosen.settings, database) as agents:
+                yield agents.agents[chosen.name], partial(_in_thread, built_in.conversation_id)
+
+
+async def _index_documents(settings: Settings, database: Database) -> None:
+    """Have the documents found from the first question on."""
+    from swarm.services.builtin.library_folder import Folder
+    from swarm.services.builtin.library_index import FolderIndex
+
+    folder = settings.documents.folder
+    if folder and folder.expanduser().is_dir():  # else the agent says what is wrong with it
+        await FolderIndex(database, Folder(path=folder.expanduser(), most_bytes=settings.documents.most_bytes)).scan()
+
+
+def _in_thread(name: NameConversation, place: AnswerTarget) -> str:
+    return name(team=place.team, channel=place.channel, thread_ts=place.thread_ts)
+
+
+def _show(agent: str, results: Sequence[Result], *, as_json: bool) -> None:
+    from swarm.conformance import report
+
+    if as_json:
+        sys.stdout.write(report.as_json(agent, results) + os.linesep)
+    else:
+        report.show(agent, results)

@@ -1,0 +1,94 @@
+"""``swarm tray``: what waits for an agent, for a person at its side and for the hooks of coding CLIs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import httpx2
+from rich.console import Console
+
+from swarm.cli.client import CoordinatorClient, CoordinatorRefused, in_one_line
+from swarm.domain.errors import ConfigurationError
+from swarm.domain.text.terminal import line_for_terminal
+
+EXAMPLE_URL: Final = "http://127.0.0.1:8080"
+TIMEOUT_SECONDS: Final = 5.0
+"""A hook holds up whoever types."""
+
+
+def run(environment: Mapping[str, str], out: Console, *, as_json: bool, quiet_when_empty: bool, hook: bool) -> int:
+    """Print the tray; the exit code. Raises SwarmError or NoServer, but not for a hook, which is told in one line."""
+    try:
+        tray = fetch(environment)
+        if not (quiet_when_empty and is_empty(tray)):
+            _print(tray, out, as_json=as_json)
+    except Exception as error:  # a coding CLI must go on, whatever is wrong here
+        if not hook:
+            raise
+        sys.stderr.write(f"swarm tray: {in_one_line(error)}\n")
+    return 0
+
+
+def fetch(environment: Mapping[str, str]) -> dict[str, Any]:
+    """The tray of the agent whose token the environment has."""
+    token = environment.get("SWARM_AGENT_TOKEN", "").strip()
+    if not token:
+        raise ConfigurationError(
+            "SWARM_AGENT_TOKEN is not set.", hint="It is what `swarm agents add` has printed for your agent."
+        )
+    if not (token.isascii() and token.isprintable()):
+        raise ConfigurationError("SWARM_AGENT_TOKEN has characters that no token has.")
+    port = environment.get("PORT", "").strip() or "8080"
+    url = environment.get("SWARM_URL", "").strip() or f"http://127.0.0.1:{port}"
+    return _ask(url, token)
+
+
+def _ask(url: str, token: str) -> dict[str, Any]:
+    expected = ConfigurationError(f"SWARM_URL is {url!r}: an address such as {EXAMPLE_URL} is expected.")
+    if not url.startswith(("http://", "https://")):
+        raise expected
+    try:
+        with CoordinatorClient(url, token, timeout_seconds=TIMEOUT_SECONDS) as coordinator:
+            tray = coordinator.call("GET", "/tray")
+    except httpx2.InvalidURL as error:
+        raise expected from error
+    if not isinstance(tray, dict) or "unread" not in tray:
+        raise CoordinatorRefused(f"What answers at {url} is no coordinator.")
+    return tray
+
+
+def is_empty(tray: Mapping[str, Any]) -> bool:
+    """Whether nothing waits. Threads that the agent owns ask for nothing by themselves."""
+    return not (tray["unread"] or tray["mentions"] or tray["tasks"])
+
+
+def _print(tray: Mapping[str, Any], out: Console, *, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(json.dumps(tray, indent=2) + "\n")
+        return
+    for line, style in lines(tray):
+        out.print(line, style=style, soft_wrap=True)
+
+
+def lines(tray: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
+    """The tray in lines, each with its style."""
+    yield _counted(tray["unread"], "unread message"), "bold"
+    yield from ((_preview(shown), None) for shown in tray["previews"])
+    yield _counted(tray["mentions"], "unread message", " of other agents"), "bold"
+    yield from ((_preview(shown), None) for shown in tray["messages"])
+    tasks = ", ".join(f"{count} {status}" for status, count in sorted(tray["tasks"].items()))
+    yield f"tasks: {tasks or 'none'}", "bold"
+    yield f"threads owned: {tray['threads_owned']}", "bold"
+
+
+def _counted(count: int, what: str, of_whom: str = "") -> str:
+    return f"{count or 'no'} {what}{'' if count == 1 else 's'}{of_whom}"
+
+
+def _preview(shown: Mapping[str, Any]) -> str:
+    """One line, also where a name or a text has several: nobody writes into somebody's terminal from outside."""
+    place = f" in {shown['channel']}" if shown["channel"] else ""
+    return "  " + line_for_terminal(f"{shown['from']}{place}: {shown['preview']}")

@@ -1,0 +1,241 @@
+"""The half of the reducer that listens to the agent: what it does becomes text, cards, a status, and an outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from hashlib import sha256
+from typing import Final, assert_never
+
+from swarm.domain.answers import words
+from swarm.domain.answers.calls import Card, Closing, Command, Hang, PlanTitle, Text
+from swarm.domain.answers.events import (
+    AgentEvent,
+    Broken,
+    Cancelled,
+    Failed,
+    Finished,
+    Interrupted,
+    PlanShown,
+    SourceChanged,
+    StepNamed,
+    StepStatus,
+    TextDelta,
+    TextEnded,
+    ToolEnded,
+    ToolStarted,
+    Warned,
+)
+from swarm.domain.answers.markers import without_markers
+from swarm.domain.answers.outcomes import Answered, AnswerOutcome, Asks, RunFailed, RunStopped
+from swarm.domain.answers.results import missing_of
+from swarm.domain.answers.rope import Rope
+from swarm.domain.answers.state import Live, join
+from swarm.domain.answers.text import SafeText
+from swarm.domain.text.characters import strip_invisible
+from swarm.domain.text.secrets import without_secrets
+
+MAX_ANSWER_CHARACTERS: Final = 200_000
+"""Longer answers are cut off: they would be dozens of messages that nobody reads."""
+
+TOO_LONG: Final = f"it is longer than {MAX_ANSWER_CHARACTERS:,} characters and was cut off"
+
+MAX_CARDS: Final = 200
+"""Of so many tools and steps a card is kept; further ones are not shown."""
+
+_MAX_ID: Final = 200
+
+Heard = tuple[Live, tuple[Command, ...]]
+
+
+def hear(live: Live, event: AgentEvent, now: float) -> Heard:
+    """Take one event. After the end of the run nothing counts any more."""
+    if live.outcome:
+        return live, ()
+    match event:
+        case TextDelta():
+            return _text(live, event, now)
+        case TextEnded():
+            return _message_ended(live), ()
+        case ToolStarted():
+            return _tool_started(live, event), ()
+        case ToolEnded():
+            return _tool_ended(live, event), ()
+        case PlanShown():
+            return _plan(live, event), ()
+        case StepNamed():
+            return _with_status(live, words.doing(event.name)), ()
+        case SourceChanged():
+            return replace(live, sub_agent=event.sub_agent), ()
+        case Warned():
+            return live, ()  # for the operator's log, which is not ours
+        case Finished():
+            return _finished(live, event, now), ()
+        case Interrupted():
+            return end(live, Asks(asked=event.asked), now), ()
+        case Cancelled():
+            return end(live, RunFailed(reason=words.CANCELLED), now), ()
+        case Failed():
+            return end(live, RunFailed(reason=event.message), now), ()
+        case Broken():
+            return end(live, RunFailed(reason=event.reason, comes_again=event.comes_again), now), ()
+        case _:
+            assert_never(event)
+
+
+def stop(live: Live, by: str | None, now: float) -> Heard:
+    """A person has had enough: the agent is cut off, and what it said so far stays."""
+    if isinstance(live.outcome, RunStopped) and live.outcome.by is None and by:
+        known = RunStopped(by=by)
+        return replace(live, outcome=known, closing=_closing(known, is_partial=True)), ()
+    if live.outcome:
+        return live, ()
+    return end(live, RunStopped(by=by), now), (Hang(),)
+
+
+def end(live: Live, outcome: AnswerOutcome, now: float) -> Live:
+    """The run is over: everything held back is settled, and what stands below the answer is known."""
+    live = _settled(live)
+    live = _cards_ended(live, StepStatus.COMPLETE if isinstance(outcome, Answered | Asks) else StepStatus.ERROR)
+    is_partial = bool(str(live.said).strip())
+    closing = _closing(outcome, is_partial=is_partial)
+    return replace(live, outcome=outcome, closing=closing, over_at=now, urgent=True)
+
+
+def _closing(outcome: AnswerOutcome, *, is_partial: bool) -> Closing:
+    match outcome:
+        case Answered():
+            return Closing(feedback=True, footer=True)
+        case RunFailed(reason=reason, comes_again=comes_again):
+            return Closing(note=words.broke_off(reason, is_partial=is_partial), retry=not comes_again)
+        case RunStopped(by=by):
+            return Closing(note=words.stopped(by))
+        case Asks(asked=asked):
+            return Closing(note=words.questions(asked), footer=True)
+        case _:
+            assert_never(outcome)
+
+
+def _text(live: Live, delta: TextDelta, now: float) -> Heard:
+    if live.sub_agent is not None or not delta.text:
+        return live, ()
+    if live.message_id != delta.message_id:
+        live = _begin_message(live, delta.message_id, now)
+    room = MAX_ANSWER_CHARACTERS - live.said.length
+    if len(delta.text) > room:
+        return end(_said(live, delta.text[:room], now), RunFailed(reason=TOO_LONG), now), (Hang(),)
+    return _said(live, delta.text, now), ()
+
+
+def _begin_message(live: Live, message_id: str, now: float) -> Live:
+    """Another text message: a blank line stands between it and the last one."""
+    live = _settled(live)
+    between = "" if not live.said.length or live.said.ends_with("\n\n") else "\n\n"
+    if between and live.said.ends_with("\n"):
+        between = "\n"
+    return replace(_said(live, between, now), message_id=message_id, last=Rope())
+
+
+def _said(live: Live, text: str, now: float) -> Live:
+    state, plain, settled = live.text.feed(text)
+    is_new = bool(settled) or not live.text.line
+    return _heard(live, state, plain, settled, held_since=now if is_new else live.held_since)
+
+
+def _settled(live: Live) -> Live:
+    """Nothing more comes on this line."""
+    state, plain, settled = live.text.end_line()
+    return _heard(live, state, plain, settled, held_since=live.held_since)
+
+
+def _heard(live: Live, state: SafeText, plain: str, settled: str, held_since: float) -> Live:
+    """In one go: this is what a run does most often."""
+    added = (Text(text=settled),) if settled else ()
+    return replace(
+        live,
+        text=state,
+        said=live.said + plain,
+        last=live.last + plain,
+        held_since=held_since,
+        queue=live.queue if live.flight else join(live.queue, added),
+        later=join(live.later, added) if live.flight else live.later,
+        urgent=live.urgent or "\n" in settled,
+    )
+
+
+def _message_ended(live: Live) -> Live:
+    if live.sub_agent is not None:
+        return live
+    return replace(_settled(live), message_id=None, urgent=True)
+
+
+def _tool_started(live: Live, event: ToolStarted) -> Live:
+    live = _with_status(live, words.using(event.name))
+    card = Card(id=_card_id(event.id), title=words.label(event.name), status=StepStatus.IN_PROGRESS)
+    return _show(live, card)
+
+
+def _with_status(live: Live, text: str) -> Live:
+    """The status line is for the time before there is something of the answer to see."""
+    return live if live.pages else replace(live, status_wanted=text)
+
+
+def _tool_ended(live: Live, event: ToolEnded) -> Live:
+    status = StepStatus.ERROR if event.failed else StepStatus.COMPLETE
+    return _moved(live, lambda card: card.id == _card_id(event.id), status)
+
+
+def _plan(live: Live, event: PlanShown) -> Live:
+    for step in event.steps[:MAX_CARDS]:
+        live = _show(live, Card(id=_card_id(f"plan:{step.id}"), title=words.label(step.title), status=step.status))
+    title = words.label(event.title) if event.title.strip() else live.plan_title
+    if title == live.plan_title:
+        return live
+    return replace(live, plan_title=title).queued(PlanTitle(title=title))
+
+
+def _card_id(id_: str) -> str:
+    """An id that Slack takes, and that stays apart from others that begin the same."""
+    id_ = strip_invisible(id_).strip() or "tool"
+    if len(id_) <= _MAX_ID:
+        return id_
+    digest = sha256(id_.encode()).hexdigest()[:16]
+    return f"{id_[: _MAX_ID - len(digest)]}{digest}"
+
+
+def _cards_ended(live: Live, status: StepStatus) -> Live:
+    """Nothing runs any more. Steps that were never begun stay as they are."""
+    return _moved(live, lambda card: True, status)
+
+
+def _moved(live: Live, concerns: Callable[[Card], bool], status: StepStatus) -> Live:
+    for card in live.cards:
+        if card.status is StepStatus.IN_PROGRESS and concerns(card):
+            live = _show(live, replace(card, status=status))
+    return live
+
+
+def _show(live: Live, card: Card) -> Live:
+    """Show a card that is new or has changed."""
+    known = next((shown for shown in live.cards if shown.id == card.id), None)
+    if known == card or (known is None and len(live.cards) >= MAX_CARDS):
+        return live
+    if known is None:
+        cards = (*live.cards, card)
+    else:
+        cards = tuple(card if shown.id == card.id else shown for shown in live.cards)
+    return replace(live, cards=cards).queued(card, urgent=True)
+
+
+def _finished(live: Live, event: Finished, now: float) -> Live:
+    """A final result that was streamed already is not shown again; what was not, is."""
+    live = _settled(live)
+    result = without_secrets(without_markers(strip_invisible(event.result or ""))).strip()
+    missing = missing_of(result, str(live.said), str(live.last))
+    if missing.text:
+        live = live if missing.goes_on else _begin_message(live, "", now)
+        live, _ = _text(replace(live, message_id="", sub_agent=None), TextDelta(text=missing.text), now)
+    if live.outcome:
+        return live
+    is_answered = event.elsewhere or bool(str(live.said).strip())
+    return end(live, Answered() if is_answered else RunFailed(reason=words.EMPTY), now)

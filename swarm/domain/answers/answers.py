@@ -1,0 +1,279 @@
+"""What Slack's answer to a call means for the answer that is being shown. A refusal loses nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final, assert_never
+
+from swarm.domain.answers.agent_events import end, stop
+from swarm.domain.answers.calls import (
+    NOTHING_BELOW,
+    AppendStream,
+    CloseStream,
+    Command,
+    Find,
+    Hang,
+    OpenStream,
+    PostPage,
+    UpdatePage,
+)
+from swarm.domain.answers.outcomes import RunFailed, RunStopped
+from swarm.domain.answers.pages import AnswerPage, PageMode, seal
+from swarm.domain.answers.refusals import Meaning, meaning
+from swarm.domain.answers.sending import over, without_page
+from swarm.domain.answers.state import Flight, Live, is_visible, join
+from swarm.domain.model.deliveries import Answer, DeliveryAccepted, DeliveryRefused, InDoubt, NotSent
+
+_PAUSE_SECONDS: Final = 0.5
+_LONGEST_PAUSE_SECONDS: Final = 8.0  # between tries to reach Slack
+_REPEAT_SECONDS: Final = 1.0
+_DOUBT_SECONDS: Final = 0.1
+
+MOST_DOUBTS: Final = 10
+"""After so many calls in a row in doubt, over 51 seconds and more, the rest of an answer is left to posts that wait."""
+
+_RATE_LIMITED: Final = "ratelimited"  # why a call was not sent, if Slack says when it may be
+_STILL_LIVE: Final = "streaming_state_conflict"  # of chat.update
+
+Step = tuple[Live, tuple[Command, ...]]
+
+
+def answered(live: Live, answer: Answer, now: float) -> Step:
+    """Take the answer to the call that is under way."""
+    flight = live.flight
+    assert flight is not None  # only a call that is under way is answered
+    match answer:
+        case DeliveryAccepted(ts=ts):
+            return _accepted(replace(live, doubts=0, unsent=0), flight, ts, now)
+        case NotSent(reason=reason, retry_after_seconds=seconds):
+            return _unsent(_undone(live, flight), reason, seconds, now), ()
+        case InDoubt():
+            return _doubted(live, flight, now)
+        case DeliveryRefused(error=error):
+            return _refused(replace(live, doubts=0, unsent=0), flight, error, now)
+        case _:
+            assert_never(answer)
+
+
+def found(live: Live, ts: str | None, now: float) -> Step:
+    """What the search for a message in doubt gave: it is there, or Slack never got it."""
+    flight = live.flight
+    assert flight is not None  # it is searched for while its call is under way
+    live = replace(live, finds=False)
+    return _accepted(live, flight, ts, now) if ts else (_undone(live, flight), ())
+
+
+def _accepted(live: Live, flight: Flight, ts: str | None, now: float) -> Step:
+    page = _landed(flight, ts, now)
+    live = _done(live, flight, page)
+    match flight.call:
+        case AppendStream():
+            return live, ()
+        case OpenStream():
+            return replace(live, status_wanted=""), ()
+        case CloseStream(is_last=is_last):
+            if page.is_doubted:
+                return replace(live, page=replace(page, is_sealed=True, may_be_last=False)), ()
+            return _page_is_over(live, is_last=is_last)
+        case PostPage(is_last=is_last) | UpdatePage(is_last=is_last):
+            live = replace(live, status_wanted="")
+            goes_on = page.mode is PageMode.POST and not page.is_full and not is_last
+            return (live, ()) if goes_on else _page_is_over(live, is_last=is_last)
+        case _:
+            assert_never(flight.call)
+
+
+def _landed(flight: Flight, ts: str | None, now: float) -> AnswerPage:
+    if isinstance(flight.call, OpenStream | PostPage):
+        return replace(flight.page, ts=ts, opened_at=flight.at, sent_at=now)
+    return replace(flight.page, sent_at=now)
+
+
+def _page_is_over(live: Live, *, is_last: bool) -> Step:
+    live = replace(live, page=None, ended=None if is_last else live.page)
+    if not is_last:
+        return live, ()
+    return over(live if live.below_apart else replace(live, closing=NOTHING_BELOW))
+
+
+def _done(live: Live, flight: Flight, page: AnswerPage | None) -> Live:
+    """The call is over, and what it carried is shown."""
+    return replace(
+        live,
+        flight=None,
+        page=page,
+        pages=flight.page.number,
+        queue=join(flight.queue, live.later),
+        later=(),
+        reopen=flight.reopen,
+    )
+
+
+def _undone(live: Live, flight: Flight) -> Live:
+    """The call is over, and nothing of it has happened."""
+    return replace(
+        live,
+        flight=None,
+        page=flight.page_before,
+        queue=join(flight.queue_before, live.later),
+        later=(),
+        reopen=flight.reopen_before,
+    )
+
+
+def _doubted(live: Live, flight: Flight, now: float) -> Step:
+    """Nobody knows. A message that may have begun is searched for; one that may have grown is closed and rewritten."""
+    match flight.call:
+        case OpenStream(page=page) | PostPage(page=page):
+            return replace(live, finds=True), (Find(page=page),)
+        case AppendStream() | CloseStream():
+            return _doubted_stream(_done(live, flight, _in_doubt(flight, now)), now), ()
+        case UpdatePage():
+            live = _repeated_later(_undone(live, flight), now)
+            return _useless(live, flight) if live.doubts >= MOST_DOUBTS else (live, ())
+        case _:
+            assert_never(flight.call)
+
+
+def _doubted_stream(live: Live, now: float) -> Live:
+    """It is closed again; at last it stays as it is."""
+    live = _repeated_later(live, now)
+    return replace(without_page(live), gives_up=True) if live.doubts >= MOST_DOUBTS else live
+
+
+def _repeated_later(live: Live, now: float) -> Live:
+    """A call in doubt is repeated, ever later, since a connection that is reset is reset at once."""
+    pause = _DOUBT_SECONDS * 2**live.doubts
+    return replace(live, doubts=live.doubts + 1, not_before=now + pause * live.spread)
+
+
+def _unsent(live: Live, reason: str, seconds: float, now: float) -> Live:
+    """Slack says how long a limit lasts. Where there is no connection, one is tried ever later."""
+    if reason == _RATE_LIMITED:
+        return replace(live, not_before=now + max(seconds, _PAUSE_SECONDS))
+    pause = min(max(seconds, _PAUSE_SECONDS) * 2**live.unsent, _LONGEST_PAUSE_SECONDS)
+    return replace(live, unsent=live.unsent + 1, not_before=now + pause * live.spread)
+
+
+def _in_doubt(flight: Flight, now: float) -> AnswerPage:
+    before = flight.page_before
+    assert before is not None  # it has grown
+    unsure = before.unsure if before.is_doubted else flight.page.text[len(before.text) :]
+    may_be_last = isinstance(flight.call, CloseStream) and (flight.call.is_last or before.may_be_last)
+    return replace(flight.page, is_doubted=True, unsure=unsure, may_be_last=may_be_last, sent_at=now)
+
+
+def _refused(live: Live, flight: Flight, error: str, now: float) -> Step:
+    if error == _STILL_LIVE and flight.page_before and flight.page_before.unsure:
+        return _close_again(_undone(live, flight), now), ()
+    match meaning(error):
+        case Meaning.EXPIRED:
+            return _expired(live, flight, now)
+        case Meaning.TOO_LONG:
+            return _too_long(live, flight)
+        case Meaning.STOPPED:
+            return _stopped(live, flight, now)
+        case Meaning.MESSAGE_GONE:
+            return _message_gone(live, flight, now)
+        case Meaning.PLACE_GONE:
+            return _place_gone(live, flight, error, now)
+        case Meaning.NO_STREAMS | Meaning.OTHER:
+            return _useless(_undone(live, flight), flight)
+
+
+def _close_again(live: Live, now: float) -> Live:
+    """A stream can be mended only when it is closed; Slack ends it by itself at last."""
+    assert live.page is not None  # its update was refused
+    return replace(live, page=replace(live.page, is_sealed=False), not_before=now + _REPEAT_SECONDS)
+
+
+def _expired(live: Live, flight: Flight, now: float) -> Step:
+    """Slack has ended the stream. What it has, it shows; the rest goes on in another message, or by an update."""
+    if not isinstance(flight.call, CloseStream):
+        return without_page(_undone(live, flight)), ()
+    is_ours = flight.page_before is not None and flight.page_before.may_be_last
+    page = replace(_in_doubt(flight, now), is_sealed=True, may_be_last=is_ours)
+    return _done(live, flight, page), ()
+
+
+def _too_long(live: Live, flight: Flight) -> Step:
+    """The message is full, sooner than we thought. One that takes nothing at all is of no use."""
+    live, page = _undone(live, flight), flight.page_before
+    carries = isinstance(flight.call, AppendStream | CloseStream) and bool(flight.call.chunks)
+    if page and carries and page.is_full and page.closed:  # then not even the end of its code fits
+        return _full(live, is_closed=False), ()
+    if page and carries and not page.is_full and (page.text or page.cards):
+        return _full(live), ()
+    if isinstance(flight.call, CloseStream) and flight.call.closing != NOTHING_BELOW:
+        return replace(live, below_apart=True), ()
+    return _useless(live, flight)
+
+
+def _stopped(live: Live, flight: Flight, now: float) -> Step:
+    """A person pressed Slack's own Stop. Nothing more is shown but that."""
+    live = _undone(live, flight)
+    if live.outcome and not isinstance(live.outcome, RunStopped):
+        live = end(replace(live, outcome=None), RunStopped(by=None), now)
+        commands: tuple[Command, ...] = ()
+    else:
+        live, commands = stop(live, None, now)
+    live = replace(live, queue=())
+    if isinstance(flight.call, CloseStream) and live.page:
+        live = replace(live, page=replace(live.page, is_doubted=True, is_sealed=True))
+    return live, commands
+
+
+def _message_gone(live: Live, flight: Flight, now: float) -> Step:
+    """Somebody deleted the message while it was written: that is a Stop. An update only loses what it was about."""
+    live = _undone(live, flight)
+    if isinstance(flight.call, UpdatePage):
+        return _unmended(live) if live.page and live.page.may_be_last else (without_page(live), ())
+    live = replace(live, page=None, queue=(), reopen="")
+    if live.outcome:
+        return over(replace(live, closing=NOTHING_BELOW))
+    live, commands = stop(live, None, now)
+    return replace(live, queue=()), commands
+
+
+def _place_gone(live: Live, flight: Flight, error: str, now: float) -> Step:
+    """Nothing can be shown in this thread any more, so nobody can be told. What was not shown is no answer."""
+    live = _undone(live, flight)
+    hang: tuple[Command, ...] = () if live.outcome else (Hang(),)
+    if live.outcome is None or (is_visible(live.queue) and not isinstance(live.outcome, RunStopped)):
+        live = end(live, RunFailed(reason=f"Slack does not let us write there ({error})"), now)
+    live, commands = over(replace(live, page=None, queue=(), closing=NOTHING_BELOW))
+    return live, (*hang, *commands)
+
+
+def _useless(live: Live, flight: Flight) -> Step:
+    """Slack does not take this, for a reason that we do not know: another way is tried, at last posts that wait."""
+    match flight.call:
+        case OpenStream():
+            return replace(live, mode=PageMode.POST), ()
+        case AppendStream():
+            return replace(_full(live), gives_up=True), ()
+        case CloseStream(chunks=chunks, closing=closing) if chunks or closing != NOTHING_BELOW:
+            live = _full(live, is_closed=False)  # perhaps it can be closed with nothing more in it
+            return replace(live, below_apart=live.below_apart or closing != NOTHING_BELOW), ()
+        case CloseStream() if live.page and live.page.is_doubted:
+            return replace(live, page=replace(live.page, is_sealed=True)), ()
+        case CloseStream() if live.page:  # once more, and then by an update
+            return replace(live, page=replace(live.page, is_doubted=True)), ()
+        case UpdatePage() if live.page and live.page.may_be_last:
+            return _unmended(live)
+        case CloseStream() | PostPage() | UpdatePage():
+            return replace(without_page(live), gives_up=True), ()
+        case _:
+            assert_never(flight.call)
+
+
+def _unmended(live: Live) -> Step:
+    """A call to end the answer was in doubt, and afterwards the stream had ended: so that call has happened."""
+    return over(replace(live, page=None, queue=(), closing=NOTHING_BELOW))
+
+
+def _full(live: Live, *, is_closed: bool = True) -> Live:
+    """The message that grows takes no more text; without ``is_closed`` not even the end of its code block."""
+    assert live.page is not None  # a call about it was refused
+    closed, reopen = (live.page.closed, live.reopen) if live.page.is_full else seal(live.page)
+    return replace(live, page=replace(live.page, is_full=True, closed=closed if is_closed else ""), reopen=reopen)

@@ -1,0 +1,192 @@
+"""Safe text that comes in pieces: as soon as a piece can no longer change its meaning, it may be shown.
+
+Whatever the pieces, what comes out is ``safe`` of the whole text without its markers. That works since every rule of
+``safe`` looks at one line only, apart from the fences of code blocks: whole lines are settled. Of a line that is not
+whole, what ends at a blank is settled, unless something may still become live or code: a ``<`` or a backtick that is
+not closed, an address, the beginning of a fence or of a quote. When the agent pauses in a word, ``release`` settles
+what of it is decided already.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from swarm.domain.answers.markers import Markers
+from swarm.domain.text.characters import Visible
+from swarm.domain.text.code_blocks import INLINE_CODE, after_line
+from swarm.domain.text.mrkdwn import MARKDOWN_LINK, MAY_BE_MARKDOWN_LINK, inert, prose
+from swarm.domain.text.secrets import Secrets
+
+_LONGEST_CODE: Final = 1_020
+"""A backtick that so many characters do not close is none of inline code."""
+
+_LONGEST_TOKEN: Final = 3_000
+"""A ``<`` or an address that so many characters do not close is shown as it is."""
+
+_LONGEST_WORD: Final = 80
+"""A longer word is shown before it ends, so that each piece of it costs the same."""
+
+_MAY_BE_FENCE = re.compile(r"[ \t]*(?:`{0,2}|~{0,2}|(?:`{3,}|~{3,})[^\n]*)")
+_MAY_BE_QUOTE = re.compile(r" {0,3}(?:>[ >]*)?")
+_QUOTE = re.compile(r" {0,3}>(?: ?>)*")
+_SPECIAL = re.compile(r"(?P<ticks>`+)|<|(?P<bracket>\[)|\bhttps?://\w[^\s<>`]*", re.IGNORECASE)
+_END_OF_TOKEN = re.compile(r"[<>]")
+_UP_TO_BREAK = re.compile(r"(?s:.*)(?:\s|[^\x00-\x7f])")
+# What may turn out to be a ping, an address, inline code or a mention, depending on what comes next.
+_UNDECIDED = re.compile(r"(?:@[a-z]*\.?|\bh(?:t(?:t(?:p(?:s?(?::/?/?)?)?)?)?)?|[`<]+)\Z", re.IGNORECASE)
+_GOES_ON = re.compile(r"[a-z0-9.:/]", re.IGNORECASE)
+_SCHEMES: Final = ("https://", "http://", "mailto:")
+_ALIVE = re.compile(r"[&<>`@]|http", re.IGNORECASE)
+
+_FindEnd = Callable[[str, int, int], int]
+"""The last place in a stretch of text where a piece may end; 0 if there is none."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SafeText:
+    """What is known of a text so far, of which only the end is still open."""
+
+    mentionable: frozenset[str] = frozenset()  # user ids that the text may mention
+    visible: Visible = field(default_factory=Visible)
+    markers: Markers = field(default_factory=Markers)
+    secrets: Secrets = field(default_factory=Secrets)
+    line: str = ""  # what is not settled of the last line
+    before: str = ""  # the last settled character of that line
+    opening: str | None = None  # the line that opened the code block in which we are
+
+    def feed(self, text: str) -> tuple[SafeText, str, str]:
+        """Take a piece: the state after it, the plain text that it gave, without markers, and what is settled now."""
+        visible, text = self.visible.feed(text)
+        markers, text = self.markers.feed(text)
+        secrets, plain = self.secrets.feed(text)
+        state, settled = replace(self, visible=visible, markers=markers, secrets=secrets)._take(plain)
+        return state, plain, settled
+
+    def end_line(self) -> tuple[SafeText, str, str]:
+        """Nothing more comes on this line: as ``feed``, and everything is settled."""
+        visible, text = self.visible.end()
+        markers, begun = self.markers.feed(text)
+        markers, rest = markers.end()
+        secrets, plain = self.secrets.feed(begun + rest)
+        secrets, last_plain = secrets.end()
+        plain += last_plain
+        state, settled = replace(self, visible=visible, markers=markers, secrets=secrets)._take(plain)
+        last, opening = state._whole(state.line, state.before, state.opening)
+        before = state.line[-1:] or state.before
+        return replace(state, line="", before=before, opening=opening), plain, settled + last
+
+    def release(self) -> tuple[SafeText, str]:
+        """The agent pauses: as much as possible of an unfinished word is settled, and the meaning stays the same."""
+        end = _settled(self.line, self.before, self.opening, _last_decided)
+        if not end:
+            return self, ""
+        piece = self._piece(self.line[:end], self.before, is_code=self.opening is not None)
+        return replace(self, line=self.line[end:], before=self.line[end - 1]), piece
+
+    def _take(self, plain: str) -> tuple[SafeText, str]:
+        *whole, rest = (self.line + plain).split("\n")
+        before, opening = self.before, self.opening
+        pieces: list[str] = []
+        for line in whole:
+            piece, opening = self._whole(line, before, opening)
+            pieces += [piece, "\n"]
+            before = ""
+        end = _settled(rest, before, opening)
+        if end:
+            pieces.append(self._piece(rest[:end], before, is_code=opening is not None))
+            before = rest[end - 1]
+        return replace(self, line=rest[end:], before=before, opening=opening), "".join(pieces)
+
+    def _whole(self, line: str, before: str, opening: str | None) -> tuple[str, str | None]:
+        """The rest of a line that is whole, settled, and the code block that is open after it."""
+        if before:  # its beginning was settled, so it is no fence
+            return self._piece(line, before, is_code=opening is not None), opening
+        opening, is_code = after_line(line, opening)
+        return self._piece(line, before, is_code=is_code), opening
+
+    def _piece(self, text: str, before: str, *, is_code: bool) -> str:
+        """A piece of a line as Slack may have it, seen behind what stands before it."""
+        if not _ALIVE.search(text):
+            return text
+        context = f"x{before}" if before else ""
+        if is_code:
+            return inert(context + text)[len(inert(context)) :]
+        return prose(context + text, self.mentionable)[len(prose(context, self.mentionable)) :]
+
+
+def _after_blank(text: str, start: int, end: int) -> int:
+    """Behind a blank or a character beyond ASCII: such end every word."""
+    found = _UP_TO_BREAK.match(text, start, end)
+    return found.end() if found else 0
+
+
+def _last_decided(text: str, start: int, end: int) -> int:
+    """Within a word too, where nothing that may follow changes what stands before."""
+    while end > start and (found := _UNDECIDED.search(text, max(start, end - _LONGEST_WORD), end)):
+        is_decided = end < len(text) and not _GOES_ON.match(text, end)
+        if is_decided and text[end - 1] not in "`<":
+            break
+        end = found.start()
+    return end if end > start else 0
+
+
+def _settled(rest: str, before: str, opening: str | None, find: _FindEnd = _after_blank) -> int:
+    """How much of an unfinished line is settled."""
+    if not before and (_MAY_BE_FENCE.fullmatch(rest) or _MAY_BE_QUOTE.fullmatch(rest)):
+        return 0
+    if opening is not None:
+        end = find(rest, 0, len(rest))
+    else:
+        quote = None if before else _QUOTE.match(rest)
+        end = _outside_of_open(rest, quote.end() if quote else 0, find)
+    if end or len(rest) <= _LONGEST_WORD or find is _last_decided:
+        return end
+    return _settled(rest, before, opening, _last_decided)
+
+
+def _outside_of_open(rest: str, at: int, find: _FindEnd) -> int:
+    """The last good place to end, behind ``at``, before whatever is still open in a line of prose."""
+    settled, looked = 0, at
+    while found := _SPECIAL.search(rest, looked):
+        end = _end_of_special(rest, found)
+        if found["bracket"] and end == found.end():
+            looked = end  # a character like any other
+            continue
+        settled = find(rest, at, found.start()) or settled
+        if end is None:
+            return settled
+        at = looked = end
+    return find(rest, at, len(rest)) or settled
+
+
+def _end_of_special(rest: str, found: re.Match[str]) -> int | None:
+    """Where what begins here ends for certain; None while more of the line may change that."""
+    open_for = len(rest) - found.start()
+    if found["ticks"]:
+        code = INLINE_CODE.match(rest, found.start())
+        if code and code.end() < len(rest):
+            return code.end()
+        return found.end() if open_for > _LONGEST_CODE else None
+    if found["bracket"]:
+        link = MARKDOWN_LINK.match(rest, found.start())
+        if link:
+            return link.end()
+        return None if _may_be_link(rest, found.start()) else found.end()
+    if found.group() == "<":
+        end = _END_OF_TOKEN.search(rest, found.end())
+        if end:
+            return end.end() if end.group() == ">" else found.end()
+        return found.end() if open_for > _LONGEST_TOKEN else None
+    if found.end() < len(rest):
+        return found.end()
+    return found.start() + len("http") if open_for > _LONGEST_TOKEN else None
+
+
+def _may_be_link(rest: str, at: int) -> bool:
+    """Whether more of the line may make a link of what begins here."""
+    found = MAY_BE_MARKDOWN_LINK.match(rest, at)
+    begun = (found["begun"] or "").lower() if found else ""
+    return found is not None and any(begun.startswith(scheme[: len(begun)]) for scheme in _SCHEMES)

@@ -1,0 +1,77 @@
+"""The sentences below an answer, and on the status line. Markdown, safe for Slack."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from swarm.domain.answers.events import AnswerKind, Asked, AskedField
+from swarm.domain.text.mrkdwn import safe
+from swarm.domain.text.secrets import without_secrets
+
+THINKING: Final = "is thinking…"
+EMPTY: Final = "it finished without an answer"
+CANCELLED: Final = "it was cancelled by the agent"
+
+MAX_NOTE_CHARACTERS: Final = 2_900
+"""A section of Slack's takes 3,000."""
+
+_MAX_REASON: Final = 500
+_MAX_NAME: Final = 200
+_MAX_LABEL: Final = 250  # Slack takes 256; escapes make a name longer
+
+
+def broke_off(reason: str, *, is_partial: bool) -> str:
+    """Why an answer is missing or not whole."""
+    why = safe(_cut(without_secrets(_clause(reason)), _MAX_REASON))
+    if is_partial:
+        return f"⚠️ This answer is not complete: {why}."
+    return f"⚠️ There is no answer: {why}."
+
+
+def stopped(by: str | None) -> str:
+    """Who stopped an answer; ``by`` is a user id."""
+    return f"🛑 Stopped by <@{by}>." if by else "🛑 Stopped."
+
+
+def using(tool: str) -> str:
+    """The status line while a tool runs."""
+    return f"is using {label(tool)}…"
+
+
+def doing(step: str) -> str:
+    """The status line for a step."""
+    return f"is working on {label(step)}…"
+
+
+def label(name: str) -> str:
+    """A name for a card or a status line, on one line and without a ping."""
+    return _cut(safe(_cut(without_secrets(" ".join(name.split())), _MAX_NAME)), _MAX_LABEL) or "…"
+
+
+def questions(asked: Sequence[Asked]) -> str:
+    """What an agent wants to know, in words."""
+    return _cut("\n\n".join(_question(one) for one in asked), MAX_NOTE_CHARACTERS)
+
+
+def _question(asked: Asked) -> str:
+    what = safe(asked.prompt or asked.reason or "The agent waits for an answer.")
+    tool = f"It wants to use `{asked.tool_name.replace('`', ' ')}`." if asked.tool_name else ""
+    return "\n".join(filter(None, [f"✋ {what}", safe(tool), *(_wish(field) for field in asked.fields)]))
+
+
+def _wish(field: AskedField) -> str:
+    hints = [field.description, f"one of {', '.join(field.options)}" if field.options else ""]
+    if field.kind is AnswerKind.BOOLEAN:
+        hints.append("yes or no")
+    said = "; ".join(hint for hint in hints if hint)
+    name = safe(field.label or field.name)
+    return f"• {name}{' (required)' if field.required else ''}{': ' + safe(said) if said else ''}"
+
+
+def _clause(reason: str) -> str:
+    return " ".join(reason.split()).rstrip(".") or "the agent failed and did not say why"
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,0 +1,1 @@
+"""Documents that agents search: pieces, excerpts, words."""

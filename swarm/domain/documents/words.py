@@ -1,0 +1,150 @@
+"""What counts as a word when documents are searched, and what a query asks for.
+
+Words are letters, digits and their marks; everything else, underscores included, stands between words. They are
+compared without case, accents and the English plural's "s". Scripts that write no blanks between words (Chinese,
+Japanese, Korean, Thai, Lao, Khmer, Burmese) are read in overlapping pairs of characters, which finds any word of two
+characters or more. A word that is asked for also finds longer ones that begin with it, which count for less.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+MOST_CHARACTERS: Final = 10_000
+"""So much of a query is read."""
+
+MOST_TERMS: Final = 48
+"""So many words, beginnings and phrases of a query count; an error message that was pasted whole has more."""
+
+_LONGEST_WORD: Final = 64  # characters that count
+_PREFIX_FROM: Final = 4  # shorter ones begin too many words
+_PLURAL_FROM: Final = 4
+
+_UNSPACED: Final = (
+    "\u0e01-\u0eff"  # Thai, Lao
+    "\u1000-\u109f\u1780-\u17ff"  # Burmese, Khmer
+    "\u1100-\u11ff\uac00-\ud7ff"  # Korean
+    "\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3100-\u312f\u31f0-\u31ff"  # kana, bopomofo
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
+)
+_RUNS: Final = re.compile(f"[{_UNSPACED}]+|[^{_UNSPACED}]+")
+_IS_UNSPACED: Final = re.compile(f"[{_UNSPACED}]")
+_CHUNK: Final = re.compile(r"\S+")
+_JOINERS: Final = frozenset(  # within words, but not of them: soft hyphen, joiners, variation selectors
+    "\u00ad\u200c\u200d\u2060" + "".join(map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
+)
+_ACCENTS: Final = re.compile("[\u0300-\u036f\u0591-\u05c7\u064b-\u0652\u0670\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff]")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueryTerm:
+    """Something that a query asks for: a word, the beginning of words, or words one after another."""
+
+    words: tuple[str, ...]  # at least one
+    is_prefix: bool = False  # the last word may go on
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A run of letters in a text."""
+
+    start: int
+    end: int
+    words: tuple[str, ...]  # what it is read as; not empty
+
+
+class _Separated(dict[int, str]):
+    """Each character by its number: itself if it belongs to a word, else a blank. Filled as characters come up."""
+
+    def __missing__(self, number: int) -> str:
+        character = chr(number)
+        belongs = unicodedata.category(character)[0] in "LNM" or character in _JOINERS
+        self[number] = character if belongs else " "
+        return self[number]
+
+
+_SEPARATED: Final = _Separated()
+
+
+def words_of(text: str) -> tuple[str, ...]:
+    """The words of a text, in its order. They consist of letters, digits and marks only."""
+    return tuple(word for chunk in text.translate(_SEPARATED).split() for word in _read(chunk))
+
+
+def spans_of(text: str) -> Iterator[Span]:
+    """The words of a text and where they stand."""
+    for found in _CHUNK.finditer(text.translate(_SEPARATED)):
+        if words := _read(found[0]):
+            yield Span(found.start(), found.end(), words)
+
+
+def terms_of(query: str) -> tuple[QueryTerm, ...]:
+    """What a query asks for: any of these, the more the better. Empty for a query without a word.
+
+    What is written without blanks, such as ``gpt-5`` or ``max_tokens``, counts as a phrase besides its words.
+    """
+    terms: dict[QueryTerm, None] = {}  # an ordered set
+    for chunk in query[:MOST_CHARACTERS].split():
+        words = words_of(chunk)
+        terms.update(dict.fromkeys(_asked(words)))
+        if len(terms) >= MOST_TERMS:
+            break
+    return tuple(terms)[:MOST_TERMS]
+
+
+def is_asked(word: str, terms: tuple[QueryTerm, ...]) -> bool:
+    """Whether a word of a text is one of those that a query asks for."""
+    return any(word in term.words or (term.is_prefix and word.startswith(term.words[-1])) for term in terms)
+
+
+def _asked(words: tuple[str, ...]) -> Iterator[QueryTerm]:
+    """The words of a chunk without blanks, each alone; and all of them as they stand, if they are few."""
+    pairs = [word for word in words if len(word) > 1 or not _IS_UNSPACED.match(word)]
+    if 1 < len(pairs) <= 8:
+        yield QueryTerm(words=tuple(pairs))
+    for word in pairs or words:
+        if not _IS_UNSPACED.match(word):
+            yield QueryTerm(words=(word,))
+            if len(word) >= _PREFIX_FROM:
+                yield QueryTerm(words=(word,), is_prefix=True)
+        else:
+            yield QueryTerm(words=(word,), is_prefix=len(word) == 1)
+
+
+@lru_cache(maxsize=1 << 15)
+def _read(chunk: str) -> tuple[str, ...]:
+    """A run of letters as the words that are compared."""
+    folded = _fold(chunk).translate(_SEPARATED)  # some characters stand for several, not all of them letters
+    words: list[str] = []
+    for part in folded.split():
+        for run in _RUNS.findall(part):
+            words.extend(_pairs(run) if _IS_UNSPACED.match(run) else [_singular(run)[:_LONGEST_WORD]])
+    return tuple(words)
+
+
+def _fold(text: str) -> str:
+    """Without case and accents, in the one form that Unicode has for compatible characters."""
+    apart = unicodedata.normalize("NFKD", text.casefold())
+    return unicodedata.normalize("NFKC", _ACCENTS.sub("", apart)).translate(_WITHOUT_JOINERS).casefold()
+
+
+_WITHOUT_JOINERS: Final = dict.fromkeys(map(ord, _JOINERS))
+
+
+def _pairs(run: str) -> list[str]:
+    """Every character with the one behind it; the last one alone, so that each character begins a word."""
+    return [run[position : position + 2] for position in range(len(run))]
+
+
+def _singular(word: str) -> str:
+    """Without a plural's ending, as far as that can be told from the letters. Wrong forms are wrong everywhere."""
+    if len(word) < _PLURAL_FROM or not word.endswith("s") or not word.isascii() or word.endswith(("ss", "us")):
+        return word
+    if word.endswith("ies") and len(word) > _PLURAL_FROM:
+        return word[:-3] + "y"
+    return word[:-2] if word.endswith(("sses", "xes")) else word[:-1]

@@ -1,0 +1,1 @@
+"""The entities and their states."""

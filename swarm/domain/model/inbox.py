@@ -1,0 +1,127 @@
+"""Inbox messages: one Slack message addressed to one agent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from itertools import takewhile
+from typing import Final
+
+from swarm.clock import SECOND
+from swarm.domain.model.states import step
+
+MAX_ATTEMPTS: Final = 5
+"""A message whose leases were lost this many times is dead-lettered."""
+
+BUNDLE_LIMIT: Final = 20
+"""At most so many messages of one thread are handed out together."""
+
+MESSAGE_PRIORITY: Final = 50
+PRIORITY_WEIGHT_US: Final = 6 * SECOND
+
+REACTION_STORED: Final = "eyes"
+REACTION_ANSWERED: Final = "white_check_mark"
+REACTION_FAILED: Final = "x"
+REACTION_STOPPED: Final = "octagonal_sign"
+
+
+class InboxStatus(StrEnum):
+    """The life of an inbox message.
+
+    ::
+
+        unread → claimed                     claim
+        claimed → responded                  respond
+        claimed → delegated                  delegate
+        claimed → dismissed                  dismiss
+        claimed → unread                     lose, release
+        claimed → waiting                    ask
+        waiting → unread                     answer
+        delegated → unread                   decline
+        unread | claimed | waiting → withdrawn   withdraw
+        unread | claimed → dead              bury
+        dead → unread                        redrive
+        dead | dismissed → unread            retry
+    """
+
+    UNREAD = "unread"
+    CLAIMED = "claimed"
+    WAITING = "waiting"  # for a person: no lease, no lock, attempts unchanged
+    RESPONDED = "responded"
+    DELEGATED = "delegated"
+    DISMISSED = "dismissed"
+    WITHDRAWN = "withdrawn"
+    DEAD = "dead"
+
+
+class InboxStep(StrEnum):
+    """What can happen to an inbox message."""
+
+    CLAIM = "claim"
+    RESPOND = "respond"
+    DELEGATE = "delegate"
+    DISMISS = "dismiss"
+    LOSE = "lose"  # the lease expired or the run failed: one attempt more
+    RELEASE = "release"  # given back by choice: attempts unchanged
+    ASK = "ask"
+    ANSWER = "answer"
+    DECLINE = "decline"
+    WITHDRAW = "withdraw"
+    BURY = "bury"
+    REDRIVE = "redrive"  # by an operator
+    RETRY = "retry"  # by a person, after a run that failed or was stopped
+
+
+_S = InboxStatus
+
+INBOX_TRANSITIONS: Final = {
+    InboxStep.CLAIM: step(_S.UNREAD, to=_S.CLAIMED),
+    InboxStep.RESPOND: step(_S.CLAIMED, to=_S.RESPONDED),
+    InboxStep.DELEGATE: step(_S.CLAIMED, to=_S.DELEGATED),
+    InboxStep.DISMISS: step(_S.CLAIMED, to=_S.DISMISSED),
+    InboxStep.LOSE: step(_S.CLAIMED, to=_S.UNREAD),
+    InboxStep.RELEASE: step(_S.CLAIMED, to=_S.UNREAD),
+    InboxStep.ASK: step(_S.CLAIMED, to=_S.WAITING),
+    InboxStep.ANSWER: step(_S.WAITING, to=_S.UNREAD),
+    InboxStep.DECLINE: step(_S.DELEGATED, to=_S.UNREAD),
+    InboxStep.WITHDRAW: step(_S.UNREAD, _S.CLAIMED, _S.WAITING, to=_S.WITHDRAWN),
+    InboxStep.BURY: step(_S.UNREAD, _S.CLAIMED, to=_S.DEAD),
+    InboxStep.REDRIVE: step(_S.DEAD, to=_S.UNREAD),
+    InboxStep.RETRY: step(_S.DEAD, _S.DISMISSED, to=_S.UNREAD),
+}
+
+
+class MatchedBy(StrEnum):
+    """Which rule of routing brought a message to an agent."""
+
+    MENTION = "mention"
+    DIRECT_MESSAGE = "direct_message"
+    ADDRESS = "address"
+    BROADCAST = "broadcast"
+    THREAD_OWNER = "thread_owner"
+    THREAD_OWNER_OFFLINE = "thread_owner_offline"
+    CHANNEL_AGENT = "channel_agent"
+    ALERT = "alert"
+    READDRESSED = "readdressed"
+
+
+class Hold(StrEnum):
+    """Why an unread message is not due yet."""
+
+    CONTEXT = "context"  # its thread is being read from Slack
+    DELAY = "delay"  # it was released with a delay
+
+
+def bundle(attempts: Sequence[int]) -> int:
+    """How many of a thread's due messages go out together, given the lost leases of each, in their order.
+
+    All fresh ones that stand together; a message that was lost before goes alone, so that one poison message does not
+    bury its neighbours.
+    """
+    fresh = sum(1 for _ in takewhile(lambda lost: lost == 0, attempts))
+    return min(fresh or len(attempts[:1]), BUNDLE_LIMIT)
+
+
+def order_key(created_at_us: int, priority: int = MESSAGE_PRIORITY) -> int:
+    """Where a trigger stands in the queue, lowest first: six seconds of age weigh as much as one point of priority."""
+    return created_at_us - PRIORITY_WEIGHT_US * priority

@@ -1,0 +1,160 @@
+"""Tasks: work given to an agent, usually by delegation."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from enum import StrEnum
+from typing import Final
+
+from swarm.domain.errors import Conflict, Invalid
+from swarm.domain.model.states import step
+
+MAX_ATTEMPTS: Final = 5
+"""A task whose leases were lost this many times is dead-lettered."""
+
+MAX_DEPTH: Final = 8
+"""So many tasks may stand one below the other: a delegation of a delegation, and so on."""
+
+MAX_OPEN_PER_THREAD: Final = 10
+MAX_OPEN_CHILDREN: Final = 10
+MAX_OPEN_CREATED: Final = 100
+"""So many open tasks without a thread may one agent have created."""
+
+MAX_DEPENDENCIES: Final = 20
+OFFER_SECONDS: Final = 600
+"""An offer that nobody answers for so long counts as declined."""
+
+MAX_TITLE_CHARACTERS: Final = 200
+MAX_TEXT_CHARACTERS: Final = 200_000
+"""Of a description, a result, an error."""
+
+
+class TaskStatus(StrEnum):
+    """The life of a task.
+
+    ::
+
+        offered → pending                accept
+        offered → declined               decline
+        blocked → pending                unblock
+        blocked → unassigned             free
+        blocked → failed                 break
+        pending → in_progress            claim
+        in_progress → completed          complete
+        in_progress → failed             fail
+        in_progress → pending            lose, release
+        in_progress → waiting            ask
+        waiting → pending                answer
+        pending | in_progress | waiting → unassigned   unassign
+        unassigned → pending             assign
+        offered | blocked | unassigned | pending | in_progress | waiting → cancelled   cancel
+        pending | in_progress → dead     bury
+        dead → pending                   redrive
+    """
+
+    OFFERED = "offered"
+    BLOCKED = "blocked"  # waits for other tasks
+    UNASSIGNED = "unassigned"  # waits for an agent
+    PENDING = "pending"
+    IN_PROGRESS = "in_progress"
+    WAITING = "waiting"  # for a person: no lease, no lock, attempts unchanged
+    COMPLETED = "completed"
+    FAILED = "failed"
+    DECLINED = "declined"
+    CANCELLED = "cancelled"
+    DEAD = "dead"
+
+
+class TaskStep(StrEnum):
+    """What can happen to a task."""
+
+    ACCEPT = "accept"
+    DECLINE = "decline"
+    UNBLOCK = "unblock"  # everything that it depends on is completed
+    FREE = "free"  # the same, but nobody has it yet
+    BREAK = "break"  # something that it depends on has failed
+    CLAIM = "claim"
+    COMPLETE = "complete"
+    FAIL = "fail"
+    LOSE = "lose"  # the lease expired or the run failed: one attempt more
+    RELEASE = "release"  # given back by choice: attempts unchanged
+    ASK = "ask"
+    ANSWER = "answer"
+    UNASSIGN = "unassign"  # its worker is gone
+    ASSIGN = "assign"
+    CANCEL = "cancel"
+    BURY = "bury"
+    REDRIVE = "redrive"
+
+
+_T = TaskStatus
+
+OPEN_STATUSES: Final = frozenset({_T.OFFERED, _T.BLOCKED, _T.UNASSIGNED, _T.PENDING, _T.IN_PROGRESS, _T.WAITING})
+"""A task that is not over."""
+
+ACTIVE_STATUSES: Final = frozenset({_T.PENDING, _T.IN_PROGRESS, _T.WAITING})
+"""Its agent has it, so that what people say in its thread belongs to it."""
+
+TASK_TRANSITIONS: Final = {
+    TaskStep.ACCEPT: step(_T.OFFERED, to=_T.PENDING),
+    TaskStep.DECLINE: step(_T.OFFERED, to=_T.DECLINED),
+    TaskStep.UNBLOCK: step(_T.BLOCKED, to=_T.PENDING),
+    TaskStep.FREE: step(_T.BLOCKED, to=_T.UNASSIGNED),
+    TaskStep.BREAK: step(_T.BLOCKED, to=_T.FAILED),
+    TaskStep.CLAIM: step(_T.PENDING, to=_T.IN_PROGRESS),
+    TaskStep.COMPLETE: step(_T.IN_PROGRESS, to=_T.COMPLETED),
+    TaskStep.FAIL: step(_T.IN_PROGRESS, to=_T.FAILED),
+    TaskStep.LOSE: step(_T.IN_PROGRESS, to=_T.PENDING),
+    TaskStep.RELEASE: step(_T.IN_PROGRESS, to=_T.PENDING),
+    TaskStep.ASK: step(_T.IN_PROGRESS, to=_T.WAITING),
+    TaskStep.ANSWER: step(_T.WAITING, to=_T.PENDING),
+    TaskStep.UNASSIGN: step(_T.PENDING, _T.IN_PROGRESS, _T.WAITING, to=_T.UNASSIGNED),
+    TaskStep.ASSIGN: step(_T.UNASSIGNED, to=_T.PENDING),
+    TaskStep.CANCEL: step(*OPEN_STATUSES, to=_T.CANCELLED),
+    TaskStep.BURY: step(_T.PENDING, _T.IN_PROGRESS, to=_T.DEAD),
+    TaskStep.REDRIVE: step(_T.DEAD, to=_T.PENDING),
+}
+
+UNSUCCESSFUL: Final = frozenset({_T.FAILED, _T.DECLINED, _T.CANCELLED, _T.DEAD})
+"""What depends on such a task has failed: also on a dead one, for people must not wait for an operator in silence."""
+
+
+class TaskHold(StrEnum):
+    """Why a pending task is not due yet."""
+
+    DELAY = "delay"  # it was released with a delay
+
+
+def check_depth(parent_depth: int | None) -> int:
+    """The depth of a new task below a parent of that depth, 1 without a parent; raises Conflict past the limit."""
+    depth = (parent_depth or 0) + 1
+    if depth > MAX_DEPTH:
+        raise Conflict(
+            f"This would be the {depth}th task one below the other; at most {MAX_DEPTH} are allowed.",
+            hint="Do the work yourself, or complete the task with what is known.",
+        )
+    return depth
+
+
+def check_room(count: int, limit: int, where: str) -> None:
+    """Raises Conflict when there is no room for one more open task."""
+    if count >= limit:
+        raise Conflict(
+            f"There are {count} open tasks {where} already; at most {limit} are allowed.",
+            hint="Wait for some of them to end, or cancel what is no longer needed.",
+        )
+
+
+def check_dependencies(depends_on: Collection[str], ancestors: Collection[str]) -> None:
+    """Raises Invalid for too many dependencies, Conflict where a task would wait for one that waits for it."""
+    if len(depends_on) > MAX_DEPENDENCIES:
+        raise Invalid(
+            f"A task may depend on at most {MAX_DEPENDENCIES} others.",
+            fields={"depends_on": f"at most {MAX_DEPENDENCIES} task ids"},
+        )
+    circular = sorted(set(depends_on) & set(ancestors))
+    if circular:
+        raise Conflict(
+            f"The task would wait for {', '.join(circular)}, which it is a part of: a cycle.",
+            hint="Leave its own parents out of depends_on.",
+        )

@@ -1,0 +1,101 @@
+"""Triggers: what ``/poll`` hands out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from swarm.domain.model.inbox import InboxStatus, MatchedBy
+from swarm.domain.model.notices import NoticeKind
+from swarm.domain.model.task_views import TaskView
+from swarm.domain.model.transcript import ChannelType, File, Standing, TranscriptMessage
+
+
+class TriggerKind(StrEnum):
+    """Work, and the kinds of notices."""
+
+    SLACK_INBOX_MESSAGE = "slack_inbox_message"
+    TASK_ASSIGNED = "task_assigned"
+    MESSAGE_CHANGED = NoticeKind.MESSAGE_CHANGED.value
+    MESSAGE_DELETED = NoticeKind.MESSAGE_DELETED.value
+    TASK_FOLLOW_UP = NoticeKind.TASK_FOLLOW_UP.value
+    TASK_OFFERED = NoticeKind.TASK_OFFERED.value
+    TASK_DECLINED = NoticeKind.TASK_DECLINED.value
+    TASK_FINISHED = NoticeKind.TASK_FINISHED.value
+    TASK_CANCELLED = NoticeKind.TASK_CANCELLED.value
+    TASK_RETURNED = NoticeKind.TASK_RETURNED.value
+    AGENT_MESSAGE = NoticeKind.AGENT_MESSAGE.value
+
+
+class StartedBy(StrEnum):
+    """Whose words a piece of work comes from."""
+
+    MEMBERS = "members"  # at least one of them; also agents, operators and bots on the channel's list
+    STRANGERS = "strangers"  # strangers alone: nothing may be written without a member's word
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ThreadView:
+    """The thread that a trigger is about, as an agent sees it."""
+
+    id: str
+    team: str
+    channel: str
+    channel_name: str  # with its leading #; of a direct message the other person's name
+    channel_type: ChannelType
+    thread_ts: str
+    permalink: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InboxMessageView:
+    """An inbox message as an agent sees it: the new message whole, in readable text."""
+
+    id: str
+    text: str
+    preview: str
+    user_id: str
+    user_name: str
+    ts: str
+    received_at: int
+    matched_by: MatchedBy
+    routing_reason: str
+    status: InboxStatus
+    files: tuple[File, ...]
+    standing: Standing = Standing.MEMBER  # of the author
+    task_id: str | None = None  # what it was delegated as, or what it is a follow-up to
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NoticeView:
+    """News for an agent: what happened, who did it, which inbox message, task or agent's message is concerned."""
+
+    kind: NoticeKind
+    inbox_message_id: str | None
+    task_id: str | None
+    agent_message_id: str | None
+    channel: str | None  # of a message between agents: the internal channel; None: it was sent directly
+    actor_id: str | None
+    actor_name: str | None
+    text: str | None  # what a changed message reads now, what an agent says, why a task was declined or cancelled
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trigger:
+    """One piece of work or news, under a lease, with everything that is needed to act on it."""
+
+    id: str  # names the work, and stays the same over attempts
+    kind: TriggerKind
+    created_at: int
+    due_at: int
+    attempt: int
+    lease_token: str
+    lease_expires_at: int
+    prompt: str
+    place: ThreadView | None
+    thread_context: tuple[TranscriptMessage, ...]
+    context_incomplete: bool
+    inbox_messages: tuple[InboxMessageView, ...]
+    notice: NoticeView | None
+    task: TaskView | None = None
+    started_by: StartedBy = StartedBy.MEMBERS

@@ -1,0 +1,1 @@
+"""Prompts: what agents read when there is work for them."""

@@ -1,0 +1,64 @@
+"""The sections of a prompt that show a task: the task itself, what it builds on, how it ended."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from swarm.domain.model.notices import NoticeKind
+from swarm.domain.prompts.prompt_fences import fenced, harmless, plain_id, quoted
+from swarm.domain.prompts.prompt_input import TASK_TRIGGER, PromptDependency, PromptTask
+
+_BUILDS_ON: Final = frozenset({TASK_TRIGGER, NoticeKind.TASK_OFFERED})
+"""Where the results of other tasks are needed: by who does the task, or decides whether to."""
+
+
+def task_sections(task: PromptTask, kind: str, marker: str) -> list[str]:
+    """The task whole, and where it is to be done, what it depends on; ``kind`` is the trigger's."""
+    body = "\n".join([*_facts(task), "", harmless(task.description)])
+    dependencies = task.depends_on if kind in _BUILDS_ON else ()
+    sections = [f"{_title(kind)}\n\n{fenced('task', body, marker)}"]
+    for number, dependency in enumerate(dependencies, 1):
+        sections += _dependency(dependency, f"{number} of {len(dependencies)}", marker)
+    return sections
+
+
+def outcome_sections(task: PromptTask, marker: str) -> list[str]:
+    """The result of a task and its error, as far as there are any."""
+    return [
+        f"The {name} of the task:\n\n{fenced(f'task_{name}', harmless(text), marker)}" for name, text in _outcomes(task)
+    ]
+
+
+def _title(kind: str) -> str:
+    """The line before a task: how far its words reach."""
+    if kind == TASK_TRIGGER:
+        return "The task. Doing what it asks is your work; it orders nothing beyond that:"
+    return "The task:"
+
+
+def _facts(task: PromptTask) -> list[str]:
+    return [
+        f"title: {quoted(task.title)}",
+        f"from: {quoted(task.created_by)} (agent)" if task.created_by is not None else "from: an operator",
+        *([f"asked by: {quoted(task.requester)}"] if task.requester is not None else []),
+        *([f"agent: {quoted(task.agent_name)}"] if task.agent_name is not None else []),
+        f"status: {plain_id(task.status)}, priority {task.priority}",
+        *([f"part of: {plain_id(task.parent_id)}"] if task.parent_id is not None else []),
+        *([f"progress: {quoted(task.progress)}"] if task.progress is not None else []),
+    ]
+
+
+def _dependency(dependency: PromptDependency, place: str, marker: str) -> list[str]:
+    """A task that this one builds on: its result, else why there is none."""
+    headline = f"Dependency {place}, task_id {plain_id(dependency.id)}, {plain_id(dependency.status)}"
+    title = f"title: {quoted(dependency.title)}"
+    sections = [
+        f"{headline}, its {name}:\n\n" + fenced("dependency", f"{title}\n\n{harmless(text)}", marker)
+        for name, text in _outcomes(dependency)
+    ]
+    return sections or [f"{headline}, without a result:\n\n" + fenced("dependency", title, marker)]
+
+
+def _outcomes(task: PromptTask | PromptDependency) -> list[tuple[str, str]]:
+    """What is known of the end of a task, by its name."""
+    return [(name, text) for name, text in (("result", task.result), ("error", task.error)) if text is not None]

@@ -1,0 +1,181 @@
+"""The prompt of a trigger: what an agent reads when there is something for it. Pure text; no message is ever cut.
+
+The shape, from top to bottom: a head in our own words (who, what, ids, what to call), what is new, whole and in
+fences of its own (a message, a task, the end of one, what another agent wrote), the agent's previous answer, the
+history of the thread, a last sentence in our own words::
+
+    <new_message marker="9f3c…">
+    from: "Alice" (person U0ALICE), 2026-11-21 09:30:00 UTC
+    files: "report.pdf"
+
+    the text, every line of it
+    </new_message marker="9f3c…">
+
+    <task marker="9f3c…">
+    title: "Check the figures"
+    from: "lead" (agent)
+    asked by: "Alice"
+    status: in_progress, priority 50
+
+    the description, every line of it
+    </task marker="9f3c…">
+
+    <thread_context marker="9f3c…">
+    [2026-11-21 09:29:00 UTC] "Bob" (person U0BOB, edited)
+    | the text, line by line
+    [2026-11-21 09:30:00 UTC] "Alice" (person U0ALICE) is new message 1, in full above
+    </thread_context marker="9f3c…">
+
+Of a history that is longer than ``history_characters`` the messages behind the first one are left out until the rest
+fits, and the sentence above it says how many and how they are read. The words are in ``prompt_words`` and
+``prompt_notices``; why content cannot leave its fence, in ``prompt_fences``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from swarm.domain.model.notices import NoticeKind
+from swarm.domain.model.transcript import STANDING_WORDS, AuthorKind, Standing
+from swarm.domain.prompts import prompt_words as words
+from swarm.domain.prompts.excerpts import left_out
+from swarm.domain.prompts.prompt_fences import (
+    barred,
+    check_marker,
+    fenced,
+    harmless,
+    moment,
+    one_line,
+    plain_id,
+    quoted,
+)
+from swarm.domain.prompts.prompt_input import (
+    ABOUT_TASKS,
+    INBOX_TRIGGER,
+    TASK_TRIGGER,
+    NewMessage,
+    PromptInput,
+    PromptMessage,
+)
+from swarm.domain.prompts.prompt_notices import NOTICES
+from swarm.domain.prompts.prompt_tasks import outcome_sections, task_sections
+
+_KIND_WORDS: Final[Mapping[AuthorKind, str]] = {
+    AuthorKind.USER: "person",
+    AuthorKind.AGENT: "agent",
+    AuthorKind.BOT: "bot",
+}
+
+
+def render(prompt: PromptInput, marker: str) -> str:
+    """The prompt as text. ``marker`` must be random and new for each prompt: 8 to 64 letters and digits.
+
+    :raises ValueError: the marker is not of that form, there are no words for this kind of trigger, or it is about a
+        task and the task is not given.
+    """
+    check_marker(marker)
+    if prompt.kind not in {INBOX_TRIGGER, TASK_TRIGGER, *NOTICES}:
+        raise ValueError(f"there is no prompt for a trigger of kind {prompt.kind!r}")
+    if prompt.kind in ABOUT_TASKS and prompt.task is None:
+        raise ValueError(f"the prompt of a trigger of kind {prompt.kind!r} needs its task")
+    sections = [
+        words.opening(prompt),
+        words.facts(prompt),
+        *words.how_to_settle(prompt),
+        words.how_to_read(marker),
+        *words.about_strangers(prompt),
+        *_news(prompt, marker),
+        *_previous_reply(prompt, marker),
+        *_history(prompt, marker),
+        *words.gaps(prompt),
+        words.tail(prompt),
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def _news(prompt: PromptInput, marker: str) -> list[str]:
+    """What the trigger brings, the newest first: a task that is to be done comes before what was said about it."""
+    messages = _messages(prompt, marker)
+    task = task_sections(prompt.task, prompt.kind, marker) if prompt.task else []
+    told = [*_notice(prompt, marker), *(outcome_sections(prompt.task, marker) if prompt.task else [])]
+    if prompt.kind == INBOX_TRIGGER:
+        return [*messages, *task, *told]
+    return [*task, *told, *messages] if prompt.kind == TASK_TRIGGER else [*told, *messages, *task]
+
+
+def _shown(prompt: PromptInput) -> tuple[NewMessage, ...]:
+    """The messages that stand in full above the history."""
+    is_gone = prompt.kind == NoticeKind.MESSAGE_DELETED
+    is_in_notice = prompt.kind == NoticeKind.MESSAGE_CHANGED and prompt.notice_text is not None
+    return () if is_gone or is_in_notice else prompt.new_messages
+
+
+def _messages(prompt: PromptInput, marker: str) -> list[str]:
+    places = _places(prompt)
+    return [_new_message(message, places[message.ts], marker) for message in _shown(prompt)]
+
+
+def _places(prompt: PromptInput) -> dict[str, str]:
+    """What the messages above the history are called, by timestamp."""
+    new = [message for message in _shown(prompt) if message.inbox_message_id != prompt.delegated_id]
+    numbers = {message.ts: f"new message {number}" for number, message in enumerate(new, 1)}
+    return {message.ts: numbers.get(message.ts, "the delegated message") for message in _shown(prompt)}
+
+
+def _new_message(message: NewMessage, place: str, marker: str) -> str:
+    headline = (
+        f"{place.capitalize()}, inbox_message_id {plain_id(message.inbox_message_id)}, "
+        f"came by {plain_id(message.matched_by)}: {one_line(message.reason)}"
+    )
+    author = _author(message.author, message.author_id, message.kind, message.standing)
+    body = [f"from: {author}, {moment(message.ts)}", *_files(message.file_names), "", harmless(message.text)]
+    return f"{headline}\n\n" + fenced("new_message", "\n".join(body), marker)
+
+
+def _notice(prompt: PromptInput, marker: str) -> list[str]:
+    """What another agent wrote, why something happened to a task, or how a message reads now."""
+    if prompt.notice_text is None:
+        return []
+    text = harmless(prompt.notice_text)
+    if prompt.kind == NoticeKind.MESSAGE_CHANGED:
+        return [fenced("notice_text", text, marker)]
+    author = quoted(prompt.notice_author) if prompt.notice_author is not None else "the coordinator"
+    if prompt.kind == NoticeKind.AGENT_MESSAGE:
+        place = "to you alone" if prompt.notice_channel is None else f"in the channel {quoted(prompt.notice_channel)}"
+        return [fenced("agent_message", f"from: {author}, {place}\n\n{text}", marker)]
+    return ["The reason:", fenced("reason", f"from: {author}\n\n{text}", marker)]
+
+
+def _previous_reply(prompt: PromptInput, marker: str) -> list[str]:
+    if prompt.kind != INBOX_TRIGGER or prompt.previous_reply is None:
+        return []
+    return ["Your previous answer in this thread:", fenced("previous_reply", harmless(prompt.previous_reply), marker)]
+
+
+def _history(prompt: PromptInput, marker: str) -> list[str]:
+    if not prompt.history:
+        return []
+    places = _places(prompt)
+    shown = ["\n".join(_said(message, places.get(message.ts))) for message in prompt.history]
+    gap = left_out([len(lines) for lines in shown], prompt.history_characters)
+    told = [lines for place, lines in enumerate(shown) if place not in gap]
+    return [words.history(prompt, len(gap)), fenced("thread_context", "\n".join(told), marker)]
+
+
+def _said(message: PromptMessage, place: str | None) -> Iterable[str]:
+    author = _author(message.author, message.author_id, message.kind, message.standing, edited=message.edited)
+    header = f"[{moment(message.ts)}] {author}"
+    if place is not None:
+        return [f"{header} is {place}, in full above"]
+    return [header, *_files(message.file_names), *barred(message.text)]
+
+
+def _author(name: str, author_id: str, kind: AuthorKind, standing: Standing, *, edited: bool = False) -> str:
+    who = " ".join(word for word in (_KIND_WORDS[kind], plain_id(author_id)) if word)
+    about = (who, STANDING_WORDS.get(standing), "edited" if edited else None)
+    return f"{quoted(name)} ({', '.join(word for word in about if word)})"
+
+
+def _files(names: tuple[str, ...]) -> list[str]:
+    return [f"files: {', '.join(quoted(name) for name in names)}"] if names else []

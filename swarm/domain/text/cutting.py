@@ -1,0 +1,265 @@
+"""Text for Slack cut to size: between paragraphs if possible, code blocks closed and opened again."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import takewhile
+
+from swarm.domain.text.code_blocks import INLINE_CODE, CodeBlock, code_blocks
+
+MIN_LIMIT = 64
+"""The smallest part, in characters, that ``cut`` and ``split`` make: a code fence opened and closed needs some room."""
+
+# Each starts where the last visible character before a break ends; the lookbehind keeps long blanks linear.
+_PARAGRAPH = re.compile(r"(?<=\S)[^\S\n]*\n[^\S\n]*\n")
+_AFTER_PARAGRAPH = re.compile(r"\S[^\S\n]*\n[^\S\n]*\n\s*\Z")
+_LINE = re.compile(r"(?<=\S)[^\S\n]*\n")
+_WORD = re.compile(r"(?<=\S)\s+")
+_BLANK = re.compile(r"\s*")
+_ATOM = re.compile(r"&(?:amp|lt|gt);|<[^<>\n]+>")
+_LONGEST_CLUSTER = 32  # characters looked back for the start of what a reader sees as one
+
+
+@dataclass(frozen=True, kw_only=True)
+class MessagePart:
+    """One message's worth of a longer text."""
+
+    gap: str  # whitespace between the part before and this one; it is shown nowhere
+    opened: str  # the opening line of a code block that goes on from the part before, else empty
+    body: str  # the text's own characters
+    closed: str  # the closing line of a code block that goes on in the next part, else empty
+
+    @property
+    def text(self) -> str:
+        """What is posted."""
+        return self.opened + self.body + self.closed
+
+
+def split(text: str, limit: int) -> list[str]:
+    """The texts of ``cut``: what to post, one message each."""
+    return [part.text for part in cut(text, limit)]
+
+
+def join(parts: Iterable[MessagePart]) -> str:
+    """The text that was cut: ``join(cut(text, limit)) == text.rstrip()``."""
+    return "".join(part.gap + part.body for part in parts)
+
+
+def cut(text: str, limit: int) -> list[MessagePart]:
+    """A text in parts of at most ``limit`` characters, none of them blank; of a blank text there are none.
+
+    A cut falls between paragraphs, else lines, else words, else anywhere, in the last three quarters of a part. It
+    falls neither into an escape or a ``<…>`` (unless that alone is longer than a part) nor into what a reader sees as
+    one character. A code block is closed at the end of a part and opened again, info string included, in the next;
+    a block whose opening line takes more than a quarter of the limit is treated as plain text.
+
+    :raises ValueError: ``limit`` is below ``MIN_LIMIT``.
+    """
+    if limit < MIN_LIMIT:
+        raise ValueError(f"a part needs room for at least {MIN_LIMIT} characters, not {limit}")
+    return list(_Cutter(text.rstrip(), limit).parts())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cut:
+    """Where a message ends that grows, and how the next one goes on."""
+
+    end: int  # the message has the text up to here
+    resume: int  # the next one goes on here; the blanks between are shown nowhere
+    closed: str  # what closes an open code block, else empty
+    opened: str  # what opens that block again in the next message, else empty
+
+
+def cut_growing(text: str, sent: int, wanted: int, limit: int) -> Cut | None:
+    """Where a message should end whose first ``sent`` characters are shown already; None: nowhere yet, all of it fits.
+
+    A text that fits ends at its first break between paragraphs behind ``wanted`` characters, outside of code. A longer
+    one ends at most at ``limit``, at the best place that ``cut`` would find behind what is shown.
+    """
+    cutter = _Cutter(text, max(limit, MIN_LIMIT))
+    end = cutter.first_paragraph(max(sent, wanted), limit) if len(text) <= limit else cutter.best_end(sent, limit)
+    return None if end is None else cutter.cut_at(end)
+
+
+class _Spans:
+    """Stretches of a text that are better not cut; they do not overlap."""
+
+    def __init__(self, spans: Iterable[tuple[int, int]]) -> None:
+        self._spans = list(spans)
+
+    def leave(self, position: int) -> int:
+        """The start of the stretch that a cut here would divide, else the position itself."""
+        index = bisect_left(self._spans, (position, 0)) - 1
+        if index >= 0 and position < self._spans[index][1]:
+            return self._spans[index][0]
+        return position
+
+
+class _Cutter:
+    """One text being cut. It looks at each window of ``limit`` characters once, so the cost is linear."""
+
+    def __init__(self, text: str, limit: int) -> None:
+        self._text = text
+        self._limit = limit
+        self._blocks = [block for block in code_blocks(text) if len(block.opening) <= limit // 4]
+        self._begins = [block.begin for block in self._blocks]
+        self._codes = _Spans(found.span() for found in INLINE_CODE.finditer(text))
+        self._atoms = _Spans(found.span() for found in _ATOM.finditer(text))
+
+    def parts(self) -> Iterator[MessagePart]:
+        end = 0
+        going_on: CodeBlock | None = None
+        while end < len(self._text):
+            start = self._resume(end)
+            opened = f"{going_on.opening}\n" if going_on else ""
+            gap = self._text[end:start]
+            end = self._end(start, start + self._limit - len(opened))
+            going_on = self._block_at(end) if end < len(self._text) else None
+            yield MessagePart(gap=gap, opened=opened, body=self._text[start:end], closed=_closing(going_on))
+
+    def first_paragraph(self, earliest: int, furthest: int) -> int | None:
+        """The first break between paragraphs, outside of code, behind which the text goes on."""
+        if earliest <= furthest and self._ends_paragraph(earliest):
+            return earliest
+        for found in _PARAGRAPH.finditer(self._text, max(earliest - 1, 0)):
+            end = found.start()
+            if earliest <= end <= furthest and self._block_at(end) is None and self._visible(end) < len(self._text):
+                return end
+        return None
+
+    def _ends_paragraph(self, end: int) -> bool:
+        """Whether a blank line ends here that is shown already, and the text goes on."""
+        is_break = _AFTER_PARAGRAPH.search(self._text, max(end - _LONGEST_CLUSTER, 0), end) is not None
+        return is_break and self._block_at(end) is None and self._visible(end) < len(self._text)
+
+    def best_end(self, sent: int, furthest: int) -> int:
+        """The best end between what is shown already and the furthest position."""
+        if furthest <= sent:
+            return sent
+        return max(self._best(sent, furthest, max(sent, furthest // 4)), sent)
+
+    def cut_at(self, end: int) -> Cut:
+        """The cut at a position, code blocks closed and opened again."""
+        block = self._block_at(end)
+        return Cut(
+            end=end,
+            resume=max(self._resume(end), end) if end < len(self._text) else end,
+            closed=_closing(block),
+            opened=f"{block.opening}\n" if block else "",
+        )
+
+    def _end(self, start: int, furthest: int) -> int:
+        """Where the part that begins at ``start`` ends; ``furthest`` is the last position it could."""
+        if len(self._text) <= furthest:
+            return len(self._text)
+        return self._best(start, furthest, start + (furthest - start) // 4)
+
+    def _best(self, start: int, furthest: int, earliest: int) -> int:
+        for pattern in (_PARAGRAPH, _LINE, _WORD):
+            # A break may begin at the last position and go on after it; how far it goes is of no interest.
+            breaks = [found.start() for found in pattern.finditer(self._text, earliest, furthest + self._limit)]
+            for end in reversed(breaks):
+                if end <= furthest and self._is_good(end, furthest):
+                    return end
+        return self._anywhere(start, furthest)
+
+    def _is_good(self, end: int, furthest: int) -> bool:
+        """Whether a cut at this whitespace divides nothing, leaves no empty code block, and has room to close one."""
+        resume = self._resume(end)
+        block = self._block_at(end)
+        if block is None:
+            return self._shielded(end) == end and not self._starts_fence(end, resume)
+        is_empty = end < block.inside or resume >= block.close
+        has_room = end + len(_closing(block)) <= furthest
+        return not is_empty and has_room and not self._starts_fence(end, resume)
+
+    def _starts_fence(self, end: int, resume: int) -> bool:
+        """Whether a cut within a line would make a fence of characters that are none where they stand."""
+        return "\n" not in self._text[end:resume] and self._text.startswith(("```", "~~~"), resume)
+
+    def _anywhere(self, start: int, furthest: int) -> int:
+        """The last position that divides nothing it need not; a part is never blank."""
+        floor = self._visible(start)
+        end = furthest
+        while True:
+            most = min(end, furthest - len(_closing(self._block_at(end))))
+            better = self._step_back(most, floor)
+            if better == end:
+                return end
+            end = better
+
+    def _step_back(self, end: int, floor: int) -> int:
+        """Out of each protected stretch in turn, as far as that leaves something before the cut."""
+        steps: tuple[Callable[[int], int], ...] = (self._codes.leave, self._atoms.leave, self._cluster_start)
+        for step in steps:
+            before = step(end)
+            end = before if before > floor else end
+        return end
+
+    def _shielded(self, end: int) -> int:
+        """Before the inline code, escape or ``<…>`` that a cut here would divide."""
+        return min(self._codes.leave(end), self._atoms.leave(end))
+
+    def _cluster_start(self, end: int) -> int:
+        """Before the character as a reader sees it, and not before what would become a fence."""
+        for position in range(end, max(end - _LONGEST_CLUSTER, 0), -1):
+            starts_fence = self._starts_fence(position, self._resume(position))
+            if not starts_fence and not _belongs_together(self._text, position):
+                return position
+        return end
+
+    def _resume(self, end: int) -> int:
+        """Where the next part begins: after the blank lines, with its indentation; within a line, at the next word."""
+        visible = self._visible(end)
+        newline = self._text.rfind("\n", end, visible)
+        if newline < 0 and end > 0:
+            return visible
+        return newline + 1 if visible - newline <= self._limit // 4 else visible
+
+    def _visible(self, position: int) -> int:
+        """The first character from here on that is not whitespace."""
+        blank = _BLANK.match(self._text, position)
+        return blank.end() if blank else position
+
+    def _block_at(self, position: int) -> CodeBlock | None:
+        """The code block that a cut here would divide."""
+        index = bisect_left(self._begins, position) - 1
+        if index >= 0 and position < self._blocks[index].end:
+            return self._blocks[index]
+        return None
+
+
+def _closing(block: CodeBlock | None) -> str:
+    return f"\n{block.fence}" if block else ""
+
+
+def _belongs_together(text: str, position: int) -> bool:
+    """Whether the characters on both sides of a position are seen as one, or become a fence when divided."""
+    if not 0 < position < len(text):
+        return False
+    before, after = text[position - 1], text[position]
+    return (
+        after in "\u200c\u200d"
+        or before == after == "`"
+        or before == after == "~"
+        or before == "\u200d"
+        or unicodedata.category(after).startswith("M")
+        or "\U0001f3fb" <= after <= "\U0001f3ff"  # skin tones
+        or "\U000e0020" <= after <= "\U000e007f"  # tags of flags
+        or (_is_regional(after) and _regionals_before(text, position) % 2 == 1)
+        or ("\ud800" <= before <= "\udbff" and "\udc00" <= after <= "\udfff")
+    )
+
+
+def _is_regional(character: str) -> bool:
+    return "\U0001f1e6" <= character <= "\U0001f1ff"
+
+
+def _regionals_before(text: str, position: int) -> int:
+    """Two letters make a flag, so a flag is divided after an odd number of them."""
+    letters = takewhile(_is_regional, (text[index] for index in range(position - 1, -1, -1)))
+    return sum(1 for _ in letters)

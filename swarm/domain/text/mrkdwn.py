@@ -1,0 +1,134 @@
+"""Text on its way to and from Slack: made safe to post, cleaned of what nobody can see.
+
+Slack gives ``<…>`` a meaning (a link, a mention, a ping of everybody) and knows three escapes, ``&amp; &lt; &gt;``.
+An agent's words are never trusted with that: everything is escaped, and only what has been checked is live again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container
+
+from swarm.domain.text.characters import strip_invisible
+from swarm.domain.text.code_blocks import INLINE_CODE, code_blocks
+from swarm.domain.text.links import plain_address, real_target
+from swarm.domain.text.secrets import without_secrets
+
+
+def preview(text: str, limit: int = 200) -> str:
+    """The first ``limit`` characters of a message, without the invisible ones."""
+    return strip_invisible(text)[:limit]
+
+
+# --- Safe to post -------------------------------------------------------------------------------------------------
+
+_WORD_JOINER = "\u2060"
+# An @ before one of the names that ping everybody, unless it stands in an e-mail address such as bob@here.org.
+_PING = re.compile(
+    r"(?:(?<![a-z0-9])|(?!@[a-z]+\.[a-z0-9]))@(?=(?:channel|here|everyone|group)(?![a-z0-9]))", re.IGNORECASE
+)
+# A link of Markdown; one pair of brackets or parentheses may stand within another. Every repetition is bounded.
+_LABEL = r"(?:[^\[\]\\\n]|\\[^\n]|\[[^\[\]\n]{0,200}\])"
+_TARGET = r"(?:https?://|mailto:)[^\s<>()\[\]]{1,1000}(?:\([^\s<>()\[\]]{0,100}\)[^\s<>()\[\]]{0,100}){0,3}"
+MARKDOWN_LINK = re.compile(
+    rf"\[(?P<shown>{_LABEL}{{1,200}})\]\([ \t]{{0,8}}<?(?P<target>{_TARGET})>?(?P<title>[ \t][^\n)]{{0,200}})?\)",
+    re.IGNORECASE,
+)
+MAY_BE_MARKDOWN_LINK = re.compile(
+    rf"\[{_LABEL}{{0,200}}(?:\\|\[[^\[\]\n]{{0,200}}|\]|"
+    r"\]\([ \t]{0,8}<?(?P<begun>[^\s\[\]<]{0,1700})(?P<title>[ \t][^\n)]{0,200})?)?\Z"
+)
+"""The beginning of one, up to the end of what has come."""
+
+_PROSE = re.compile(
+    rf"(?P<code>{INLINE_CODE.pattern})"
+    r"|(?P<quote>^ {0,3}>(?: ?>)*)"
+    rf"|(?P<link>{MARKDOWN_LINK.pattern})"
+    r"|<(?P<token>[^<>\n]*)>"
+    r"|(?P<address>\bhttps?://\w[^\s<>`]*)",
+    re.MULTILINE | re.IGNORECASE,
+)
+_MENTION = re.compile(r"@(?P<user>[UW][A-Z0-9]+)(?:\|.*)?")
+_CHANNEL = re.compile(r"#(?P<channel>[CG][A-Z0-9]+)(?:\|.*)?")
+_LINK = re.compile(r"(?P<url>(?:https?://\w|mailto:[^\s<>|`@]+@)[^\s<>|`]+)(?:\|(?P<label>[^|`]*))?", re.IGNORECASE)
+
+
+def safe(text: str, mentionable: Container[str] = frozenset()) -> str:
+    """Text of an agent as Slack may have it: a reader sees what the agent wrote, and nobody is pinged by it.
+
+    ``&``, ``<`` and ``>`` are escaped, escapes that are in the text already included: call this once. Live again are
+    http, https and mailto links, mentions of the user ids in ``mentionable``, channel links, and the ``>`` that makes
+    a line a quote; in code nothing is. ``@channel`` and its like get a word joiner after the ``@``, in code too,
+    since Slack decides where code ends. A link whose label names another host than its address has is no link any
+    more, and its address stands behind it. What no reader sees is removed (`strip_invisible`), and secrets are
+    (`without_secrets`).
+    """
+    text = without_secrets(strip_invisible(text))
+    pieces: list[str] = []
+    at = 0
+    for block in code_blocks(text):
+        pieces += [prose(text[at : block.begin], mentionable), inert(text[block.begin : block.end])]
+        at = block.end
+    return "".join([*pieces, prose(text[at:], mentionable)])
+
+
+def escape(text: str) -> str:
+    """The three characters that mean something to Slack, escaped its way."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def unescape(text: str) -> str:
+    """The reverse of ``escape``, once: ``&amp;lt;`` becomes ``&lt;``."""
+    return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+
+
+def prose(text: str, mentionable: Container[str]) -> str:
+    """Text outside code blocks. Searched once from left to right, so nothing that was escaped is looked at again."""
+    pieces: list[str] = []
+    at = 0
+    for found in _PROSE.finditer(text):
+        pieces += [inert(text[at : found.start()]), _checked(found, mentionable)]
+        at = found.end()
+    return "".join([*pieces, inert(text[at:])])
+
+
+def _checked(found: re.Match[str], mentionable: Container[str]) -> str:
+    if found["quote"]:
+        return found.group()
+    if found["address"]:
+        return escape(plain_address(found.group()))
+    if found["link"]:
+        return _linked(found, mentionable)
+    live = _live(found["token"], mentionable) if found["token"] else None
+    return inert(found.group()) if live is None else live
+
+
+def _live(token: str, mentionable: Container[str]) -> str | None:
+    """What stood between ``<`` and ``>`` as Slack's markup, or None if it must stay plain text."""
+    if mention := _MENTION.fullmatch(token):
+        return f"<@{mention['user']}>" if mention["user"] in mentionable else None
+    if channel := _CHANNEL.fullmatch(token):
+        return f"<#{channel['channel']}>"
+    # Links are often copied as Slack writes them, with & escaped; both spellings mean the same address.
+    link = _LINK.fullmatch(unescape(token))
+    if link is None:
+        return None
+    shown, url = (link["label"] or "").strip(), escape(plain_address(link["url"]))
+    if real := real_target(shown, link["url"]):
+        return f"{inert(shown)} (<{escape(real)}>)"
+    return f"<{url}|{inert(shown)}>" if shown else f"<{url}>"
+
+
+def _linked(found: re.Match[str], mentionable: Container[str]) -> str:
+    """A link of Markdown. One whose label deceives is no link any more: its address stands behind it."""
+    url = unescape(found["target"])
+    before = "x("  # a label begins no line
+    label = prose(before + found["shown"], mentionable)[len(before) :]
+    if real := real_target(unescape(found["shown"]), url):
+        return f"{label} ({escape(real)})"
+    return f"[{label}]({escape(plain_address(url))}{inert(found['title'] or '')})"
+
+
+def inert(text: str) -> str:
+    """Text in which nothing is live, as in code; it is visible already."""
+    return _PING.sub("@" + _WORD_JOINER, escape(text))

@@ -1,0 +1,1 @@
+"""AG-UI: built-in agents for web pages, terminals and other coordinators."""

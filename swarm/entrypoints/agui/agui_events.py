@@ -1,0 +1,202 @@
+"""What a built-in agent does, as the events of AG-UI 1.0; the counterpart of `swarm.agents.remote.translation`.
+
+A client finds every message, tool, step and sub-agent closed before the run ends, and no id twice; but in caipe's
+dialect, the end of a call says that its tool has answered.
+https://docs.ag-ui.com/concepts/events
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Final
+
+from ag_ui.core import (
+    PROTOCOL_VERSION,
+    BaseEvent,
+    CustomEvent,
+    RunStartedEvent,
+    StateSnapshotEvent,
+    StepFinishedEvent,
+    StepStartedEvent,
+    SubagentFinishedEvent,
+    SubagentStartedEvent,
+    TextMessageContentEvent,
+    TextMessageEndEvent,
+    TextMessageStartEvent,
+    ToolCallArgsEvent,
+    ToolCallEndEvent,
+    ToolCallResultEvent,
+    ToolCallStartEvent,
+)
+from ag_ui.encoder import EventEncoder
+
+from swarm.agents.remote.translation.steps import WARNING
+from swarm.domain.answers.events import (
+    AgentEvent,
+    PlanShown,
+    SourceChanged,
+    StepNamed,
+    TextDelta,
+    TextEnded,
+    ToolEnded,
+    ToolStarted,
+    Warned,
+)
+from swarm.domain.answers.remote import Dialect, RunEnd
+from swarm.domain.text.characters import Visible
+from swarm.domain.text.model import data_for_model
+from swarm.domain.text.secrets import without_secrets
+from swarm.entrypoints.agui.agui_ends import last_event
+
+SUCCEEDED: Final = "done"
+FAILED: Final = '{"error": "The tool failed."}'
+"""What a client is told of a tool's answer, where the settings do not say more: how it went."""
+ERROR_CHARACTERS: Final = 2_000
+"""Many clients look for errors in short results only."""
+
+_ENCODER: Final = EventEncoder()
+
+
+class AguiEventWriter:
+    """Writes one run; ``thread_id`` and ``run_id`` are what the client calls the conversation and the run."""
+
+    def __init__(
+        self, thread_id: str, run_id: str, dialect: Dialect = Dialect.AGUI, *, tool_details: bool = False
+    ) -> None:
+        self._tool_details = tool_details
+        self._is_caipe = dialect is Dialect.CAIPE
+        self._thread_id = thread_id
+        self._run_id = run_id
+        self._count = 0
+        self._message: tuple[str, str] | None = None  # that is being said: our id for it, and the agent's
+        self._visible = Visible()  # of that message's text
+        self._calls: dict[str, bool] = {}  # tools by the id of the call; whether they have answered
+        self._step = ""
+        self._sub_agent: tuple[str, str] | None = None  # who speaks, if not the agent: the id of its run, and its name
+
+    def started(self) -> BaseEvent:
+        """The first event."""
+        return RunStartedEvent(thread_id=self._thread_id, run_id=self._run_id, protocol_version=PROTOCOL_VERSION)
+
+    def write(self, event: AgentEvent) -> Iterator[BaseEvent]:
+        """What the agent did; often one event, sometimes none."""
+        match event:
+            case TextDelta():
+                yield from self._text(event)
+            case TextEnded(message_id=said_as):
+                if self._message and self._message[1] == said_as:
+                    yield from self._end_text()
+            case ToolStarted():
+                yield from self._start_tool(event)
+            case ToolEnded():
+                yield from self._end_tool(event)
+            case PlanShown():
+                yield StateSnapshotEvent(snapshot=_plan(event))
+            case StepNamed(name=name):
+                yield from self._change_step(name)
+            case SourceChanged(sub_agent=name):
+                yield from self._change_source(name or "")
+            case Warned(message=message):
+                yield CustomEvent(name=WARNING, value={"message": message})
+            case _:
+                yield from self._end(event)
+
+    def _text(self, delta: TextDelta) -> Iterator[BaseEvent]:
+        """The ids are ours: those of agents need not differ from run to run, and clients keep messages by them."""
+        if not delta.text:
+            return
+        sub_agent = self._sub_agent[0] if self._sub_agent else None
+        if self._message is None or self._message[1] != delta.message_id:
+            yield from self._end_text()
+            self._message = (self._new_id("m"), delta.message_id)
+            yield TextMessageStartEvent(message_id=self._message[0], role="assistant", subagent_run_id=sub_agent)
+        self._visible, text = self._visible.feed(delta.text)
+        if text:
+            yield TextMessageContentEvent(message_id=self._message[0], delta=text, subagent_run_id=sub_agent)
+
+    def _end_text(self) -> Iterator[BaseEvent]:
+        if self._message:
+            sub_agent = self._sub_agent[0] if self._sub_agent else None
+            _, rest = self._visible.end()
+            self._visible = Visible()
+            if rest:
+                yield TextMessageContentEvent(message_id=self._message[0], delta=rest, subagent_run_id=sub_agent)
+            yield TextMessageEndEvent(message_id=self._message[0], subagent_run_id=sub_agent)
+            self._message = None
+
+    def _start_tool(self, tool: ToolStarted) -> Iterator[BaseEvent]:
+        """What is said after it is a message of its own."""
+        yield from self._end_text()
+        if tool.id not in self._calls:
+            self._calls[tool.id] = False
+            yield ToolCallStartEvent(tool_call_id=tool.id, tool_call_name=tool.name)
+            arguments = without_secrets(tool.arguments) if self._tool_details else ""
+            yield ToolCallArgsEvent(tool_call_id=tool.id, delta=arguments or "{}")
+
+    def _end_tool(self, tool: ToolEnded) -> Iterator[BaseEvent]:
+        """``TOOL_CALL_END`` comes only now: many clients may take it for the end of the tool. Those of caipe do: to
+        them it comes last, and never for a tool that has not answered.
+        """
+        if self._calls.get(tool.id) is False:
+            self._calls[tool.id] = True
+            end = ToolCallEndEvent(tool_call_id=tool.id)
+            result = ToolCallResultEvent(
+                message_id=self._new_id("m"),
+                tool_call_id=tool.id,
+                content=self._result(tool),
+                role="tool",
+            )
+            yield from (result, end) if self._is_caipe else (end, result)
+
+    def _result(self, tool: ToolEnded) -> str:
+        """AG-UI has no word for a tool that failed; an object with nothing but an error says so."""
+        result = without_secrets(tool.result) if self._tool_details else ""
+        if tool.failed:
+            return json.dumps({"error": result[:ERROR_CHARACTERS]}, ensure_ascii=False) if result else FAILED
+        return result or SUCCEEDED
+
+    def _change_step(self, name: str) -> Iterator[BaseEvent]:
+        if self._step:
+            yield StepFinishedEvent(step_name=self._step)
+        self._step = name
+        if name:
+            yield StepStartedEvent(step_name=name)
+
+    def _change_source(self, name: str) -> Iterator[BaseEvent]:
+        if name == (self._sub_agent[1] if self._sub_agent else ""):
+            return
+        yield from self._end_text()
+        if self._sub_agent:
+            yield SubagentFinishedEvent(subagent_run_id=self._sub_agent[0])
+        self._sub_agent = (self._new_id("s"), name) if name else None
+        if self._sub_agent:
+            yield SubagentStartedEvent(subagent_run_id=self._sub_agent[0], name=name)
+
+    def _end(self, end: RunEnd) -> Iterator[BaseEvent]:
+        yield from self._end_text()
+        yield from self._change_source("")
+        if not self._is_caipe:
+            left = (id for id, has_answered in self._calls.items() if not has_answered)
+            yield from (ToolCallEndEvent(tool_call_id=id) for id in left)
+        yield from self._change_step("")
+        yield last_event(end, self._thread_id, self._run_id, frozenset(self._calls))
+
+    def _new_id(self, kind: str) -> str:
+        self._count += 1
+        return f"{self._run_id}-{kind}{self._count}"
+
+
+def encoded(event: BaseEvent) -> bytes:
+    """One server-sent event, with nothing invisible in it; the pieces of a text are clean as `AguiEventWriter` makes
+    them."""
+    if isinstance(event, TextMessageContentEvent):
+        return _ENCODER.encode(event).encode()
+    data = data_for_model(event.model_dump(by_alias=True, exclude_none=True))
+    return f"data: {json.dumps(data, ensure_ascii=False)}\n\n".encode()
+
+
+def _plan(plan: PlanShown) -> dict[str, object]:
+    """As the state of the agent, which has nothing else in it."""
+    steps = [{"id": step.id, "title": step.title, "status": step.status.value} for step in plan.steps]
+    return {"plan": {"title": plan.title, "steps": steps}}

@@ -1,0 +1,260 @@
+"""What clients of built-in agents send, in both dialects, and what it means: who talks, and what a run is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
+from typing import Annotated, Any, Final
+
+import orjson
+from ag_ui.core import AssistantMessage, Message, RunAgentInput, TextPart, UserMessage
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from swarm.agents.remote.dialects import DISMISSED
+from swarm.clock import new_id, new_trace_id
+from swarm.domain.answers.events import Asked, Decided, InputMessage, Origin, RunInput, Speaker
+from swarm.domain.errors import Forbidden, Invalid
+from swarm.domain.model.model_usage import Door
+from swarm.domain.prompts.client_context import THREAD_CONTEXT
+from swarm.entrypoints.web.errors import invalid
+from swarm.entrypoints.web.identity import Client
+
+CONTEXT_BYTES: Final = 64 * 1024
+THREAD_CHARACTERS: Final = 1_000_000
+ID_CHARACTERS: Final = 200
+TERMINAL: Final = "cli:"
+"""How the conversations of the operator's terminal begin."""
+
+SOURCE: Final = "agui"
+"""Where a message comes from whose client says nothing of it, but gives context of its own."""
+
+ConversationId = Annotated[str, Field(min_length=1, max_length=ID_CHARACTERS)]
+AgentName = Annotated[str | None, Field(max_length=ID_CHARACTERS, description="A built-in agent; else the first.")]
+
+
+class ClientContext(BaseModel):
+    """Where the message comes from, at most 64 KiB; keys beside ``source`` are the client's own, and are kept.
+
+    ``thread_context`` is what was said before in a thread that the agent does not know; it may be longer.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    source: Annotated[str, Field(min_length=1, max_length=ID_CHARACTERS, description="For example slack, web.")]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_small(cls, given: Any) -> Any:
+        value = given
+        thread = value.get(THREAD_CONTEXT) if isinstance(value, dict) else None
+        if isinstance(thread, str):
+            if len(thread) > THREAD_CHARACTERS:
+                raise ValueError(f"at most {THREAD_CHARACTERS} characters of {THREAD_CONTEXT}")
+            value = {name: part for name, part in value.items() if name != THREAD_CONTEXT}
+        if _size(value) > CONTEXT_BYTES:
+            raise ValueError(f"at most {CONTEXT_BYTES} bytes of JSON")
+        return given
+
+
+class Asking(BaseModel):
+    """What all requests about a conversation say; what else a client says is passed over."""
+
+    model_config = ConfigDict(frozen=True)
+
+    conversation_id: ConversationId
+    agent_id: AgentName = None
+    trace_id: Annotated[str | None, Field(max_length=ID_CHARACTERS)] = None
+    client_context: ClientContext | None = None
+
+
+class Start(Asking):
+    message: Annotated[str, Field(min_length=1, description="What the person said, as it is.")]
+
+
+class Resume(Asking):
+    form_data: Annotated[
+        str | dict[str, Any],
+        Field(description="What the person filled in: an object, also as JSON text. Any other text is the answer."),
+    ]
+
+
+class AguiCancellation(BaseModel):
+    conversation_id: ConversationId
+    agent_id: AgentName = None
+
+
+def origin(client: Client, conversation_id: str) -> Origin:
+    """Where the words of a run come from. Raises Forbidden for a terminal's conversation that is not the operator's."""
+    is_terminal = conversation_id.startswith(TERMINAL)
+    if is_terminal and client.agent:
+        raise Forbidden(f"Conversations that begin with '{TERMINAL}' are the operator's.", hint="Choose another id.")
+    return Origin(door=Door.CLI if is_terminal else Door.AGUI, client=client.id, client_name=client.name)
+
+
+def of_start(said: Start, origin: Origin) -> RunInput:
+    """A run for one new message. Raises Invalid for one without words."""
+    if not said.message.strip():
+        raise Invalid("The message is empty.", fields={"message": "text"})
+    new = InputMessage(id=new_id(), speaker=Speaker.USER, text=said.message)
+    thread = (said.client_context.model_extra or {}).get(THREAD_CONTEXT) if said.client_context else None
+    before = InputMessage(id=new_id(), speaker=Speaker.USER, text=thread if isinstance(thread, str) else "")
+    return _turn(said, origin, messages=(new,), history=(before,) if before.text.strip() else ())
+
+
+def of_resume(said: Resume, origin: Origin, asked: Sequence[Asked]) -> RunInput:
+    """A run that goes on with what people answered to all these questions."""
+    return _turn(said, origin, decided=tuple(_decided(said.form_data, one) for one in asked))
+
+
+def of_agui(said: RunAgentInput, origin: Origin, asked: Sequence[Asked]) -> RunInput:
+    """A run of AG-UI: the last messages of people are new. Raises Invalid for what makes no run.
+
+    A run that goes on after a question has no new messages: the last one led to the question.
+    """
+    props = said.forwarded_props if isinstance(said.forwarded_props, dict) else {}
+    history, new = _split(said.messages, is_resumed=bool(said.resume))
+    if not new and not said.resume:
+        raise Invalid(
+            "There is no new message.", fields={"messages": "at least one message of a user, with text, at the end"}
+        )
+    raw = {one.id: one.raw for one in asked}
+    trace_id = props.get("trace_id")
+    return RunInput(
+        turn_id="",
+        run_id=new_id(),
+        trace_id=trace_id[:ID_CHARACTERS] if isinstance(trace_id, str) and trace_id else new_trace_id(),
+        conversation_id=said.thread_id,
+        messages=new,
+        history=history,
+        client_context=_context_of(said, props),
+        decided=tuple(
+            Decided(
+                interrupt_id=entry.interrupt_id,
+                values=_values(entry.payload) if entry.status == "resolved" else None,
+                raw=raw.get(entry.interrupt_id, {}),
+            )
+            for entry in said.resume or ()
+        ),
+        origin=origin,
+    )
+
+
+def check_tools(said: RunAgentInput) -> None:
+    """Raises Invalid for tools of the client's own: no run ends with a call of one, so they would never be called."""
+    if said.tools:
+        raise Invalid(
+            "The agents here call tools of their own only, so a client's tools would never be called.",
+            hint="Send an empty list of tools; the operator gives agents tools (docs/built-in-agents.md).",
+            fields={"tools": "[]"},
+        )
+
+
+def check_ids(said: RunAgentInput) -> None:
+    """Raises Invalid for names that are no names."""
+    expected = f"1 to {ID_CHARACTERS} characters"
+    named = {"threadId": said.thread_id, "runId": said.run_id}
+    if problems := {name: expected for name, id in named.items() if not 0 < len(id) <= ID_CHARACTERS}:
+        raise Invalid(f"Not valid: {', '.join(sorted(problems))}.", fields=problems)
+
+
+def _turn(
+    said: Asking,
+    origin: Origin,
+    *,
+    messages: tuple[InputMessage, ...] = (),
+    history: tuple[InputMessage, ...] = (),
+    decided: tuple[Decided, ...] = (),
+) -> RunInput:
+    return RunInput(
+        turn_id="",
+        run_id=new_id(),
+        trace_id=said.trace_id or new_trace_id(),
+        conversation_id=said.conversation_id,
+        messages=messages,
+        history=history,
+        client_context=said.client_context.model_dump() if said.client_context else {},
+        decided=decided,
+        origin=origin,
+    )
+
+
+def _decided(form_data: str | Mapping[str, Any], asked: Asked) -> Decided:
+    """One form has the answers to all questions: each gets those to its own fields."""
+    values = _filled_in(form_data, asked)
+    if values is not None and asked.fields:
+        names = {field.name for field in asked.fields}
+        values = {name: value for name, value in values.items() if name in names}
+    return Decided(interrupt_id=asked.id, values=values, raw=asked.raw)
+
+
+def _filled_in(form_data: str | Mapping[str, Any], asked: Asked) -> Mapping[str, Any] | None:
+    if not isinstance(form_data, str):
+        return form_data
+    if form_data == DISMISSED:
+        return None
+    try:
+        values = orjson.loads(form_data)
+    except orjson.JSONDecodeError:
+        values = form_data
+    # A text answers the only thing that is asked.
+    only = asked.fields[0].name if len(asked.fields) == 1 else "answer"
+    return values if isinstance(values, dict) else {only: form_data}
+
+
+def _values(payload: object) -> Mapping[str, object]:
+    if payload is None:
+        return {}
+    return payload if isinstance(payload, dict) else {"answer": payload}
+
+
+def _split(
+    messages: Sequence[Message], *, is_resumed: bool
+) -> tuple[tuple[InputMessage, ...], tuple[InputMessage, ...]]:
+    """What was said before, and what is new."""
+    said = tuple(_said(messages))
+    if is_resumed:
+        return said, ()
+    count = sum(1 for _ in takewhile(lambda message: message.speaker is Speaker.USER, reversed(said)))
+    return said[: len(said) - count], said[len(said) - count :]
+
+
+def _said(messages: Sequence[Message]) -> Iterator[InputMessage]:
+    """What people and the agent said in words; everything else is the agent's own affair, or a client's wish."""
+    for message in messages:
+        match message:
+            case UserMessage(content=content, name=name):
+                text, speaker, author = _text(content), Speaker.USER, name or ""
+            case AssistantMessage(content=content):
+                text, speaker, author = content or "", Speaker.ASSISTANT, ""
+            case _:
+                continue
+        if text.strip():
+            id = message.id if 0 < len(message.id) <= ID_CHARACTERS else new_id()
+            yield InputMessage(id=id, speaker=speaker, text=text, author=author[:ID_CHARACTERS])
+
+
+def _text(content: str | Sequence[object]) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n\n".join(part.text for part in content if isinstance(part, TextPart))
+
+
+def _context_of(said: RunAgentInput, props: Mapping[str, Any]) -> Mapping[str, object]:
+    """``forwardedProps.client_context``, as our own client sends it, or else the standard ``context``."""
+    given = props.get("client_context")
+    if given is None and said.context:
+        given = {"source": SOURCE} | {entry.description: entry.value for entry in said.context}
+    if given is None:
+        return {}
+    try:
+        return ClientContext.model_validate(given).model_dump()
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False, include_context=False)
+        raise invalid([{**one, "loc": ("client_context", *one["loc"])} for one in found]) from error
+
+
+def _size(value: object) -> int:
+    try:
+        return len(orjson.dumps(value))
+    except orjson.JSONEncodeError:  # nested too deeply
+        return CONTEXT_BYTES + 1

@@ -1,0 +1,136 @@
+"""Agents over HTTP: registering and managing them, and what an agent asks about itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+from typing_extensions import TypedDict
+
+from swarm.domain.errors import Forbidden, NotFound
+from swarm.domain.model.agents import Role
+from swarm.domain.shapes import TrayShape, tray_shape
+from swarm.entrypoints.web.answers import Answer
+from swarm.entrypoints.web.body import read_model
+from swarm.entrypoints.web.identity import Identities, Office
+from swarm.entrypoints.web.openapi import problems, takes
+from swarm.entrypoints.web.schema import (
+    AgentChange,
+    AgentRow,
+    Agents,
+    NewAgent,
+    RegisteredShape,
+    agent_row,
+    registered_shape,
+)
+from swarm.services.operate.agents import Present
+from swarm.services.use_cases import Services
+
+Warnings = Callable[[str], Sequence[str]]
+"""Sentences for whoever removes an agent of this name: how the settings name it, and what follows."""
+
+
+class RemovedShape(TypedDict):
+    """Sentences: how the settings name the agent that was removed, and what follows."""
+
+    warnings: list[str]
+
+
+def no_warnings(agent: str) -> Sequence[str]:
+    """Of settings that name no agent."""
+    return ()
+
+
+def agent_router(services: Services, identities: Identities, warnings: Warnings = no_warnings) -> APIRouter:
+    """``/agents``, ``/me`` and ``/tray``."""
+    routes = AgentRoutes(services, identities, warnings)
+    router = APIRouter()
+    add = router.add_api_route
+    gone = problems(401, 403, 404)
+    add("/me", routes.me, response_model=AgentRow, tags=["agent"], responses=problems(401, 403))
+    add("/tray", routes.tray, response_model=TrayShape, tags=["agent"], responses=problems(401, 403))
+    add("/agents", routes.everyone, response_model=Agents, tags=["operator"], responses=problems(401, 403))
+    add(
+        "/agents", routes.register, methods=["POST"], status_code=HTTPStatus.CREATED, response_model=RegisteredShape,
+        tags=["operator"], openapi_extra=takes(NewAgent), responses=problems(400, 401, 403, 409, 413, 422),
+    )  # fmt: skip
+    add(
+        "/agents/{agent}", routes.change, methods=["PATCH"], response_model=AgentRow, tags=["operator"],
+        openapi_extra=takes(AgentChange), responses=problems(400, 401, 403, 404, 413, 422),
+    )  # fmt: skip
+    add(
+        "/agents/{agent}", routes.revoke, methods=["DELETE"], status_code=HTTPStatus.NO_CONTENT, tags=["operator"],
+        responses={200: {"model": RemovedShape, "description": "Removed; the settings name it"}, **gone},
+    )  # fmt: skip
+    add(
+        "/agents/{agent}/rotate", routes.rotate, methods=["POST"], response_model=RegisteredShape, tags=["operator"],
+        responses=problems(401, 403, 404, 409),
+    )  # fmt: skip
+    return router
+
+
+class AgentRoutes:
+    """The endpoints. ``agent`` in a path is an id or a name."""
+
+    def __init__(self, services: Services, identities: Identities, warnings: Warnings) -> None:
+        self._agents = services.agents
+        self._trays = services.trays
+        self._identities = identities
+        self._warnings = warnings
+
+    async def me(self, request: Request) -> Response:
+        """Who I am."""
+        agent = await self._identities.agent(request.scope)
+        return Answer(agent_row(await self._present(agent.id)))
+
+    async def tray(self, request: Request) -> Response:
+        """What waits for me, in brief."""
+        agent = await self._identities.agent(request.scope)
+        return Answer(tray_shape(await self._trays.of(agent)))
+
+    async def everyone(self, request: Request) -> Response:
+        """All agents, oldest first."""
+        await self._identities.operator(request.scope)
+        return Answer({"agents": [agent_row(present) for present in await self._agents.present()]})
+
+    async def register(self, request: Request) -> Response:
+        """Register an agent. Its token is shown this once. An enrolment key registers workers only."""
+        office = await self._identities.registrar(request.scope)
+        said = await read_model(request, NewAgent)
+        if office is Office.ENROLMENT and said.role is not Role.WORKER:
+            raise Forbidden("An enrolment key registers workers only.", hint="Ask the operator to register a lead.")
+        registered = await self._agents.register(
+            said.name, said.role, said.description, said.capabilities, enrolled=office is Office.ENROLMENT
+        )
+        return Answer(registered_shape(registered), HTTPStatus.CREATED)
+
+    async def change(self, request: Request, agent: str) -> Response:
+        """Change what an agent says of itself."""
+        await self._identities.operator(request.scope)
+        said = await read_model(request, AgentChange)
+        changed = await self._agents.describe(agent, said.description, said.capabilities)
+        return Answer(agent_row(await self._present(changed.id)))
+
+    async def revoke(self, request: Request, agent: str) -> Response:
+        """Remove an agent: its tokens end at once, its work goes to the default lead. 204; 200 with warnings if the
+        settings name it: one that they declare comes back with the next reload.
+        """
+        await self._identities.operator(request.scope)
+        removed = await self._agents.revoke(agent)
+        if warnings := self._warnings(removed.name):
+            return Answer({"warnings": list(warnings)})
+        return Response(status_code=HTTPStatus.NO_CONTENT)
+
+    async def rotate(self, request: Request, agent: str) -> Response:
+        """A new token for an agent; the old ones end at once."""
+        await self._identities.operator(request.scope)
+        return Answer(registered_shape(await self._agents.rotate(agent)))
+
+    async def _present(self, agent_id: str) -> Present:
+        for present in await self._agents.present():
+            if present.agent.id == agent_id:
+                return present
+        raise NotFound("This agent has just been removed.")

@@ -1,0 +1,108 @@
+"""Whether the coordinator lives, and whether it can do its work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from http import HTTPStatus
+from typing import Final
+
+import structlog
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+from typing_extensions import TypedDict
+
+from swarm.domain.errors import Unavailable
+from swarm.entrypoints.web.answers import Answer
+from swarm.entrypoints.web.errors import describe
+from swarm.entrypoints.web.openapi import problems
+from swarm.services.operate.overview import Backlog, Overview
+
+Readiness = Callable[[], Mapping[str, bool]]
+"""What the coordinator needs beside its database, by name, and whether it is there: ``{"slack": True}``."""
+
+_DATABASE_SECONDS: Final = 5.0
+
+_PROBLEMS: Final = {
+    "database": f"The database cannot be read, or does not answer within {_DATABASE_SECONDS:g} seconds.",
+    "writes": "Nothing can be stored: {reason}. Slack sends an event that could not be stored three times more.",
+    "slack": "There is no connection to Slack, so no events come in; it is tried again and again.",
+}
+_ELSE: Final = "It is not there."
+
+_log = structlog.get_logger(__name__)
+
+
+class Alive(TypedDict):
+    status: str
+
+
+class Ready(TypedDict):
+    """Each need and whether it is met, what is wrong, and how much waits (null while the database cannot say).
+
+    ``gap_seconds``: how long ago events began to be missed that are being read from Slack now; 0 if none are.
+    """
+
+    ready: bool
+    checks: dict[str, bool]
+    problems: dict[str, str]
+    backlog: dict[str, int] | None
+    gap_seconds: int | None
+
+
+def health_router(overview: Overview, readiness: Readiness) -> APIRouter:
+    """``/healthz`` and ``/readyz``, open to anybody: they say nothing that must be kept from anybody."""
+    routes = HealthRoutes(overview, readiness)
+    router = APIRouter(tags=["health"])
+    router.add_api_route("/healthz", routes.healthz, response_model=Alive)
+    router.add_api_route("/readyz", routes.readyz, response_model=Ready, responses=problems(503))
+    return router
+
+
+class HealthRoutes:
+    """The endpoints."""
+
+    def __init__(self, overview: Overview, readiness: Readiness) -> None:
+        self._overview = overview
+        self._readiness = readiness
+        self._missing_before: list[str] = []
+
+    async def healthz(self, request: Request) -> Response:
+        """The process lives."""
+        return Answer({"status": "ok"})
+
+    async def readyz(self, request: Request) -> Response:
+        """Everything it needs is there and something can be stored; else 503, with what is missing."""
+        (backlog, gap), not_stored = await asyncio.gather(self._backlog(), self._overview.why_not_stored())
+        checks = {"database": backlog is not None, "writes": not_stored is None, **self._readiness()}
+        missing = sorted(name for name, there in checks.items() if not there)
+        self._log_change(missing, not_stored)
+        shown: dict[str, object] = {
+            "ready": not missing,
+            "checks": checks,
+            "problems": {name: _PROBLEMS.get(name, _ELSE).format(reason=not_stored) for name in missing},
+            "backlog": asdict(backlog) if backlog else None,
+            "gap_seconds": gap,
+        }
+        if not missing:
+            return Answer(shown)
+        shown["error"] = describe(Unavailable(f"Not ready: {', '.join(missing)}."))
+        return Answer(shown, HTTPStatus.SERVICE_UNAVAILABLE)
+
+    async def _backlog(self) -> tuple[Backlog | None, int | None]:
+        try:
+            async with asyncio.timeout(_DATABASE_SECONDS):
+                return await self._overview.backlog(), await self._overview.gap_seconds()
+        except (Unavailable, TimeoutError) as error:
+            _log.debug("The backlog cannot be read.", action="readyz", error=str(error))
+            return None, None  # which is what the answer then says
+
+    def _log_change(self, missing: list[str], not_stored: str | None) -> None:
+        """Somebody asks every few seconds, so only a change is worth a line."""
+        if missing and missing != self._missing_before:
+            _log.warning("Not ready.", action="not_ready", missing=missing, not_stored=not_stored)
+        if self._missing_before and not missing:
+            _log.info("Ready again.", action="ready")
+        self._missing_before = missing

@@ -1,0 +1,116 @@
+"""The HTTP API: one application out of its routes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Any, Final
+
+from fastapi import FastAPI
+from starlette.middleware import Middleware
+from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
+
+from swarm.entrypoints.http.agents_api import Warnings, agent_router, no_warnings
+from swarm.entrypoints.http.files_api import file_router
+from swarm.entrypoints.http.health import Readiness, health_router
+from swarm.entrypoints.http.operator_api import Reload, operator_router
+from swarm.entrypoints.http.polling_api import HotRoutes
+from swarm.entrypoints.http.reference import reference_route
+from swarm.entrypoints.http.runs_api import run_router
+from swarm.entrypoints.http.tasks_api import task_router
+from swarm.entrypoints.web import openapi
+from swarm.entrypoints.web.access import Access
+from swarm.entrypoints.web.errors import Guard, translate
+from swarm.entrypoints.web.identity import Identities
+from swarm.services.use_cases import Services
+
+PAGES_MAY_CALL: Final = ("/agui/", "/api/v1/")
+"""How the paths begin that web pages of `http.allowed_origins` may call: the built-in agents over AG-UI."""
+
+Running = Callable[[], AbstractAsyncContextManager[None]]
+"""Something that runs for as long as the application does."""
+
+
+class Api(FastAPI):
+    """FastAPI with the hot routes ahead of it, and our parts of the OpenAPI document."""
+
+    def __init__(self, hot: HotRoutes, access: Access, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._hot_paths = hot.paths
+        self._hot = Guard(hot)
+        self._guarded = access.guard(self._serve)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._guarded(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] in self._hot_paths:
+            await self._hot(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
+
+    @property
+    def plain_paths(self) -> frozenset[str]:
+        """The paths of all routes that have no parameter: each is its own template."""
+        paths = {route.path for route in self.routes if isinstance(route, Route)}
+        return self._hot_paths | {path for path in paths if "{" not in path}
+
+    def openapi(self) -> dict[str, Any]:
+        if self.openapi_schema is None:
+            self.openapi_schema = openapi.complete(super().openapi())
+        return self.openapi_schema
+
+
+def create_app(
+    services: Services,
+    identities: Identities,
+    readiness: Readiness,
+    *,
+    routes: Sequence[BaseRoute] = (),
+    running: Sequence[Running] = (),
+    reload: Reload | None = None,
+    warnings: Warnings = no_warnings,
+    access: Access | None = None,
+    version: str = "development",
+) -> Api:
+    """The application with everything under one origin.
+
+    ``routes`` are those of further doors (MCP, Slack over HTTP); ``running`` is entered at the start and left at the
+    end; ``reload`` reads the settings again; ``warnings`` says what follows where they name an agent that is removed;
+    ``access`` says which hosts and origins are answered, without it those of a server on loopback. At shutdown close
+    the wakeups of the database first: the polls that wait then answer with an empty list.
+    """
+    app = Api(
+        HotRoutes(services, identities),
+        access or Access(),
+        title="swarm",
+        version=version,
+        summary="A team of AI agents behind one Slack app",
+        lifespan=_lifespan([services.agents.credentials.running, *running]),
+        middleware=[Middleware(Guard)],
+        redirect_slashes=False,
+        docs_url=None,  # FastAPI's pages run scripts of other sites
+        redoc_url=None,
+    )
+    translate(app)
+    app.router.routes.append(reference_route(app.openapi))
+    app.router.routes.extend(routes)
+    app.include_router(agent_router(services, identities, warnings))
+    app.include_router(file_router(services, identities))
+    app.include_router(operator_router(services, identities, reload))
+    app.include_router(run_router(services.model_runs, identities))
+    app.include_router(task_router(services, identities))
+    app.include_router(health_router(services.overview, readiness))
+    return app
+
+
+def _lifespan(running: Sequence[Running]) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            for run in running:
+                await stack.enter_async_context(run())
+            yield
+
+    return lifespan

@@ -1,0 +1,205 @@
+"""``/metrics`` for Prometheus, and what counts the HTTP requests.
+
+The page needs a bearer token, the operator's or one that is good for nothing else (``SWARM_METRICS_TOKEN``): how much
+a team has to do, and with which tools, is nobody else's business. Where the network keeps strangers out,
+``SWARM_METRICS_OPEN`` opens it. An address is no proof of anything: behind a proxy everybody comes from loopback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Final
+
+import structlog
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from swarm.domain.errors import Unavailable
+from swarm.entrypoints.web.identity import Identities, bearer_token
+from swarm.services.operate.overview import Overview
+from swarm.services.operate.statistics import FigureReader, Figures
+from swarm.telemetry.metrics import Metrics
+
+METRICS_PATH: Final = "/metrics"
+NO_ROUTE: Final = "(none)"
+CLIENT_GONE: Final = "gone"
+"""The status of a request whose client did not wait for the answer: a poll ends so when its agent is stopped."""
+
+_POLL: Final = "/poll"
+_METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
+_DATABASE_SECONDS: Final = 5.0
+
+Offices = Callable[[], Mapping[str, bool]]
+"""The offices that processes are elected to, and whether this one holds them: ``{"sender": True}``."""
+
+_log = structlog.get_logger(__name__)
+
+
+class MetricsDoor:
+    """``GET /metrics``: :meth:`routes` for the application.
+
+    ``readiness`` and ``offices`` are asked at each scrape. While the database cannot say how much there is to do, those
+    gauges are missing, and everything else is there.
+    """
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        figures: FigureReader,
+        identities: Identities,
+        readiness: Callable[[], Mapping[str, bool]],
+        overview: Overview,
+        *,
+        offices: Offices = dict,
+        token: str | None = None,
+        open_to_all: bool = False,
+    ) -> None:
+        self._registry = metrics.registry
+        self._figures = figures
+        self._identities = identities
+        self._readiness = readiness
+        self._overview = overview
+        self._offices = offices
+        self._token = token.encode() if token else None
+        self._open_to_all = open_to_all
+
+    def routes(self) -> list[Route]:
+        """``/metrics``."""
+        return [Route(METRICS_PATH, self.metrics, methods=["GET"], include_in_schema=False)]
+
+    async def metrics(self, request: Request) -> Response:
+        """Everything, in the format that the scraper prefers."""
+        await self._check(request.scope)
+        encode, content_type = _encoder(request.headers.get("accept", ""))
+        figures, not_stored = await asyncio.gather(self._read(), self._overview.why_not_stored())
+        ready = {"database": figures is not None, "writes": not_stored is None, **self._readiness()}
+        page = ScrapeCollector(self._registry, figures, ready, self._offices())
+        return Response(encode(page), headers={"Content-Type": content_type})
+
+    async def _check(self, scope: Scope) -> None:
+        if self._open_to_all:
+            return
+        if self._token and hmac.compare_digest(self._token, bearer_token(scope)):
+            return
+        await self._identities.operator(scope)
+
+    async def _read(self) -> Figures | None:
+        try:
+            async with asyncio.timeout(_DATABASE_SECONDS):
+                return await self._figures.figures()
+        except (Unavailable, TimeoutError) as error:
+            _log.warning("The backlog cannot be read.", action="metrics", error=str(error))
+            return None
+
+
+class Measured:
+    """An application whose requests are counted, by the template of their route."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, *, plain_paths: Collection[str] = ()) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._plain_paths = frozenset(plain_paths)  # of routes without parameters
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        answered = _Answered(send)
+        waiting = self._metrics.count.polls_waiting if scope["path"] == _POLL else None
+        begun = time.perf_counter()
+        if waiting:
+            waiting.inc()
+        try:
+            await self._app(scope, receive, answered)
+        finally:
+            if waiting:
+                waiting.dec()
+            method = scope["method"] if scope["method"] in _METHODS else "(other)"
+            seconds = time.perf_counter() - begun
+            self._metrics.request_answered(method, self._route(scope), answered.status, seconds)
+
+    def _route(self, scope: Scope) -> str:
+        if scope["path"] in self._plain_paths:
+            return str(scope["path"])
+        template = getattr(scope.get("route"), "path", None)  # FastAPI sets it, Starlette alone does not
+        return template if isinstance(template, str) else NO_ROUTE
+
+
+class _Answered:
+    """Sends, and remembers the status."""
+
+    __slots__ = ("_send", "status")
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status = CLIENT_GONE
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = str(message["status"])
+        await self._send(message)
+
+
+class ScrapeCollector(Collector):
+    """Everything that was counted, and what is so at the moment of a scrape."""
+
+    def __init__(
+        self,
+        counted: CollectorRegistry,
+        figures: Figures | None,
+        ready: Mapping[str, bool],
+        offices: Mapping[str, bool],
+    ) -> None:
+        self._counted = counted
+        self._figures = figures
+        self._ready = ready
+        self._offices = offices
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._counted.collect()
+        yield _gauge("swarm_ready", "1 where this part is there, as in /readyz.", "part", self._ready.items())
+        yield _gauge("swarm_elected", "1 where this process holds the office.", "role", self._offices.items())
+        if self._figures:
+            yield from _backlog(self._figures)
+
+
+def _encoder(accept: str) -> tuple[Callable[[Collector], bytes], str]:
+    """How to write the page for a client that accepts this; in the oldest format where it cannot be read."""
+    try:
+        return choose_encoder(accept)
+    except (TypeError, ValueError):  # a version that is none
+        return choose_encoder("")
+
+
+def _backlog(figures: Figures) -> Iterator[GaugeMetricFamily]:
+    yield _number("swarm_inbox_unread", "Inbox messages that nobody has claimed.", figures.inbox_unread)
+    yield _number("swarm_inbox_dead", "Inbox messages that were given up (dead letters).", figures.inbox_dead)
+    yield _number(
+        "swarm_inbox_oldest_unread_seconds", "Age of the oldest unread inbox message.", figures.oldest_unread_seconds
+    )
+    yield _gauge("swarm_tasks", "Tasks that are open or dead.", "status", figures.tasks.items())
+    yield _gauge("swarm_deliveries_open", "Deliveries that are not over.", "status", figures.deliveries.items())
+    agents = GaugeMetricFamily("swarm_agents", "Registered agents.", labels=["role", "state"])
+    for (role, online), count in figures.agents.items():
+        agents.add_metric([role, "online" if online else "offline"], count)
+    yield agents
+
+
+def _number(name: str, help: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, help, value=value)
+
+
+def _gauge(name: str, help: str, label: str, values: Iterable[tuple[str, float]]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, help, labels=[label])
+    for key, value in values:
+        family.add_metric([key], value)
+    return family

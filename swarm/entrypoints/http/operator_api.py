@@ -1,0 +1,143 @@
+"""What an operator sees and sets right over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+from typing_extensions import TypedDict
+
+from swarm.domain.operating_policy import Reloaded
+from swarm.entrypoints.web.answers import Answer
+from swarm.entrypoints.web.identity import Identities
+from swarm.entrypoints.web.openapi import problems
+from swarm.entrypoints.web.schema import (
+    Deliveries,
+    DeliveriesQuery,
+    Explained,
+    ExplainQuery,
+    InboxMessageRow,
+    InboxMessages,
+    InboxQuery,
+    Input,
+    ThreadTimeline,
+    delivery_row,
+    explained_shape,
+    inbox_message_row,
+    timeline_shape,
+)
+from swarm.services.use_cases import Services
+
+Reload = Callable[[], Awaitable[Reloaded]]
+"""Reads the settings again; raises Invalid if they cannot be used."""
+
+
+class ForgetPerson(Input):
+    """A person to be forgotten."""
+
+    dry_run: Annotated[bool, Field(description="Only count what there is.")] = False
+
+
+class ForgottenShape(TypedDict):
+    """What was removed, or would be: how many rows, by kind; only kinds that there are."""
+
+    person: str
+    dry_run: bool
+    removed: dict[str, int]
+
+
+class ReloadedShape(TypedDict):
+    """Dotted keys: what has changed, and what waits for a restart; and sentences about what may not be meant."""
+
+    changed: list[str]
+    needs_restart: list[str]
+    doubts: list[str]
+
+
+def operator_router(services: Services, identities: Identities, reload: Reload | None = None) -> APIRouter:
+    """``/inbox``, ``/threads``, ``/deliveries``, ``/explain``, ``/people`` and, with ``reload``, ``/reload``."""
+    routes = OperatorRoutes(services, identities)
+    router = APIRouter(tags=["operator"])
+    add = router.add_api_route
+    add("/inbox", routes.inbox, response_model=InboxMessages, responses=problems(401, 403, 422))
+    add(
+        "/inbox/{inbox_message_id}/redrive", routes.redrive, methods=["POST"], response_model=InboxMessageRow,
+        responses=problems(401, 403, 404, 409),
+    )  # fmt: skip
+    add("/threads/{thread_id}", routes.thread, response_model=ThreadTimeline, responses=problems(401, 403, 404))
+    add("/deliveries", routes.deliveries, response_model=Deliveries, responses=problems(401, 403, 422))
+    add("/explain", routes.explain, response_model=Explained, responses=problems(401, 403, 404, 422))
+    add(
+        "/people/{person}/forget", routes.forget, methods=["POST"], response_model=ForgottenShape,
+        responses=problems(401, 403, 404, 409, 422),
+    )  # fmt: skip
+    if reload:
+        reloading = ReloadRoute(reload, identities)
+        add(
+            "/reload", reloading.reload, methods=["POST"], response_model=ReloadedShape,
+            responses=problems(401, 403, 422),
+        )  # fmt: skip
+    return router
+
+
+class ReloadRoute:
+    """The endpoint that needs the settings."""
+
+    def __init__(self, reload: Reload, identities: Identities) -> None:
+        self._reload = reload
+        self._identities = identities
+
+    async def reload(self, request: Request) -> Response:
+        """Have this process read its settings again. What they do not allow changes nothing, and is named in 422."""
+        await self._identities.operator(request.scope)
+        return Answer(asdict(await self._reload()))
+
+
+class OperatorRoutes:
+    """The endpoints."""
+
+    def __init__(self, services: Services, identities: Identities) -> None:
+        self._inbox = services.inbox
+        self._overview = services.overview
+        self._explanations = services.explanations
+        self._people = services.people
+        self._identities = identities
+
+    async def forget(self, request: Request, person: str, wanted: ForgetPerson) -> Response:
+        """Remove what a person wrote and what names them: a Slack user's id, or ``@name``. It cannot be undone."""
+        await self._identities.operator(request.scope)
+        return Answer(asdict(await self._people.forget(person, dry_run=wanted.dry_run)))
+
+    async def inbox(self, request: Request, query: Annotated[InboxQuery, Query()]) -> Response:
+        """The newest inbox messages, of one status or of all."""
+        await self._identities.operator(request.scope)
+        names = await self._overview.agent_names()
+        entries = await self._inbox.latest(query.status, query.limit)
+        return Answer({"inbox_messages": [inbox_message_row(entry, names) for entry in entries]})
+
+    async def redrive(self, request: Request, inbox_message_id: str) -> Response:
+        """Hand a dead message out again, its attempts forgotten."""
+        await self._identities.operator(request.scope)
+        entry = await self._inbox.redrive(inbox_message_id)
+        return Answer(inbox_message_row(entry, await self._overview.agent_names()))
+
+    async def thread(self, request: Request, thread_id: str) -> Response:
+        """A thread's owner and timeline."""
+        await self._identities.operator(request.scope)
+        return Answer(timeline_shape(await self._overview.timeline(thread_id)))
+
+    async def deliveries(self, request: Request, query: Annotated[DeliveriesQuery, Query()]) -> Response:
+        """The newest deliveries to Slack, of one status or of all."""
+        await self._identities.operator(request.scope)
+        rows = await self._overview.deliveries(query.status, query.limit)
+        return Answer({"deliveries": [delivery_row(row) for row in rows]})
+
+    async def explain(self, request: Request, query: Annotated[ExplainQuery, Query()]) -> Response:
+        """Why a Slack message went where it went."""
+        await self._identities.operator(request.scope)
+        return Answer(explained_shape(await self._explanations.explain(query.message)))

@@ -1,0 +1,187 @@
+"""Polling and leases over HTTP: the hot routes, as plain ASGI endpoints.
+
+Thousands of polls wait at once, so one costs a task for its request, one that watches for the client's departure, and
+no other machinery: these paths are taken before the framework's layers, each of which would hold a frame and an exit
+stack for as long as the poll waits. They are described in the OpenAPI document by hand (`openapi.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from swarm.domain.errors import Invalid
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.triggers import Trigger
+from swarm.domain.shapes import trigger_shape
+from swarm.entrypoints.web.answers import Answer
+from swarm.entrypoints.web.body import read_model
+from swarm.entrypoints.web.errors import MethodNotAllowed
+from swarm.entrypoints.web.identity import Identities
+from swarm.entrypoints.web.schema import Finish, Release, Renewal, finished_shape, released_shape, renewed_shape
+from swarm.services.use_cases import Services
+
+MAX_WAIT_SECONDS: Final = 60
+DEFAULT_WAIT_SECONDS: Final = 25
+MAX_LIMIT: Final = 20
+DEFAULT_LIMIT: Final = 5
+
+_SECONDS = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?")
+_COUNT = re.compile(r"[0-9]{1,4}")
+_SWITCH: Final = {"true": True, "1": True, "false": False, "0": False}
+_EXPECTED: Final = {
+    "wait_seconds": f"a number from 0 to {MAX_WAIT_SECONDS}",
+    "limit": f"a whole number from 1 to {MAX_LIMIT}",
+    "hold": "true or false",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PollRequest:
+    """What a poll asks for."""
+
+    wait_seconds: float = DEFAULT_WAIT_SECONDS
+    limit: int = DEFAULT_LIMIT
+    hold: bool = False
+
+
+class HotRoutes:
+    """``GET /poll`` and ``POST /leases/…``: an ASGI application for exactly its ``paths``."""
+
+    def __init__(self, services: Services, identities: Identities) -> None:
+        leases = LeaseRoutes(services, identities)
+        self._routes: dict[str, tuple[str, ASGIApp]] = {
+            "/poll": ("GET", PollRoute(services, identities)),
+            "/leases/renew": ("POST", _endpoint(leases.renew)),
+            "/leases/release": ("POST", _endpoint(leases.release)),
+            "/leases/finish": ("POST", _endpoint(leases.finish)),
+        }
+        self.paths = frozenset(self._routes)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        method, route = self._routes[scope["path"]]
+        if scope["method"] != method:
+            raise MethodNotAllowed(method)
+        await route(scope, receive, send)
+
+
+class PollRoute:
+    """``GET /poll``. A client that goes away while it waits gets nothing claimed."""
+
+    def __init__(self, services: Services, identities: Identities) -> None:
+        self._polls = services.polls
+        self._identities = identities
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        agent = await self._identities.agent(scope)
+        wanted = parse_poll(scope["query_string"])
+        triggers = await self._poll_unless_gone(agent, wanted, receive)
+        if triggers is None or await self._gives_back(triggers, scope, receive):
+            return
+        await Answer({"triggers": [trigger_shape(trigger) for trigger in triggers]})(scope, receive, send)
+
+    async def _poll_unless_gone(self, agent: Agent, wanted: PollRequest, receive: Receive) -> list[Trigger] | None:
+        """The triggers, or None if the client went away first: then the poll was cancelled, which leaves no claim."""
+        poll = asyncio.current_task()
+        assert poll is not None
+        watch = asyncio.create_task(_cancel_when_gone(poll, receive))
+        try:
+            return await self._polls.poll(agent, wait_seconds=wanted.wait_seconds, limit=wanted.limit, hold=wanted.hold)
+        except asyncio.CancelledError:
+            if not watch.done() or poll.uncancel() > 0:
+                raise  # somebody else wants this task to end
+            return None
+        finally:
+            watch.cancel()
+
+    async def _gives_back(self, triggers: list[Trigger], scope: Scope, receive: Receive) -> bool:
+        """Give back what the client cannot get, because it has gone, or its token has ended; whether that was so."""
+        has_gone = True
+        try:
+            has_gone = bool(triggers) and await _has_gone(scope, receive)
+        finally:
+            if has_gone:
+                await self._polls.give_back([trigger.lease_token for trigger in triggers])
+        return has_gone
+
+
+class LeaseRoutes:
+    """``POST /leases/renew``, ``/release`` and ``/finish``."""
+
+    def __init__(self, services: Services, identities: Identities) -> None:
+        self._work = services.work
+        self._identities = identities
+
+    async def renew(self, request: Request) -> Answer:
+        agent = await self._identities.agent(request.scope)
+        said = await read_model(request, Renewal)
+        return Answer(renewed_shape(await self._work.renew(agent, said.tokens)))
+
+    async def release(self, request: Request) -> Answer:
+        agent = await self._identities.agent(request.scope)
+        said = await read_model(request, Release)
+        return Answer(released_shape(await self._work.release(agent, said.tokens, said.delay_seconds)))
+
+    async def finish(self, request: Request) -> Answer:
+        agent = await self._identities.agent(request.scope)
+        said = await read_model(request, Finish)
+        return Answer(finished_shape(await self._work.finish(agent, said.tokens, said.outcome, said.reason)))
+
+
+def _endpoint(respond: Callable[[Request], Awaitable[Answer]]) -> ASGIApp:
+    async def endpoint(scope: Scope, receive: Receive, send: Send) -> None:
+        await (await respond(Request(scope, receive)))(scope, receive, send)
+
+    return endpoint
+
+
+def parse_poll(query: bytes) -> PollRequest:
+    """The query of a poll. Raises Invalid, naming every parameter that is wrong or unknown."""
+    if not query:
+        return PollRequest()
+    said = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
+    given = dict(said)
+    problems = {name: "there is no such parameter" for name in given if name not in _EXPECTED}
+    if len(given) < len(said):
+        problems |= {name: "once only" for name, _ in said if sum(other == name for other, _ in said) > 1}
+    problems |= {name: _EXPECTED[name] for name, value in given.items() if name in _EXPECTED and not _fits(name, value)}
+    if problems:
+        raise Invalid(f"Not valid: {', '.join(sorted(problems))}.", fields=problems)
+    return _poll_request(given)
+
+
+def _fits(name: str, value: str) -> bool:
+    match name:
+        case "wait_seconds":
+            return bool(_SECONDS.fullmatch(value)) and float(value) <= MAX_WAIT_SECONDS
+        case "limit":
+            return bool(_COUNT.fullmatch(value)) and 1 <= int(value) <= MAX_LIMIT
+        case _:
+            return value in _SWITCH
+
+
+def _poll_request(given: Mapping[str, str]) -> PollRequest:
+    return PollRequest(
+        wait_seconds=float(given.get("wait_seconds", DEFAULT_WAIT_SECONDS)),
+        limit=int(given.get("limit", DEFAULT_LIMIT)),
+        hold=_SWITCH[given.get("hold", "false")],
+    )
+
+
+async def _cancel_when_gone(poll: asyncio.Task[object], receive: Receive) -> None:
+    """Cancel a poll as soon as its client has gone; once this watch is cancelled itself, it never does."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    poll.cancel()
+
+
+async def _has_gone(scope: Scope, receive: Receive) -> bool:
+    """Whether the client has gone by now, without waiting."""
+    return await Request(scope, receive).is_disconnected()

@@ -1,0 +1,152 @@
+"""What the operator sees of the runs of built-in agents over HTTP: each of them, and what they have used together."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+from typing_extensions import TypedDict
+
+from swarm.clock import to_iso
+from swarm.domain.model.model_usage import ModelUsage, ModelUsageRecord, UsagePurpose, UsageTotal
+from swarm.entrypoints.web.answers import Answer
+from swarm.entrypoints.web.identity import Identities
+from swarm.entrypoints.web.openapi import problems
+from swarm.entrypoints.web.schema import Input, Limit
+from swarm.services.builtin.model_usage import MOST_DAYS, ModelUsageLog
+
+Name = Annotated[str, Field(min_length=1, max_length=500)]
+Purpose = Annotated[UsagePurpose | None, Field(description="Only runs for this: an answer, or a summary of a session.")]
+
+
+class RunsQuery(Input):
+    agent: Annotated[Name | None, Field(description="Only runs of the agent with this name.")] = None
+    limit: Limit = 100
+    before: Annotated[Name | None, Field(description="Only runs that ended before the one with this id.")] = None
+    purpose: Purpose = None
+
+
+class UsageQuery(Input):
+    days: Annotated[int, Field(ge=1, le=MOST_DAYS, description="So many days in UTC, today included.")] = 30
+    purpose: Purpose = None
+
+
+class UsageShape(TypedDict):
+    """What was used. Costs are millionths of a US dollar, null where no price is known."""
+
+    requests: int
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    tool_calls: int
+    cost_microdollars: int | None
+
+
+class RunRow(UsageShape):
+    """One run of a built-in agent."""
+
+    id: str
+    agent: str
+    door: str
+    session_id: str
+    turn_id: str | None
+    requester: str | None
+    model: str | None
+    outcome: str
+    note: str | None
+    started_at: str
+    ended_at: str
+    purpose: str
+
+
+class UsageRow(UsageShape):
+    """What an agent's runs of one day with one model have used; the cost is that of the runs whose cost is known."""
+
+    day: str
+    agent: str
+    model: str | None
+    runs: int
+    runs_of_unknown_cost: int
+
+
+class Runs(TypedDict):
+    runs: list[RunRow]
+
+
+class Usage(TypedDict):
+    usage: list[UsageRow]
+
+
+def run_router(model_runs: ModelUsageLog, identities: Identities) -> APIRouter:
+    """``/runs`` and ``/usage``."""
+    routes = RunRoutes(model_runs, identities)
+    router = APIRouter(tags=["operator"])
+    add = router.add_api_route
+    add("/runs", routes.runs, response_model=Runs, responses=problems(401, 403, 422, 503))
+    add("/usage", routes.usage, response_model=Usage, responses=problems(401, 403, 422, 503))
+    return router
+
+
+class RunRoutes:
+    """The endpoints."""
+
+    def __init__(self, model_runs: ModelUsageLog, identities: Identities) -> None:
+        self._model_runs = model_runs
+        self._identities = identities
+
+    async def runs(self, request: Request, query: Annotated[RunsQuery, Query()]) -> Response:
+        """The runs of built-in agents that ended last, newest first, with what each has used: answers and summaries."""
+        await self._identities.operator(request.scope)
+        runs = await self._model_runs.latest(query.agent, query.limit, query.before, purpose=query.purpose)
+        return Answer({"runs": [_run_row(run) for run in runs]})
+
+    async def usage(self, request: Request, query: Annotated[UsageQuery, Query()]) -> Response:
+        """What built-in agents have used, by day, agent and model, newest day first."""
+        await self._identities.operator(request.scope)
+        totals = await self._model_runs.usage(query.days, purpose=query.purpose)
+        return Answer({"usage": [_usage_row(total) for total in totals]})
+
+
+def _run_row(run: ModelUsageRecord) -> RunRow:
+    return {
+        "id": run.id,
+        "agent": run.agent,
+        "door": run.door.value,
+        "session_id": run.session_id,
+        "turn_id": run.turn_id or None,
+        "requester": run.requester or None,
+        "model": run.model or None,
+        "outcome": run.outcome.value,
+        "note": run.note or None,
+        **_usage(run.usage),
+        "started_at": to_iso(run.started_at),
+        "ended_at": to_iso(run.ended_at),
+        "purpose": run.purpose.value,
+    }
+
+
+def _usage_row(total: UsageTotal) -> UsageRow:
+    return {
+        "day": total.day,
+        "agent": total.agent,
+        "model": total.model or None,
+        "runs": total.runs,
+        **_usage(total.usage),
+        "runs_of_unknown_cost": total.runs_of_unknown_cost,
+    }
+
+
+def _usage(usage: ModelUsage) -> UsageShape:
+    return {
+        "requests": usage.requests,
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cache_read_tokens": usage.cache_read_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
+        "tool_calls": usage.tool_calls,
+        "cost_microdollars": usage.cost_microdollars,
+    }

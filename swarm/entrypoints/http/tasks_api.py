@@ -1,0 +1,129 @@
+"""Tasks over HTTP, for operators and leads."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+from starlette.requests import Request
+from starlette.responses import Response
+from typing_extensions import TypedDict
+
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.tasks import TaskStatus
+from swarm.domain.shapes import TaskShape, task_shape
+from swarm.entrypoints.web.answers import Answer
+from swarm.entrypoints.web.body import read_model
+from swarm.entrypoints.web.identity import LEASE_HEADER, Identities
+from swarm.entrypoints.web.openapi import problems, takes
+from swarm.entrypoints.web.schema import Input, Limit
+from swarm.services.rules.reply import Caller
+from swarm.services.tasks.task_texts import brief
+from swarm.services.use_cases import Services
+
+TaskIds = Annotated[tuple[Annotated[str, Field(min_length=1, max_length=200)], ...], Field(max_length=20)]
+
+
+class NewTask(Input):
+    title: Annotated[str | None, Field(max_length=200, description="By default the description's first line.")] = None
+    description: str
+    agent: Annotated[str | None, Field(description="A worker's name or id; null: assigned later.")] = None
+    priority: Annotated[int, Field(ge=0, le=100, description="50 is the rank of a message from Slack.")] = 50
+    depends_on: TaskIds = ()
+    parent_id: str | None = None
+
+
+class Assignment(Input):
+    agent: Annotated[str, Field(min_length=1, max_length=200, description="A worker's name or id.")]
+
+
+class Cancellation(Input):
+    reason: Annotated[str, Field(max_length=2000)] = ""
+
+
+class TasksQuery(Input):
+    status: TaskStatus | None = None
+    limit: Limit = 50
+
+
+class FoundTasks(TypedDict):
+    """The newest first."""
+
+    tasks: list[TaskShape]
+
+
+def task_router(services: Services, identities: Identities) -> APIRouter:
+    """``/tasks`` and below."""
+    routes = TaskRoutes(services, identities)
+    router = APIRouter(tags=["tasks"])
+    add = router.add_api_route
+    add(
+        "/tasks", routes.create, methods=["POST"], status_code=201, response_model=TaskShape,
+        openapi_extra=takes(NewTask),
+        responses=problems(400, 401, 403, 404, 409, 413, 422),
+    )  # fmt: skip
+    add("/tasks", routes.latest, response_model=FoundTasks, responses=problems(401, 403, 422))
+    add("/tasks/{task_id}", routes.get, response_model=TaskShape, responses=problems(401, 403, 404))
+    for name, act, body in (("assign", routes.assign, Assignment), ("cancel", routes.cancel, Cancellation)):
+        add(
+            f"/tasks/{{task_id}}/{name}", act, methods=["POST"], response_model=TaskShape, openapi_extra=takes(body),
+            responses=problems(400, 401, 403, 404, 409, 413, 422),
+        )  # fmt: skip
+    add(
+        "/tasks/{task_id}/redrive", routes.redrive, methods=["POST"], response_model=TaskShape,
+        responses=problems(401, 403, 404, 409),
+    )  # fmt: skip
+    return router
+
+
+class TaskRoutes:
+    """The endpoints."""
+
+    def __init__(self, services: Services, identities: Identities) -> None:
+        self._tasks = services.tasks
+        self._identities = identities
+
+    async def create(self, request: Request) -> Response:
+        """Create a task. A lead's is of the thread of the lease in X-Swarm-Lease, if it names one."""
+        caller = await self._caller(request)
+        said = await read_model(request, NewTask)
+        wording = brief(said.description, said.title, said.priority, said.depends_on)
+        task = await self._tasks.create(caller, wording, agent=said.agent, parent_id=said.parent_id)
+        return Answer(task_shape(task), HTTPStatus.CREATED)
+
+    async def latest(self, request: Request, query: Annotated[TasksQuery, Query()]) -> Response:
+        """The newest tasks, of one status or of all."""
+        found = await self._tasks.latest(await self._reader(request), query.status, query.limit)
+        return Answer({"tasks": [task_shape(task) for task in found]})
+
+    async def get(self, request: Request, task_id: str) -> Response:
+        """One task."""
+        return Answer(task_shape(await self._tasks.get(await self._reader(request), task_id)))
+
+    async def assign(self, request: Request, task_id: str) -> Response:
+        """Give a task that nobody has to a worker."""
+        caller = await self._caller(request)
+        said = await read_model(request, Assignment)
+        return Answer(task_shape(await self._tasks.assign(caller, task_id, said.agent)))
+
+    async def cancel(self, request: Request, task_id: str) -> Response:
+        """Cancel a task that is not over; its run is told at once, its thread as well. The body may be left out."""
+        caller = await self._caller(request)
+        empty = request.headers.get("content-length", "0") == "0"
+        said = Cancellation() if empty else await read_model(request, Cancellation)
+        return Answer(task_shape(await self._tasks.cancel(caller, task_id, said.reason)))
+
+    async def redrive(self, request: Request, task_id: str) -> Response:
+        """Hand a dead task out again, its attempts forgotten."""
+        await self._identities.operator(request.scope)
+        return Answer(task_shape(await self._tasks.redrive(task_id)))
+
+    async def _reader(self, request: Request) -> Agent | None:
+        return await self._identities.operator_or_lead(request.scope)
+
+    async def _caller(self, request: Request) -> Caller | None:
+        """The lead that calls, with its lease; None for the operator."""
+        agent = await self._identities.operator_or_lead(request.scope)
+        return Caller(agent=agent, lease_token=request.headers.get(LEASE_HEADER)) if agent else None

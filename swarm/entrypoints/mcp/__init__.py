@@ -1,0 +1,1 @@
+"""MCP: the tools of `tools/` over streamable HTTP."""

@@ -1,0 +1,130 @@
+"""The door for MCP: who calls is known here; what they want is up to `swarm.entrypoints.mcp.mcp_server`.
+
+That part is loaded by the first call, or some seconds after the start: the protocol's types take a third of the time
+that a coordinator needs to start, and it should take events and polls as soon as it can.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from functools import partial
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+from starlette.requests import Request
+from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
+
+from swarm.domain.watchers import NO_WATCHERS, Watcher
+from swarm.entrypoints.web import loading
+from swarm.entrypoints.web.answers import Answer
+from swarm.entrypoints.web.body import load_json, read_body
+from swarm.entrypoints.web.errors import MethodNotAllowed, answer
+from swarm.entrypoints.web.identity import CALLER, Identities
+from swarm.services.use_cases import Services
+
+if TYPE_CHECKING:
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+MCP_PATH: Final = "/mcp"
+
+_BATCH: Final = {
+    "jsonrpc": "2.0",
+    "id": None,
+    "error": {
+        "code": -32600,  # Invalid Request
+        "message": "This is a JSON-RPC batch, and MCP has had none since 2025-06-18. Send each message in a request of "
+        "its own.",
+    },
+}
+
+LOAD_AFTER_SECONDS: Final = 5.0
+"""So long after the start MCP is loaded if nobody has called, so that the first agent that answers need not wait."""
+
+
+class McpDoor:
+    """The MCP endpoint: :meth:`routes` for the application, :meth:`running` for as long as it runs (once)."""
+
+    def __init__(
+        self,
+        services: Services,
+        identities: Identities,
+        *,
+        watcher: Watcher = NO_WATCHERS,
+    ) -> None:
+        self._identities = identities
+        self._load = partial(_load, services, watcher)
+        self._opening = asyncio.Lock()
+        self._manager: StreamableHTTPSessionManager | None = None
+        self._serving: asyncio.Task[None] | None = None
+
+    def routes(self) -> list[Route]:
+        """``/mcp`` and ``/mcp/``: a redirect would cost some clients their body or their token."""
+        methods = ["POST", "GET", "DELETE"]
+        return [Route(path, self, methods=methods, include_in_schema=False) for path in (MCP_PATH, f"{MCP_PATH}/")]
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Serve calls until left."""
+        loading_soon = asyncio.create_task(self._open_soon(), name="mcp loads")
+        try:
+            yield
+        finally:
+            for task in filter(None, (loading_soon, self._serving)):
+                task.cancel()
+                await asyncio.wait({task})
+
+    async def _open_soon(self) -> None:
+        await asyncio.sleep(LOAD_AFTER_SECONDS)
+        await self._opened()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope[CALLER] = await self._identities.agent(scope)
+        if scope["method"] != "POST":  # there is nothing to listen to, and no session to end
+            await answer(MethodNotAllowed("POST"))(scope, receive, send)
+            return
+        body = await read_body(Request(scope, receive))
+        # The SDK would let lone surrogates pass, and stumble when it repeats them in an answer.
+        if isinstance(load_json(body), list):
+            await Answer(_BATCH, HTTPStatus.BAD_REQUEST)(scope, receive, send)
+            return
+        manager = await self._opened()
+        await manager.handle_request(scope, _replay(body, receive), send)
+
+    async def _opened(self) -> StreamableHTTPSessionManager:
+        """What speaks MCP, loaded by the first call; if that fails, the next one tries again."""
+        async with self._opening:
+            if self._manager is None:
+                manager = await asyncio.to_thread(self._load)
+                started = asyncio.Event()
+                self._serving = asyncio.create_task(_serve(manager, started), name="mcp")
+                await started.wait()
+                self._manager = manager
+            return self._manager
+
+
+def _load(services: Services, watcher: Watcher) -> StreamableHTTPSessionManager:
+    """Takes seconds, on a thread: leases are renewed meanwhile."""
+    with loading.late():
+        from swarm.entrypoints.mcp.mcp_server import session_manager  # what this module puts off
+
+    return session_manager(services, watcher)
+
+
+async def _serve(manager: StreamableHTTPSessionManager, started: asyncio.Event) -> None:
+    """Until cancelled, in a task of its own: what the SDK opens must be closed by the task that opened it."""
+    async with manager.run():
+        started.set()
+        await asyncio.Event().wait()
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """``receive`` for a body that was read already."""
+    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replayed() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return replayed

@@ -1,0 +1,172 @@
+"""The MCP server: the tools of ``tools/`` over streamable HTTP, for calls that `swarm.entrypoints.mcp.mcp_door` let in.
+
+It is stateless, so that any process behind a balancer can answer any call, in both generations of the protocol. The
+low-level server is used: errors, unknown arguments and wrong types all become results that a model can read and act on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any, Final
+
+import mcp_types as types
+import orjson
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from pydantic import ValidationError
+from starlette.requests import Request
+
+from swarm.domain.errors import Invalid, SwarmError
+from swarm.domain.model.agents import Agent
+from swarm.domain.text.model import data_for_model
+from swarm.domain.watchers import NO_WATCHERS, ToolCall, Watcher
+from swarm.entrypoints.mcp.mcp_listing import listings
+from swarm.entrypoints.web.body import MAX_BODY_BYTES, refuse_unstorable
+from swarm.entrypoints.web.errors import describe, invalid, log_crash
+from swarm.entrypoints.web.identity import CALLER, LEASE_HEADER
+from swarm.services.use_cases import Services
+from tools.tool import CallContext, McpTool, discover
+
+ERROR: Final = "swarm/error"
+"""The key of ``_meta`` under which a result that ``isError`` has the error as data: code, message, hint, fields."""
+
+INSTRUCTIONS: Final = (
+    "The tools of a team that works behind one Slack app. Your work comes by polling; what you say to people goes "
+    "through slack-reply or slack-stream. Pass the lease token from your prompt as lease_token with everything that "
+    "writes."
+)
+
+
+def session_manager(services: Services, watcher: Watcher = NO_WATCHERS) -> StreamableHTTPSessionManager:
+    """A server with every tool of the folder, over streamable HTTP: one exchange for each request, no sessions."""
+    return StreamableHTTPSessionManager(
+        app=create_server(services, watcher=watcher),
+        json_response=True,
+        stateless=True,
+        security_settings=TransportSecuritySettings(
+            enable_dns_rebinding_protection=False
+        ),  # `swarm.entrypoints.web.access` does it
+        max_request_body_size=MAX_BODY_BYTES,
+    )
+
+
+def create_server(services: Services, *, watcher: Watcher = NO_WATCHERS) -> Server[dict[str, Any]]:
+    """A server with every tool of the folder."""
+    known = discover()
+    listed = listings(known.values())
+
+    async def list_tools(
+        context: ServerRequestContext[Any, Request], params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        assert context.request is not None  # this server is reached over HTTP only
+        return listed[_caller(context.request).role]
+
+    async def call_tool(
+        context: ServerRequestContext[Any, Request], params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        assert context.request is not None
+        call = CallContext(
+            agent=_caller(context.request),
+            lease_token=context.request.headers.get(LEASE_HEADER),
+            services=services,
+        )
+        begun = time.perf_counter()
+        result = await run_tool(known, call, params.name, params.arguments or {})
+        watcher.tool_called(_told(known, call, params, result, time.perf_counter() - begun))
+        return result
+
+    return Server(
+        "swarm",
+        version=version("swarm"),
+        instructions=INSTRUCTIONS,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
+
+
+async def run_tool(
+    known: Mapping[str, McpTool[Any, Any]], call: CallContext, name: str, arguments: Mapping[str, Any]
+) -> types.CallToolResult:
+    """The result of a call. Never raises: whatever goes wrong is a result with ``isError``."""
+    try:
+        tool = _find(known, name, call.agent)
+        return _result(await tool.run(call, _parse(tool, arguments)))
+    except SwarmError as error:
+        if error.code == "internal":
+            log_crash(error, action="tool_call", tool=name, agent=call.agent.name)
+        return _failure(error)
+    except Exception as error:  # noqa: BLE001  this is the door that reports it
+        log_crash(error, action="tool_call", tool=name, agent=call.agent.name)
+        return _failure(SwarmError())
+
+
+def _told(
+    known: Mapping[str, McpTool[Any, Any]],
+    call: CallContext,
+    params: types.CallToolRequestParams,
+    result: types.CallToolResult,
+    seconds: float,
+) -> ToolCall:
+    """What a watcher is told of a call; a name that is no tool's, which may be anything, is not repeated."""
+    arguments = params.arguments or {}
+    about = arguments.get("inbox_message_id") or arguments.get("task_id")
+    error = result.meta[ERROR] if result.is_error and result.meta else None
+    return ToolCall(
+        tool=params.name if params.name in known else "(unknown)",
+        agent=call.agent.name,
+        about=about if isinstance(about, str) else None,
+        result=str(error["code"]) if error else "ok",
+        seconds=seconds,
+    )
+
+
+def _find(known: Mapping[str, McpTool[Any, Any]], name: str, caller: Agent) -> McpTool[Any, Any]:
+    tool = known.get(name)
+    if tool is None:
+        raise Invalid(
+            f"There is no tool '{name}'.",
+            hint=f"The tools are: {', '.join(tool.name for tool in known.values() if caller.role in tool.roles)}.",
+            fields={"name": "the name of a tool"},
+        )
+    return tool
+
+
+def _parse(tool: McpTool[Any, Any], arguments: Mapping[str, Any]) -> Any:
+    refuse_unstorable(dict(arguments))
+    try:
+        return tool.arguments.model_validate(arguments)
+    except ValidationError as error:
+        problem = invalid(error.errors(include_url=False, include_input=False, include_context=False))
+        takes = ", ".join(tool.arguments.model_fields) or "nothing"
+        raise Invalid(problem.message, hint=f"{tool.name} takes: {takes}.", fields=problem.fields) from error
+
+
+def _result(content: Any) -> types.CallToolResult:
+    content = data_for_model(content)
+    return types.CallToolResult(content=[_text(orjson.dumps(content).decode())], structured_content=content)
+
+
+def _failure(error: SwarmError) -> types.CallToolResult:
+    """An error as text (``code: message hint``, then a line for each wrong argument) and as data in ``_meta``.
+
+    No structured content: it would have to fit the tool's output schema, also here. Clients on the TypeScript SDK 1.x
+    refuse the whole result otherwise.
+    """
+    shown = data_for_model(describe(error))
+    sentences = " ".join(part for part in (f"{shown['code']}: {shown['message']}", shown["hint"]) if part)
+    fields = [f"- {name}: {expected}" for name, expected in shown.get("fields", {}).items()]
+    return types.CallToolResult(content=[_text("\n".join([sentences, *fields]))], meta={ERROR: shown}, is_error=True)
+
+
+def _text(text: str) -> types.TextContent:
+    return types.TextContent(type="text", text=text)
+
+
+def _caller(request: Request) -> Agent:
+    agent = request.scope[CALLER]
+    assert isinstance(agent, Agent)
+    return agent

@@ -1,0 +1,1 @@
+"""Slack events, over Socket Mode and HTTP."""

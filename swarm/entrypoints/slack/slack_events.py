@@ -1,0 +1,378 @@
+"""The door for what Slack sends, over Socket Mode or HTTP.
+
+An event is acknowledged after ``handle`` has returned, that is, after it has been committed. If ``handle`` raises,
+there is no acknowledgement, and Slack sends the event again. Whatever nobody here listens to is acknowledged as it is:
+Slack would send it again, too, and in the end switch the app off.
+
+Bolt parses and dispatches. Two of its defaults are not used: it would ask Slack who we are and acknowledge an event
+that it could not authorise, and it would hide from us that one of our own posts was deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Final, Protocol, TypeVar
+
+import orjson
+import structlog
+from slack_bolt.adapter.socket_mode.async_internals import send_async_response
+from slack_bolt.adapter.socket_mode.internals import build_headers
+from slack_bolt.adapter.starlette.async_handler import to_async_bolt_request, to_starlette_response
+from slack_bolt.app.async_app import AsyncApp
+from slack_bolt.authorization import AuthorizeResult
+from slack_bolt.authorization.async_authorize import AsyncAuthorize
+from slack_bolt.context.async_context import AsyncBoltContext
+from slack_bolt.middleware.async_middleware import AsyncMiddleware
+from slack_bolt.request.async_request import AsyncBoltRequest
+from slack_bolt.response import BoltResponse
+from slack_sdk.signature import SignatureVerifier
+from slack_sdk.socket_mode.async_client import AsyncBaseSocketModeClient
+from slack_sdk.socket_mode.request import SocketModeRequest
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from swarm.domain.button_actions import ButtonPressed, SessionStopped
+from swarm.domain.errors import BadRequest, ConfigurationError, SwarmError, TooLarge
+from swarm.domain.model.transcript import AuthorKind, MessageDeleted, MessageEdited, SlackEvent, SlackMessage
+from swarm.domain.text.mrkdwn import safe
+from swarm.entrypoints.web.errors import describe
+from swarm.slack.incoming.button_actions import button_pressed, session_stopped
+from swarm.slack.incoming.fields import JsonObject, text_at
+from swarm.slack.incoming.payloads import slack_event
+from swarm.slack.outgoing.gateway import Gateway
+from swarm.slack.signature import verify
+from swarm.slack.socket_mode import BACKOFF_SECONDS, SocketMode, until_reachable
+
+T = TypeVar("T")
+
+MAX_BODY_BYTES: Final = 1024 * 1024
+
+_WHISPER_SECONDS: Final = 1.5
+_DRAIN_SECONDS: Final = 1.5  # so long close() waits for events that are being handled
+
+_MALFORMED_FOR_BOLT: Final = (ValueError, TypeError, AttributeError, KeyError, IndexError, RecursionError)
+"""What Bolt raises while it takes a payload apart that is not shaped like one of Slack's."""
+
+_log = structlog.get_logger(__name__)
+
+Handle = Callable[[SlackEvent], Awaitable[None]]
+
+Press = Callable[[ButtonPressed], Awaitable[str | None]]
+"""Takes a press of a button; what it returns is shown to that person alone."""
+
+
+Stopped = Callable[[SessionStopped], Awaitable[None]]
+"""Takes a press of Slack's own Stop; the same one may come again."""
+
+
+class EventMonitor(Protocol):
+    """Somebody who is told what comes from Slack (`swarm.services.intake.event_watchdog`)."""
+
+    def came(self, channel: str = "", ts: str = "", *, is_own: bool = False) -> None:
+        """An event has come."""
+        ...
+
+    def missed(self, ts: str) -> None:
+        """An event about a message of then could not be stored."""
+        ...
+
+    async def connected(self) -> None:
+        """From now on events come: over a new Socket Mode connection, or over HTTP since the start."""
+        ...
+
+
+async def ignore_press(press: ButtonPressed) -> str | None:
+    """For a door without buttons."""
+    return None
+
+
+class SlackDoor:
+    """Events from Slack, each handed to ``handle`` and acknowledged when that returns.
+
+    With ``app_token`` there is Socket Mode: :meth:`start` and :attr:`connected`. With ``signing_secret`` there is
+    HTTP: :meth:`routes`. ``handle`` runs concurrently for events that come together. ``press`` gets every press of a
+    button under one of our messages, whatever its action; ``stopped`` every press of Slack's own Stop.
+    """
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        handle: Handle,
+        press: Press = ignore_press,
+        *,
+        stopped: Stopped | None = None,
+        hearing: EventMonitor | None = None,
+        app_token: str | None = None,
+        signing_secret: str | None = None,
+        backoff_seconds: float = BACKOFF_SECONDS,
+    ) -> None:
+        if not app_token and not signing_secret:
+            raise ConfigurationError("Slack needs SLACK_APP_TOKEN (Socket Mode) or SLACK_SIGNING_SECRET (HTTP).")
+        self._gateway = gateway
+        self._app_token = app_token
+        self._backoff_seconds = backoff_seconds
+        self._verifier = SignatureVerifier(signing_secret, gateway.clock) if signing_secret else None
+        self._socket: SocketMode | None = None
+        self._takes_http = False
+        self._closing = False
+        self._running: set[asyncio.Task[object]] = set()
+        self._hearing = hearing
+        self.bolt = _bolt_app(gateway, handle, press, stopped, hearing)
+
+    @property
+    def connected(self) -> bool:
+        """Whether the Socket Mode connection stands; over HTTP, whether events may come."""
+        return self._takes_http or (self._socket is not None and self._socket.connected)
+
+    @property
+    def is_only_one(self) -> bool:
+        """Whether the app had no other Socket Mode connection when this one was made."""
+        return self._socket is not None and self._socket.is_only_one
+
+    async def replace(self) -> None:
+        """Connect Socket Mode anew, whatever the connection looks like. Over HTTP only what was missed is read."""
+        if self._socket is not None:
+            await self._socket.replace()
+        elif self._hearing:
+            _log.warning(
+                "Slack's events do not arrive at /slack/events: check the app's request URL and the proxy.",
+                action="slack_deaf",
+            )
+            await self._hearing.connected()
+
+    async def start(self) -> None:
+        """Connect Socket Mode; returns when connected, at once if this door is for HTTP only.
+
+        Tries until Slack can be reached. Raises ConfigurationError if Slack does not accept one of the tokens.
+        """
+        await until_reachable(self._gateway.identify, backoff_seconds=self._backoff_seconds)
+        if self._app_token:
+            on_connected = self._hearing.connected if self._hearing else None
+            self._socket = SocketMode(
+                self._gateway, self._app_token, self._on_socket_request, on_connected=on_connected
+            )
+            await self._socket.open(backoff_seconds=self._backoff_seconds)
+            return
+        self._takes_http = True
+        if self._hearing:
+            await self._hearing.connected()
+
+    async def close(self) -> None:
+        """Take no more events, let those at hand finish, and close the connection; done within three seconds."""
+        self._closing = True
+        if self._running:
+            await asyncio.wait(set(self._running), timeout=_DRAIN_SECONDS)
+        if self._socket is not None:
+            await self._socket.close()
+
+    def routes(self) -> list[Route]:
+        """``POST /slack/events`` for the HTTP mode; nothing without a signing secret."""
+        return [Route("/slack/events", self._on_http_request, methods=["POST"])] if self._verifier else []
+
+    async def _on_socket_request(self, client: AsyncBaseSocketModeClient, request: SocketModeRequest) -> None:
+        if self._closing:
+            return  # without an acknowledgement it comes again, to whoever runs next
+        task = asyncio.current_task()
+        if task is not None:
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+        headers = build_headers(request)
+        try:
+            response = await self.bolt.async_dispatch(
+                _bolt_request(lambda: AsyncBoltRequest(mode="socket_mode", body=request.payload, headers=headers))
+            )
+        except BadRequest as error:
+            _log.warning("A payload from Slack is ignored.", action="slack_payload_ignored", reason=error.message)
+            response = BoltResponse(status=200)  # it would be no better the next time
+        try:
+            await send_async_response(client, request, response, time.time())
+        except ConnectionError as error:  # what was stored is safe, and Slack tells of it again
+            _log.warning("An acknowledgement was lost with its connection.", action="slack_ack_lost", error=str(error))
+
+    async def _on_http_request(self, request: Request) -> Response:
+        try:
+            body = await _read_body(request)
+            assert self._verifier is not None
+            verify(self._verifier, request.headers, body)
+            bolt_request = _bolt_request(lambda: to_async_bolt_request(request, body))
+        except SwarmError as error:
+            answer = {"error": {"code": error.code, "message": error.message, "hint": error.hint}}
+            return JSONResponse(answer, status_code=error.status)
+        return to_starlette_response(await self.bolt.async_dispatch(bolt_request))
+
+
+def _bolt_app(
+    gateway: Gateway, handle: Handle, press: Press, stopped: Stopped | None, hearing: EventMonitor | None
+) -> AsyncApp:
+    app = AsyncApp(
+        client=gateway.client,
+        authorize=_OneWorkspace(gateway),
+        logger=_bolt_logger(),
+        process_before_response=True,  # that is, before the acknowledgement
+        request_verification_enabled=False,  # done before Bolt, see swarm.slack.signature
+        ignoring_self_events_enabled=False,  # done here, and only for new posts
+        attaching_function_token_enabled=False,
+        attaching_conversation_kwargs_enabled=False,
+    )
+    app.use(_Events(gateway, handle, press, stopped, hearing))
+    return app
+
+
+class _OneWorkspace(AsyncAuthorize):
+    """Every event is for the workspace of our token, whatever team the event names (Slack Connect)."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    async def __call__(
+        self,
+        *,
+        context: AsyncBoltContext,
+        enterprise_id: str | None,
+        team_id: str | None,
+        user_id: str | None,
+        **actor: str | None,
+    ) -> AuthorizeResult:
+        me = await self._gateway.identify()
+        return AuthorizeResult(
+            enterprise_id=enterprise_id,
+            team_id=me.team,
+            bot_id=me.bot_id,
+            bot_user_id=me.user_id,
+            bot_token=self._gateway.client.token,
+        )
+
+
+class _Events(AsyncMiddleware):
+    """Hands events about messages, presses of buttons and of Slack's Stop over, and acknowledges everything.
+
+    It comes ahead of Bolt's listeners, which halves the cost of an event. They have nothing to do so far; a request
+    without a listener Bolt would answer with 404, and Slack would send it again.
+    """
+
+    def __init__(
+        self, gateway: Gateway, handle: Handle, press: Press, stopped: Stopped | None, hearing: EventMonitor | None
+    ) -> None:
+        self._gateway = gateway
+        self._handle = handle
+        self._press = press
+        self._stopped = stopped
+        self._hearing = hearing
+
+    async def async_process(
+        self, *, req: AsyncBoltRequest, resp: BoltResponse, next: Callable[[], Awaitable[BoltResponse]]
+    ) -> BoltResponse:
+        if "command" in req.body:
+            return _without_command(text_at(req.body, "command"))
+        press = button_pressed(req.body)
+        if press:
+            return await self._pressed(press)
+        stop = session_stopped(req.body)
+        if stop and self._stopped:
+            return await self._take(self._stopped, stop, req.body)
+        try:
+            event = slack_event(req.body, await self._gateway.identify())
+        except BadRequest as error:
+            _log.warning("A payload from Slack is ignored.", action="slack_payload_ignored", reason=error.message)
+            # Over a socket it would only come again, no better.
+            return BoltResponse(status=200) if req.mode == "socket_mode" else _refusal(error)
+        self._note(event)
+        if event is None or _is_known(event):
+            return BoltResponse(status=200)
+        response = await self._take(self._handle, event, req.body)
+        if response.status != HTTPStatus.OK and self._hearing:  # Slack sends it again, but not for ever
+            self._hearing.missed(_message_of(event).ts)
+        return response
+
+    def _note(self, event: SlackEvent | None) -> None:
+        if self._hearing is None:
+            return
+        if event is None:
+            self._hearing.came()
+        else:
+            about = _message_of(event)
+            self._hearing.came(about.channel, about.ts, is_own=isinstance(event, SlackMessage) and _is_known(event))
+
+    async def _take(self, handle: Callable[[T], Awaitable[None]], event: T, body: JsonObject) -> BoltResponse:
+        try:
+            await handle(event)
+        except Exception:  # noqa: BLE001  whatever it was: the event is not stored, so Slack must send it again
+            _log.exception("An event was not stored.", action="slack_event_failed", event_id=body.get("event_id"))
+            return BoltResponse(status=500)
+        return BoltResponse(status=200)
+
+    async def _pressed(self, press: ButtonPressed) -> BoltResponse:
+        """Slack sends a press once only: without an acknowledgement it shows the person a warning."""
+        try:
+            words = await self._press(press)
+        except Exception:  # noqa: BLE001  whatever it was: the person should see that it did not work
+            _log.exception("A press of a button was not handled.", action="slack_press_failed", button=press.action_id)
+            return BoltResponse(status=500)
+        if words:
+            with contextlib.suppress(TimeoutError):  # the acknowledgement is worth more
+                async with asyncio.timeout(_WHISPER_SECONDS):
+                    await self._gateway.whisper(press.channel, press.user_id, words, press.thread_ts)
+        return BoltResponse(status=200)
+
+
+def _refusal(error: SwarmError) -> BoltResponse:
+    return _json(error.status, {"error": describe(error)})
+
+
+def _without_command(command: str) -> BoltResponse:
+    """A slash command that somebody has given the Slack app: there are none so far, and silence would look like one."""
+    text = f"{safe(command)} does nothing: I have no commands. Mention me in a message, or write me a direct message."
+    return _json(200, {"response_type": "ephemeral", "text": text})
+
+
+def _json(status: int, body: object) -> BoltResponse:
+    return BoltResponse(status=status, body=orjson.dumps(body).decode(), headers={"content-type": "application/json"})
+
+
+def _message_of(event: SlackEvent) -> SlackMessage | MessageDeleted:
+    return event.message if isinstance(event, MessageEdited) else event
+
+
+def _is_known(event: SlackEvent) -> bool:
+    """New posts of our own are: they were stored when they were sent."""
+    return isinstance(event, SlackMessage) and event.author.kind is AuthorKind.AGENT
+
+
+def _bolt_request(build: Callable[[], AsyncBoltRequest]) -> AsyncBoltRequest:
+    """Raises BadRequest unless Bolt can make sense of the payload; later it would be a 500."""
+    try:
+        request = build()
+    except _MALFORMED_FOR_BOLT as error:
+        raise BadRequest("The body is not a payload of Slack's.") from error
+    if not request.body:
+        raise BadRequest("The body is empty.")
+    if not isinstance(request.body.get("event", {}), dict):
+        raise BadRequest("The event in the body is no object.")
+    return request
+
+
+async def _read_body(request: Request) -> bytes:
+    """Raises TooLarge as soon as that is clear, BadRequest if the client goes away meanwhile."""
+    body = bytearray()
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MAX_BODY_BYTES:
+                raise TooLarge(f"The body is larger than {MAX_BODY_BYTES} bytes.")
+    except ClientDisconnect as error:
+        raise BadRequest("The body is incomplete.") from error
+    return bytes(body)
+
+
+def _bolt_logger() -> logging.Logger:
+    """Bolt's warnings are about set-ups unlike ours; and without a level it builds the text of every debug line."""
+    logger = logging.getLogger("swarm.slack.bolt")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.ERROR)
+    return logger

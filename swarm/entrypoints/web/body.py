@@ -1,0 +1,102 @@
+"""Reading what a client sends: at most 1 MiB, valid UTF-8, valid JSON, and text that every database can store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any, Final, TypeVar
+
+import orjson
+from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect, Request
+
+from swarm.domain.errors import BadRequest, Invalid, TooLarge
+from swarm.entrypoints.web.errors import RequestTimeout, invalid
+
+MAX_BODY_BYTES: Final = 1024 * 1024
+
+MAX_BODY_SECONDS: Final = 30.0
+"""Largest body that is read as a whole. `swarm.entrypoints.web.server` limits how slowly a body may come."""
+
+_MAX_SHOWN_PATH: Final = 80
+
+M = TypeVar("M", bound=BaseModel)
+
+
+async def read_body(request: Request) -> bytes:
+    """The whole body.
+
+    Raises TooLarge as soon as that is clear, RequestTimeout, and BadRequest if the client goes away meanwhile.
+    """
+    declared = request.headers.get("content-length", "")
+    if declared.isascii() and declared.isdigit() and int(declared) > MAX_BODY_BYTES:
+        raise _too_large()
+    body = bytearray()
+    try:
+        async with asyncio.timeout(MAX_BODY_SECONDS):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > MAX_BODY_BYTES:
+                    raise _too_large()
+    except ClientDisconnect as error:
+        raise BadRequest("The body is incomplete.") from error
+    except TimeoutError as error:
+        raise RequestTimeout(hint=f"Send it within {MAX_BODY_SECONDS:g} seconds.") from error
+    return bytes(body)
+
+
+async def read_model(request: Request, model: type[M]) -> M:
+    """The body as a model. Raises TooLarge, BadRequest for what is not JSON, Invalid for what is not the model."""
+    try:
+        return model.model_validate(parse_json(await read_body(request)))
+    except ValidationError as error:
+        raise invalid(error.errors(include_url=False, include_input=False, include_context=False)) from error
+
+
+def parse_json(body: bytes) -> Any:
+    """JSON without NUL. Raises BadRequest, Invalid."""
+    content = load_json(body)
+    refuse_unstorable(content)
+    return content
+
+
+def load_json(body: bytes) -> Any:
+    """JSON. Raises BadRequest, for lone surrogates as well: orjson takes them for what they are, invalid Unicode."""
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise BadRequest("The body is not valid JSON.", hint=str(error)) from error
+
+
+def refuse_unstorable(content: object) -> None:
+    """Raises Invalid for text that not every database can store: NUL, and halves of surrogate pairs."""
+    for place, text in _texts(content, ""):
+        if not storable(text):
+            field = place[:_MAX_SHOWN_PATH] or "body"
+            raise Invalid(
+                "The text has characters that cannot be stored.",
+                fields={field if storable(field) else "body": "text without NUL and without lone surrogates"},
+            )
+
+
+def storable(text: str) -> bool:
+    """Whether every database can store a text."""
+    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text if character > "\ud7ff")
+
+
+def _texts(content: object, place: str) -> Iterator[tuple[str, str]]:
+    """Every string in a parsed JSON document, the keys included, and where it stands."""
+    waiting = [(place, content)]
+    while waiting:
+        at, value = waiting.pop()
+        if isinstance(value, str):
+            yield at, value
+        elif isinstance(value, dict):
+            yield from ((at, key) for key in value)
+            waiting.extend((f"{at}.{key}".lstrip("."), inner) for key, inner in value.items())
+        elif isinstance(value, list):
+            waiting.extend((f"{at}.{index}".lstrip("."), inner) for index, inner in enumerate(value))
+
+
+def _too_large() -> TooLarge:
+    return TooLarge(f"The body is larger than {MAX_BODY_BYTES} bytes.")

@@ -1,0 +1,201 @@
+"""Errors, as a client sees them: ``{"error": {"code", "message", "hint"}}``, with ``fields`` where values are wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+import structlog
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.routing import Match
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from swarm.domain.errors import (
+    BadRequest,
+    Invalid,
+    NotFound,
+    RateLimited,
+    SwarmError,
+    TokenEnded,
+    TooLarge,
+    Unauthorized,
+)
+from swarm.entrypoints.web.answers import Answer
+from swarm.entrypoints.web.identity import CALL
+
+INTERNAL_MESSAGE: Final = "Something went wrong inside the coordinator; its log says what."
+
+_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+
+_log = structlog.get_logger(__name__)
+
+
+class MethodNotAllowed(BadRequest):
+    """This route does not know that method."""
+
+    status = 405
+
+    def __init__(self, allowed: str) -> None:
+        super().__init__(f"This route knows {allowed} only.")
+        self.allowed = allowed
+
+
+class RequestTimeout(BadRequest):
+    """The body of the request did not come in time."""
+
+    status = 408
+
+
+def describe(error: SwarmError) -> dict[str, Any]:
+    """What a client may know of an error; of one that nobody foresaw, nothing but that it happened."""
+    if _is_crash(error):
+        return {"code": "internal", "message": INTERNAL_MESSAGE, "hint": None}
+    shown: dict[str, Any] = {"code": error.code, "message": error.message, "hint": error.hint}
+    if isinstance(error, Invalid):
+        shown["fields"] = error.fields
+    return shown
+
+
+def answer(error: SwarmError) -> Answer:
+    """The HTTP answer for an error."""
+    headers: dict[str, str] = {}
+    if isinstance(error, Unauthorized):
+        headers["WWW-Authenticate"] = "Bearer"
+    if isinstance(error, MethodNotAllowed):
+        headers["Allow"] = error.allowed
+    if isinstance(error, RateLimited):
+        headers["Retry-After"] = str(math.ceil(error.retry_after_seconds))
+    return Answer({"error": describe(error)}, error.status, headers)
+
+
+def invalid(problems: Sequence[Mapping[str, Any]]) -> Invalid:
+    """Pydantic's findings in our words, by field; the rejected values themselves are not repeated."""
+    fields = {_field(problem["loc"]): _expectation(problem) for problem in problems}
+    return Invalid(f"Not valid: {', '.join(sorted(fields))}.", hint="See 'fields' for what is expected.", fields=fields)
+
+
+def translate(app: FastAPI) -> None:
+    """Make an application answer what the framework refuses in this form; `Guard` does the rest."""
+    app.add_exception_handler(RequestValidationError, _on_validation_error)
+    app.add_exception_handler(HTTPException, _on_http_exception)
+
+
+class Guard:
+    """Outermost: refuses addresses that cannot be looked up, and turns every error into its answer.
+
+    What nobody foresaw is logged with its traceback; the client learns only that it happened. A request whose agent's
+    token ends meanwhile is cancelled, and answered with 401.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if b"%00" in scope["query_string"] or "\0" in scope["path"]:
+            await answer(Invalid("The address has a NUL character.", fields={"url": "no %00"}))(scope, receive, send)
+            return
+        sending = _Sending(send)
+        try:
+            await self._within_token(scope, receive, sending)
+        except asyncio.CancelledError:
+            if not _ended_with_token(scope):
+                raise
+            if sending.began:
+                raise TokenEnded() from None  # the server cuts the connection
+            await answer(TokenEnded(hint="Use the agent's new token."))(scope, receive, send)
+        except Exception as error:
+            known = error if isinstance(error, SwarmError) else SwarmError()
+            if _is_crash(known):
+                log_crash(error, action="http_request", method=scope["method"], path=scope["path"])
+            if sending.began:
+                raise  # the server cuts the connection, which is all that can still be said
+            await answer(known)(scope, receive, send)
+
+    async def _within_token(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            if CALL in scope:
+                scope[CALL].close()
+
+
+def _ended_with_token(scope: Scope) -> bool:
+    """Whether a request was cancelled because its token has ended, and for nothing else."""
+    task = asyncio.current_task()
+    return CALL in scope and scope[CALL].is_cancelled and task is not None and task.uncancel() == 0
+
+
+def log_crash(error: Exception, **where: str) -> None:
+    """Log an error that nobody foresaw."""
+    _log.error("A request failed.", exc_info=error, **where)
+
+
+class _Sending:
+    """Sends, and knows whether the answer has begun."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.began = False
+
+    async def __call__(self, message: Message) -> None:
+        self.began = True
+        await self._send(message)
+
+
+async def _on_validation_error(request: Request, error: Exception) -> Answer:
+    assert isinstance(error, RequestValidationError)
+    return answer(invalid(error.errors()))
+
+
+async def _on_http_exception(request: Request, error: Exception) -> Answer:
+    """What the framework refuses: an unknown route, a wrong method, a body that it could not read."""
+    assert isinstance(error, HTTPException)
+    return answer(_refusal(request, error))
+
+
+def _refusal(request: Request, error: HTTPException) -> SwarmError:
+    match error.status_code:
+        case HTTPStatus.NOT_FOUND:
+            return NotFound("There is no such route.", hint="GET /openapi.json lists what there is.")
+        case HTTPStatus.METHOD_NOT_ALLOWED:
+            return MethodNotAllowed(", ".join(_allowed_methods(request)))
+        case HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+            return TooLarge()
+        case _:
+            return BadRequest(str(error.detail))
+
+
+def _allowed_methods(request: Request) -> list[str]:
+    """All methods of a path: each may be a route of its own, and the framework names those of the first one only.
+
+    The scope is a new one, since the framework keeps in a scope which route it has found.
+    """
+    scope = {"type": "http", "path": request.scope["path"], "root_path": "", "headers": []}
+    asked = {method: {**scope, "method": method} for method in _METHODS}
+    routes = request.app.router.routes
+    return [name for name, one in asked.items() if any(route.matches({**one})[0] is Match.FULL for route in routes)]
+
+
+def _is_crash(error: SwarmError) -> bool:
+    return error.status == HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+def _field(place: Sequence[Any]) -> str:
+    """Where a value stands in the request: ``tokens.3``; of a whole body: ``body``."""
+    inner = [str(part) for part in (place[1:] if place and place[0] in ("body", "query", "path") else place)]
+    return ".".join(inner) or "body"
+
+
+def _expectation(problem: Mapping[str, Any]) -> str:
+    if problem["type"] == "extra_forbidden":
+        return "there is no such field"
+    return str(problem["msg"])

@@ -1,0 +1,151 @@
+"""Who is calling: an agent, the operator, or somebody who may only enrol workers."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from starlette.types import Scope
+
+from swarm.domain.access import OPERATOR
+from swarm.domain.errors import Forbidden, Unauthorized
+from swarm.domain.model.agents import Agent, Role
+from swarm.services.operate.agents import AgentRegistry
+from swarm.services.rules.credentials import AgentTokenCache
+
+LEASE_HEADER: Final = "x-swarm-lease"
+"""The header with which a run names its lease."""
+
+CALLER: Final = "swarm.agent"
+"""Where a request's scope keeps the agent that calls."""
+
+CALL: Final = "swarm.call"
+"""Where a request's scope keeps its `AgentCall`."""
+
+_MAX_TOKEN_BYTES: Final = 1024
+
+
+class Office(Enum):
+    """Callers that are no agents."""
+
+    OPERATOR = "operator"
+    ENROLMENT = "enrolment"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Client:
+    """Who asks built-in agents: an agent, or the operator."""
+
+    agent: Agent | None = None
+    call: AgentCall | None = None
+
+    @property
+    def id(self) -> str:
+        """Whose conversations these are. The name of an agent may be another's tomorrow; its id never is."""
+        return self.agent.id if self.agent else OPERATOR
+
+    @property
+    def name(self) -> str:
+        return self.agent.name if self.agent else OPERATOR
+
+
+class AgentCall:
+    """An agent's request. It ends with the agent's token: its task is cancelled, unless `on_end` says otherwise."""
+
+    def __init__(self, credentials: AgentTokenCache, agent: Agent) -> None:
+        self._task = asyncio.current_task()
+        self._watched = credentials.watch(agent, self._cancel)
+        self.is_cancelled = False
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the token has ended."""
+        return self._watched.has_ended
+
+    def on_end(self, end: Callable[[], object]) -> None:
+        """Call ``end`` when the token ends, instead of cancelling the request."""
+        self._watched.end = end
+
+    def close(self) -> None:
+        """The request is over."""
+        self._watched.close()
+
+    def _cancel(self) -> None:
+        if self._task:
+            self.is_cancelled = self._task.cancel()
+
+
+class Identities:
+    """Knows callers by their bearer tokens. Without an enrolment key, only the operator registers agents."""
+
+    def __init__(self, agents: AgentRegistry, operator_token: str, enrolment_key: str | None = None) -> None:
+        self._credentials = agents.credentials
+        self._offices = [
+            (secret.encode(), office)
+            for secret, office in ((operator_token, Office.OPERATOR), (enrolment_key, Office.ENROLMENT))
+            if secret
+        ]
+
+    async def agent(self, scope: Scope) -> Agent:
+        """The agent that calls. Raises Unauthorized, and Forbidden for a token that is not an agent's."""
+        who = await self._who(scope)
+        if isinstance(who, Office):
+            raise Forbidden("This route is for agents.", hint="Use an agent's token, from POST /agents.")
+        return who
+
+    async def operator(self, scope: Scope) -> None:
+        """Raises Unauthorized, and Forbidden for any valid token but the operator's."""
+        if await self._who(scope) is not Office.OPERATOR:
+            raise Forbidden("This route is for the operator.", hint="Use the operator token.")
+
+    async def operator_or_lead(self, scope: Scope) -> Agent | None:
+        """The lead that calls; None for the operator. Raises Unauthorized, and Forbidden for everybody else."""
+        who = await self._who(scope)
+        if who is Office.OPERATOR:
+            return None
+        if isinstance(who, Agent) and who.role is Role.LEAD:
+            return who
+        raise Forbidden("This route is for the operator and for leads.", hint="Workers have the MCP tools.")
+
+    async def client(self, scope: Scope) -> Client:
+        """Who asks built-in agents: an agent or the operator. Raises Unauthorized, and Forbidden for an enrolment key.
+
+        An agent that is called like the operator is refused: it would be taken for the operator.
+        """
+        who = await self._who(scope)
+        if who is Office.OPERATOR:
+            return Client()
+        if isinstance(who, Agent) and who.name != OPERATOR:
+            return Client(agent=who, call=scope[CALL])
+        raise Forbidden("This route is for agents and for the operator.", hint="Use an agent's token, of another name.")
+
+    async def registrar(self, scope: Scope) -> Office:
+        """The operator or the bearer of the enrolment key. Raises Unauthorized, and Forbidden for agents."""
+        who = await self._who(scope)
+        if isinstance(who, Agent):
+            raise Forbidden("Agents may not register agents.", hint="Use the operator token or the enrolment key.")
+        return who
+
+    async def _who(self, scope: Scope) -> Agent | Office:
+        token = bearer_token(scope)
+        for secret, office in self._offices:
+            if hmac.compare_digest(secret, token):
+                return office
+        agent = await self._credentials.identify(token.decode("utf-8", "replace"))
+        if CALL not in scope:
+            scope[CALL] = AgentCall(self._credentials, agent)
+        return agent
+
+
+def bearer_token(scope: Scope) -> bytes:
+    """The token of ``Authorization: Bearer …``. Raises Unauthorized without one."""
+    for name, value in scope["headers"]:
+        if name == b"authorization":
+            scheme, _, token = bytes(value).partition(b" ")
+            if scheme.lower() == b"bearer" and 0 < len(token.strip()) <= _MAX_TOKEN_BYTES:
+                return token.strip()
+    raise Unauthorized(hint="Send the header 'Authorization: Bearer TOKEN'.")

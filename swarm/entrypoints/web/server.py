@@ -1,0 +1,333 @@
+"""Time limits and caps of an HTTP server; uvicorn itself has one for idle connections only.
+
+- A head is complete within ``head_seconds`` of its first byte, the first one of the connection's begin, and no larger
+  than ``head_bytes``.
+- While a body or an answer is under way, bytes must flow: a window of time in which fewer pass than the least rate
+  ends the connection. Time in which the other side could not go on, since we did not read, does not count.
+- What still comes of a body that was answered already (a 401, a 413) is read for one window at most.
+- A connection that is closed has one window to take what is left for it.
+
+What waits for us is never cut: a request that is complete may be answered as late as its application likes (polls),
+and an answer may go on for ever (server-sent events), as long as its reader reads. A refusal is an answer with 408,
+431 or 503 where none has begun; otherwise the connection is cut.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from swarm.entrypoints.web.refusals import Refusal
+
+_KIB: Final = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectionLimits:
+    """What a client may take of time and room."""
+
+    connections: int = 10_000  # at once; one more is answered 503
+    pipelined: int = 16  # requests of a connection that wait for the answer to an earlier one
+    head_seconds: float = 10.0
+    head_bytes: int = 32 * _KIB  # the request line and all header fields
+    body_window_seconds: float = 10.0
+    body_window_bytes: int = 40 * _KIB  # 4 KiB a second, or the end of the body
+    answer_window_seconds: float = 60.0  # long, since the kernel takes an answer in large pieces
+    answer_window_bytes: int = 64 * _KIB
+
+
+DEFAULT_LIMITS: Final = ConnectionLimits()
+
+
+class Config(uvicorn.Config):
+    """The configuration of a server whose clients are held to limits. Without ``websockets`` it knows none."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        limits: ConnectionLimits = DEFAULT_LIMITS,
+        protocol: type[HttpProtocol] | None = None,
+        websockets: bool = False,
+        **options: Any,
+    ) -> None:
+        ws = WebSocketProtocol if websockets else "none"
+        super().__init__(app, http=protocol or HttpProtocol, ws=ws, log_config=None, access_log=False, **options)
+        self.limits = limits
+
+
+class _Reading(Enum):
+    """What is awaited from the client."""
+
+    HEAD = "head"
+    BODY = "body"
+    NOTHING = "nothing"  # the request is complete, or none has begun since the last one
+
+
+class _Drain:
+    """Cuts a connection whose client does not take what was written for it."""
+
+    def __init__(self, transport: asyncio.Transport, limits: ConnectionLimits) -> None:
+        self._transport = transport
+        self._limits = limits
+        self._timer: asyncio.TimerHandle | None = None
+        self._unsent = 0
+
+    def begin(self) -> None:
+        """More is written than the client takes."""
+        self.end()
+        self._unsent = self._transport.get_write_buffer_size()
+        self._timer = self._later(self._check)
+
+    def end(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+
+    def close(self) -> None:
+        """Close the connection; what is unsent gets one window more."""
+        self._transport.close()
+        self.end()
+        self._timer = self._later(self._transport.abort)
+
+    def _check(self) -> None:
+        unsent = self._transport.get_write_buffer_size()
+        if self._unsent - unsent < self._limits.answer_window_bytes:
+            self._transport.abort()
+            return
+        self.begin()
+
+    def _later(self, what: Callable[[], None]) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(self._limits.answer_window_seconds, what)
+
+
+class HttpProtocol(HttpToolsProtocol):
+    """One connection, held to the `ConnectionLimits` of its `Config`."""
+
+    def __init__(self, config: uvicorn.Config, *args: Any, **options: Any) -> None:
+        super().__init__(config, *args, **options)
+        assert isinstance(config, Config)
+        self.limits = config.limits
+        self._reading = _Reading.HEAD
+        self._deadline = 0.0  # by the loop's clock: when the head must be there, or the window ends
+        self._chunk_bytes = 0  # of what is being parsed
+        self._head_bytes = 0  # of the head that is not complete, before that
+        self._window_bytes = 0  # that came in this window
+        self._timer: asyncio.TimerHandle | None = None
+        self._drain: _Drain = None  # type: ignore[assignment]  # until there is a connection, as in uvicorn
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._drain = _Drain(transport, self.limits)
+        self._await_head()
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end_watches()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._reading is _Reading.NOTHING:
+            self._await_head()
+        self._chunk_bytes = len(data)
+        self._window_bytes += len(data)
+        super().data_received(data)
+        if self._reading is _Reading.HEAD:
+            self._head_bytes += len(data)
+            if self._head_bytes > self.limits.head_bytes:
+                self._refuse(_head_too_large(self.limits))
+        if self._reading is not _Reading.NOTHING and self._timer is None and not self.transport.is_closing():
+            self._watch()
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        if self._reading is not _Reading.HEAD:  # pipelined, in one chunk with the one before
+            self._await_head()
+
+    def on_headers_complete(self) -> None:
+        if self.transport.is_closing() or len(self.pipeline) >= self.limits.pipelined:
+            self.transport.abort()
+            return
+        self._reading = _Reading.BODY
+        self._begin_window()
+        refusal = self._refusal()
+        if refusal:
+            self.app = refusal
+        super().on_headers_complete()
+
+    def _refusal(self) -> Refusal | None:
+        """Why the request that has begun is not passed on."""
+        if len(self.connections) > self.limits.connections:
+            return _BUSY
+        longest = self._head_bytes + self._chunk_bytes
+        if longest > self.limits.head_bytes and self._size_of_head() > self.limits.head_bytes:
+            return _head_too_large(self.limits)
+        return None
+
+    def _size_of_head(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) + len(b": \r\n") for name, value in self.headers)
+
+    def on_message_complete(self) -> None:
+        self._reading = _Reading.NOTHING
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.transport.is_closing():
+            self._drain.close()
+
+    def timeout_keep_alive_handler(self) -> None:
+        self._drain.close()
+
+    def handle_websocket_upgrade(self) -> None:
+        self._end_watches()
+        refusal = self._refusal()
+        if refusal:
+            self._refuse(refusal)
+        else:
+            super().handle_websocket_upgrade()
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(Refusal(status=400, code="bad_request", message="This is no valid HTTP request.", hint=msg))
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """A client that offers another protocol gets an answer in this one; that is worth no line in the log."""
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._drain.begin()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if not self.transport.is_closing():
+            self._drain.end()
+
+    def _await_head(self) -> None:
+        self._reading = _Reading.HEAD
+        self._head_bytes = 0
+        self._deadline = self.loop.time() + self.limits.head_seconds
+
+    def _begin_window(self) -> None:
+        self._window_bytes = 0
+        self._deadline = self.loop.time() + self.limits.body_window_seconds
+
+    def _watch(self) -> None:
+        """One timer serves all requests of a connection; one that arrives in one piece costs none."""
+        self._timer = self.loop.call_at(self._deadline, self._check)
+
+    def _check(self) -> None:
+        self._timer = None
+        if self._reading is _Reading.NOTHING or self.transport.is_closing():
+            return
+        if self.loop.time() >= self._deadline:
+            if not self._may_go_on():
+                return
+            self._begin_window()
+        self._watch()
+
+    def _may_go_on(self) -> bool:
+        """Whether the client gets another window; refuses it otherwise."""
+        if self.flow.read_paused:
+            return True
+        if self._reading is _Reading.HEAD:
+            self._refuse(_slow_head(self.limits))
+            return False
+        if self.cycle.response_complete:
+            self._drain.close()
+            return False
+        if self.cycle.waiting_for_100_continue or self._window_bytes >= self.limits.body_window_bytes:
+            return True
+        self._refuse(_slow_body(self.limits))
+        return False
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """Answer for the application and close, or cut the connection if an answer is under way."""
+        if self.transport.is_closing():
+            return
+        is_in_body = self._reading is _Reading.BODY and self.cycle is not None and not self.cycle.response_started
+        is_free = self.cycle is None or self.cycle.response_complete or is_in_body
+        if self.pipeline or not is_free:
+            self.transport.abort()
+            return
+        if is_in_body:
+            self.cycle.disconnected = True  # the application learns that its client has gone, and what it says is lost
+            self.cycle.message_event.set()
+        self.transport.write(refusal.as_bytes())
+        self._drain.close()
+
+    def _end_watches(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+        if self._drain:
+            self._drain.end()
+
+
+class WebSocketProtocol(WebSocketsSansIOProtocol):
+    """A WebSocket whose client has to read. Whether it is there at all, uvicorn finds out with its pings."""
+
+    def __init__(self, config: uvicorn.Config, *args: Any, **options: Any) -> None:
+        super().__init__(config, *args, **options)
+        assert isinstance(config, Config)
+        self._limits = config.limits
+        self._drain: _Drain = None  # type: ignore[assignment]  # until there is a connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._drain = _Drain(self.transport, self._limits)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._drain.end()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._drain.begin()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._drain.end()
+
+
+_BUSY: Final = Refusal(
+    status=503,
+    code="unavailable",
+    message="There are too many connections.",
+    hint="Close those that you do not need, and try again.",
+    retry_after_seconds=1,
+)
+
+
+def _head_too_large(limits: ConnectionLimits) -> Refusal:
+    return Refusal(
+        status=431,
+        code="bad_request",
+        message="The address and the header fields are too large.",
+        hint=f"Together they have at most {limits.head_bytes} bytes.",
+    )
+
+
+def _slow_head(limits: ConnectionLimits) -> Refusal:
+    return Refusal(
+        status=408,
+        code="bad_request",
+        message="The head of the request did not come in time.",
+        hint=f"Send it within {limits.head_seconds:g} seconds.",
+    )
+
+
+def _slow_body(limits: ConnectionLimits) -> Refusal:
+    return Refusal(
+        status=408,
+        code="bad_request",
+        message="The body of the request comes too slowly.",
+        hint=f"Send at least {limits.body_window_bytes} bytes, or the rest, in {limits.body_window_seconds:g} seconds.",
+    )

@@ -1,0 +1,1 @@
+"""What built-in agents need: runs, sessions, the use of models, documents."""

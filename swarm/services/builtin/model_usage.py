@@ -1,0 +1,61 @@
+"""What runs of built-in agents have used: noted down when they are over, and shown to the operator."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from swarm.domain.errors import Invalid
+from swarm.domain.model.model_usage import ModelUsageRecord, UsagePurpose, UsageTotal
+from swarm.domain.model.session_messages import kept_text
+from swarm.store.bridge.database import Database
+from swarm.store.builtin import model_usage
+
+MOST_DAYS = 90
+"""So many days are kept."""
+
+
+class ModelUsageLog:
+    """The `swarm.domain.model.model_usage.UsageRecorder` of all agents. Every method raises Unavailable."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def note(self, run: ModelUsageRecord) -> None:
+        """Note a run that is over; one that is noted already stays as it is."""
+        await self._database.write(model_usage.note, _storable(run))
+
+    async def latest(
+        self,
+        agent: str | None = None,
+        limit: int = 100,
+        before: str | None = None,
+        *,
+        purpose: UsagePurpose | None = None,
+    ) -> list[ModelUsageRecord]:
+        """The runs that ended last, newest first: of one agent (its name) or of all, for one purpose or for any.
+
+        With ``before``, a run's id, those that ended before it. Raises Invalid if there is no such run.
+        """
+        found = await self._database.read(model_usage.latest, agent, purpose, limit, before)
+        if found is None:
+            raise Invalid(f"There is no run '{before}', or not any more.", fields={"before": "the id of a run"})
+        return found
+
+    async def usage(self, days: int = 30, *, purpose: UsagePurpose | None = None) -> list[UsageTotal]:
+        """What was used on so many days, today included and `MOST_DAYS` at most, by day (UTC), agent and model.
+
+        ``purpose``: by runs for it alone; None: by answers and summaries.
+        """
+        return await self._database.read(model_usage.totals, days, purpose)
+
+
+def _storable(run: ModelUsageRecord) -> ModelUsageRecord:
+    """A run with text that every database takes: models, clients and people have a hand in it."""
+    return replace(
+        run,
+        id=kept_text(run.id),
+        session_id=kept_text(run.session_id),
+        requester=kept_text(run.requester),
+        model=kept_text(run.model),
+        note=kept_text(run.note),
+    )

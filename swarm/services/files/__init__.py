@@ -1,0 +1,1 @@
+"""Files: uploads by agents and downloads from Slack."""

@@ -1,0 +1,77 @@
+"""Attachments: what a file is, and its content, for agents that take part in a thread where it was shared."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from swarm.domain.errors import NotFound
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.files import TEXT_BYTES, FileInfo, as_text, check_size, may_be_text
+from swarm.domain.ports import OpenFile, SlackFiles
+from swarm.services.rules.thread_lookup import ThreadReference, thread_of
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.threads import reading
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileContent:
+    """A file, with its content if that is a text of at most `TEXT_BYTES`."""
+
+    info: FileInfo
+    about: ThreadReference
+    text: str | None
+    sha256: str | None  # of the content, in hex, where it was read
+
+
+class ThreadFiles:
+    """Files of threads. No file larger than ``cap_bytes`` is moved."""
+
+    def __init__(self, database: Database, slack: SlackFiles, *, cap_bytes: int) -> None:
+        self._database = database
+        self._slack = slack
+        self._cap_bytes = cap_bytes
+
+    async def show(self, agent: Agent, about: ThreadReference, file_id: str) -> FileContent:
+        """A file and, if it is a small text, what it says.
+
+        Raises NotFound for a file that occurs in no such thread of the agent's, TooLarge, and what
+        `SlackFiles.open` raises.
+        """
+        info = await self._info(agent, about, file_id)
+        content = await self._small_content(info)
+        return FileContent(
+            info=info,
+            about=about,
+            text=as_text(content) if content is not None else None,
+            sha256=hashlib.sha256(content).hexdigest() if content is not None else None,
+        )
+
+    async def open(self, agent: Agent, about: ThreadReference, file_id: str) -> tuple[FileInfo, OpenFile]:
+        """A file and its content on its way, to be closed by the caller. Raises what :meth:`show` does."""
+        info = await self._info(agent, about, file_id)
+        return info, await self._slack.open(info, self._cap_bytes)
+
+    async def _info(self, agent: Agent, about: ThreadReference, file_id: str) -> FileInfo:
+        await self._database.read(_insist_on_file, agent, about, file_id)
+        info = await self._slack.info(file_id)
+        check_size(info.size_bytes or 0, self._cap_bytes)
+        return info
+
+    async def _small_content(self, info: FileInfo) -> bytes | None:
+        if not may_be_text(info.mimetype) or info.size_bytes is None or info.size_bytes > TEXT_BYTES:
+            return None
+        opened = await self._slack.open(info, TEXT_BYTES)
+        try:
+            return b"".join([chunk async for chunk in opened.chunks()])
+        finally:
+            await opened.close()
+
+
+def _insist_on_file(tx: Transaction, agent: Agent, about: ThreadReference, file_id: str) -> None:
+    thread = thread_of(tx, agent, about)
+    if reading.file_in(tx, thread, file_id) is None:
+        raise NotFound(
+            f"There is no file '{file_id}' in this thread.", hint="Use an id from 'files' of one of its messages."
+        )

@@ -1,0 +1,179 @@
+"""Putting a file into a thread, once.
+
+Who may: a run whose lease holds, when the upload begins and again when the file is shared. What is guaranteed: bringing
+the content to Slack is invisible and may be repeated; sharing it happens once for each call, whatever is repeated and
+whoever dies in between. From `Sharing` on nobody shares this call's file again before Slack was asked whether it is
+there, and before the call in doubt can no longer land. On failure: what Slack certainly did not do is forgotten, so
+the call may be made again; what is in doubt stays so until the call is made again, and is then looked up first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterable, AsyncIterator
+from dataclasses import replace
+from typing import Final, assert_never
+
+import structlog
+
+from swarm.domain.errors import Conflict, OutcomeUnknown, RateLimited, SwarmError, TooLarge
+from swarm.domain.model.deliveries import DeliveryAccepted, DeliveryRefused, InDoubt, NotSent
+from swarm.domain.model.files import INLINE_BYTES, SHARE_DOUBT_SECONDS, Counted, Share, Shared, new_file
+from swarm.domain.ports import SlackFiles
+from swarm.services.files import upload_stages as stages
+from swarm.services.files.upload_stages import Upload, UploadClaim
+from swarm.services.rules.reply import Caller
+from swarm.services.rules.thread_lookup import ThreadReference
+from swarm.store.bridge.database import Database
+
+LOOKS_SECONDS: Final = (0.0, 0.5, 1.5)
+"""The pauses before each look for a file that Slack has accepted; it shows files a little later."""
+
+_log = structlog.get_logger(__name__)
+
+
+class Uploads:
+    """Files of agents on their way into threads. No file larger than ``cap_bytes`` is moved."""
+
+    def __init__(self, database: Database, slack: SlackFiles, *, cap_bytes: int) -> None:
+        self._database = database
+        self._slack = slack
+        self._cap_bytes = cap_bytes
+
+    async def upload_content(
+        self,
+        caller: Caller,
+        about: ThreadReference,
+        name: str,
+        content: bytes,
+        *,
+        title: str | None = None,
+        comment: str | None = None,
+    ) -> Shared:
+        """Put a small file into a thread. Raises TooLarge above `INLINE_BYTES`, and what :meth:`upload` raises."""
+        if len(content) > INLINE_BYTES:
+            raise TooLarge(
+                f"The file has {len(content)} bytes; a tool call carries at most {INLINE_BYTES}.",
+                hint="Send it as the body of POST /files.",
+            )
+        file = new_file(name, len(content), title=title, comment=comment, cap_bytes=self._cap_bytes)
+        file = replace(file, sha256=hashlib.sha256(content).hexdigest())
+        return await self._upload(Upload(caller=caller, about=about, file=file), _one(content))
+
+    async def upload(
+        self,
+        caller: Caller,
+        about: ThreadReference,
+        name: str,
+        size_bytes: int,
+        chunks: AsyncIterable[bytes],
+        *,
+        title: str | None = None,
+        comment: str | None = None,
+    ) -> Shared:
+        """Put a file into the thread of an inbox message or a task; ``chunks`` are its ``size_bytes`` bytes.
+
+        The same call again returns the first result; without a request id, the same includes the content. Raises
+        Invalid and TooLarge for what may not be uploaded, BadRequest for another number of bytes, what `grip` raises,
+        Conflict if Slack refuses, RateLimited and Unavailable if it does not take the file now, and OutcomeUnknown
+        if nobody knows.
+        """
+        file = new_file(name, size_bytes, title=title, comment=comment, cap_bytes=self._cap_bytes)
+        return await self._upload(Upload(caller=caller, about=about, file=file), chunks)
+
+    async def _upload(self, upload: Upload, chunks: AsyncIterable[bytes]) -> Shared:
+        reached = await self._database.write(stages.claim, upload, None)
+        if reached is None:
+            counted = Counted(chunks, upload.file.size_bytes)
+            file_id = await self._slack.place(upload.file.name, upload.file.size_bytes, counted)
+            upload = replace(upload, file=replace(upload.file, sha256=counted.sha256))
+            await self._slack.ready_to_share()
+            reached = await self._database.write(stages.claim, upload, file_id)
+        match reached:
+            case Shared():
+                return reached
+            case UploadClaim(is_repeat=True):
+                return await self._repeat(upload, reached)
+            case UploadClaim():
+                return await self._share(upload, reached)
+            case None:
+                raise AssertionError("a placed file has a stage")
+
+    async def _repeat(self, upload: Upload, turn: UploadClaim) -> Shared:
+        """Share it only if Slack does not have it, and the call before can no longer land."""
+        ts = await self._look(turn)
+        if ts is not None:
+            return await self._database.write(stages.settle, upload, turn, ts)
+        if not turn.ours:
+            raise _unknown(upload)
+        await self._slack.ready_to_share()
+        return await self._share(upload, turn)
+
+    async def _share(self, upload: Upload, turn: UploadClaim) -> Shared:
+        answer = await self._slack.share(_share(turn))
+        match answer:
+            case DeliveryAccepted():
+                return await self._database.write(stages.settle, upload, turn, await self._message_of(turn))
+            case DeliveryRefused(error=code):
+                return await self._give_up(
+                    upload, turn, code, Conflict(f"Slack does not put the file into the thread: {code}.")
+                )
+            case NotSent(reason=reason, retry_after_seconds=seconds):
+                error = RateLimited(f"Slack does not take the file now: {reason}.", retry_after_seconds=seconds)
+                return await self._give_up(upload, turn, reason, error)
+            case InDoubt():
+                ts = await self._look(turn)
+                if ts is None:
+                    raise _unknown(upload)
+                return await self._database.write(stages.settle, upload, turn, ts)
+            case _:
+                assert_never(answer)
+
+    async def _give_up(self, upload: Upload, turn: UploadClaim, reason: str, error: SwarmError) -> Shared:
+        """Forget the call and raise; but a refusal may come because the call before had landed after all."""
+        ts = await self._look(turn) if turn.is_repeat else None
+        if ts is not None:
+            return await self._database.write(stages.settle, upload, turn, ts)
+        await self._database.write(stages.drop, upload, turn, reason)
+        raise error
+
+    async def _message_of(self, turn: UploadClaim) -> str | None:
+        """The message that shows the file, which Slack makes a moment after it has accepted it; None if it is late."""
+        for pause_seconds in LOOKS_SECONDS:
+            await asyncio.sleep(pause_seconds)
+            try:
+                ts = await self._look(turn)
+            except SwarmError as error:
+                _log.warning(
+                    "Cannot look for a file.", action="file_look", file=turn.sharing.file_id, why=error.message
+                )
+                return None
+            if ts is not None:
+                return ts
+        _log.warning("Slack accepted a file and does not show it.", action="file_late", file=turn.sharing.file_id)
+        return None
+
+    async def _look(self, turn: UploadClaim) -> str | None:
+        return await self._slack.shared_as(turn.sharing.file_id, turn.thread.channel, turn.thread.thread_ts)
+
+
+def _share(turn: UploadClaim) -> Share:
+    return Share(
+        file_id=turn.sharing.file_id,
+        channel=turn.thread.channel,
+        thread_ts=turn.thread.thread_ts,
+        title=turn.sharing.title,
+        comment=turn.sharing.comment,
+    )
+
+
+def _unknown(upload: Upload) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        f"Nobody knows yet whether '{upload.file.name}' is in the thread.",
+        hint=f"Make exactly the same call again after {SHARE_DOUBT_SECONDS} seconds: Slack is asked first.",
+    )
+
+
+async def _one(content: bytes) -> AsyncIterator[bytes]:
+    yield content

@@ -1,0 +1,1 @@
+"""The inbox of polling agents: claiming, reading and leasing messages."""

@@ -1,0 +1,331 @@
+"""A poll: lease what is due to the caller, or wait until there is something.
+
+A waiting poll does no database work. It reads its agent's generation, claims, and if there was nothing waits for the
+generation to move; whoever stores something for the agent moves it after the commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any, Final, TypeVar
+
+import structlog
+
+from swarm.domain.errors import RateLimited
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.inbox import BUNDLE_LIMIT, InboxStatus, bundle, order_key
+from swarm.domain.model.leases import LEASE_SECONDS, LeaseEnd, LeaseKind, new_token
+from swarm.domain.model.notices import NoticeKind, NoticeStep
+from swarm.domain.model.tasks import TaskStatus
+from swarm.domain.model.triggers import Trigger
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.services.inbox.claimed import ClaimContents, Claimed, read_whole
+from swarm.services.inbox.triggers import Triggers
+from swarm.services.operate.presence import Presence
+from swarm.services.rules.credentials import AgentTokenCache
+from swarm.services.rules.follow_ups import follow_up
+from swarm.services.rules.leases import give_back, lose
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import inbox, leases, notices, queue_heads
+from swarm.store.inbox.inbox import InboxMessage
+from swarm.store.inbox.notices import Notice
+from swarm.store.inbox.queue_heads import QueueHead
+from swarm.store.records import history
+from swarm.store.tasks import tasks
+from swarm.store.tasks.tasks import Task
+
+R = TypeVar("R")
+
+MOST_WAITING: Final = 20
+"""So many polls of one agent wait at once in one process; each of its runs needs one."""
+
+
+_log = structlog.get_logger(__name__)
+
+_NEWS_WHILE: Final = {
+    NoticeKind.TASK_FOLLOW_UP: TaskStatus.IN_PROGRESS,
+    NoticeKind.TASK_OFFERED: TaskStatus.OFFERED,
+    NoticeKind.TASK_RETURNED: TaskStatus.UNASSIGNED,
+}
+"""What a task must be for news of it to be news."""
+
+
+class Polls:
+    """Serves polling agents."""
+
+    def __init__(
+        self,
+        database: Database,
+        triggers: Triggers,
+        presence: Presence,
+        conduct: OperatingPolicy,
+        credentials: AgentTokenCache,
+    ) -> None:
+        self._database = database
+        self._triggers = triggers
+        self._presence = presence
+        self._conduct = conduct
+        self._credentials = credentials
+        self._waiting: Counter[str] = Counter()  # polls by agent
+
+    async def poll(self, agent: Agent, *, wait_seconds: float, limit: int, hold: bool = False) -> list[Trigger]:
+        """Up to ``limit`` triggers under fresh leases; an empty list when nothing came in ``wait_seconds``.
+
+        Raises Unauthorized if the agent's token has ended meanwhile, and RateLimited instead of waiting beside
+        `MOST_WAITING` others of the same agent. Then, and cancelled at any moment, it leaves nothing leased.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_seconds
+        await self._presence.note(agent)
+        while True:
+            seen = self._database.wakeups.generation(agent.id)
+            claim = self._database.write(take, agent.id, limit, hold, self._conduct.lease_seconds, agent.token_hash)
+            claimed = await self.claimed(agent, claim, lambda whole: whole)
+            remaining = deadline - loop.time()
+            if claimed or remaining <= 0 or self._database.wakeups.closed:
+                return await self.describe(agent, claimed)
+            with self._place_to_wait(agent):
+                await self._database.wakeups.wait(agent.id, seen, remaining)
+
+    @contextlib.contextmanager
+    def _place_to_wait(self, agent: Agent) -> Iterator[None]:
+        if self._waiting[agent.id] >= MOST_WAITING:
+            raise RateLimited(
+                f"{MOST_WAITING} polls of the agent '{agent.name}' wait already.",
+                hint="End the polls that nobody listens to, or poll with wait_seconds=0.",
+                retry_after_seconds=5,
+            )
+        self._waiting[agent.id] += 1
+        try:
+            yield
+        finally:
+            self._waiting[agent.id] -= 1
+            if not self._waiting[agent.id]:
+                del self._waiting[agent.id]
+
+    async def claimed(
+        self, agent: Agent, claim: Coroutine[Any, Any, R], found_in: Callable[[R], Sequence[ClaimContents]]
+    ) -> R:
+        """The result of a transaction that claims; a caller who goes away meanwhile leaves nothing claimed."""
+        mark = self._credentials.mark()
+        claiming = asyncio.ensure_future(claim)
+        try:
+            result = await asyncio.shield(claiming)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._undo(claiming, found_in))  # to its end, also if cancelled once more
+            raise
+        if found_in(result):  # which only a claim with a valid token finds
+            self._credentials.confirm(agent, mark)
+        return result
+
+    async def _undo(self, claiming: asyncio.Future[R], found_in: Callable[[R], Sequence[ClaimContents]]) -> None:
+        with contextlib.suppress(Exception):  # what could not be claimed need not be given back
+            await self.give_back(_tokens(found_in(await claiming)))
+
+    async def describe(self, agent: Agent, claimed: list[ClaimContents]) -> list[Trigger]:
+        """The triggers of what was just claimed; it is given back if they cannot be described, or on cancellation.
+
+        Raises Unauthorized, and gives it back, if the agent's token has ended meanwhile: to ask Slack for names takes a
+        while.
+        """
+        if not claimed:
+            return []
+        try:
+            described = await self._triggers.describe(agent, claimed)
+            await self._credentials.check(agent)
+        except BaseException:
+            await self.give_back(_tokens(claimed))
+            raise
+        for claim, trigger in zip(claimed, described, strict=True):
+            if isinstance(trigger, BaseException):
+                await self._fail(claim, trigger)
+        return [trigger for trigger in described if isinstance(trigger, Trigger)]
+
+    async def _fail(self, whole: ClaimContents, error: BaseException) -> None:
+        """What cannot be described counts an attempt, so that it ends visibly instead of coming for ever."""
+        lease = whole.claimed.lease
+        _log.error("a trigger cannot be described", action="describe", trigger=lease.trigger_id, exc_info=error)
+        reason = "the coordinator could not describe it"
+        await self._database.write(lose, lease.token, LeaseEnd.FAILED, reason, self._conduct)
+
+    async def give_back(self, tokens: Sequence[str]) -> None:
+        """Return what was claimed and reached nobody; no attempt is counted."""
+        if tokens:
+            await asyncio.shield(self._database.write(give_back, tokens))
+
+
+def take(
+    tx: Transaction,
+    agent_id: str,
+    limit: int,
+    hold: bool,
+    lease_seconds: float = LEASE_SECONDS,
+    token_hash: str | None = None,
+) -> list[ClaimContents]:
+    """Lease up to ``limit`` due triggers and read what they are about: a second transaction would cost as much."""
+    claimed = lease_due(tx, agent_id, limit, hold, lease_seconds, token_hash)
+    return [read_whole(tx, claim) for claim in claimed]
+
+
+def lease_due(
+    tx: Transaction,
+    agent_id: str,
+    limit: int,
+    hold: bool,
+    lease_seconds: float = LEASE_SECONDS,
+    token_hash: str | None = None,
+) -> list[Claimed]:
+    """Lease up to ``limit`` due triggers, in their order, each under a lease of its own.
+
+    Nothing for a caller with a token that has ended; the coordinator itself claims without one.
+    """
+    news = [(order_key(notice.created_at), notice) for notice in notices.unread(tx, agent_id, limit, token_hash)]
+    work = [(head.order_key, head) for head in queue_heads.first(tx, agent_id, limit, token_hash)]
+    due: list[tuple[int, Notice | QueueHead]] = sorted([*news, *work], key=lambda pair: pair[0])
+    claimed = [
+        take_notice(tx, what, lease_seconds)
+        if isinstance(what, Notice)
+        else _take_lane(tx, agent_id, what, hold, lease_seconds)
+        for _, what in due[:limit]
+    ]
+    got = [claim for claim in claimed if claim]
+    if len(got) < len(due):  # meanwhile our locks kept others from the rest, so they should look again
+        tx.wake(agent_id)
+    return _told(tx, got)
+
+
+def take_notices(
+    tx: Transaction,
+    agent_id: str,
+    limit: int,
+    lease_seconds: float = LEASE_SECONDS,
+    token_hash: str | None = None,
+) -> list[ClaimContents]:
+    """Lease up to ``limit`` notices, oldest first; none for a caller with a token that has ended."""
+    unread = notices.unread(tx, agent_id, limit, token_hash)
+    claimed = [take_notice(tx, notice, lease_seconds) for notice in unread]
+    return [read_whole(tx, claim) for claim in _told(tx, [claim for claim in claimed if claim])]
+
+
+def take_notice(tx: Transaction, notice: Notice, lease_seconds: float) -> Claimed | None:
+    """Lease one notice; it locks nothing. News that is no news any more is dropped."""
+    if not notices.move(tx, NoticeStep.CLAIM, notice.id):
+        return None
+    if _is_over(tx, notice):
+        notices.move(tx, NoticeStep.FINISH, notice.id)
+        return None
+    lease = leases.grant(
+        tx,
+        new_token(),
+        LeaseKind.NOTICE,
+        notice.agent_id,
+        notice.thread_id,
+        notice.id,
+        notice.attempts + 1,
+        seconds=lease_seconds,
+    )
+    return Claimed(lease=lease, notice=notice) if lease else None
+
+
+def _is_over(tx: Transaction, notice: Notice) -> bool:
+    """Whether a follow-up was answered before its agent was told of it, or its task runs no more, so that it comes as a
+    message; whether an offer has ended, or a returned task has been given to somebody.
+    """
+    wanted = _NEWS_WHILE.get(notice.kind)
+    task = tasks.get(tx, notice.task_id) if notice.task_id and wanted else None
+    if wanted and (task is None or task.status is not wanted):
+        return True
+    if notice.kind is not NoticeKind.TASK_FOLLOW_UP or notice.inbox_message_id is None:
+        return False
+    entry = inbox.get(tx, notice.inbox_message_id)
+    return entry is None or entry.agent_id != notice.agent_id or entry.status is not InboxStatus.UNREAD
+
+
+def _take_lane(tx: Transaction, agent_id: str, head: QueueHead, hold: bool, lease_seconds: float) -> Claimed | None:
+    """Lease what comes first in a lane, a task or the due messages; its head is locked, so no other claimer is at it.
+
+    The lease comes first: the partial unique index on it is the lock. A lease that got nothing is taken back.
+    """
+    due = inbox.due_of_thread(tx, agent_id, head.lane_id)
+    task = tasks.first_due(tx, agent_id, head.lane_id) if head.has_tasks else None
+    if task and not (due and order_key(due[0].created_at) < task.order_key):
+        return _take_task(tx, task, hold, lease_seconds)
+    if not due:
+        queue_heads.refresh(tx, agent_id, head.lane_id)
+        return None
+    return _take_messages(tx, agent_id, head, due, hold, lease_seconds)
+
+
+def _take_messages(
+    tx: Transaction, agent_id: str, head: QueueHead, due: list[InboxMessage], hold: bool, lease_seconds: float
+) -> Claimed | None:
+    thread_id = head.lane_id
+    wanted = due[: bundle([entry.attempts for entry in due])]
+    first = wanted[0]
+    lease = leases.grant(
+        tx,
+        new_token(),
+        LeaseKind.WORK,
+        agent_id,
+        thread_id,
+        first.id,
+        first.attempts + 1,
+        seconds=lease_seconds,
+        hold=hold,
+    )
+    if lease is None:
+        return None
+    got = tuple(entry for entry in (inbox.claim(tx, entry, lease.token) for entry in wanted) if entry)
+    if not got:
+        leases.take_back(tx, lease.token)
+        return None
+    leases.join(tx, lease.token, [entry.id for entry in got])
+    for entry in got:
+        history.record(tx, "inbox.claim", entry.id, thread_id=thread_id, agent_id=agent_id)
+    if len(got) == len(due) < BUNDLE_LIMIT and not head.has_tasks:
+        queue_heads.exhausted(tx, agent_id, thread_id)
+    else:
+        queue_heads.refresh(tx, agent_id, thread_id)
+    return Claimed(lease=lease, entries=got)
+
+
+def _take_task(tx: Transaction, task: Task, hold: bool, lease_seconds: float) -> Claimed | None:
+    """What people have said meanwhile does not wait for the task's end: its agent gets it as news."""
+    assert task.agent_id is not None  # it was found as due for an agent
+    lease = leases.grant(
+        tx,
+        new_token(),
+        LeaseKind.WORK,
+        task.agent_id,
+        task.thread_id,
+        task.id,
+        task.attempts + 1,
+        seconds=lease_seconds,
+        hold=hold,
+        task_id=task.id,
+    )
+    if lease is None:
+        return None
+    claimed = tasks.claim(tx, task, lease.token)
+    if claimed is None:
+        leases.take_back(tx, lease.token)
+        return None
+    for entry in inbox.unread_of_lane(tx, task.agent_id, task.lane_id):
+        follow_up(tx, claimed, entry)
+    queue_heads.refresh(tx, task.agent_id, task.lane_id)
+    return Claimed(lease=lease, task=claimed)
+
+
+def _told(tx: Transaction, claimed: list[Claimed]) -> list[Claimed]:
+    """What was claimed; whoever watches is told of it."""
+    for claim in claimed:
+        tx.note(claim.told(tx.now))
+    return claimed
+
+
+def _tokens(claimed: Sequence[ClaimContents]) -> list[str]:
+    return [whole.claimed.lease.token for whole in claimed]

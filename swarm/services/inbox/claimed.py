@@ -1,0 +1,149 @@
+"""What a claim leased, and what the database knows of it, read in the claim's own transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from swarm.domain.metric_events import TriggerClaimed
+from swarm.domain.model.notices import NoticeKind
+from swarm.domain.model.task_views import TaskView
+from swarm.domain.model.threads import Thread
+from swarm.domain.model.transcript import STRANGERS, Standing, TranscriptMessage
+from swarm.domain.model.triggers import StartedBy, TriggerKind
+from swarm.services.tasks.task_view import view
+from swarm.store.agents import agent_messages, agents
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import inbox
+from swarm.store.inbox.inbox import InboxMessage
+from swarm.store.inbox.leases import Lease
+from swarm.store.inbox.notices import Notice
+from swarm.store.tasks import tasks
+from swarm.store.tasks.tasks import Task
+from swarm.store.threads import threads, transcript
+
+_TO_THE_END = "~"
+"""Behind every timestamp."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Claimed:
+    """What a claim leased: inbox messages of one thread, a task, or a notice."""
+
+    lease: Lease
+    entries: tuple[InboxMessage, ...] = ()
+    task: Task | None = None
+    notice: Notice | None = None
+
+    @property
+    def kind(self) -> TriggerKind:
+        """Of the trigger that an agent sees."""
+        if self.notice:
+            return TriggerKind(self.notice.kind.value)
+        return TriggerKind.TASK_ASSIGNED if self.task else TriggerKind.SLACK_INBOX_MESSAGE
+
+    @property
+    def created_at(self) -> int:
+        return (self.notice or self.task or self.entries[0]).created_at
+
+    def told(self, now: int) -> TriggerClaimed:
+        """What a watcher is told."""
+        return TriggerClaimed(
+            kind=self.kind,
+            trigger_id=self.lease.trigger_id,
+            agent_id=self.lease.agent_id,
+            attempt=self.lease.attempt,
+            waited_us=now - self.created_at,
+            also=self._also,
+        )
+
+    @property
+    def _also(self) -> tuple[str, ...]:
+        """The messages that it is about as well: those that came with the first, or what a task was delegated from."""
+        delegated = (self.task.inbox_message_id,) if self.task and self.task.inbox_message_id else ()
+        return (*(entry.id for entry in self.entries[1:]), *delegated)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ThreadTranscript:
+    """What the database knows of a thread up to a message, in Slack's own text."""
+
+    thread: Thread
+    said: tuple[TranscriptMessage, ...]
+    entries: tuple[InboxMessage, ...]
+    previous_answer: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClaimContents:
+    """A claim with everything that the database knows of it."""
+
+    claimed: Claimed
+    conversation: ThreadTranscript | None
+    task: TaskView | None
+    actor: str | None  # the name of the agent that caused a notice; None: a person did, or nobody
+    channel: str | None  # the internal channel of an agent's message
+    started_by: StartedBy = StartedBy.MEMBERS
+
+
+def read_whole(tx: Transaction, claimed: Claimed) -> ClaimContents:
+    """Everything that an agent is to see of a claim, but for the names that Slack knows."""
+    notice = claimed.notice
+    task = claimed.task or (tasks.get(tx, notice.task_id) if notice and notice.task_id else None)
+    message = agent_messages.get(tx, notice.agent_message_id) if notice and notice.agent_message_id else None
+    conversation = _conversation(tx, claimed, task)
+    return ClaimContents(
+        claimed=claimed,
+        started_by=_started_by(claimed, task, conversation),
+        conversation=conversation,
+        task=view(tx, task) if task else None,
+        actor=agents.names(tx).get(notice.actor) if notice and notice.actor else None,
+        channel=message.channel if message else None,
+    )
+
+
+def _started_by(claimed: Claimed, task: Task | None, conversation: ThreadTranscript | None) -> StartedBy:
+    """Of messages by their authors; of a task, and of news about one, by what it was made of."""
+    if task and not claimed.entries:
+        return StartedBy.STRANGERS if task.by_strangers else StartedBy.MEMBERS
+    stood = {message.ts: message.standing for message in conversation.said} if conversation else {}
+    entries = conversation.entries if conversation else ()
+    standings = {stood.get(entry.ts, Standing.UNVERIFIED) for entry in entries}
+    return StartedBy.STRANGERS if standings and standings <= STRANGERS else StartedBy.MEMBERS
+
+
+def read_conversation(tx: Transaction, entries: Sequence[InboxMessage]) -> ThreadTranscript | None:
+    """The thread of some entries up to the last of them."""
+    if not entries:
+        return None
+    last = max(entries, key=lambda entry: entry.ts)
+    return _of_thread(tx, entries[0].thread_id, tuple(entries), last.ts)
+
+
+def _conversation(tx: Transaction, claimed: Claimed, task: Task | None) -> ThreadTranscript | None:
+    """Of messages the thread up to them; of a task, and of news about one, the whole thread as it is now."""
+    if claimed.entries:
+        return read_conversation(tx, claimed.entries)
+    notice = claimed.notice
+    entry = inbox.get(tx, notice.inbox_message_id) if notice and notice.inbox_message_id else None
+    concerned = (entry,) if entry else ()
+    if notice and task is None:
+        return read_conversation(tx, concerned)
+    thread_id = claimed.lease.thread_id
+    up_to = entry.ts if entry and notice and notice.kind is NoticeKind.TASK_FOLLOW_UP else _TO_THE_END
+    return _of_thread(tx, thread_id, concerned, up_to) if thread_id else None
+
+
+def _of_thread(
+    tx: Transaction, thread_id: str, entries: tuple[InboxMessage, ...], up_to: str
+) -> ThreadTranscript | None:
+    thread = threads.get(tx, thread_id)
+    if thread is None:
+        return None
+    said = transcript.of_thread(tx, thread.team, thread.channel, thread.thread_ts, _TO_THE_END)
+    return ThreadTranscript(
+        thread=thread,
+        said=tuple(message for message in said if message.ts <= up_to),
+        entries=entries,
+        previous_answer=transcript.last_answer(said),
+    )

@@ -1,0 +1,225 @@
+"""Describes triggers: the thread's transcript, readable text, names, and the prompt."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.notices import NoticeKind
+from swarm.domain.model.task_views import TaskView
+from swarm.domain.model.threads import Thread
+from swarm.domain.model.transcript import AuthorKind, ChannelType, ContextState, Standing, TranscriptMessage
+from swarm.domain.model.triggers import InboxMessageView, NoticeView, StartedBy, ThreadView, Trigger
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.ports import Directory
+from swarm.domain.prompts.prompt_input import NewMessage, PromptDependency, PromptInput, PromptMessage, PromptTask
+from swarm.domain.prompts.prompts import render
+from swarm.domain.routing import Me
+from swarm.domain.text.mrkdwn import preview
+from swarm.domain.text.readable import mentioned_ids, readable
+from swarm.services.inbox.claimed import ClaimContents, ThreadTranscript
+from swarm.store.inbox.inbox import InboxMessage
+from swarm.store.inbox.notices import Notice
+
+_OF_SLACK: Final = frozenset({NoticeKind.MESSAGE_CHANGED})
+"""Notices whose text is Slack's own; the others' is what an agent wrote, and means what it says."""
+
+
+class Triggers:
+    """Turns what was claimed, or what is read by id, into what an agent sees."""
+
+    def __init__(self, directory: Directory, me: Me, conduct: OperatingPolicy) -> None:
+        self._directory = directory
+        self._me = me
+        self._conduct = conduct
+
+    async def describe(self, agent: Agent, claims: Sequence[ClaimContents]) -> list[Trigger | BaseException]:
+        """The triggers of what an agent has just claimed; in place of one that cannot be described, the reason."""
+        described = (self._trigger(agent, claim) for claim in claims)
+        return list(await asyncio.gather(*described, return_exceptions=True))
+
+    async def conversation(self, conversation: ThreadTranscript) -> tuple[ThreadView, ThreadTranscript]:
+        """The same conversation in readable text, and where it takes place."""
+        names = await self._names(conversation.said)
+        said = tuple(_named(message, names) for message in conversation.said)
+        answer = conversation.previous_answer
+        channel_name = await self._directory.channel_name(conversation.thread.channel)
+        place = self._place(conversation.thread, channel_name)
+        return place, replace(conversation, said=said, previous_answer=readable(answer, names) if answer else None)
+
+    async def _trigger(self, agent: Agent, whole: ClaimContents) -> Trigger:
+        claim = whole.claimed
+        place, conversation = await self.conversation(whole.conversation) if whole.conversation else (None, None)
+        views = inbox_message_views(conversation) if conversation else ()
+        notice = await self._notice(claim.notice, whole) if claim.notice else None
+        incomplete = bool(conversation and conversation.thread.context is not ContextState.COMPLETE)
+        prompt = PromptInput(
+            role=agent.role,
+            agent_name=agent.name,
+            kind=claim.kind.value,
+            lease_token=claim.lease.token,
+            attempt=claim.lease.attempt,
+            channel_name=place.channel_name if place else "",
+            permalink=place.permalink if place else None,
+            new_messages=_new_messages(views, conversation),
+            history=_history(conversation),
+            history_characters=self._conduct.history_characters,
+            context_incomplete=incomplete,
+            by_strangers=whole.started_by is StartedBy.STRANGERS,
+            previous_reply=conversation.previous_answer if conversation else None,
+            notice_text=notice.text if notice else None,
+            notice_author=notice.actor_name if notice else None,
+            notice_channel=notice.channel if notice else None,
+            task=await self._prompt_task(whole.task) if whole.task else None,
+        )
+        return Trigger(
+            id=claim.lease.trigger_id,
+            kind=claim.kind,
+            created_at=claim.created_at,
+            due_at=claim.created_at,
+            attempt=claim.lease.attempt,
+            lease_token=claim.lease.token,
+            lease_expires_at=claim.lease.expires_at,
+            prompt=render(prompt, secrets.token_hex(8)),
+            place=place,
+            thread_context=conversation.said if conversation else (),
+            context_incomplete=incomplete,
+            inbox_messages=views,
+            notice=notice,
+            task=whole.task,
+            started_by=whole.started_by,
+        )
+
+    async def _notice(self, notice: Notice, whole: ClaimContents) -> NoticeView:
+        person = notice.actor if notice.actor and whole.actor is None else None
+        names = await self._look_up({person} if person else set(), notice.text or "")
+        return NoticeView(
+            kind=notice.kind,
+            inbox_message_id=notice.inbox_message_id,
+            task_id=notice.task_id,
+            agent_message_id=notice.agent_message_id,
+            channel=whole.channel,
+            actor_id=notice.actor,
+            actor_name=whole.actor or (names.get(person) if person else None),
+            text=readable(notice.text, names) if notice.text and notice.kind in _OF_SLACK else notice.text,
+        )
+
+    async def _prompt_task(self, task: TaskView) -> PromptTask:
+        requester = await self._look_up({task.requester} if task.requester else set(), "")
+        return PromptTask(
+            id=task.id,
+            title=task.title,
+            description=task.description,
+            status=task.status.value,
+            priority=task.priority,
+            agent_name=task.agent,
+            created_by=task.created_by,
+            requester=requester.get(task.requester) if task.requester else None,
+            parent_id=task.parent_id,
+            depends_on=tuple(
+                PromptDependency(
+                    id=other.id, title=other.title, status=other.status.value, result=other.result, error=other.error
+                )
+                for other in task.depends_on
+            ),
+            progress=task.progress,
+            result=task.result,
+            error=task.error,
+            inbox_message_id=task.inbox_message_id,
+        )
+
+    async def _names(self, said: Iterable[TranscriptMessage]) -> Mapping[str, str]:
+        """Names of everybody who speaks or is mentioned; our own agents bring theirs."""
+        wanted: dict[str, AuthorKind] = {}
+        for message in said:
+            wanted |= dict.fromkeys(mentioned_ids(message.text), AuthorKind.USER)
+            if message.kind is not AuthorKind.AGENT and message.author == message.author_id:
+                wanted[message.author_id] = message.kind
+        return await self._resolve(wanted)
+
+    async def _look_up(self, ids: set[str], text: str) -> Mapping[str, str]:
+        return await self._resolve(dict.fromkeys(ids | mentioned_ids(text), AuthorKind.USER))
+
+    async def _resolve(self, wanted: Mapping[str, AuthorKind]) -> Mapping[str, str]:
+        names = await asyncio.gather(*(self._directory.author_name(who, kind) for who, kind in wanted.items()))
+        return dict(zip(wanted, names, strict=True))
+
+    def _place(self, thread: Thread, channel_name: str) -> ThreadView:
+        link = f"{self._me.url.rstrip('/')}/archives/{thread.channel}/p{thread.thread_ts.replace('.', '')}"
+        return ThreadView(
+            id=thread.id,
+            team=thread.team,
+            channel=thread.channel,
+            channel_name=channel_name if thread.channel_type is ChannelType.DM else f"#{channel_name}",
+            channel_type=thread.channel_type,
+            thread_ts=thread.thread_ts,
+            permalink=link,
+        )
+
+
+def inbox_message_views(conversation: ThreadTranscript) -> tuple[InboxMessageView, ...]:
+    """The entries of a readable conversation, each with its message whole. A deleted message has no text."""
+    messages = {message.ts: message for message in conversation.said}
+    return tuple(_view(entry, messages.get(entry.ts)) for entry in conversation.entries)
+
+
+def _view(entry: InboxMessage, message: TranscriptMessage | None) -> InboxMessageView:
+    text = message.text if message else ""
+    return InboxMessageView(
+        id=entry.id,
+        text=text,
+        preview=preview(text),
+        user_id=message.author_id if message else "",
+        user_name=message.author if message else "",
+        ts=entry.ts,
+        received_at=entry.created_at,
+        matched_by=entry.matched_by,
+        routing_reason=entry.reason,
+        status=entry.status,
+        files=message.files if message else (),
+        standing=message.standing if message else Standing.UNVERIFIED,
+        task_id=entry.task_id,
+    )
+
+
+def _named(message: TranscriptMessage, names: Mapping[str, str]) -> TranscriptMessage:
+    return replace(message, author=names.get(message.author_id, message.author), text=readable(message.text, names))
+
+
+def _new_messages(views: Sequence[InboxMessageView], conversation: ThreadTranscript | None) -> tuple[NewMessage, ...]:
+    kinds = {message.ts: message.kind for message in conversation.said} if conversation else {}
+    return tuple(
+        NewMessage(
+            inbox_message_id=view.id,
+            author=view.user_name,
+            author_id=view.user_id,
+            ts=view.ts,
+            text=view.text,
+            file_names=tuple(file.name for file in view.files),
+            matched_by=view.matched_by,
+            reason=view.routing_reason,
+            kind=kinds.get(view.ts, AuthorKind.USER),
+            standing=view.standing,
+        )
+        for view in views
+    )
+
+
+def _history(conversation: ThreadTranscript | None) -> tuple[PromptMessage, ...]:
+    return tuple(
+        PromptMessage(
+            ts=message.ts,
+            author=message.author,
+            author_id=message.author_id,
+            kind=message.kind,
+            text=message.text,
+            edited=message.edited,
+            standing=message.standing,
+            file_names=tuple(file.name for file in message.files),
+        )
+        for message in (conversation.said if conversation else ())
+    )

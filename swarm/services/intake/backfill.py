@@ -1,0 +1,189 @@
+"""Reads threads from Slack that the swarm meets in the middle or may have missed a part of: all pages, outside ingest.
+
+Messages of such a thread wait until it has been read, at most ten seconds; then they go out with
+``context_incomplete``. A thread that Slack does not let us read lets them out at once, in the same way.
+
+Slack's history is the truth: what was said after the thread's watermark and was never routed, what was edited and what
+was deleted without an event reaches us is handed to ingest as if its event had come, in order, before the thread counts
+as known. Ingest takes each once, so an event that does come late changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import structlog
+
+from swarm.clock import SECOND
+from swarm.domain.access import ChannelPolicy, standing_in
+from swarm.domain.errors import NotFound
+from swarm.domain.model.threads import Thread
+from swarm.domain.model.transcript import Author, AuthorKind, MessageDeleted, MessageEdited, SlackEvent, SlackMessage
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.ports import SlackReader
+from swarm.domain.routing import Me
+from swarm.domain.watchers import NO_WATCHERS, Watcher
+from swarm.services.intake.missed import Handle, Missed, oldest_answered
+from swarm.services.rules.guarded import attempt
+from swarm.services.rules.standings import Standings, people_among
+from swarm.store.agents import agents
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import holds
+from swarm.store.outbox import deliveries
+from swarm.store.records import forgotten, history
+from swarm.store.threads import threads, transcript
+from swarm.store.threads.threads import CONTEXTS
+
+READERS: Final = 4
+RETRY_SECONDS: Final = 5.0
+_LOOK_EVERY_SECONDS: Final = 5.0
+_JUST_STORED: Final = 10 * SECOND
+"""A message stored so shortly before a read may be missing in it: the read may be older than the message."""
+
+_log = structlog.get_logger(__name__)
+
+
+class Backfill:
+    """The background task that reads threads which are not known as a whole. ``handle`` takes what was missed."""
+
+    def __init__(
+        self,
+        database: Database,
+        slack: SlackReader,
+        me: Me,
+        conduct: OperatingPolicy,
+        standings: Standings,
+        handle: Handle,
+        watcher: Watcher = NO_WATCHERS,
+    ) -> None:
+        self._database = database
+        self._slack = slack
+        self._me = me
+        self._conduct = conduct
+        self._standings = standings
+        self._missed = Missed(database, handle, watcher)
+
+    async def run(self) -> None:
+        """Read what is to be read until cancelled, or until the shutdown, whatever goes wrong meanwhile."""
+        wakeups = self._database.wakeups
+        while not wakeups.closed:
+            seen = wakeups.generation(CONTEXTS)
+            await attempt(self._read_all(), "backfill")
+            await wakeups.wait(CONTEXTS, seen, _LOOK_EVERY_SECONDS)
+
+    async def _read_all(self) -> None:
+        while not self._database.wakeups.closed and await self.read_due():
+            pass
+
+    async def read_due(self) -> int:
+        """Read a few threads that are due; how many there were."""
+        due = await self._database.write(threads.begin_reads, READERS)
+        # Whoever cannot even write down that a read failed has silence for it: after a minute another tries.
+        await asyncio.gather(*(attempt(self._read(thread), "backfill", thread=thread.id) for thread in due))
+        return len(due)
+
+    async def _read(self, thread: Thread) -> None:
+        try:
+            began_at = await self._database.read(now)
+            read = await self._slack.read_thread(thread.channel, thread.thread_ts)
+            for event in await self._database.read(missed, thread, read, self._me, began_at):
+                await self._missed.take(event)
+            messages = await self._marked(read)
+            await self._database.write(keep_thread, thread, messages, self._me)
+        except NotFound as refused:
+            _log.warning("a thread may not be read", action="backfill", thread=thread.id, error=refused.message)
+            await self._database.write(do_without, thread, refused.message)
+        except Exception:
+            await self._database.write(threads.read_failed, thread.id, RETRY_SECONDS)
+            raise
+
+    async def _marked(self, messages: list[SlackMessage]) -> list[SlackMessage]:
+        """Each message with the standing of its author; whom Slack does not name in time counts as unverified."""
+        authors = people_among(message.author for message in messages)
+        known = {author.id: author for author in await asyncio.gather(*map(self._standings.settled, authors))}
+        return [_marked(message, known, self._conduct.policy(message.channel)) for message in messages]
+
+
+def _marked(message: SlackMessage, known: Mapping[str, Author], policy: ChannelPolicy) -> SlackMessage:
+    author = known.get(message.author.id, message.author)
+    return replace(message, author=replace(message.author, standing=standing_in(author, policy)))
+
+
+def now(tx: Transaction) -> int:
+    """The database's present moment."""
+    return tx.now
+
+
+def missed(
+    tx: Transaction, thread: Thread, messages: Sequence[SlackMessage], me: Me, began_at: int
+) -> list[SlackEvent]:
+    """The events that should have come, in the order in which their messages stand in the thread; deletes last.
+
+    ``messages`` are all that Slack has, read from ``began_at`` on.
+    """
+    stored = transcript.rows_of_thread(tx, thread.team, thread.channel, thread.thread_ts)
+    events: list[SlackEvent] = []
+    for message in messages:
+        row = stored.pop(message.ts, None)
+        if me.wrote(message.author) or (row and row["deleted_at"]):
+            continue
+        if forgotten.is_forgotten(tx, message.author.id, message.ts):
+            continue
+        if row is None or row["routed_at"] is None:
+            is_due = message.ts > max(thread.watermark_ts, oldest_answered(tx))
+            if is_due and not history.was_set_aside(tx, message.channel, message.ts):
+                events.append(message)
+        elif (message.edited_ts or "") > (row["edited_ts"] or ""):
+            events.append(MessageEdited(message=message, previous_text=row["text"]))
+    for ts, row in sorted(stored.items()):
+        if row["deleted_at"] is None and row["stored_at"] < began_at - _JUST_STORED:
+            events.append(MessageDeleted(channel=thread.channel, ts=ts, thread_ts=_within(thread, ts)))
+    return events
+
+
+def _within(thread: Thread, ts: str) -> str | None:
+    return thread.thread_ts if ts != thread.thread_ts else None
+
+
+def keep_thread(tx: Transaction, thread: Thread, messages: list[SlackMessage], me: Me) -> None:
+    """Store a thread as Slack has it, and let out what waited for that. Routes nothing.
+
+    Where the thread was doubted during the read, what waits goes on waiting, for the next read.
+    """
+    locked = threads.locked(tx, thread.id)
+    for message in messages:
+        if me.wrote(message.author):
+            transcript.own_post(tx, locked.team, _signed(tx, message))
+        else:
+            transcript.keep(tx, locked.team, [message])
+    history.record(tx, "thread.read", locked.id, thread_id=locked.id, reason=f"{len(messages)} messages")
+    if threads.read_whole(tx, locked.id):
+        holds.context_came(tx, locked.id)
+
+
+def do_without(tx: Transaction, thread: Thread, reason: str) -> None:
+    """Slack does not let us read a thread: what waited for that goes out with what we know."""
+    threads.locked(tx, thread.id)
+    threads.read_refused(tx, thread.id)
+    history.record(tx, "thread.refused", thread.id, thread_id=thread.id, reason=reason)
+    holds.context_came(tx, thread.id)
+
+
+def _signed(tx: Transaction, message: SlackMessage) -> SlackMessage:
+    """A post of ours with the name of the agent that spoke, as far as its delivery can be found."""
+    row = deliveries.get(tx, message.delivery_id) if message.delivery_id else None
+    agent = agents.by_id(tx, row["agent_id"]) if row and row["agent_id"] else None
+    author = Author(id=agent.id if agent else "swarm", kind=AuthorKind.AGENT, name=agent.name if agent else "swarm")
+    return SlackMessage(
+        channel=message.channel,
+        ts=message.ts,
+        thread_ts=message.thread_ts,
+        author=author,
+        text=message.text,
+        files=message.files,
+        edited_ts=message.edited_ts,
+    )

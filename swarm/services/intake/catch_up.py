@@ -1,0 +1,177 @@
+"""Catching up: what was said while no event could reach us is read from Slack and taken in, once and in order.
+
+Who may act: anybody opens a gap (`swarm.store.threads.watermarks`), at the start, when a connection to Slack is a new
+one, when events may have been lost; the elected process reads it.
+
+What is guaranteed: every message in the conversations that we are in, direct messages included, and in the threads that
+we track, said since the gap began and not more than 72 hours ago, reaches ingest before the gap is closed; edits
+and deletes too, those of older messages where we track their thread. Ingest takes each message once, so it does not
+matter that some were heard after all, or that a catch-up is cut short and begins anew. Tracked threads are stale from
+the moment in which the gap is opened and are read whole by `swarm.services.intake.backfill`: a new message in one waits
+for what was said before it. Replies in a thread that we do not track are found where its root is at most
+`LOOK_BACK_SECONDS` older than the gap.
+
+What happens on failure: the gap stays open and is tried again, from where each conversation was read up to. What can
+never be taken in is set aside (`swarm.services.intake.missed`). A conversation that Slack does not let us read is left
+out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import structlog
+
+from swarm.clock import SECOND, slack_ts_to_us, to_iso, us_to_slack_ts
+from swarm.domain.errors import NotFound, Unavailable
+from swarm.domain.model.transcript import ChannelMessage, MessageEdited, SlackEvent, SlackMessage
+from swarm.domain.ports import SlackReader
+from swarm.domain.routing import Me
+from swarm.domain.watchers import NO_WATCHERS, Watcher
+from swarm.services.intake.missed import Handle, Missed, oldest_answered
+from swarm.services.rules.guarded import attempt
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.statements import Row
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.records import forgotten, history
+from swarm.store.threads import threads, transcript, watermarks
+from swarm.store.threads.watermarks import GAPS, Gap
+
+LOOK_BACK_SECONDS: Final = 6 * 3600
+MARGIN_SECONDS: Final = 120
+"""A gap is taken to begin so much earlier, since events are not told in the order in which things happen."""
+
+RETRY_SECONDS: Final = 10.0
+
+AT_ONCE: Final = 20
+"""So many messages of a conversation, with their replies, are put in order and taken in together."""
+
+_log = structlog.get_logger(__name__)
+
+
+class CatchUp:
+    """The background task that reads gaps. ``handle`` takes what was missed."""
+
+    def __init__(
+        self, database: Database, slack: SlackReader, me: Me, handle: Handle, watcher: Watcher = NO_WATCHERS
+    ) -> None:
+        self._database = database
+        self._slack = slack
+        self._me = me
+        self._missed = Missed(database, handle, watcher)
+
+    async def run(self) -> None:
+        """Read gaps until cancelled, or until the shutdown, whatever goes wrong meanwhile."""
+        wakeups = self._database.wakeups
+        while not wakeups.closed:
+            seen = wakeups.generation(GAPS)
+            await attempt(self.read_gap(), "catch_up")
+            await wakeups.wait(GAPS, seen, RETRY_SECONDS)
+
+    async def read_gap(self) -> int:
+        """Read the open gap, if there is one; how many messages were missed in conversations."""
+        gap = await self._database.read(watermarks.gap, self._me.team)
+        if gap is None:
+            return 0
+        channels = await self._slack.conversations()
+        await self._tell_begin(gap, len(channels))
+        missed, is_whole = 0, True
+        for channel in channels:
+            try:
+                missed += await self._read_channel(channel, gap.since)
+            except NotFound as refused:
+                _log.warning(
+                    "A conversation cannot be read.", action="catch_up", channel=channel, error=refused.message
+                )
+            except Unavailable as error:
+                is_whole = False
+                _log.warning("A conversation has to wait.", action="catch_up", channel=channel, error=error.message)
+        if is_whole and await self._database.write(watermarks.close_gap, self._me.team, gap):
+            _log.info("Everything that was missed is taken in.", action="caught_up", since=gap.since, messages=missed)
+        return missed
+
+    async def _tell_begin(self, gap: Gap, conversations: int) -> None:
+        about = {"action": "catch_up", "since": gap.since, "conversations": conversations}
+        _log.info("Reading what was said while no events came.", **about)
+        oldest = await self._database.read(oldest_answered)
+        if gap.since < oldest:
+            up_to = to_iso(slack_ts_to_us(oldest))
+            _log.warning("What was said more than 72 hours ago is left alone.", left_alone_up_to=up_to, **about)
+
+    async def _read_channel(self, channel: str, gap_since: str) -> int:
+        """Take in what was missed in one conversation, a few messages after another; how much that was."""
+        read_up_to, oldest = await self._database.read(_bounds, self._me.team, channel)
+        since = max(_earlier(max(gap_since, read_up_to), MARGIN_SECONDS), oldest)
+        said = await self._slack.read_channel(channel, _earlier(since, LOOK_BACK_SECONDS))
+        missed = 0
+        for begin in range(0, len(said), AT_ONCE):
+            missed += await self._take(said[begin : begin + AT_ONCE], since)
+            if len(said) > AT_ONCE:
+                done = f"{min(begin + AT_ONCE, len(said))} of {len(said)}"
+                _log.info("Reading on.", action="catch_up", channel=channel, read=done, messages=missed)
+        if said:  # by Slack's clock, which ours need not agree with
+            newest = max(one.message.ts for one in said)
+            await self._database.write(watermarks.read_up_to, self._me.team, channel, newest)
+        return missed
+
+    async def _take(self, said: Sequence[ChannelMessage], since: str) -> int:
+        """Take in what was missed among these messages and the replies to them, in order."""
+        messages = [one.message for one in said] + [
+            reply for one in said if (one.latest_reply_ts or "") > since for reply in await self._replies(one)
+        ]
+        missed = await self._database.read(unheard, self._me, messages, since)
+        for event in missed:
+            await self._missed.take(event)
+        return len(missed)
+
+    async def _replies(self, root: ChannelMessage) -> list[SlackMessage]:
+        """The replies in a thread, but for one that is about to be read as a whole: those that we track are.
+
+        One that has been read since the gap opened is read again: who owns it says nothing of when.
+        """
+        place = (self._me.team, root.message.channel, root.message.ts)
+        if await self._database.read(threads.is_to_be_read, *place):
+            return []
+        try:
+            replies = await self._slack.read_thread(root.message.channel, root.message.ts)
+        except NotFound as refused:  # the root was deleted meanwhile
+            _log.info("A thread cannot be read.", action="catch_up", thread=root.message.ts, error=refused.message)
+            return []
+        return [reply for reply in replies if reply.ts != root.message.ts]
+
+
+def unheard(tx: Transaction, me: Me, messages: Iterable[SlackMessage], since: str) -> list[SlackEvent]:
+    """What was said or edited since then and was not told by an event, in the order in which it was said."""
+    events: list[SlackEvent] = []
+    for message in sorted(messages, key=lambda one: slack_ts_to_us(one.ts)):
+        if me.wrote(message.author) or forgotten.is_forgotten(tx, message.author.id, message.ts):
+            continue
+        stored = transcript.find(tx, me.team, message.channel, message.ts)
+        if message.ts > since and not _is_heard(tx, me, message, stored):
+            events.append(message)
+            continue
+        if (message.edited_ts or "") > max(since, stored["edited_ts"] or "" if stored else ""):
+            events.append(MessageEdited(message=message, previous_text=stored["text"] if stored else None))
+    return events
+
+
+def _is_heard(tx: Transaction, me: Me, message: SlackMessage, stored: Row | None) -> bool:
+    """Whether somebody has decided about a message or will, or it is the context of a thread that was opened later."""
+    if stored and stored["routed_at"]:
+        return True
+    place = (me.team, message.channel, message.root_ts)
+    if not message.is_root and threads.is_to_be_read(tx, *place):
+        return True  # shown in the conversation as well; it is taken in with its thread, which is about to be read
+    thread = threads.find(tx, *place)
+    is_context = thread is not None and message.ts <= thread.watermark_ts
+    return is_context or history.was_routed(tx, message.channel, message.ts)
+
+
+def _bounds(tx: Transaction, team: str, channel: str) -> tuple[str, str]:
+    """Up to where a conversation was read, and from where on it is worth reading."""
+    return watermarks.of_channel(tx, team, channel), oldest_answered(tx)
+
+
+def _earlier(ts: str, seconds: int) -> str:
+    return us_to_slack_ts(max(0, slack_ts_to_us(ts) - seconds * SECOND))

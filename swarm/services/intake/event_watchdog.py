@@ -1,0 +1,235 @@
+"""Whether Slack's events still reach this process: a socket may look healthy and bring nothing.
+
+What is guaranteed: a deaf socket is found within `SILENCE_SECONDS` and one look, as soon as somebody has said something
+that should have come there. When no event came for that long, the newest messages of one conversation are read: at
+every second look of the most recently active one, else of the others in turn, and now and then the conversations are
+listed anew; at most one read a minute. A message there that came as an event to no process means deaf.
+So does, sooner, a post of ours that does not come back and after which nothing else came either, where this process has
+the app's only connection and posts in that conversation have come back before. A deaf socket is replaced, and what it
+missed is read as after any gap (`swarm.services.intake.catch_up`). Over HTTP there is nothing to replace, only to read.
+
+What is noted for that: up to which of Slack's timestamps events have come (`swarm.store.threads.watermarks`), every few
+seconds while some come. A new connection and an event that could not be stored open a gap.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+import structlog
+
+from swarm.domain.errors import NotFound
+from swarm.domain.model.deliveries import Answer, Delivery, DeliveryAccepted, DeliveryKind
+from swarm.domain.model.transcript import ChannelMessage
+from swarm.domain.ports import SlackReader
+from swarm.domain.routing import Me
+from swarm.domain.watchers import NO_WATCHERS, Watcher
+from swarm.services.rules.guarded import attempt
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.records import history
+from swarm.store.threads import transcript, watermarks
+
+SILENCE_SECONDS: Final = 60.0
+ECHO_SECONDS: Final = 10.0
+"""A post of ours comes back within a second or two."""
+
+LATE_SECONDS: Final = 5.0
+"""So long after a suspicious look an event may still come."""
+
+TICK_SECONDS: Final = 2.0
+NOTE_SECONDS: Final = 10.0
+
+_LISTED_EVERY: Final = 10  # looks
+
+_LOOKED_AT: Final = 15  # messages of one conversation
+_REMEMBERED: Final = 5_000
+
+_log = structlog.get_logger(__name__)
+
+
+class EventConnection(Protocol):
+    """What brings events."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether it stands, as far as anybody knows."""
+        ...
+
+    @property
+    def is_only_one(self) -> bool:
+        """Whether the app has no other, as Slack said when it was made."""
+        ...
+
+    async def replace(self) -> None:
+        """Make a new one."""
+        ...
+
+
+class EventWatchdog(Watcher):
+    """What this process hears of Slack. As a watcher of deliveries it learns of our posts."""
+
+    def __init__(
+        self,
+        database: Database,
+        slack: SlackReader,
+        me: Me,
+        *,
+        silence_seconds: float = SILENCE_SECONDS,
+        watcher: Watcher = NO_WATCHERS,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self._database = database
+        self._slack = slack
+        self._me = me
+        self._silence_seconds = silence_seconds
+        self._watcher = watcher
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._heard: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._come_back_in: set[str] = set()  # conversations in which posts of ours have come back
+        self._awaited_since: float | None = None  # the first post of ours since the last event
+        self._newest_ts = ""  # of all events that came
+        self._noted_ts = ""
+        self._noted_at = -NOTE_SECONDS
+        self._doubts: list[str | None] = []  # gaps to be opened, by their beginnings; None: the last event known to all
+        self._opening = asyncio.Lock()  # who waits for the database counts on the doubts that it has seen
+        self._quiet_since = monotonic()  # the last event, or the last look that found nothing
+        self._channels: OrderedDict[str, None] = OrderedDict()  # the most recently active one comes last
+        self._others: list[str] = []  # of these, still to be looked at in this turn; the next one comes last
+        self._looks = 0
+        self.is_deaf = False
+
+    def came(self, channel: str = "", ts: str = "", *, is_own: bool = False) -> None:
+        """An event has come; of a message with its conversation and timestamp."""
+        self._quiet_since = self._monotonic()
+        self._awaited_since = None
+        self.is_deaf = False
+        if not ts:
+            return
+        self._newest_ts = max(self._newest_ts, ts)
+        self._heard[channel, ts] = None
+        self._channels[channel] = None
+        self._channels.move_to_end(channel)
+        if len(self._heard) > _REMEMBERED:
+            self._heard.popitem(last=False)
+        if is_own:
+            self._come_back_in.add(channel)
+
+    def delivery_tried(self, delivery: Delivery, answer: Answer, seconds: float) -> None:
+        """A post that has reached Slack comes back as an event."""
+        if delivery.kind is not DeliveryKind.POST or not isinstance(answer, DeliveryAccepted) or not answer.ts:
+            return
+        has_come = (delivery.channel, answer.ts) in self._heard
+        if delivery.channel in self._come_back_in and not has_come and self._awaited_since is None:
+            self._awaited_since = self._monotonic()
+
+    def missed(self, ts: str) -> None:
+        """An event about a message of then could not be stored."""
+        self._doubts.append(ts)
+
+    async def connected(self) -> None:
+        """There is a new connection: what was said since the last event may have been missed."""
+        self.is_deaf = False
+        self._awaited_since = None
+        self._quiet_since = self._monotonic()
+        self._doubts.append(self._newest_ts or None)
+        await attempt(self._open_gaps(), "hearing")
+
+    async def run(self, connection: EventConnection | None) -> None:
+        """Note what is heard, and look into silence, until cancelled. Without a connection events come over HTTP."""
+        while True:
+            await self._sleep(TICK_SECONDS)
+            await attempt(self._note(), "hearing")
+            if connection and connection.connected and self._is_suspicious(connection):
+                await attempt(self.look(connection), "hearing")
+
+    async def look(self, connection: EventConnection) -> None:
+        """Find out whether the silence is one; replace a connection that is deaf."""
+        self._quiet_since = self._monotonic()
+        if not (self._is_echo_lost(connection) or await self._has_missed_something()):
+            return
+        self.is_deaf = True
+        self._watcher.slack_was_deaf()
+        _log.warning("Slack has messages of which no event told; the connection is made anew.", action="slack_deaf")
+        await connection.replace()
+
+    async def _note(self) -> None:
+        """Open gaps that could not be opened before; store how far events have come, now and then."""
+        await self._open_gaps()
+        now = self._monotonic()
+        if self._newest_ts > self._noted_ts and now - self._noted_at >= NOTE_SECONDS:
+            newest, self._noted_at = self._newest_ts, now
+            await self._database.write(watermarks.heard, self._me.team, newest)
+            self._noted_ts = newest
+
+    async def _open_gaps(self) -> None:
+        async with self._opening:
+            while self._doubts:
+                since = None if None in self._doubts else min(ts for ts in self._doubts if ts)
+                known = len(self._doubts)
+                await self._database.write(watermarks.open_gap, self._me.team, since)
+                del self._doubts[:known]
+
+    def _is_suspicious(self, connection: EventConnection) -> bool:
+        return self._monotonic() - self._quiet_since >= self._silence_seconds or self._is_echo_lost(connection)
+
+    def _is_echo_lost(self, connection: EventConnection) -> bool:
+        since = self._awaited_since
+        return connection.is_only_one and since is not None and self._monotonic() - since >= ECHO_SECONDS
+
+    async def _has_missed_something(self) -> bool:
+        """Whether the next conversation has a message that no process was told of."""
+        channel = await self._next_channel()
+        if channel is None:
+            return False
+        known_ts = self._newest_ts or await self._database.read(watermarks.of_channel, self._me.team, watermarks.ALL)
+        try:
+            said = await self._slack.read_channel(channel, "0", _LOOKED_AT)
+        except NotFound:
+            self._channels.pop(channel, None)
+            return False
+        if not self._unheard(channel, said, known_ts):
+            return False
+        await self._sleep(LATE_SECONDS)
+        suspects = self._unheard(channel, said, known_ts)
+        return bool(suspects) and await self._database.read(_is_any_missed, self._me, channel, suspects)
+
+    async def _next_channel(self) -> str | None:
+        """The conversation to look at; None if this time they were listed, or if we are in none."""
+        self._looks += 1
+        is_known = bool(self._channels)
+        if not is_known or self._looks % _LISTED_EVERY == 0:
+            for channel in reversed(await self._slack.conversations()):
+                self._channels.setdefault(channel)  # a new one is suspicious: no event told of it
+            if is_known or not self._channels:
+                return None
+        *others, latest = self._channels
+        if self._looks % 2 or not others:
+            return latest
+        self._others = [channel for channel in self._others if channel != latest] or others
+        return self._others.pop()
+
+    def _unheard(self, channel: str, said: list[ChannelMessage], known_ts: str) -> list[str]:
+        """What is newer than all that came, by Slack's clock, and was not told to this process.
+
+        Our own posts tell nothing: some kinds may never come back.
+        """
+        people = [one for one in said if not self._me.wrote(one.message.author)]
+        found = [ts for one in people for ts in (one.message.ts, one.latest_reply_ts) if ts]
+        return [ts for ts in found if ts > known_ts and (channel, ts) not in self._heard]
+
+
+def _is_any_missed(tx: Transaction, me: Me, channel: str, suspects: list[str]) -> bool:
+    """Whether one of these messages came to no process at all, and is not about to be read with an open gap."""
+    return watermarks.gap(tx, me.team) is None and any(not _is_known(tx, me, channel, ts) for ts in suspects)
+
+
+def _is_known(tx: Transaction, me: Me, channel: str, ts: str) -> bool:
+    stored = transcript.find(tx, me.team, channel, ts)
+    return bool(stored and stored["routed_at"]) or history.was_routed(tx, channel, ts)

@@ -1,0 +1,421 @@
+"""What Slack tells becomes inbox messages: one transaction for each event, and the ack only after it.
+
+A message that would be work, or belongs to a thread of ours, needs to be somebody's. If the process does not know the
+author's standing, the transaction ends without an effect, Slack is asked, and the event is handled anew. If Slack does
+not answer in time, the message waits in the database (`verify`).
+
+Storing is not routing: a message may have been stored before, by a history read that overtook its event. Whoever sets
+``routed_at`` routes, so a message is routed once, however often and in whatever guise Slack tells of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from swarm.clock import SECOND, slack_ts_to_us
+from swarm.domain.access import standing_in
+from swarm.domain.model.notices import NoticeKind
+from swarm.domain.model.threads import Thread
+from swarm.domain.model.transcript import (
+    CONTEXT_WAIT_SECONDS,
+    Author,
+    AuthorKind,
+    ContextState,
+    MessageDeleted,
+    MessageEdited,
+    SlackEvent,
+    SlackMessage,
+)
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.roster import Roster
+from swarm.domain.routing import (
+    Change,
+    Decision,
+    Me,
+    RoutingOutcome,
+    Situation,
+    Target,
+    asks_to_stop,
+    decide,
+    names_swarm,
+)
+from swarm.services.rules.erase import erase_deleted, erase_edited, withdraw
+from swarm.services.rules.follow_ups import answer, concerned, stored
+from swarm.services.rules.handover import hand_over
+from swarm.services.rules.recipients import tell_refused, tell_routed
+from swarm.services.rules.roster import Rosters
+from swarm.services.rules.standings import Standings
+from swarm.services.rules.system_messages import show_stored
+from swarm.services.runs.run_control import can_stop, stop_latest, stop_thread
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import inbox, notices
+from swarm.store.outbox import deliveries
+from swarm.store.records import forgotten, history
+from swarm.store.tasks import task_queries
+from swarm.store.threads import early, people, threads, transcript, watermarks
+
+EARLY_SECONDS: Final = 600
+"""A reply that comes so long after its thread's first message cannot have overtaken it."""
+
+_CONTEXT: Final = frozenset({RoutingOutcome.CONTEXT, RoutingOutcome.STRANGER})
+
+
+LATE_SECONDS: Final = 120
+"""A message that is taken in so long after it was written was missed, and is one of many that come together."""
+
+
+class Ingest:
+    """Takes Slack events in. Returns after the commit; an error means that nothing was stored."""
+
+    def __init__(
+        self, database: Database, rosters: Rosters, me: Me, conduct: OperatingPolicy, standings: Standings
+    ) -> None:
+        self._database = database
+        self._rosters = rosters
+        self._me = me
+        self._conduct = conduct
+        self._standings = standings
+
+    async def handle(self, event: SlackEvent) -> None:
+        """Store and route one event; the same event again changes nothing."""
+        roster = await self._rosters.current()
+        match event:
+            case SlackMessage(author=author):
+                known = replace(event, author=self._standings.known(author))
+                if not await self._database.write(self._posted, known, roster):
+                    settled = replace(event, author=await self._standings.settled(author))
+                    await self._database.write(self._posted, settled, roster, is_final=True)
+            case MessageEdited(message=SlackMessage(author=author)):
+                known_edit = _edited_by(event, self._standings.known(author))
+                if not await self._database.write(self._edited, known_edit, roster):
+                    settled_edit = _edited_by(event, await self._standings.settled(author))
+                    await self._database.write(self._edited, settled_edit, roster, is_final=True)
+            case MessageDeleted():
+                await self._database.write(self._deleted, event)
+
+    async def resume(self, message: SlackMessage) -> None:
+        """Route a message that has waited until its author was verified."""
+        await self._database.write(self._resumed, message, await self._rosters.current())
+
+    async def postpone(self, message: SlackMessage, seconds: float) -> None:
+        """Let a message wait longer for its author to be verified."""
+        await self._database.write(early.postpone, self._me.team, message, seconds)
+
+    def _resumed(self, tx: Transaction, message: SlackMessage, roster: Roster) -> None:
+        if early.unpark(tx, self._me.team, message):
+            self._posted(tx, message, roster, is_final=True)
+            if message.edited_ts:  # the edit may be what added the mention
+                self._edited(tx, MessageEdited(message=message, previous_text=None), roster, is_final=True)
+
+    def _posted(self, tx: Transaction, message: SlackMessage, roster: Roster, *, is_final: bool = False) -> bool:
+        """False, and nothing has happened, if the author's standing has to be known first. ``is_final``: it waits."""
+        if self._me.wrote(message.author):
+            return True  # own posts enter the transcript when they are sent
+        team = self._me.team
+        thread = threads.at(tx, team, message.channel, message.root_ts)
+        decision = self._decide(tx, message, thread, roster)
+        concerns_nobody = thread is None and decision.outcome in _CONTEXT and not decision.is_work
+        if concerns_nobody and not message.is_root and (_may_have_overtaken(message) or self._in_gap(tx)):
+            thread = self._if_unopened(tx, message, early.keep)
+            if thread:
+                decision = self._decide(tx, message, thread, roster)
+        if message.author.standing is None and (thread or decision.is_work):
+            if is_final:
+                self._park(tx, message, thread)
+            return is_final
+        is_new = False
+        if thread is None and (decision.targets or self._is_to_be_told(tx, message, decision)):
+            early.lock(tx, team, message.channel, message.root_ts)
+            thread, is_new = self._open(
+                tx, message, message.ts, known_whole=message.is_root and not message.has_replies
+            )
+            if not is_new:  # somebody else has opened it meanwhile
+                decision = self._decide(tx, message, thread, roster)
+        if thread is None and decision.outcome is RoutingOutcome.STOP:
+            self._stop_latest(tx, message, decision)
+        elif thread is None:
+            self._note(tx, message, decision, None)
+        elif transcript.route(tx, team, self._marked(message)):
+            if not is_new:
+                threads.active(tx, thread.id)
+            self._act(tx, message, thread, decision, roster, is_new=is_new)
+            if is_new:
+                self._route_early(tx, message, roster)
+        return True
+
+    def _decide(
+        self,
+        tx: Transaction,
+        message: SlackMessage,
+        thread: Thread | None,
+        roster: Roster,
+        change: Change = Change.POSTED,
+        *,
+        routed: bool = False,
+    ) -> Decision:
+        """What routing says, unless this person has said too much within a minute."""
+        decision = decide(message, self._situation(tx, message, thread, roster, routed=routed), change)
+        if decision.targets and self._limited_since(tx, message) is not None:
+            return Decision(outcome=RoutingOutcome.RATE_LIMITED, reason=self._limit_reason(), is_refusal=True)
+        return decision
+
+    def _limited_since(self, tx: Transaction, message: SlackMessage) -> int | None:
+        limit = self._conduct.messages_per_minute
+        if limit is None or not _counts(tx, message):
+            return None
+        return people.exhausted(tx, self._me.team, message.author.id, limit)
+
+    def _limit_reason(self) -> str:
+        limit = self._conduct.messages_per_minute
+        return f"this person has had their {limit} messages of this minute (limits.messages_per_minute_per_user)"
+
+    def _is_to_be_told(self, tx: Transaction, message: SlackMessage, decision: Decision) -> bool:
+        return decision.is_refusal and not deliveries.is_wanted(tx, self._told_key(tx, message, decision))
+
+    def _told_key(self, tx: Transaction, message: SlackMessage, decision: Decision) -> str:
+        """A refusal is told once a day and person, their limit once a minute, that of bots once a day and thread."""
+        who, day = f"{self._me.team}:{message.author.id}", tx.now // (24 * 3600 * SECOND)
+        if decision.outcome is RoutingOutcome.BOT_CAPPED:
+            return f"bot_capped:{self._me.team}:{message.channel}:{message.root_ts}:{day}"
+        if decision.outcome is RoutingOutcome.RATE_LIMITED:
+            return f"limited:{who}:{self._limited_since(tx, message)}"
+        return f"refused:{who}:{day}"
+
+    def _park(self, tx: Transaction, message: SlackMessage, thread: Thread | None) -> None:
+        """Slack has not said who wrote it: it waits, and is context meanwhile."""
+        if thread:
+            transcript.keep(tx, self._me.team, [message])
+        early.park(tx, self._me.team, message)
+        waits = Decision(outcome=RoutingOutcome.UNVERIFIED, reason="it waits until Slack says who wrote it")
+        self._note(tx, message, waits, thread)
+
+    def _marked(self, message: SlackMessage) -> SlackMessage:
+        """As it is kept: with the standing of its author in this channel."""
+        standing = standing_in(message.author, self._conduct.policy(message.channel))
+        return replace(message, author=replace(message.author, standing=standing))
+
+    def _stop_latest(self, tx: Transaction, message: SlackMessage, decision: Decision) -> None:
+        """It begins no thread of its own."""
+        stopped = stop_latest(tx, self._me.team, message, self._conduct)
+        if stopped:
+            self._note(tx, message, decision, stopped)
+
+    def _in_gap(self, tx: Transaction) -> bool:
+        """Whether what opens a thread may have been missed, and comes later than the replies to it."""
+        return watermarks.gap(tx, self._me.team) is not None
+
+    def _if_unopened(
+        self, tx: Transaction, message: SlackMessage, act: Callable[[Transaction, str, SlackMessage], None]
+    ) -> Thread | None:
+        """Treat a reply for the case that its thread concerns us after all; the thread, if it was opened just now."""
+        early.lock(tx, self._me.team, message.channel, message.root_ts)
+        thread = threads.at(tx, self._me.team, message.channel, message.root_ts)
+        if thread is None:
+            act(tx, self._me.team, message)
+        return thread
+
+    def _route_early(self, tx: Transaction, opening: SlackMessage, roster: Roster) -> None:
+        """What was said after the message that opens the thread, and came before it, is a follow-up to it."""
+        for reply in early.take(tx, self._me.team, opening.channel, opening.root_ts):
+            if reply.ts > opening.ts:
+                known = replace(reply, author=self._standings.known(reply.author))
+                self._posted(tx, known, roster, is_final=True)
+
+    def _edited(self, tx: Transaction, event: MessageEdited, roster: Roster, *, is_final: bool = False) -> bool:
+        """An edit changes what is still to be read, and is told to whoever reads already. False as in `_posted`."""
+        message, team = event.message, self._me.team
+        if message.edited_ts is None or self._me.wrote(message.author):
+            return True  # Slack unfurled a link, or the post is ours
+        if forgotten.is_forgotten(tx, message.author.id, message.ts):
+            return True
+        adds_mention = names_swarm(message.own_text, self._me) and not names_swarm(event.previous_text or "", self._me)
+        is_unsure = adds_mention and message.author.standing is None
+        if is_unsure and not is_final:
+            return False
+        thread = threads.at(tx, team, message.channel, message.root_ts)
+        if thread is None and not message.is_root:
+            thread = self._if_unopened(tx, message, early.change)
+        else:
+            early.change(tx, team, message)  # it may wait for its author
+        stored = transcript.find(tx, team, message.channel, message.ts)
+        if stored and (stored["deleted_at"] or (stored["edited_ts"] or "") > message.edited_ts):
+            return True  # it comes late: what it says is no longer so
+        entries = inbox.of_message_locked(tx, team, message.channel, message.ts)
+        if thread or stored or names_swarm(message.own_text, self._me):
+            transcript.keep(tx, team, [self._marked(message)])
+        decision = self._decide(tx, message, thread, roster, Change.EDITED, routed=bool(entries))
+        if stored and stored["text"] != message.text:
+            erase_edited(tx, thread, stored, message.text, entries)
+        if decision.outcome is RoutingOutcome.EDITED:
+            if stored is None or stored["text"] != message.text:
+                self._tell_of_edit(tx, message, entries)
+        elif is_unsure:
+            early.park(tx, team, message)
+        elif adds_mention:
+            self._route_edit(tx, message, thread, decision, roster)
+        return True
+
+    def _tell_of_edit(self, tx: Transaction, message: SlackMessage, entries: list[inbox.InboxMessage]) -> None:
+        """Runs that have the old text are told at once; what is unread is read from the transcript anyway."""
+        for entry in entries:
+            agent_id, task_id = concerned(tx, entry)
+            if agent_id:
+                notices.add(
+                    tx,
+                    NoticeKind.MESSAGE_CHANGED,
+                    agent_id,
+                    thread_id=entry.thread_id,
+                    inbox_message_id=entry.id,
+                    actor=message.author.id,
+                    text=message.text,
+                    task_id=task_id,
+                )
+
+    def _route_edit(
+        self, tx: Transaction, message: SlackMessage, thread: Thread | None, decision: Decision, roster: Roster
+    ) -> None:
+        """An edit that adds a mention to a message that nobody got routes it."""
+        if decision.targets or self._is_to_be_told(tx, message, decision):
+            if thread is None:
+                thread, _ = self._open(tx, message, message.edited_ts or message.ts, known_whole=False)
+            transcript.route(tx, self._me.team, self._marked(message))
+            self._act(tx, message, thread, decision, roster)
+
+    def _deleted(self, tx: Transaction, event: MessageDeleted) -> None:
+        """A delete withdraws what is not answered, is told to whoever reads already, and reaches all that was kept."""
+        team, root_ts = self._me.team, event.thread_ts or event.ts
+        thread = threads.at(tx, team, event.channel, root_ts)
+        if thread is None and event.thread_ts:
+            early.lock(tx, team, event.channel, root_ts)
+        early.drop(tx, team, event.channel, root_ts, event.ts)  # it may wait for its thread, or for its author
+        was = transcript.find(tx, team, event.channel, event.ts)
+        if not transcript.mark_deleted(tx, team, event.channel, event.ts, event.thread_ts):
+            return
+        entries = inbox.of_message_locked(tx, team, event.channel, event.ts)
+        if was:
+            erase_deleted(tx, thread, was, entries)
+        withdraw(tx, entries, "deleted in Slack")
+
+    def _situation(
+        self,
+        tx: Transaction,
+        message: SlackMessage,
+        thread: Thread | None,
+        roster: Roster,
+        *,
+        routed: bool = False,
+    ) -> Situation:
+        turns = 0
+        if thread and message.author.kind == "bot":
+            hour_ago = tx.now - 3600 * SECOND
+            turns = transcript.bot_turns(tx, thread.team, thread.channel, thread.thread_ts, hour_ago)
+        return Situation(
+            me=self._me,
+            policy=self._conduct.policy(message.channel),
+            roster=roster,
+            owner_id=thread.owner_id if thread else None,
+            awaits_lead=thread is not None and thread.owner_id is None and inbox.awaits_lead(tx, thread.id),
+            bot_turns=turns,
+            routed=routed,
+            can_stop=asks_to_stop(message.own_text) and can_stop(tx, self._me.team, message, thread),
+        )
+
+    def _open(
+        self, tx: Transaction, message: SlackMessage, watermark_ts: str, *, known_whole: bool
+    ) -> tuple[Thread, bool]:
+        return threads.opened(
+            tx,
+            self._me.team,
+            message.channel,
+            message.root_ts,
+            message.channel_type,
+            watermark_ts=watermark_ts,
+            known_whole=known_whole,
+        )
+
+    def _act(
+        self,
+        tx: Transaction,
+        message: SlackMessage,
+        thread: Thread,
+        decision: Decision,
+        roster: Roster,
+        *,
+        is_new: bool = False,
+    ) -> None:
+        """Carry a decision out: entries, owner, 👀, and a word to people. In a new thread nothing waits."""
+        self._note(tx, message, decision, thread)
+        if decision.outcome is RoutingOutcome.STOP:
+            stop_thread(tx, thread, message, self._conduct)
+            return
+        if decision.is_refusal:
+            tell_refused(tx, thread, message, decision, self._told_key(tx, message, decision))
+            return
+        in_order = sorted(decision.targets, key=lambda target: target.agent_id or "")  # in which heads are locked
+        if decision.new_owner_id:  # first, since messages are locked before heads
+            hand_over(tx, thread, decision.new_owner_id, decision.reason)
+        made = [self._address(tx, message, thread, target, decision.reason, is_new=is_new) for target in in_order]
+        if not any(made):
+            return
+        if self._conduct.messages_per_minute is not None and _counts(tx, message):
+            people.count(tx, self._me.team, message.author.id)
+        show_stored(tx, thread, message.ts, self._conduct.reactions)
+        tell_routed(tx, thread, message, decision, roster)
+
+    def _address(
+        self, tx: Transaction, message: SlackMessage, thread: Thread, target: Target, reason: str, *, is_new: bool
+    ) -> bool:
+        """Whether it is new to the target. It belongs to the task that the target has in this thread, if any."""
+        asks = target.agent_id is not None and not is_new
+        task = task_queries.active_in_thread(tx, target.agent_id or "", thread.id) if asks else None
+        whole = thread.context is ContextState.COMPLETE
+        if not whole:
+            threads.want_whole(tx, thread)
+        if asks and message.author.kind is AuthorKind.USER:
+            answer(tx, thread)  # before the message and its head are there, in the order of locks
+        entry_id = inbox.add(
+            tx,
+            thread_id=thread.id,
+            agent_id=target.agent_id,
+            team=thread.team,
+            channel=message.channel,
+            ts=message.ts,
+            matched_by=target.matched_by,
+            reason=reason,
+            wait_for_context_seconds=None if whole else CONTEXT_WAIT_SECONDS,
+            task_id=task.id if task else None,
+        )
+        if entry_id and asks:
+            stored(tx, entry_id, task)
+        return entry_id is not None
+
+    def _note(self, tx: Transaction, message: SlackMessage, decision: Decision, thread: Thread | None) -> None:
+        """Record why, for ``explain``; of a message that does not concern us, nothing else is kept."""
+        if decision.outcome is not RoutingOutcome.OWN:
+            history.record(
+                tx,
+                f"route.{decision.outcome}",
+                f"{message.channel}:{message.ts}",
+                thread_id=thread.id if thread else None,
+                reason=decision.reason,
+            )
+
+
+def _counts(tx: Transaction, message: SlackMessage) -> bool:
+    """Whether a message counts against its author's limit. What was missed and comes late was said at another time."""
+    is_late = tx.now - slack_ts_to_us(message.ts) > LATE_SECONDS * SECOND
+    return message.author.kind is AuthorKind.USER and not is_late
+
+
+def _may_have_overtaken(message: SlackMessage) -> bool:
+    """Whether a reply follows its thread's first message so soon that this may still be on its way: Slack repeats what
+    was not acknowledged for a little over six minutes.
+    """
+    return float(message.ts) - float(message.root_ts) < EARLY_SECONDS
+
+
+def _edited_by(event: MessageEdited, author: Author) -> MessageEdited:
+    return replace(event, message=replace(event.message, author=author))

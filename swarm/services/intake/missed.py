@@ -1,0 +1,78 @@
+"""Takes in what was missed, one event after another, as if Slack had told of it just now.
+
+What is guaranteed: an event is taken in, or it is set aside, or nothing that follows it is taken in either. A fault of
+the moment (the database, the disk, memory, the network) never costs an event: everything waits and is tried again. An
+event is set aside when it failed `TRIES` times for another reason and the database has stored that it did: on the
+timeline as ``route.set_aside``, which ``explain`` and the metrics show.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+
+from swarm.clock import SECOND, us_to_slack_ts
+from swarm.domain.errors import Unavailable
+from swarm.domain.model.transcript import MessageEdited, SlackEvent
+from swarm.domain.watchers import NO_WATCHERS, Watcher
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.records import history
+
+MOST_SECONDS: Final = 72 * 3600
+"""What was said longer ago is not answered any more."""
+
+TRIES: Final = 3
+PAUSE_SECONDS: Final = 0.5
+
+_log = structlog.get_logger(__name__)
+
+Handle = Callable[[SlackEvent], Awaitable[None]]
+
+
+class Missed:
+    """Events that were missed, on their way to ``handle``, which stores and routes one."""
+
+    def __init__(self, database: Database, handle: Handle, watcher: Watcher = NO_WATCHERS) -> None:
+        self._database = database
+        self._watcher = watcher
+        self.handle = handle
+
+    async def take(self, event: SlackEvent) -> None:
+        """Have an event handled, or set it aside. Raises Unavailable if it has to wait, and what follows it as well."""
+        for tries_left in reversed(range(TRIES)):
+            try:
+                await self.handle(event)
+                return self._watcher.caught_up(1)
+            except Unavailable:
+                raise
+            except (OSError, MemoryError) as error:
+                raise Unavailable(f"What was missed cannot be taken in at the moment: {error!r}.") from error
+            except Exception as error:  # noqa: BLE001 - whatever it is, it concerns this event only
+                if not tries_left:
+                    return await self._set_aside(event, error)
+            await asyncio.sleep(PAUSE_SECONDS)
+        return None
+
+    async def _set_aside(self, event: SlackEvent, error: Exception) -> None:
+        about = event.message if isinstance(event, MessageEdited) else event
+        await self._database.write(_note, about.channel, about.ts, f"{type(error).__name__}: it cannot be taken in")
+        _log.error(
+            "A missed event is set aside, since it cannot be taken in.",
+            action="set_aside",
+            channel=about.channel,
+            ts=about.ts,
+            exc_info=error,
+        )
+
+
+def _note(tx: Transaction, channel: str, ts: str, reason: str) -> None:
+    history.record(tx, history.SET_ASIDE, f"{channel}:{ts}", reason=reason)
+
+
+def oldest_answered(tx: Transaction) -> str:
+    """What was said before is not answered any more: a timestamp of Slack's."""
+    return us_to_slack_ts(max(0, tx.now - MOST_SECONDS * SECOND))

@@ -1,0 +1,61 @@
+"""Messages of people whom Slack has not named in time: routed as soon as it has, so that no colleague is lost.
+
+Who may act: the elected process. What is guaranteed: such a message stays in the database until its author is verified,
+over restarts, and is then routed once; nothing of it reaches an agent before. What happens on failure: it is tried
+again every few seconds, and after a day the author counts as unverifiable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Final
+
+from swarm.clock import SECOND
+from swarm.domain.model.transcript import Standing
+from swarm.services.intake.ingest import Ingest
+from swarm.services.rules.guarded import attempt
+from swarm.services.rules.standings import Standings
+from swarm.store.bridge.database import Database
+from swarm.store.threads import early
+from swarm.store.threads.early import Parked
+
+AT_ONCE: Final = 20
+ASK_SECONDS: Final = 10.0
+"""So long one look waits for Slack."""
+
+RETRY_SECONDS: Final = 5.0
+GIVE_UP_SECONDS: Final = 24 * 3600
+_LOOK_EVERY_SECONDS: Final = 5.0
+
+
+class Verifier:
+    """The background task that asks again."""
+
+    def __init__(self, database: Database, ingest: Ingest, standings: Standings) -> None:
+        self._database = database
+        self._ingest = ingest
+        self._standings = standings
+
+    async def run(self) -> None:
+        """Verify until cancelled, or until the shutdown, whatever goes wrong meanwhile."""
+        wakeups = self._database.wakeups
+        while not wakeups.closed:
+            seen = wakeups.generation(early.UNVERIFIED)
+            await attempt(self.verify_due(), "verify")
+            await wakeups.wait(early.UNVERIFIED, seen, _LOOK_EVERY_SECONDS)
+
+    async def verify_due(self) -> None:
+        """Ask for the authors of the messages that are due; those that Slack names are routed."""
+        due = await self._database.read(early.parked, AT_ONCE)
+        await asyncio.gather(*(attempt(self._verify(parked), "verify") for parked in due))
+
+    async def _verify(self, parked: Parked) -> None:
+        message = parked.message
+        author = await self._standings.settled(message.author, ASK_SECONDS)
+        if author.standing is None and parked.age_us >= GIVE_UP_SECONDS * SECOND:
+            author = replace(author, standing=Standing.UNVERIFIED)
+        if author.standing is None:
+            await self._ingest.postpone(message, RETRY_SECONDS)
+        else:
+            await self._ingest.resume(replace(message, author=author))

@@ -1,0 +1,1 @@
+"""For operators: agents, figures, explanations, and the jobs that run on a schedule."""

@@ -1,0 +1,221 @@
+"""Who takes part: registering agents, knowing them by their tokens, and letting them go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from swarm.clock import new_id
+from swarm.domain.errors import Conflict, NotFound
+from swarm.domain.model.agents import Agent, Reach, Role, check_name, new_agent_token, token_hash
+from swarm.domain.model.leases import LeaseEnd
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.services.rules.credentials import AgentTokenCache
+from swarm.services.rules.failover import failover_offline_agents
+from swarm.services.rules.leases import lose
+from swarm.services.rules.roster import AGENTS, began
+from swarm.services.tasks.task_maintenance import tend_tasks
+from swarm.store.agents import agents
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import leases
+from swarm.store.inbox.leases import Lease
+from swarm.store.records import history
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Registered:
+    """A new agent, and its token, which is shown this once."""
+
+    agent: Agent
+    token: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Present:
+    """An agent, and whether it has been heard of lately."""
+
+    agent: Agent
+    online: bool
+
+
+class AgentRegistry:
+    """The agents of this deployment, and their tokens."""
+
+    def __init__(self, database: Database, conduct: OperatingPolicy, credentials: AgentTokenCache) -> None:
+        self._database = database
+        self._conduct = conduct
+        self.credentials = credentials
+
+    async def register(
+        self,
+        name: str,
+        role: Role,
+        description: str = "",
+        capabilities: Sequence[str] = (),
+        *,
+        enrolled: bool = False,
+    ) -> Registered:
+        """Add an agent; ``enrolled`` by the bearer of an enrolment key, not by the operator.
+
+        Raises Invalid for a name it cannot have, Conflict for one that is taken and where there are as many agents as
+        there may be: for an enrolment key fewer than for the operator.
+        """
+        token = new_agent_token()
+        added = _New(
+            name=check_name(name),
+            role=role,
+            description=description,
+            capabilities=tuple(capabilities),
+            token_hash=token_hash(token),
+            enrolled=enrolled,
+        )
+        agent = await self._database.write(_register, added, self._conduct)
+        await failover_offline_agents(self._database, self._conduct)  # what waited for a lead has one now
+        return Registered(agent=agent, token=token)
+
+    async def ensure(
+        self, name: str, role: Role, reach: Reach, description: str = "", capabilities: Sequence[str] = ()
+    ) -> Agent:
+        """An agent that the coordinator runs itself, without a token: added, or brought up to date.
+
+        Raises Invalid for a name it cannot have, Conflict for one of an agent that is reached in another way.
+        """
+        agent = await self._database.write(_ensure, check_name(name), role, description, tuple(capabilities), reach)
+        await failover_offline_agents(self._database, self._conduct)
+        return agent
+
+    async def everyone(self) -> list[Agent]:
+        """All agents, oldest first."""
+        return await self._database.read(agents.everyone)
+
+    async def present(self) -> list[Present]:
+        """All agents, oldest first, and whether each is there now."""
+        return await self._database.read(_present, self._conduct)
+
+    async def get(self, id_or_name: str) -> Agent:
+        """One agent; raises NotFound."""
+        return await self._database.read(_find, id_or_name)
+
+    async def describe(self, id_or_name: str, description: str | None, capabilities: Sequence[str] | None) -> Agent:
+        """Change what an agent says of itself; None leaves a part as it is. Raises NotFound."""
+        return await self._database.write(_describe, id_or_name, description, capabilities)
+
+    async def rotate(self, id_or_name: str) -> Registered:
+        """A new token for an agent; the old ones end now. Raises NotFound, or Conflict for one that needs none."""
+        token = new_agent_token()
+        agent = await self._database.write(_rotate, id_or_name, token_hash(token))
+        return Registered(agent=agent, token=token)
+
+    async def revoke(self, id_or_name: str) -> Agent:
+        """Remove an agent: its tokens end, its work goes to the default lead. Raises NotFound.
+
+        The tokens first, then each lease in a transaction of its own, since one that ended several would lock what
+        others lock in another order. Where this stops half way, the sweep goes on.
+        """
+        agent, held = await self._database.write(_revoke, id_or_name)
+        for lease in held:
+            await self._database.write(lose, lease.token, LeaseEnd.REVOKED, "its agent was removed", self._conduct)
+        await tend_tasks(self._database, self._conduct)
+        await failover_offline_agents(self._database, self._conduct)
+        return agent
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _New:
+    """An agent to be registered."""
+
+    name: str
+    role: Role
+    description: str
+    capabilities: tuple[str, ...]
+    token_hash: str
+    enrolled: bool
+
+
+def _register(tx: Transaction, new: _New, conduct: OperatingPolicy) -> Agent:
+    _check_room(tx, conduct, new.enrolled)
+    agent = Agent(
+        id=new_id(),
+        name=new.name,
+        role=new.role,
+        description=new.description,
+        capabilities=new.capabilities,
+        created_at=tx.now,
+        last_seen_at=None,
+        enrolled=new.enrolled,
+    )
+    agents.add(tx, agent, new.token_hash)
+    by_key = ", by an enrolment key" if new.enrolled else ""
+    history.record(tx, "agent.register", agent.id, agent_id=agent.id, reason=f"{new.role} {new.name}{by_key}")
+    tx.wake(AGENTS)
+    return agent
+
+
+def _check_room(tx: Transaction, conduct: OperatingPolicy, by_key: bool) -> None:
+    """Two at the same moment may pass both: a cap, not a promise to the last agent."""
+    everyone, enrolled = agents.count(tx)
+    if everyone >= conduct.most_agents:
+        raise Conflict(
+            f"There are {conduct.most_agents} agents, and no more may be registered.",
+            hint="Remove those that are gone (swarm agents revoke NAME), or raise agents.most.",
+        )
+    if by_key and enrolled >= conduct.most_enrolled:
+        raise Conflict(
+            f"There are {conduct.most_enrolled} workers with an enrolment key, and it registers no more.",
+            hint="Ask the operator to register it, to remove workers that are gone, or to raise agents.most_enrolled.",
+        )
+
+
+def _ensure(
+    tx: Transaction, name: str, role: Role, description: str, capabilities: tuple[str, ...], reach: Reach
+) -> Agent:
+    agent = agents.ensure(tx, name, role, description, capabilities, reach)
+    tx.wake(AGENTS)
+    return agent
+
+
+def _present(tx: Transaction, conduct: OperatingPolicy) -> list[Present]:
+    return [
+        Present(agent=agent, online=agent.online(tx.now, conduct.offline_after_seconds, began(tx, conduct)))
+        for agent in agents.everyone(tx)
+    ]
+
+
+def _find(tx: Transaction, id_or_name: str) -> Agent:
+    agent = agents.by_id(tx, id_or_name) or agents.by_name(tx, id_or_name)
+    if agent is None:
+        raise NotFound(f"There is no agent '{id_or_name}'.", hint="GET /agents lists them.")
+    return agent
+
+
+def _describe(tx: Transaction, id_or_name: str, description: str | None, capabilities: Sequence[str] | None) -> Agent:
+    agent = _find(tx, id_or_name)
+    agents.describe(
+        tx,
+        agent.id,
+        agent.description if description is None else description,
+        agent.capabilities if capabilities is None else tuple(capabilities),
+    )
+    tx.wake(AGENTS)
+    return _find(tx, agent.id)
+
+
+def _rotate(tx: Transaction, id_or_name: str, hashed: str) -> Agent:
+    agent = _find(tx, id_or_name)
+    if agent.reach is not Reach.POLLING:
+        raise Conflict(f"'{agent.name}' has no token: the coordinator itself calls it.")
+    agents.rotate(tx, agent.id, hashed)
+    history.record(tx, "agent.rotate", agent.id, agent_id=agent.id)
+    tx.wake(AGENTS)
+    return agent
+
+
+def _revoke(tx: Transaction, id_or_name: str) -> tuple[Agent, list[Lease]]:
+    """End the agent and its tokens; the leases that it still holds."""
+    agent = _find(tx, id_or_name)
+    agents.revoke(tx, agent.id)
+    history.record(tx, "agent.revoke", agent.id, agent_id=agent.id)
+    tx.wake(AGENTS)
+    tx.wake(agent.id)
+    return agent, leases.of_agent(tx, agent.id)

@@ -1,0 +1,26 @@
+"""The base prompts: what a model-driven agent is told once, before any trigger."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+from swarm.domain.errors import ConfigurationError
+from swarm.domain.model.agents import Role
+
+
+class BasePrompts:
+    """One text for each role. A file ``lead.md`` or ``worker.md`` in ``overrides`` takes the place of the built-in."""
+
+    def __init__(self, overrides: Path | None = None) -> None:
+        self._overrides = overrides
+
+    def text(self, role: Role) -> str:
+        """The prompt as it reads now: an edited file counts at once. Raises ConfigurationError if it cannot be read."""
+        own = self._overrides / f"{role}.md" if self._overrides else None
+        if own is None or not own.exists():
+            return (files("swarm.domain.prompts") / f"{role}.md").read_text(encoding="utf-8")
+        try:
+            return own.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigurationError(f"The base prompt {own} cannot be read: {error}") from error

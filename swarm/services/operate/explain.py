@@ -1,0 +1,176 @@
+"""Why a message went where it went: the timeline of one Slack message, in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from swarm.domain.errors import Invalid, NotFound
+from swarm.store.agents import agents
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.statements import Row
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import inbox
+from swarm.store.inbox.inbox import InboxMessage
+from swarm.store.outbox import deliveries
+from swarm.store.records import history
+from swarm.store.tasks import tasks
+from swarm.store.tasks.tasks import Task
+from swarm.store.threads import threads, transcript
+
+_REFERENCE = re.compile(r"(?P<channel>[A-Z][A-Z0-9]+):(?P<ts>\d+\.\d+)")
+_PERMALINK = re.compile(r"/archives/(?P<channel>[A-Z][A-Z0-9]+)/p(?P<seconds>\d+)(?P<micros>\d{6})(?:\?|$)")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """One line of a timeline."""
+
+    at: int
+    change: str
+    agent: str | None
+    reason: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InboxMessageExplanation:
+    """What became of a message for one agent."""
+
+    inbox_message_id: str
+    agent: str | None
+    status: str
+    matched_by: str
+    attempts: int
+    steps: tuple[Step, ...]
+    deliveries: tuple[str, ...]  # for example "post: sent 1700000000.000200"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskExplanation:
+    """What became of a task that the message was made."""
+
+    task_id: str
+    title: str
+    agent: str | None
+    status: str
+    steps: tuple[Step, ...]
+    deliveries: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Explanation:
+    """Everything that is known of one Slack message."""
+
+    channel: str
+    ts: str
+    stored: bool
+    routing: tuple[Step, ...]
+    owner: str | None
+    entries: tuple[InboxMessageExplanation, ...]
+    tasks: tuple[TaskExplanation, ...]
+
+
+def parse_reference(reference: str) -> tuple[str, str]:
+    """Channel and timestamp of ``CHANNEL:TS`` or of a message's link; raises Invalid."""
+    link = _PERMALINK.search(reference)
+    if link:
+        return link["channel"], f"{link['seconds']}.{link['micros']}"
+    plain = _REFERENCE.fullmatch(reference.strip())
+    if plain:
+        return plain["channel"], plain["ts"]
+    raise Invalid(
+        f"'{reference}' names no Slack message.",
+        hint="Use CHANNEL:TS, for example C0123456789:1700000000.000100, or the message's link.",
+        fields={"message": "CHANNEL:TS or a message's link"},
+    )
+
+
+class Explanations:
+    """Answers ``swarm explain``."""
+
+    def __init__(self, database: Database, team: str) -> None:
+        self._database = database
+        self._team = team
+
+    async def explain(self, reference: str) -> Explanation:
+        """The timeline of one message, by ``CHANNEL:TS``, link, or the id of an inbox message or a task of it.
+
+        Raises Invalid or NotFound.
+        """
+        return await self._database.read(_explain, self._team, reference)
+
+
+def _explain(tx: Transaction, team: str, reference: str) -> Explanation:
+    task = tasks.get(tx, reference.strip())
+    entry = inbox.get(tx, (task.inbox_message_id or "") if task else reference.strip())
+    if task and entry is None:
+        return _of_task_alone(tx, task)
+    channel, ts = (entry.channel, entry.ts) if entry else parse_reference(reference)
+    message = transcript.find(tx, team, channel, ts)
+    names = agents.names(tx)
+    routing = steps(history.of_subject(tx, f"{channel}:{ts}"), names)
+    entries = inbox.of_message(tx, team, channel, ts)
+    if message is None and not routing:
+        raise NotFound(
+            f"Nothing is known of the message {ts} in {channel}.",
+            hint="It never reached this coordinator, or it is older than what is kept.",
+        )
+    thread = threads.find(tx, team, channel, message["thread_ts"]) if message else None
+    return Explanation(
+        channel=channel,
+        ts=ts,
+        stored=message is not None,
+        routing=routing,
+        owner=names.get(thread.owner_id) if thread and thread.owner_id else None,
+        entries=tuple(_entry(tx, found, names) for found in entries),
+        tasks=tuple(_tasks(tx, entries, names)),
+    )
+
+
+def _of_task_alone(tx: Transaction, task: Task) -> Explanation:
+    """A task that came from no message."""
+    explained = _task(tx, task, agents.names(tx))
+    return Explanation(channel="", ts="", stored=False, routing=(), owner=None, entries=(), tasks=(explained,))
+
+
+def _tasks(tx: Transaction, entries: list[InboxMessage], names: dict[str, str]) -> Iterator[TaskExplanation]:
+    """The tasks as which the message was delegated, or to which it was a follow-up."""
+    for task_id in dict.fromkeys(entry.task_id for entry in entries if entry.task_id):
+        task = tasks.get(tx, task_id)
+        if task:
+            yield _task(tx, task, names)
+
+
+def _task(tx: Transaction, task: Task, names: dict[str, str]) -> TaskExplanation:
+    return TaskExplanation(
+        task_id=task.id,
+        title=task.title,
+        agent=names.get(task.agent_id or ""),
+        status=task.status,
+        steps=steps(history.of_subject(tx, task.id), names),
+        deliveries=tuple(_delivery(row) for row in deliveries.of_task(tx, task.id)),
+    )
+
+
+def _entry(tx: Transaction, entry: InboxMessage, names: dict[str, str]) -> InboxMessageExplanation:
+    return InboxMessageExplanation(
+        inbox_message_id=entry.id,
+        agent=names.get(entry.agent_id or ""),
+        status=entry.status,
+        matched_by=entry.matched_by,
+        attempts=entry.attempts,
+        steps=steps(history.of_subject(tx, entry.id), names),
+        deliveries=tuple(_delivery(row) for row in deliveries.of_entry(tx, entry.id)),
+    )
+
+
+def _delivery(row: Row) -> str:
+    return f"{row['kind']}: {row['status']} {row['sent_ts'] or row['error'] or ''}".strip()
+
+
+def steps(rows: list[Row], names: dict[str, str]) -> tuple[Step, ...]:
+    """Rows of the history as lines of a timeline."""
+    return tuple(
+        Step(at=row["at"], change=row["change"], agent=names.get(row["agent_id"]), reason=row["reason"]) for row in rows
+    )

@@ -1,0 +1,111 @@
+"""Reading messages between agents, a page at a time: only what the reader may see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from swarm.domain.errors import Invalid, NotFound
+from swarm.domain.model.agent_messages import AgentMessage, check_channel
+from swarm.domain.model.agents import Agent
+from swarm.services.operate.team import colleague
+from swarm.store.agents import agent_messages, agents
+from swarm.store.agents.agent_messages import FIRST_ID, LAST_ID, Scope
+from swarm.store.bridge.transaction import Transaction
+
+MAX_PAGE_CHARACTERS: Final = 100_000
+"""A page ends when it has so much text: a model cannot read without limit."""
+
+_SHOWN_CHANNELS: Final = 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PageRequest:
+    """Which messages an agent wants to read."""
+
+    channel: str | None = None
+    partner: str | None = None  # an agent's name or id
+    after: str | None = None
+    before: str | None = None
+    limit: int = 20
+    unread_only: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AgentMessagesPage:
+    """Messages, oldest first; ``more`` if there are further ones in the direction of reading."""
+
+    messages: tuple[AgentMessage, ...]
+    more: bool
+
+
+def check_page(request: PageRequest) -> PageRequest:
+    """The request itself; raises Invalid for one that cannot be answered."""
+    if request.channel is not None and request.partner is not None:
+        expected = "one of 'channel' and 'agent', not both"
+        raise Invalid("Say which messages you want.", fields={"channel": expected, "agent": expected})
+    given = {"after": request.after, "before": request.before}
+    wrong = [name for name, value in given.items() if value is not None and not _is_id(value)]
+    if wrong:
+        raise Invalid(
+            "Messages are found by their ids.", fields=dict.fromkeys(wrong, "the id of a message, or next_after")
+        )
+    return request
+
+
+def read_page(tx: Transaction, reader: Agent, request: PageRequest) -> AgentMessagesPage:
+    """The page. Raises NotFound for an unknown agent, and for a channel in which nothing was said."""
+    if request.channel is not None:
+        return _of_channel(tx, reader, request, check_channel(request.channel))
+    if request.partner is not None:
+        partner = colleague(agents.everyone(tx), reader, request.partner)
+        return _page(tx, Scope.DIRECT, reader, request, partner_id=partner.id)
+    return _page(tx, Scope.UNREAD, reader, request)
+
+
+def _of_channel(tx: Transaction, reader: Agent, request: PageRequest, channel: str) -> AgentMessagesPage:
+    if not agent_messages.has_channel(tx, channel):
+        known = ", ".join(f"#{name}" for name in agent_messages.channels(tx, _SHOWN_CHANNELS))
+        raise NotFound(
+            f"Nothing was said in #{channel} yet.",
+            hint=f"There are: {known}." if known else "The first send-message to a channel opens it.",
+        )
+    return _page(tx, Scope.CHANNEL, reader, request, channel=channel)
+
+
+def _page(tx: Transaction, scope: Scope, reader: Agent, request: PageRequest, **place: str) -> AgentMessagesPage:
+    """What is unread, and what comes after an id, from its beginning; else the latest."""
+    newest = request.after is None and not request.unread_only and scope is not Scope.UNREAD
+    found = agent_messages.page(
+        tx,
+        scope,
+        reader.id,
+        request.limit + 1,
+        after=request.after or FIRST_ID,
+        before=request.before or LAST_ID,
+        newest=newest,
+        unread_only=request.unread_only,
+        **place,
+    )
+    fitting = _fitting(found[: request.limit])
+    return AgentMessagesPage(messages=tuple(reversed(fitting) if newest else fitting), more=len(found) > len(fitting))
+
+
+def _fitting(messages: Sequence[AgentMessage]) -> Sequence[AgentMessage]:
+    """As many as fit into a page, at least one."""
+    length = 0
+    for count, message in enumerate(messages):
+        length += len(message.text)
+        if count and length > MAX_PAGE_CHARACTERS:
+            return messages[:count]
+    return messages
+
+
+def _is_id(text: str) -> bool:
+    """Whether it is an id as we write them: other spellings of a UUID have another order."""
+    try:
+        return str(UUID(text)) == text
+    except ValueError:
+        return False

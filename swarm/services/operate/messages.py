@@ -1,0 +1,185 @@
+"""What agents say to each other: stored once, told to those whom it is meant for, read by whoever may."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from swarm.clock import SECOND
+from swarm.domain.errors import Conflict, Invalid, RateLimited
+from swarm.domain.model.agent_messages import (
+    MAX_PER_MINUTE,
+    SAME_WITHIN_SECONDS,
+    Mentions,
+    check_channel,
+    check_text,
+    mentions,
+)
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.notices import NoticeKind
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.services.operate.agents import Present
+from swarm.services.operate.message_pages import AgentMessagesPage, PageRequest, check_page, read_page
+from swarm.services.operate.team import colleague, read_team
+from swarm.services.rules.idempotency import IdempotentCall, idempotent
+from swarm.services.rules.reply import Caller
+from swarm.store.agents import agent_messages
+from swarm.store.agents.agent_messages import Earlier
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import notices
+
+_MINUTE = 60 * SECOND
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sent:
+    """A message on its way: whom it is meant for, and the names in it that nobody has."""
+
+    message_id: str
+    addressees: tuple[Present, ...]
+    unknown: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Letter:
+    """A message that is to be sent: to a recipient or into a channel."""
+
+    sender: Agent
+    text: str
+    recipient: Agent | None
+    channel: str | None
+    mentions: Mentions
+
+    @property
+    def place(self) -> str:
+        """The channel's name or the recipient's id; no name is as long as an id."""
+        return self.recipient.id if self.recipient else self.channel or ""
+
+
+class Messages:
+    """Messages between agents. Each is told by a notice, which waits for who is offline."""
+
+    def __init__(self, database: Database, conduct: OperatingPolicy) -> None:
+        self._database = database
+        self._conduct = conduct
+
+    async def send(self, caller: Caller, text: str, *, to: str | None = None, channel: str | None = None) -> Sent:
+        """Send a text to one agent, or into a channel, where those whom it mentions are told.
+
+        The same call again, by its ``request_id`` or else under the same lease, sends nothing and has the first result;
+        without both, the same words to the same place count as repeated for a minute. Raises Invalid, NotFound for an
+        unknown agent, Conflict for a ``request_id`` that stands for other words, and RateLimited.
+        """
+        if (to is None) == (channel is None):
+            expected = "one of 'to' and 'channel'"
+            raise Invalid("Say for whom it is, once.", fields={"to": expected, "channel": expected})
+        name = check_channel(channel) if channel is not None else None
+        return await self._database.write(_send, caller, check_text(text), to, name, self._conduct)
+
+    async def read(self, agent: Agent, request: PageRequest) -> AgentMessagesPage:
+        """Messages of a channel or with another agent; if neither is named, all unread ones that are meant for you.
+
+        Of those the ones after an id, else the latest. What is meant for the reader counts as read from now on. Raises
+        Invalid, and NotFound for an unknown agent and for a channel in which nothing was said.
+        """
+        page = await self._database.read(read_page, agent, check_page(request))
+        unread = [message.id for message in page.messages if message.unread]
+        if unread:
+            await self._database.write(agent_messages.mark_read, agent.id, unread)
+        return page
+
+
+def _send(
+    tx: Transaction, caller: Caller, text: str, to: str | None, channel: str | None, conduct: OperatingPolicy
+) -> Sent:
+    present = read_team(tx, conduct)
+    letter = _letter(caller.agent, text, to, channel, [one.agent for one in present])
+    agent_messages.serialize_inserts(tx)
+    message_id = _store_once(tx, caller, letter, present)
+    meant = agent_messages.addressees(tx, message_id)
+    return Sent(
+        message_id=message_id,
+        addressees=tuple(one for one in present if one.agent.id in meant),
+        unknown=letter.mentions.unknown,
+    )
+
+
+def _letter(sender: Agent, text: str, to: str | None, channel: str | None, team: Sequence[Agent]) -> _Letter:
+    recipient = colleague(team, sender, to) if to is not None else None
+    if recipient and recipient.id == sender.id:
+        raise Invalid("This is yourself.", fields={"to": "another agent's name or id"})
+    named = Mentions(agents=(), everybody=False, unknown=()) if recipient else mentions(text, team)
+    return _Letter(sender=sender, text=text, recipient=recipient, channel=channel, mentions=named)
+
+
+def _store_once(tx: Transaction, caller: Caller, letter: _Letter, present: Sequence[Present]) -> str:
+    """The id of the message, stored now or by the same call before."""
+    before = agent_messages.earlier(tx, letter.sender.id, letter.place, letter.text, MAX_PER_MINUTE)
+    if caller.request_id is None and caller.lease_token is None:
+        return _said_lately(tx, before) or _store(tx, letter, before, present)
+    call = IdempotentCall(
+        agent_id=letter.sender.id,
+        tool="send-message",
+        about=letter.place,
+        lease_token=caller.lease_token,
+        arguments={"text": letter.text},
+        request_id=caller.request_id,
+    )
+    message_id = str(idempotent(tx, call, lambda: {"message_id": _store(tx, letter, before, present)})["message_id"])
+    stored = agent_messages.get(tx, message_id)
+    if stored is None or stored.text != letter.text:  # or words would be lost, since models like the id "1"
+        raise Conflict(
+            f"With the request_id '{caller.request_id}' you have sent other words there; they have arrived.",
+            hint="Give a new message a request_id of its own.",
+        )
+    return message_id
+
+
+def _said_lately(tx: Transaction, before: Sequence[Earlier]) -> str | None:
+    since = tx.now - SAME_WITHIN_SECONDS * SECOND
+    return next((message.id for message in before if message.same and message.created_at > since), None)
+
+
+def _store(tx: Transaction, letter: _Letter, before: Sequence[Earlier], present: Sequence[Present]) -> str:
+    """Store a message, and tell those whom it is meant for."""
+    _check_rate(tx, before)
+    meant = _addressees(letter, present)
+    message_id = agent_messages.add(
+        tx,
+        letter.sender.id,
+        letter.text,
+        meant,
+        channel=letter.channel,
+        recipient_id=letter.recipient.id if letter.recipient else None,
+    )
+    for agent_id in meant:
+        notices.add(
+            tx,
+            NoticeKind.AGENT_MESSAGE,
+            agent_id,
+            actor=letter.sender.id,
+            text=letter.text,
+            agent_message_id=message_id,
+        )
+    return message_id
+
+
+def _addressees(letter: _Letter, present: Sequence[Present]) -> list[str]:
+    """The recipient; in a channel those mentioned by name, and with @all everybody who is online. Never the sender."""
+    if letter.recipient:
+        return [letter.recipient.id]
+    named = {agent.id for agent in letter.mentions.agents} - {letter.sender.id}
+    everybody = {one.agent.id for one in present if one.online} - {letter.sender.id}
+    return sorted(named | everybody if letter.mentions.everybody else named)
+
+
+def _check_rate(tx: Transaction, before: Sequence[Earlier]) -> None:
+    """Raise RateLimited for a sender whose last messages are all of the last minute."""
+    left = before[-1].created_at + _MINUTE - tx.now if len(before) >= MAX_PER_MINUTE else 0
+    if left > 0:
+        raise RateLimited(
+            f"You have sent {MAX_PER_MINUTE} messages within a minute; wait {-(-left // SECOND)} seconds.",
+            retry_after_seconds=left / SECOND,
+            hint="Say it in fewer messages. If you and another agent only answer each other, stop.",
+        )

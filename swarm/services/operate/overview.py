@@ -1,0 +1,99 @@
+"""What an operator looks at: the timeline of a thread, what is sent to Slack, and how much there is to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from swarm.clock import SECOND, slack_ts_to_us
+from swarm.domain.errors import NotFound
+from swarm.domain.model.deliveries import DeliveryStatus
+from swarm.domain.model.threads import Thread
+from swarm.services.operate.explain import Step, steps
+from swarm.services.outbox.storing import Storing
+from swarm.store.agents import agents
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.statements import Row
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.outbox import deliveries
+from swarm.store.records import figures, history
+from swarm.store.threads import threads, watermarks
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Timeline:
+    """A thread, its owner's name, and what happened in it, oldest first."""
+
+    thread: Thread
+    owner: str | None
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Backlog:
+    """How much waits."""
+
+    inbox_unread: int
+    oldest_unread_seconds: int  # 0 while there is none
+    tasks_open: int
+    deliveries_open: int  # not sent yet, or sent with an outcome that is not known
+
+
+class Overview:
+    """Reads for an operator."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._storing = Storing(database)
+
+    async def timeline(self, thread_id: str) -> Timeline:
+        """What happened in a thread. Raises NotFound."""
+        return await self._database.read(_timeline, thread_id)
+
+    async def deliveries(self, status: DeliveryStatus | None, limit: int) -> list[Row]:
+        """The newest deliveries, of one status or of all."""
+        return await self._database.read(deliveries.latest, status, limit)
+
+    async def backlog(self) -> Backlog:
+        """Counts of what is open; their cost does not depend on what is done. Raises Unavailable."""
+        return await self._database.read(_backlog)
+
+    async def gap_seconds(self) -> int:
+        """How long ago events began to be missed that are being read from Slack; 0 if none are. Raises Unavailable."""
+        return await self._database.read(_gap_seconds)
+
+    async def why_not_stored(self) -> str | None:
+        """Why nothing can be stored at the moment; None if something can. Costs a write now and then."""
+        return await self._storing.problem()
+
+    async def agent_names(self) -> Mapping[str, str]:
+        """The names of the agents that are not revoked, by id."""
+        return await self._database.read(_names)
+
+
+def _timeline(tx: Transaction, thread_id: str) -> Timeline:
+    thread = threads.get(tx, thread_id)
+    if thread is None:
+        raise NotFound(f"There is no thread '{thread_id}'.", hint="Use the thread_id of an entry of GET /inbox.")
+    names = _names(tx)
+    owner = names.get(thread.owner_id) if thread.owner_id else None
+    return Timeline(thread=thread, owner=owner, steps=steps(history.of_thread(tx, thread_id), names))
+
+
+def _backlog(tx: Transaction) -> Backlog:
+    unread, oldest = figures.unread(tx)
+    return Backlog(
+        inbox_unread=unread,
+        oldest_unread_seconds=max(tx.now - oldest, 0) // SECOND if oldest is not None else 0,
+        tasks_open=figures.tasks_open(tx),
+        deliveries_open=deliveries.count_open(tx),
+    )
+
+
+def _gap_seconds(tx: Transaction) -> int:
+    since = watermarks.first_gap(tx)
+    return max(tx.now - slack_ts_to_us(since), SECOND) // SECOND if since else 0
+
+
+def _names(tx: Transaction) -> dict[str, str]:
+    return {agent.id: agent.name for agent in agents.everyone(tx)}

@@ -1,0 +1,135 @@
+"""Forgetting people: what somebody wrote and what names them, for good.
+
+Who may: the operator. What is guaranteed: it is remembered first that they are forgotten, so that nothing comes back
+when Slack's history is read; then each message goes in a transaction of its own, as if it were deleted in Slack, and at
+last what names them. What happens on failure: some of it is done; the same again does the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from swarm.domain.errors import Conflict, Invalid, NotFound
+from swarm.domain.model.transcript import AuthorKind
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.ports import Directory
+from swarm.services.rules import task_ends
+from swarm.services.rules.erase import erase_deleted, withdraw
+from swarm.services.rules.fencing import lock_task
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.statements import Row
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import inbox
+from swarm.store.records import forgotten
+from swarm.store.threads import threads
+
+AT_ONCE: Final = 50
+
+MOST_AUTHORS: Final = 1_000
+"""So many people are asked about for the one of a name."""
+
+_USER_ID: Final = re.compile(r"[UW][A-Z0-9]{1,30}")
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Forgotten:
+    """What was removed of a person, or would be; by kind, and only what there was."""
+
+    person: str  # the Slack user's id
+    dry_run: bool
+    removed: dict[str, int]
+
+
+class PersonalData:
+    """What is kept of people.
+
+    ``directory`` knows the names of users; without one they go by id. ``forget_name`` drops what is known of a user
+    beside the database.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        conduct: OperatingPolicy,
+        directory: Directory | None = None,
+        forget_name: Callable[[str], None] = lambda person: None,
+    ) -> None:
+        self._database = database
+        self._conduct = conduct
+        self._directory = directory
+        self._forget_name = forget_name
+
+    async def forget(self, who: str, *, dry_run: bool = False) -> Forgotten:
+        """Forget a Slack user, by id, or by ``@name`` as Slack shows them, of those who have written something.
+
+        With ``dry_run`` nothing changes; copies of what they wrote, in what agents wrote, are counted only when they
+        are cut. Raises Invalid, NotFound for a name that nobody has, and Conflict for one that several have.
+        """
+        person = await self._person(who)
+        if dry_run:
+            found = await self._database.read(forgotten.count, person)
+            return Forgotten(person=person, dry_run=True, removed=_some(found))
+        await self._database.write(forgotten.record, person)
+        messages = copies = 0
+        while batch := await self._database.read(forgotten.messages_of, person, AT_ONCE):
+            copies += sum(await asyncio.gather(*(self._database.write(_forget_message, row) for row in batch)))
+            messages += len(batch)
+        cancelled = 0
+        for task_id in await self._database.read(forgotten.requested_by, person):
+            cancelled += await self._database.write(_cancel, task_id, self._conduct)
+        done = await self._database.write(forgotten.forget, person)
+        self._forget_name(person)
+        await self._database.scrub(rewrite=True)
+        removed = _some({"messages": messages, "copies": copies, "cancelled tasks": cancelled, **done})
+        _log.info(
+            "A person was forgotten.", action="forget", **{key.replace(" ", "_"): n for key, n in removed.items()}
+        )
+        return Forgotten(person=person, dry_run=False, removed=removed)
+
+    async def _person(self, who: str) -> str:
+        if _USER_ID.fullmatch(who):
+            return who
+        if not who.startswith("@") or len(who) < 2:
+            raise Invalid("Name a Slack user.", fields={"person": "a user id such as U0123456789, or @name"})
+        if self._directory is None:
+            raise Invalid(
+                f"Without a coordinator that runs, nobody knows who {who} is.", hint="Use the Slack user's id."
+            )
+        found = await self._named(self._directory, who[1:])
+        if not found:
+            raise NotFound(f"Nobody called {who} has written anything that is kept.", hint="Use the Slack user's id.")
+        if len(found) > 1:
+            raise Conflict(f"{who} is the name of several people: {', '.join(found)}.", hint="Use one of these ids.")
+        return found[0]
+
+    async def _named(self, directory: Directory, name: str) -> list[str]:
+        authors = await self._database.read(forgotten.authors, MOST_AUTHORS)
+        names = await asyncio.gather(*(directory.author_name(author, AuthorKind.USER) for author in authors))
+        return [author for author, known in zip(authors, names, strict=True) if known.casefold() == name.casefold()]
+
+
+def _forget_message(tx: Transaction, message: Row) -> int:
+    """As if it were deleted in Slack; the number of rows that had something of it."""
+    thread = threads.at(tx, message["team"], message["channel"], message["thread_ts"])
+    entries = inbox.of_message_locked(tx, message["team"], message["channel"], message["ts"])
+    forgotten.blank(tx, message)
+    erased = erase_deleted(tx, thread, message, entries)
+    withdraw(tx, entries, "whoever wrote it is forgotten")
+    return erased
+
+
+def _cancel(tx: Transaction, task_id: str, conduct: OperatingPolicy) -> bool:
+    task = lock_task(tx, task_id)
+    return task is not None and task_ends.cancel(tx, task, "because whoever asked for it is forgotten", conduct)
+
+
+def _some(counts: dict[str, int]) -> dict[str, int]:
+    return {kind: count for kind, count in counts.items() if count}

@@ -1,0 +1,48 @@
+"""Signs of life: who polls or renews is there, and that is written down now and then."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from swarm.domain.model.agents import SEEN_EVERY_SECONDS, Agent
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.services.rules.roster import AGENTS, began
+from swarm.store.agents import agents
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
+
+_WRITES_BEFORE_OFFLINE: Final = 3
+"""Where silence counts early, signs of life are written more often than usual: so often in that time."""
+
+
+class Presence:
+    """Writes signs of life, of each agent at most every 30 seconds: a heartbeat is not worth a write per poll."""
+
+    def __init__(self, database: Database, conduct: OperatingPolicy) -> None:
+        self._database = database
+        self._conduct = conduct
+        self._every_seconds = min(SEEN_EVERY_SECONDS, conduct.offline_after_seconds / _WRITES_BEFORE_OFFLINE)
+        self._written: dict[str, float] = {}  # agent id -> when that was, on the loop's clock
+        self._forget_at = 0.0
+
+    async def note(self, agent: Agent) -> None:
+        """The agent was heard of just now; an agent counts as seen only once that is written."""
+        now = asyncio.get_running_loop().time()
+        if agent.id in self._written and now - self._written[agent.id] < self._every_seconds:
+            return
+        await self._database.write(note_seen, agent.id, self._conduct)
+        self._written[agent.id] = now
+        if now >= self._forget_at:
+            self._written = {known: at for known, at in self._written.items() if now - at < self._every_seconds}
+            self._forget_at = now + self._every_seconds
+
+
+def note_seen(tx: Transaction, agent_id: str, conduct: OperatingPolicy) -> None:
+    """Write that an agent was heard of. Whoever routes is told only if it was offline: else nothing has changed."""
+    agent = agents.by_id(tx, agent_id)
+    if agent is None:
+        return  # it was removed a moment ago
+    agents.seen(tx, agent_id)
+    if not agent.online(tx.now, conduct.offline_after_seconds, began(tx, conduct)):
+        tx.wake(AGENTS)

@@ -1,0 +1,155 @@
+"""Tidying: what nobody will ask for is dropped, a little at a time, so that the database does not grow for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import structlog
+
+from swarm.clock import SECOND, us_to_slack_ts
+from swarm.domain.model.threads import OWNED_FOR_IDLE_DAYS
+from swarm.domain.operating_policy import Retention
+from swarm.services.rules.erase import erase_late
+from swarm.services.rules.guarded import attempt
+from swarm.store.agents import agent_messages
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.builtin import conversation_locks, model_usage, sessions
+from swarm.store.inbox import leases, queue_heads
+from swarm.store.records import erasure, history, idempotency_keys
+from swarm.store.records import retention as threads_kept
+from swarm.store.runs import runs
+from swarm.store.threads import early, threads, watermarks
+
+AT_ONCE: Final = 1_000
+"""So many rows are dropped in one transaction, so that nobody else has to wait long."""
+
+TRANSACTIONS: Final = 20
+"""So many transactions a part may take in one round; the next round does the rest."""
+
+_DISOWN_AT_ONCE: Final = 200  # two statements each
+_SESSIONS_AT_ONCE: Final = 50  # each with all that was said in it
+_DAY = 24 * 3600 * SECOND
+_KEEP_EARLY = 900 * SECOND
+_REWRITE_EVERY = 3600 * SECOND
+_LATE = _DAY  # an answer is over by then, for a turn's lease has ended
+
+Forget = Callable[[Transaction, int, int], int]
+"""Drops at most so many rows from before a moment; how many there were."""
+
+Part = Callable[[Transaction], bool]
+"""One step of a part of a round; whether there may be more."""
+
+_log = structlog.get_logger(__name__)
+
+
+class RetentionJob:
+    """Tidies, one part after another; a part that fails keeps no other from its work."""
+
+    def __init__(self, database: Database, retention: Retention) -> None:
+        self._database = database
+        self._retention = retention
+        self._keep_threads = retention.threads_days * _DAY
+        self._rewritten_at = 0  # when the database's files were last written anew, as far as this process knows
+        self._walked = ""  # the last thread that was looked at; the walk begins anew when it has seen all
+
+    async def tidy(self) -> None:
+        """One round."""
+        for name, part in _parts(self._retention).items():
+            await attempt(self._in_steps(part), "tidy", part=name)
+        await attempt(self._forget_threads(), "tidy", part="forget_threads")
+        await attempt(self._database.write(repair_queue_heads), "tidy", part="repair_heads")
+        await attempt(self._scrub(), "tidy", part="scrub")
+
+    async def _scrub(self) -> None:
+        """Have the database's files forget what was deleted; write them anew at most once an hour."""
+        deleted_at, now = await self._database.write(erase_late_answers)
+        self._rewritten_at = self._rewritten_at or now - _DAY  # what was deleted earlier, another process has seen to
+        is_due = deleted_at > self._rewritten_at and now - self._rewritten_at >= _REWRITE_EVERY
+        if await self._database.scrub(rewrite=is_due) and is_due:
+            self._rewritten_at = now
+
+    async def _in_steps(self, part: Callable[[Transaction], bool]) -> None:
+        for _ in range(TRANSACTIONS):
+            if not await self._database.write(part):
+                return
+
+    async def _forget_threads(self) -> None:
+        """Look at some threads, and drop what was said in those that are idle."""
+        seen = await self._database.read(_walk, self._walked, self._keep_threads)
+        for thread_id, forgettable in seen:
+            if forgettable:
+                await attempt(self._forget_thread(thread_id), "tidy", thread=thread_id)
+        self._walked = seen[-1][0] if len(seen) == AT_ONCE else ""
+
+    async def _forget_thread(self, thread_id: str) -> None:
+        while await self._database.write(forget_thread, thread_id, self._keep_threads):
+            pass
+
+
+def forget_early(tx: Transaction) -> bool:
+    """Drop replies whose thread was opened by nobody; whether there may be more."""
+    if watermarks.first_gap(tx):
+        return False  # what opens their threads may still be missing
+    return early.forget(tx, tx.now - _KEEP_EARLY, AT_ONCE) >= AT_ONCE
+
+
+def disown_idle(tx: Transaction) -> bool:
+    """End ownership of threads in which nothing happens; whether there may be more."""
+    return threads.disown_idle(tx, tx.now - OWNED_FOR_IDLE_DAYS * _DAY, _DISOWN_AT_ONCE) >= _DISOWN_AT_ONCE
+
+
+def forget_thread(tx: Transaction, thread_id: str, keep_us: int) -> bool:
+    """Drop what was said in a thread, which is then not known whole, if it is still idle; whether there may be more."""
+    thread = threads.locked(tx, thread_id)
+    if not threads_kept.is_idle(tx, thread_id, tx.now - keep_us):
+        return False
+    threads.doubt(tx, thread_id)
+    threads.forget_up_to(tx, thread_id, us_to_slack_ts(tx.now - keep_us))
+    messages = threads_kept.forget_said(tx, thread, AT_ONCE)
+    answers = threads_kept.forget_answers(tx, thread_id, AT_ONCE)
+    changes = threads_kept.forget_history(tx, thread_id, AT_ONCE)
+    return max(messages, answers, changes) >= AT_ONCE
+
+
+def erase_late_answers(tx: Transaction) -> tuple[int, int]:
+    """Erase answers that were deleted in Slack before they were over; when a message was last deleted, and the time."""
+    erase_late(tx, tx.now - _LATE)
+    return erasure.last_deleted(tx), tx.now
+
+
+def repair_queue_heads(tx: Transaction) -> None:
+    """Make queue heads that are missing. There should be none."""
+    repaired = queue_heads.repair(tx)
+    if repaired:
+        _log.error("queue heads were missing and have been made anew", action="repair_heads", count=repaired)
+
+
+def _walk(tx: Transaction, after: str, keep_us: int) -> list[tuple[str, bool]]:
+    return threads_kept.walk(tx, after, AT_ONCE, tx.now - keep_us)
+
+
+def _parts(kept: Retention) -> dict[str, Part]:
+    """What is dropped row by row. No answer is kept longer than its thread, for its messages may be run again."""
+    days: dict[str, tuple[Forget, int]] = {
+        "forget_leases": (leases.forget, 1),
+        "forget_receipts": (idempotency_keys.forget, 3),
+        "forget_unconcerned": (history.forget_unconcerned, kept.routing_days),
+        "forget_agent_messages": (agent_messages.forget, kept.agent_messages_days),
+        "forget_turns": (runs.forget, min(kept.runs_days, kept.threads_days)),
+        "forget_model_runs": (model_usage.forget, kept.runs_days),
+        "forget_talks": (conversation_locks.forget, 1),
+    }
+    by_age = {name: partial(_forget, forget, count * _DAY) for name, (forget, count) in days.items()}
+    of_sessions = {"forget_sessions": partial(_forget_sessions, kept.sessions_days * _DAY)}
+    return {"forget_early": forget_early, **by_age, **of_sessions, "disown_idle": disown_idle}
+
+
+def _forget(forget: Forget, keep_us: int, tx: Transaction) -> bool:
+    return forget(tx, tx.now - keep_us, AT_ONCE) >= AT_ONCE
+
+
+def _forget_sessions(keep_us: int, tx: Transaction) -> bool:
+    return sessions.forget(tx, tx.now - keep_us, _SESSIONS_AT_ONCE) >= _SESSIONS_AT_ONCE

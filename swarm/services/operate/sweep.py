@@ -1,0 +1,96 @@
+"""The sweep: what time makes due, it makes due by a write, once a second.
+
+Leases that expired, delays that passed, messages that wait for nobody, ownership that went stale. The elected process
+sweeps (`swarm.services.outbox.elections`); that two do it is harmless.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.services.operate.retention import RetentionJob
+from swarm.services.rules.failover import failover_offline_agents
+from swarm.services.rules.guarded import attempt
+from swarm.services.rules.leases import expire
+from swarm.services.tasks.task_maintenance import tend_tasks
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import holds, leases
+from swarm.store.inbox.leases import Lease
+from swarm.store.threads import threads
+
+SWEEP_SECONDS: Final = 1.0
+RETENTION_SECONDS: Final = 60.0
+LISTEN_SECONDS: Final = 1.0
+BATCH: Final = 200
+"""So many things are treated in one transaction, so that nobody else has to wait long."""
+
+
+class Sweeper:
+    """The background task that sweeps."""
+
+    def __init__(self, database: Database, conduct: OperatingPolicy) -> None:
+        self._database = database
+        self._conduct = conduct
+        self._tidier = RetentionJob(database, conduct.retention)
+
+    async def run(self) -> None:
+        """Sweep until cancelled, whatever goes wrong meanwhile. A database that is away is waited for."""
+        loop = asyncio.get_running_loop()
+        tidy_at = loop.time()
+        while True:
+            await self.sweep()
+            if loop.time() >= tidy_at:
+                tidy_at = loop.time() + RETENTION_SECONDS
+                await self.tidy()
+            await asyncio.sleep(SWEEP_SECONDS)
+
+    async def sweep(self) -> None:
+        """One round; each part, lease and thread in a transaction of its own, and none fails for another's sake."""
+        await attempt(self._end_expired(), "sweep", part="end_expired")
+        await attempt(self._make_due(), "sweep", part="make_due")
+        await attempt(tend_tasks(self._database, self._conduct), "sweep", part="tend_tasks")
+        await attempt(failover_offline_agents(self._database, self._conduct), "sweep", part="look_after_offline")
+
+    async def tidy(self) -> None:
+        """Drop what nobody will ask for."""
+        await self._tidier.tidy()
+
+    async def _end_expired(self) -> None:
+        """One by one: a transaction that ended many would lock what others lock in another order."""
+        last: Lease | None = None  # one that cannot be ended is tried again in the next round, not in this one
+        while expired := await self._database.read(leases.expired, last, BATCH):
+            await asyncio.gather(*(self._end(lease) for lease in expired))
+            last = expired[-1]
+
+    async def _end(self, lease: Lease) -> None:
+        ending = self._database.write(expire, lease.token, self._conduct)
+        await attempt(ending, "end_expired", trigger=lease.trigger_id, thread=lease.thread_id)
+
+    async def _make_due(self) -> None:
+        """Thread by thread, for the same reason."""
+        over = await self._database.read(holds.over)
+        for start in range(0, len(over), BATCH):
+            await asyncio.gather(*(self._make_thread_due(thread_id) for thread_id in over[start : start + BATCH]))
+
+    async def _make_thread_due(self, thread_id: str) -> None:
+        await attempt(self._database.write(make_due, thread_id), "make_due", thread=thread_id)
+
+
+async def listen(database: Database, lease_seconds: float) -> None:
+    """Tell the database once a second that this process hears agents, until cancelled.
+
+    A process that was asleep (a closed laptop, SIGSTOP) could hear nobody, so nobody counts as silent or gone for that:
+    if it slept for as long as agents take between two renewals, it listens from its waking on, as after a start.
+    """
+    while True:
+        database.listens(asleep_seconds=LISTEN_SECONDS + lease_seconds / 3)
+        await asyncio.sleep(LISTEN_SECONDS)
+
+
+def make_due(tx: Transaction, thread_id: str) -> None:
+    """End the holds of a thread whose time is over."""
+    threads.locked(tx, thread_id)
+    holds.make_due(tx, thread_id)

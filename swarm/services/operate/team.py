@@ -1,0 +1,59 @@
+"""The team as its members see it: who is there, and how much each has before it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from swarm.domain.errors import NotFound
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.team import IDLE, Load
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.services.operate.agents import Present
+from swarm.services.rules.roster import began
+from swarm.store.agents import agent_loads, agents
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Member:
+    """One agent of the team."""
+
+    present: Present
+    load: Load
+
+
+class TeamDirectory:
+    """All agents, as they see each other."""
+
+    def __init__(self, database: Database, conduct: OperatingPolicy) -> None:
+        self._database = database
+        self._conduct = conduct
+
+    async def members(self) -> list[Member]:
+        """Everybody, oldest first."""
+        return await self._database.read(_members, self._conduct)
+
+
+def read_team(tx: Transaction, conduct: OperatingPolicy) -> list[Present]:
+    """Everybody, oldest first, and whether each is there now."""
+    return [
+        Present(agent=agent, online=agent.online(tx.now, conduct.offline_after_seconds, began(tx, conduct)))
+        for agent in agents.everyone(tx)
+    ]
+
+
+def colleague(team: Sequence[Agent], me: Agent, name: str) -> Agent:
+    """The agent that ``me`` calls by this name or id; raises NotFound with the names that there are."""
+    bare = name.removeprefix("@").removeprefix("swarm#")
+    found = next((agent for agent in team if bare in (agent.id, agent.name)), None)
+    if found is None:
+        others = ", ".join(agent.name for agent in team if agent.id != me.id)
+        raise NotFound(f"There is no agent '{name}'.", hint=f"There are: {others}." if others else "You are alone.")
+    return found
+
+
+def _members(tx: Transaction, conduct: OperatingPolicy) -> list[Member]:
+    found = agent_loads.by_agent(tx)
+    return [Member(present=one, load=found.get(one.agent.id, IDLE)) for one in read_team(tx, conduct)]

@@ -1,0 +1,1 @@
+"""Deliveries to Slack: storing, sending, and the election of the process that sends."""

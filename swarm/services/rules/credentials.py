@@ -1,0 +1,165 @@
+"""The tokens that agents call with: whose one is, and what has to end when it ends.
+
+A token ends when its agent gets another one or is removed. What is guaranteed: no claim is made with a token that has
+ended, since the claim's own transaction looks at the token's row; and whatever a process does for a token ends within
+a second. Each process looks for tokens that have ended as soon as it hears that agents have changed, and every
+`LOOK_SECONDS` while it works for one, since such a notification can be lost. On failure: without the database nothing
+can be looked up, and nothing is handed out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from swarm.clock import SECOND
+from swarm.domain.errors import Unauthorized
+from swarm.domain.model.agents import Agent, token_hash
+from swarm.services.rules.guarded import attempt
+from swarm.services.rules.roster import AGENTS
+from swarm.store.agents import agents
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
+
+KNOWN_FOR_SECONDS: Final = 0.5
+"""So long a look at a token is believed: a poll should not cost one."""
+
+LOOK_SECONDS: Final = 0.5
+
+_OVERLAP_SECONDS: Final = 60
+"""A look goes back behind the last one by so much: a transaction's moment is that of its beginning."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Known:
+    """An agent as it was found by its token; times are monotonic."""
+
+    agent: Agent
+    read_at: float
+    generation: int
+
+
+class Watched:
+    """Work for a token. ``end`` is called once if the token ends before `close`."""
+
+    def __init__(self, agent: Agent, end: Callable[[], object], forget: Callable[[Watched], None]) -> None:
+        self.agent = agent
+        self.end = end
+        self.has_ended = False
+        self._forget = forget
+
+    def close(self) -> None:
+        """The work is done."""
+        self._forget(self)
+
+
+class AgentTokenCache:
+    """The tokens, as this process knows them."""
+
+    def __init__(self, database: Database, *, look_seconds: float = LOOK_SECONDS) -> None:
+        self._database = database
+        self._look_seconds = look_seconds
+        self._known: dict[str, _Known] = {}  # by token hash
+        self._room = 100  # so many are kept before the stale ones are forgotten
+        self._watched: dict[str, set[Watched]] = {}  # by token hash
+        self._ended: frozenset[str] = frozenset()  # the hashes that the last look has found
+        self._looked_at: int | None = None  # by the database's clock
+
+    async def identify(self, token: str) -> Agent:
+        """The agent with this token; raises Unauthorized."""
+        return await self._find(token_hash(token))
+
+    async def check(self, agent: Agent) -> None:
+        """Raises Unauthorized if the token that this agent calls with has ended, as far as is known here."""
+        if agent.token_hash:
+            await self._find(agent.token_hash)
+
+    def mark(self) -> tuple[float, int]:
+        """The present moment, for `confirm`."""
+        return time.monotonic(), self._database.wakeups.generation(AGENTS)
+
+    def confirm(self, agent: Agent, mark: tuple[float, int]) -> None:
+        """A transaction that began after ``mark`` has found the agent's token valid."""
+        if agent.token_hash and agent.token_hash not in self._ended:
+            self._remember(agent.token_hash, agent, mark)
+
+    def watch(self, agent: Agent, end: Callable[[], object]) -> Watched:
+        """Call ``end`` when the agent's token ends, unless the result is closed before."""
+        watched = Watched(agent, end, self._forget)
+        self._watched.setdefault(agent.token_hash or "", set()).add(watched)
+        return watched
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Look for tokens that have ended, until left."""
+        looking = asyncio.create_task(self._run(), name="credentials")
+        try:
+            yield
+        finally:
+            looking.cancel()
+            await asyncio.wait({looking})
+
+    async def look(self) -> None:
+        """End what is done for tokens that have ended."""
+        now, self._ended = await self._database.read(_ended, self._looked_at)
+        self._looked_at = now
+        for hashed in self._ended & self._watched.keys():
+            ending = self._watched.pop(hashed)
+            for watched in ending:
+                watched.has_ended = True
+                watched.end()
+            ids = {watched.agent.id for watched in ending}
+            _log.info("A token has ended.", action="token_end", agent_id=min(ids), requests=len(ending))
+
+    async def _run(self) -> None:
+        wakeups = self._database.wakeups
+        while True:
+            seen = wakeups.generation(AGENTS)
+            if self._watched:
+                await attempt(self.look(), "token_look")
+            if wakeups.closed:
+                await asyncio.sleep(self._look_seconds)
+            else:
+                await wakeups.wait(AGENTS, seen, self._look_seconds)
+
+    async def _find(self, hashed: str) -> Agent:
+        mark = at, generation = self.mark()
+        known = self._known.get(hashed) if hashed not in self._ended else None
+        if known and known.generation == generation and at - known.read_at < KNOWN_FOR_SECONDS:
+            return known.agent
+        agent = await self._database.read(agents.by_token, hashed)
+        if agent is None or hashed in self._ended:  # which another look may have found meanwhile
+            self._known.pop(hashed, None)
+            raise Unauthorized("This bearer token is not known, or was revoked.", hint="Ask the operator for a token.")
+        self._remember(hashed, agent, mark)
+        return agent
+
+    def _remember(self, hashed: str, agent: Agent, mark: tuple[float, int]) -> None:
+        now, generation = mark
+        if len(self._known) >= self._room:  # forget the stale ones now and then, not at each call
+            oldest = now - KNOWN_FOR_SECONDS
+            self._known = {key: known for key, known in self._known.items() if known.read_at > oldest}
+            self._room = 2 * len(self._known) + 100
+        self._known[hashed] = _Known(agent=agent, read_at=now, generation=generation)
+
+    def _forget(self, watched: Watched) -> None:
+        hashed = watched.agent.token_hash or ""
+        others = self._watched.get(hashed)
+        if others is not None:
+            others.discard(watched)
+            if not others:
+                del self._watched[hashed]
+
+
+def _ended(tx: Transaction, looked_at: int | None) -> tuple[int, frozenset[str]]:
+    """The moment of this look, and the hashes of all tokens that have ended since shortly before the last one."""
+    since = min(tx.now, looked_at or tx.now) - _OVERLAP_SECONDS * SECOND
+    return tx.now, frozenset(agents.ended_tokens(tx, since))

@@ -1,0 +1,81 @@
+"""What people delete in Slack, or change, is erased from everything that was made of it.
+
+Who may act: whoever takes Slack's event in, in its transaction, with the thread locked. What is guaranteed: after the
+commit no row has the text, but for what people have written elsewhere, what agents have put into words of their own,
+and answers of agents, which are posts of their own. Runs that read the message at that moment find it deleted when they
+are remembered (`swarm.store.builtin.sessions.add_run`); an answer of ours that is deleted while it is being written is
+erased by the tidying once it is over. What happens on failure: nothing was stored, and Slack tells of the event again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from swarm.clock import SECOND
+from swarm.domain.model.inbox import InboxStatus, InboxStep
+from swarm.domain.model.notices import NoticeKind
+from swarm.domain.model.threads import Thread
+from swarm.domain.model.transcript import AuthorKind
+from swarm.domain.text.copies import parts_of
+from swarm.domain.text.readable import as_asked
+from swarm.services.rules.follow_ups import concerned
+from swarm.store.bridge.statements import Row
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import inbox, notices
+from swarm.store.inbox.inbox import InboxMessage
+from swarm.store.records import erasure
+from swarm.store.threads import threads
+
+CLOCKS_APART: Final = 60 * SECOND
+"""What was written at most so long before a message was stored may be a copy of it."""
+
+
+def withdraw(tx: Transaction, entries: Iterable[InboxMessage], reason: str) -> None:
+    """Withdraw what is not answered of a message that is gone, and tell whoever works on it. The entries are locked."""
+    for entry in entries:
+        agent_id, task_id = concerned(tx, entry)
+        withdrawn = inbox.move(tx, InboxStep.WITHDRAW, entry, reason=reason)
+        if agent_id and (withdrawn or entry.status is InboxStatus.DELEGATED):
+            notices.add(
+                tx,
+                NoticeKind.MESSAGE_DELETED,
+                agent_id,
+                thread_id=entry.thread_id,
+                inbox_message_id=entry.id,
+                task_id=task_id,
+            )
+
+
+def erase_deleted(tx: Transaction, thread: Thread | None, was: Row, entries: Iterable[InboxMessage]) -> int:
+    """Erase what was made of a message, which ``was`` stored; the number of rows that had something of it."""
+    erased = 0
+    for entry in entries:
+        erased += erasure.reword_notices(tx, entry.thread_id, entry.id, "")
+        erased += erasure.forget_remembered(tx, entry.thread_id, entry.id)
+    if thread and was["author_kind"] == AuthorKind.AGENT:
+        erased += erasure.forget_answer(tx, thread, was["ts"])
+    return erased + _erase_copies(tx, thread, was, "")
+
+
+def erase_edited(tx: Transaction, thread: Thread | None, was: Row, text: str, entries: Iterable[InboxMessage]) -> int:
+    """Erase what a message ``was`` before an edit, and put ``text`` in its place where it was told."""
+    erased = 0
+    for entry in entries:
+        erased += erasure.reword_notices(tx, entry.thread_id, entry.id, text)
+        erased += erasure.reword_remembered(tx, entry.id, as_asked(text))
+    return erased + _erase_copies(tx, thread, was, text)
+
+
+def erase_late(tx: Transaction, since: int) -> int:
+    """Erase answers of ours that were deleted since then, while they were still being written or sent."""
+    erased = 0
+    for post in erasure.gone_posts(tx, since):
+        thread = threads.find(tx, post["team"], post["channel"], post["thread_ts"])
+        erased += erasure.forget_answer(tx, thread, post["ts"]) if thread else 0
+    return erased
+
+
+def _erase_copies(tx: Transaction, thread: Thread | None, was: Row, kept: str) -> int:
+    parts = parts_of(was["text"], kept)
+    return erasure.cut_copies(tx, thread, was["stored_at"] - CLOCKS_APART, parts) if thread else 0

@@ -1,0 +1,153 @@
+"""What waits for an agent that is not there goes to a lead that is; where none is, the thread is told that it waits.
+
+Thread by thread, each in a transaction of its own, so that two who do this cannot wait for each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from swarm.clock import SECOND
+from swarm.domain.model.inbox import MatchedBy
+from swarm.domain.model.threads import Thread
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.roster import Roster
+from swarm.services.rules.guarded import attempt
+from swarm.services.rules.notifications import tell_result
+from swarm.services.rules.recipients import tell_failover, tell_queued
+from swarm.services.rules.roster import read_roster
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import inbox, notices, queue_heads
+from swarm.store.inbox.notices import Notice
+from swarm.store.threads import threads
+
+BATCH: Final = 200
+"""So many threads are looked after in one round; the next one does the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadOfOffline:
+    """A thread in which something waits for an agent; None: for any lead."""
+
+    thread_id: str
+    agent_id: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FailoverWork:
+    """What a round has to do."""
+
+    waiting: list[UnreadOfOffline]  # where something waits for somebody who is not there, and something can be done
+    stranded: list[Notice]  # news of tasks for creators that are not there, where a lead could take it
+    unheard_results: list[Notice]  # results of which nobody who is there was told, nor anybody in the thread
+
+
+async def failover_offline_agents(database: Database, conduct: OperatingPolicy) -> None:
+    """Give what waits for an offline or missing agent, and what it should be told, to a lead that is there; else tell
+    the thread.
+    """
+    found = await database.read(find_work, conduct)
+    for waits in found.waiting:
+        work = database.write(reassign_unread, waits, conduct)
+        await attempt(work, "look_after_offline", thread=waits.thread_id, agent=waits.agent_id)
+        await asyncio.sleep(0)
+    for notice in found.stranded:
+        work = database.write(reassign_notice, notice, conduct)
+        await attempt(work, "pass_on", notice=notice.id, agent=notice.agent_id)
+    for notice in found.unheard_results:
+        await attempt(database.write(tell_result, notice.task_id or ""), "tell_result", task=notice.task_id)
+
+
+def find_work(tx: Transaction, conduct: OperatingPolicy) -> FailoverWork:
+    """What there is to do, found without a lock; who does it looks again."""
+    roster = read_roster(tx, conduct)
+    offline_since = tx.now - int(conduct.offline_after_seconds * SECOND)
+    return FailoverWork(
+        waiting=_waiting(tx, roster, offline_since),
+        stranded=_stranded(tx, roster, offline_since),
+        unheard_results=_unheard_results(tx, roster, offline_since),
+    )
+
+
+def _unheard_results(tx: Transaction, roster: Roster, offline_since: int) -> list[Notice]:
+    if roster.default_lead and roster.default_lead.online:
+        return []  # it gets the news, and tells them
+    found = notices.unheard_results(tx, offline_since, BATCH)
+    here = {agent.id for agent in roster.agents if agent.online}
+    return [notice for notice in found if notice.agent_id not in here]
+
+
+def _stranded(tx: Transaction, roster: Roster, offline_since: int) -> list[Notice]:
+    lead = roster.default_lead
+    return notices.stranded(tx, offline_since, BATCH, lead_is_online=lead.online) if lead else []
+
+
+def _waiting(tx: Transaction, roster: Roster, offline_since: int) -> list[UnreadOfOffline]:
+    lead = roster.default_lead
+    found = queue_heads.waiting(
+        tx,
+        offline_since,
+        lead_exists=lead is not None,
+        lead_is_online=lead is not None and lead.online,
+        limit=BATCH,
+    )
+    unaddressed = {entry.thread_id for entry in inbox.unaddressed(tx, BATCH)} if lead else set()
+    return [UnreadOfOffline(thread_id, None) for thread_id in sorted(unaddressed)] + [
+        UnreadOfOffline(thread_id, agent_id) for thread_id, agent_id in sorted(found)
+    ]
+
+
+def reassign_notice(tx: Transaction, notice: Notice, conduct: OperatingPolicy) -> None:
+    """The default lead hears of a task in its creator's place, if it is still as it was found."""
+    roster = read_roster(tx, conduct)
+    agent, lead = roster.by_id(notice.agent_id), roster.default_lead
+    if lead is None or lead.id == notice.agent_id or (agent and (agent.online or not lead.online)):
+        return
+    notices.readdress(tx, notice, lead.id, f"{agent.name} is offline" if agent else "its agent was removed")
+
+
+def reassign_unread(tx: Transaction, found: UnreadOfOffline, conduct: OperatingPolicy) -> None:
+    """Do what can be done in one thread, if it is still as it was found."""
+    thread = threads.locked(tx, found.thread_id)
+    roster = read_roster(tx, conduct)
+    if found.agent_id is None:
+        _address(tx, thread, roster)
+        return
+    agent = roster.by_id(found.agent_id)
+    if agent is None or not agent.online:
+        _move_on(tx, thread, roster, found.agent_id)
+
+
+def _address(tx: Transaction, thread: Thread, roster: Roster) -> None:
+    """What waited until a lead is registered goes to the default lead."""
+    lead = roster.default_lead
+    if lead:
+        for entry in inbox.unaddressed_in_thread(tx, thread.id):
+            _give(tx, thread, entry, lead.id, "a lead is registered now")
+
+
+def _move_on(tx: Transaction, thread: Thread, roster: Roster, agent_id: str) -> None:
+    """Its agent is not there: the default lead gets the thread's unread messages, if that one is there."""
+    lead = roster.default_lead
+    gone = roster.by_id(agent_id)
+    if lead is None or lead.id == agent_id or not (lead.online or gone is None):
+        tell_queued(tx, thread, roster, [gone] if gone else [])
+        return
+    reason = f"{gone.name} is offline" if gone else "its agent was removed"
+    unread = inbox.unread_in_thread(tx, agent_id, thread.id)
+    for entry in unread:
+        _give(tx, thread, entry, lead.id, f"{reason}, so the default lead gets it")
+    if not lead.online:
+        tell_queued(tx, thread, roster, [lead])
+    elif gone and any(entry.matched_by is MatchedBy.ADDRESS for entry in unread):
+        tell_failover(tx, thread, [gone], lead)
+
+
+def _give(tx: Transaction, thread: Thread, entry: inbox.InboxMessage, agent_id: str, reason: str) -> None:
+    """Address an unread entry to an agent, which owns the thread if nobody else does."""
+    inbox.readdress(tx, entry, agent_id, reason)
+    if thread.owner_id in (None, entry.agent_id):
+        threads.hand_over(tx, threads.locked(tx, thread.id), agent_id, reason)

@@ -1,0 +1,231 @@
+"""Fencing: whether a run may still act on an inbox message or a task.
+
+A run proves itself with the token of its lease. A run that names none may act only if the work was leased once in its
+whole life: otherwise a run that comes back late could act under the lease of its successor.
+
+Two kinds of runs act without having claimed the message itself. A run of a task answers follow-ups to the task, which
+are drawn under its lease. A run that was told of something by a notice may say something about it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from swarm.domain.errors import Conflict, LeaseLost, NotFound, Withdrawn
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import LeaseEnd, LeaseKind
+from swarm.domain.model.notices import FOR_CREATORS
+from swarm.domain.model.tasks import TaskStatus
+from swarm.domain.model.threads import Thread
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import inbox, leases, notices
+from swarm.store.inbox.inbox import InboxMessage
+from swarm.store.inbox.leases import Lease
+from swarm.store.records import history
+from swarm.store.tasks import tasks
+from swarm.store.tasks.tasks import Task
+from swarm.store.threads import threads
+
+_POLL_FIRST = "Take it with GET /poll first; the answer carries the lease token."
+_ENDED_BY_OTHERS = frozenset({TaskStatus.CANCELLED, TaskStatus.DECLINED, TaskStatus.DEAD})
+_ACCEPT_FIRST = "Take it with accept-task, or return it with decline-task."
+NAME_LEASE = "Pass the lease token of your own run as lease_token or in the header X-Swarm-Lease."
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AuthorizedMessage:
+    """A run's hold on an entry: everything locked, everything checked."""
+
+    entry: InboxMessage
+    thread: Thread
+    lease: Lease
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AuthorizedTask:
+    """A run's hold on a task: everything locked, everything checked."""
+
+    task: Task
+    thread: Thread | None
+    lease: Lease
+
+
+def authorize_message(tx: Transaction, agent: Agent, entry_id: str, token: str | None) -> AuthorizedMessage:
+    """The entry, for a run that may act on it.
+
+    Raises NotFound for an unknown entry and for another agent's alike, Withdrawn if it was deleted in Slack, LeaseLost
+    if the run's lease does not hold. A lease that ended because everything under it was answered still lets its run
+    add to the answer.
+    """
+    found = inbox.get(tx, entry_id)
+    if found and found.agent_id != agent.id and _had(tx, agent, found, token):
+        raise LeaseLost(hint="The message has gone to another agent: stop working on it.")
+    if found is None or found.agent_id != agent.id:
+        raise NotFound(f"You have no inbox message '{entry_id}'.", hint="Use an id from your own poll or tray.")
+    thread = threads.locked(tx, found.thread_id)
+    lease = _of_task_run(tx, agent, found, token) or _named(tx, agent, found.lease_token, token)
+    entry = inbox.locked(tx, entry_id)  # after the lease: finish locks in this order
+    assert entry is not None  # entries are never removed
+    if entry.status is InboxStatus.WITHDRAWN:
+        raise Withdrawn(hint="Say nothing; finish the lease.")
+    if lease and entry.status is InboxStatus.DELEGATED and _told_of(tx, lease, entry):
+        return AuthorizedMessage(entry=entry, thread=thread, lease=lease)
+    if lease and lease.task_id and entry.status is InboxStatus.UNREAD:
+        entry = _draw_in(tx, entry, lease)
+    held = _checked(tx, entry, token, lease)
+    if entry.status is InboxStatus.UNREAD:
+        raise Conflict(
+            "Somebody has answered what you asked, so this inbox message is unread again.",
+            hint="Finish your lease; the message comes by the next poll, together with the answer.",
+        )
+    return AuthorizedMessage(entry=entry, thread=thread, lease=held)
+
+
+def authorize_task(tx: Transaction, agent: Agent, task_id: str, token: str | None) -> AuthorizedTask:
+    """The task, for a run that may act on it.
+
+    Raises NotFound for an unknown task and for another agent's alike, LeaseLost if the run's lease does not hold, and
+    Conflict with the reason if the task is over.
+    """
+    found = tasks.get(tx, task_id)
+    if found and found.agent_id != agent.id and _had_task(tx, agent, found, token):
+        raise LeaseLost(hint="The task is not yours, or not any more: stop working on it.")
+    if found and found.agent_id != agent.id and found.created_by == agent.id:
+        raise Conflict(
+            "You have created this task, but it is not yours to work on.",
+            hint="When task_finished tells you of its end, you may speak of it under the lease of that notice.",
+        )
+    if found is None or found.agent_id != agent.id:
+        raise NotFound(f"You have no task '{task_id}'.", hint="Use an id from your own poll, tray or list-tasks.")
+    thread = threads.locked(tx, found.thread_id) if found.thread_id else None
+    lease = _named(tx, agent, found.lease_token, token)
+    task = tasks.locked(tx, task_id)
+    assert task is not None  # tasks are never removed
+    return AuthorizedTask(task=task, thread=thread, lease=_checked_task(tx, task, token, lease))
+
+
+def may_reply_about(tx: Transaction, agent: Agent, task: Task, token: str | None) -> bool:
+    """Whether a run may say something about a task that it created, or for whose creator it stands in: it was told of
+    the task's end, just now.
+    """
+    if task.thread_id:
+        threads.locked(tx, task.thread_id)  # before the lease
+    if token is not None:
+        lease = leases.get(tx, token, agent.id)
+        return lease is not None and _tells_of_task(tx, lease, task)
+    told = (lease for lease in leases.of_agent(tx, agent.id) if lease.attempt == 1)
+    return any(_tells_of_task(tx, lease, task) for lease in told)
+
+
+def check_run(tx: Transaction, agent: Agent, token: str | None) -> None:
+    """Raises LeaseLost for a run that names a lease which is not its own any more, whatever it wants to do."""
+    lease = leases.peek(tx, token) if token is not None else None  # not locked: threads are locked before leases
+    own = lease is not None and lease.agent_id == agent.id and _lets_act(lease, tx.now)
+    if token is not None and not own:
+        raise LeaseLost(hint="Stop working; what is still to be done comes by the next poll.")
+
+
+def lock_task(tx: Transaction, task_id: str) -> Task | None:
+    """A task, locked after its thread and its lease: in the order in which everybody locks who may change them all."""
+    found = tasks.get(tx, task_id)
+    if found and found.thread_id:
+        threads.locked(tx, found.thread_id)
+    if found and found.lease_token:
+        leases.by_token(tx, found.lease_token)
+    return tasks.locked(tx, task_id)
+
+
+def _named(tx: Transaction, agent: Agent, own_token: str | None, token: str | None) -> Lease | None:
+    """The lease that a run names, else the last one of the work; locked."""
+    return leases.get(tx, (own_token or "") if token is None else token, agent.id)
+
+
+def _of_task_run(tx: Transaction, agent: Agent, entry: InboxMessage, token: str | None) -> Lease | None:
+    """The lease of the running task to which an unread entry is a follow-up, if the caller is that run."""
+    task = tasks.get(tx, entry.task_id) if entry.task_id and entry.status is InboxStatus.UNREAD else None
+    if task is None or task.agent_id != agent.id or task.status is not TaskStatus.IN_PROGRESS or not task.lease_token:
+        return None
+    if token is None and task.claims > 1:
+        return None
+    if token not in (None, task.lease_token):
+        named = leases.get(tx, token, agent.id)  # it may name the notice by which it was told, but only while it runs
+        if named is None or not leases.holds(named, tx.now) or not _told_of(tx, named, entry):
+            return None
+    lease = leases.get(tx, task.lease_token, agent.id)
+    return lease if leases.holds(lease, tx.now) else None
+
+
+def _draw_in(tx: Transaction, entry: InboxMessage, lease: Lease) -> InboxMessage:
+    """Put a follow-up under the lease of the task's run: it is answered by it, or returned with it."""
+    claimed = inbox.claim(tx, entry, lease.token)
+    if claimed is None:
+        return entry
+    leases.join(tx, lease.token, [entry.id])
+    history.record(tx, "inbox.claim", entry.id, thread_id=entry.thread_id, agent_id=lease.agent_id)
+    inbox.refresh_queue_head(tx, entry)
+    return replace(claimed, claims=1)  # the claims of the task have been counted in its place
+
+
+def _told_of(tx: Transaction, lease: Lease, entry: InboxMessage) -> bool:
+    """Whether a lease is of a notice about the entry, or about the task that it was delegated as."""
+    notice = notices.get(tx, lease.trigger_id) if lease.kind is LeaseKind.NOTICE else None
+    if notice is None or not leases.holds(lease, tx.now):
+        return False
+    return notice.inbox_message_id == entry.id or (notice.task_id is not None and notice.task_id == entry.task_id)
+
+
+def _tells_of_task(tx: Transaction, lease: Lease, task: Task) -> bool:
+    if lease.kind is not LeaseKind.NOTICE or not leases.holds(lease, tx.now):
+        return False
+    notice = notices.get(tx, lease.trigger_id)
+    if notice is None or notice.task_id != task.id:
+        return False
+    return task.created_by == lease.agent_id or notice.kind in FOR_CREATORS
+
+
+def _had(tx: Transaction, agent: Agent, entry: InboxMessage, token: str | None) -> bool:
+    """Whether the token is of a lease that the agent had on the entry."""
+    lease = leases.get(tx, token or "", agent.id)
+    return lease is not None and entry.id in (member.id for member in inbox.members(tx, lease.token))
+
+
+def _had_task(tx: Transaction, agent: Agent, task: Task, token: str | None) -> bool:
+    """Whether the token is of a lease that the agent had on the task, or on news about it."""
+    lease = leases.get(tx, token or "", agent.id)
+    if lease is None or lease.task_id == task.id:
+        return lease is not None
+    notice = notices.get(tx, lease.trigger_id) if lease.kind is LeaseKind.NOTICE else None
+    return notice is not None and notice.task_id == task.id
+
+
+def _checked(tx: Transaction, entry: InboxMessage, token: str | None, lease: Lease | None) -> Lease:
+    """The lease, if it is the entry's and lets its run act."""
+    if entry.claims == 0:
+        raise Conflict("This inbox message is not leased to you yet.", hint=_POLL_FIRST)
+    if token is None and entry.claims > 1:
+        raise LeaseLost(
+            "This inbox message was handed out more than once, so your run must name its lease.", hint=NAME_LEASE
+        )
+    if lease is None or lease.token != entry.lease_token or not _lets_act(lease, tx.now):
+        raise LeaseLost(hint="Stop working on it; what is still to be done comes by the next poll.")
+    return lease
+
+
+def _checked_task(tx: Transaction, task: Task, token: str | None, lease: Lease | None) -> Lease:
+    if task.status in _ENDED_BY_OTHERS:
+        link = " " if task.status is TaskStatus.CANCELLED else ": "
+        why = f"{link}{task.error}" if task.error else ""
+        raise Conflict(f"This task is {task.status}{why}.", hint="Stop working on it.")
+    if task.claims == 0:
+        hint = _ACCEPT_FIRST if task.status is TaskStatus.OFFERED else _POLL_FIRST
+        raise Conflict(f"This task is {task.status} and not leased to you yet.", hint=hint)
+    if token is None and task.claims > 1:
+        raise LeaseLost("This task was handed out more than once, so your run must name its lease.", hint=NAME_LEASE)
+    if lease is None or lease.token != task.lease_token or not _lets_act(lease, tx.now):
+        raise LeaseLost(hint="Stop working on it; what is still to be done comes by the next poll.")
+    return lease
+
+
+def _lets_act(lease: Lease, now: int) -> bool:
+    return leases.holds(lease, now) or lease.ended_as is LeaseEnd.RESOLVED

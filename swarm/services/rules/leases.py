@@ -1,0 +1,303 @@
+"""Leases in use: renew, release, finish, and what becomes of the work when one is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from swarm.clock import SECOND
+from swarm.domain.errors import Invalid, Unresolved
+from swarm.domain.metric_events import LeaseRefused
+from swarm.domain.model.agents import Agent, Reach
+from swarm.domain.model.inbox import MAX_ATTEMPTS, InboxStatus, InboxStep
+from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome, LeaseEnd, LeaseKind
+from swarm.domain.model.notices import NoticeKind, NoticeStep
+from swarm.domain.model.tasks import MAX_ATTEMPTS as MAX_TASK_ATTEMPTS
+from swarm.domain.model.tasks import TaskStatus, TaskStep
+from swarm.domain.model.threads import Thread
+from swarm.domain.operating_policy import OperatingPolicy, Reactions
+from swarm.services.rules import task_ends
+from swarm.services.rules.notifications import lose_notice
+from swarm.services.rules.roster import began
+from swarm.services.rules.system_messages import show_answered, show_failed
+from swarm.store.agents import agent_messages, agents
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import holds, inbox, leases, notices, queue_heads
+from swarm.store.inbox.inbox import InboxMessage
+from swarm.store.inbox.leases import Lease
+from swarm.store.runs import run_events, runs
+from swarm.store.tasks import tasks
+from swarm.store.tasks.tasks import Task
+from swarm.store.threads import threads
+
+SILENT: Final = "the agent fell silent"
+INTERRUPTED: Final = "the coordinator was interrupted while the agent worked"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ended:
+    """What became of each token: ended now, or lost before."""
+
+    ended: tuple[str, ...]
+    lost: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Renewed:
+    """The new expiries by token, and the tokens that no longer hold."""
+
+    expiries: tuple[tuple[str, int], ...]
+    lost: tuple[str, ...]
+
+
+def renew(tx: Transaction, agent: Agent, tokens: Sequence[str], seconds: float = LEASE_SECONDS) -> Renewed:
+    """Prolong leases by their full time. They are locked in a fixed order, so that two callers cannot deadlock."""
+    renewed = {token: leases.renew(tx, token, agent.id, seconds) for token in sorted(set(tokens))}
+    expiries = [(token, renewed[token]) for token in dict.fromkeys(tokens)]
+    return Renewed(
+        expiries=tuple((token, expires_at) for token, expires_at in expiries if expires_at is not None),
+        lost=tuple(token for token, expires_at in expiries if expires_at is None),
+    )
+
+
+def release(tx: Transaction, agent: Agent, tokens: Sequence[str], delay_seconds: float) -> Ended:
+    """Give work back: due again at once or after a delay, and no attempt is counted."""
+    held = _held(tx, agent, tokens)
+    for lease in held.values():
+        _give_back(tx, lease, delay_seconds)
+    return _ended(tokens, held)
+
+
+def give_back(tx: Transaction, tokens: Sequence[str]) -> None:
+    """Undo claims whose answer reached nobody. The tokens are unknown outside, so nobody else can have used them."""
+    for token in tokens:
+        lease = leases.by_token(tx, token)
+        if lease and leases.holds(lease, tx.now):
+            _give_back(tx, lease, 0)
+            if lease.task_id:
+                tasks.uncount_claim(tx, lease.task_id)
+            for entry in inbox.members(tx, token):
+                inbox.uncount_claim(tx, entry.id)
+
+
+def finish(
+    tx: Transaction, agent: Agent, tokens: Sequence[str], outcome: FinishOutcome, reason: str, conduct: OperatingPolicy
+) -> Ended:
+    """End work. Raises Unresolved if it is called done and something has no answer; then nothing is changed."""
+    if outcome is FinishOutcome.DISMISSED and not reason.strip():
+        raise Invalid(
+            "Say why these messages need no answer.", fields={"reason": "a sentence, since the outcome is dismissed"}
+        )
+    if outcome is FinishOutcome.FAILED:
+        _lock_threads(tx, tokens)
+    held = _held(tx, agent, tokens)
+    if outcome is not FinishOutcome.FAILED:
+        _check_resolved(tx, held.values(), outcome)
+    for lease in held.values():
+        _finish(tx, lease, outcome, reason, conduct)
+    return _ended(tokens, held)
+
+
+def lose(tx: Transaction, token: str, how: LeaseEnd, reason: str, conduct: OperatingPolicy) -> None:
+    """End a lease whose run failed or fell silent: its work is due again with one attempt more, or dead."""
+    _lock_threads(tx, [token])
+    lease = leases.by_token(tx, token)
+    if lease:
+        _lose(tx, lease, how, reason, conduct)
+
+
+def expire(tx: Transaction, token: str, conduct: OperatingPolicy) -> None:
+    """End a lease that was not renewed in time, unless that has changed meanwhile.
+
+    What the coordinator itself runs, or has run to its end, is `turn_ends.break_off`'s: together with the turn.
+    """
+    _lock_threads(tx, [token])
+    lease = leases.by_token(tx, token)
+    turn = runs.of_lease(tx, token)
+    if turn and run_events.last(tx, turn.id) is None:
+        return
+    if lease and lease.expires_at <= tx.now:
+        agent = agents.by_id(tx, lease.agent_id)
+        is_polling = agent is None or agent.reach is Reach.POLLING
+        if is_polling and could_not_renew(tx, lease, conduct):
+            leases.prolong(tx, token, conduct.lease_seconds)
+            return
+        _lose(tx, lease, LeaseEnd.EXPIRED, SILENT if is_polling else INTERRUPTED, conduct)
+
+
+def could_not_renew(tx: Transaction, lease: Lease, conduct: OperatingPolicy) -> bool:
+    """Whether a polling agent that works is not to blame, and so gets one more term before its work goes to others.
+
+    Such agents renew every third of a lease, which they could not do if the coordinator began to listen, or woke up,
+    later than that before its end.
+    """
+    return lease.expires_at - int(conduct.lease_seconds * SECOND / 3) < began(tx, conduct)
+
+
+def _lose(tx: Transaction, lease: Lease, how: LeaseEnd, reason: str, conduct: OperatingPolicy) -> None:
+    if not leases.end(tx, lease.token, how):
+        return
+    if lease.kind is LeaseKind.NOTICE:
+        lose_notice(tx, lease, reason, conduct)
+        return
+    if lease.task_id:
+        _lose_task(tx, lease, lease.task_id, reason, conduct)
+    for entry in _to_return(tx, lease):
+        if entry.attempts + 1 >= MAX_ATTEMPTS:
+            dead_letter(tx, entry, f"{reason}, {MAX_ATTEMPTS} times", conduct.reactions)
+        else:
+            inbox.move(tx, InboxStep.LOSE, entry, reason=reason)
+    _unlock(tx, lease)
+
+
+def _lose_task(tx: Transaction, lease: Lease, task_id: str, reason: str, conduct: OperatingPolicy) -> None:
+    task = tasks.locked(tx, task_id)
+    if task is None or not _runs(task, lease):
+        return
+    if task.attempts + 1 >= MAX_TASK_ATTEMPTS:
+        task_ends.dead_letter(tx, task, f"{reason}, {MAX_TASK_ATTEMPTS} times", conduct)
+    else:
+        tasks.move(tx, TaskStep.LOSE, task, reason=reason)
+
+
+def dead_letter(tx: Transaction, entry: InboxMessage, reason: str, reactions: Reactions) -> None:
+    """Dead-letter a message and tell its thread why."""
+    if inbox.move(tx, InboxStep.BURY, entry, reason=reason):
+        show_failed(tx, _thread(tx, entry), entry.ts, reason, reactions)
+
+
+def end_if_resolved(tx: Transaction, lease: Lease) -> None:
+    """A tool that resolves the last of a trigger ends its lease, unless the poll asked to hold it."""
+    if lease.hold or lease.ended_as is not None or lease.kind is LeaseKind.NOTICE:
+        return
+    task_runs = lease.task_id is not None and _still_runs(tx, lease, lease.task_id)
+    if not task_runs and not claimed_members(tx, lease):
+        leases.end(tx, lease.token, LeaseEnd.RESOLVED)
+        _unlock(tx, lease)
+
+
+def claimed_members(tx: Transaction, lease: Lease) -> list[InboxMessage]:
+    """The messages of a lease that still wait for an answer."""
+    return _claimed(lease, inbox.members(tx, lease.token))
+
+
+def _to_return(tx: Transaction, lease: Lease) -> list[InboxMessage]:
+    """The same, locked all at once: first the messages and then the head, as everybody does who changes them."""
+    return _claimed(lease, inbox.members_locked(tx, lease.token))
+
+
+def _claimed(lease: Lease, entries: Iterable[InboxMessage]) -> list[InboxMessage]:
+    return [entry for entry in entries if entry.status is InboxStatus.CLAIMED and entry.lease_token == lease.token]
+
+
+def _finish(tx: Transaction, lease: Lease, outcome: FinishOutcome, reason: str, conduct: OperatingPolicy) -> None:
+    if outcome is FinishOutcome.FAILED:
+        _lose(tx, lease, LeaseEnd.FAILED, reason.strip() or "the agent reported a failure", conduct)
+        return
+    if lease.kind is LeaseKind.NOTICE:
+        notices.move(tx, NoticeStep.FINISH, lease.trigger_id)
+        agent_messages.mark_heard(tx, lease.agent_id, lease.token)
+    dismissed = claimed_members(tx, lease) if outcome is FinishOutcome.DISMISSED else []
+    for entry in dismissed:
+        inbox.move(tx, InboxStep.DISMISS, entry, reason=reason)
+        show_answered(tx, _thread(tx, entry), entry.ts, conduct.reactions)
+    leases.end(tx, lease.token, LeaseEnd.FINISHED)
+    _unlock(tx, lease)
+
+
+def _give_back(tx: Transaction, lease: Lease, delay_seconds: float) -> None:
+    leases.end(tx, lease.token, LeaseEnd.RELEASED)
+    if lease.kind is LeaseKind.NOTICE:
+        notices.move(tx, NoticeStep.RELEASE, lease.trigger_id)
+        tx.wake(lease.agent_id)
+        return
+    task = tasks.locked(tx, lease.task_id) if lease.task_id else None
+    if task and _runs(task, lease) and tasks.move(tx, TaskStep.RELEASE, task) and delay_seconds > 0:
+        tasks.delay(tx, task, delay_seconds)
+    for entry in _to_return(tx, lease):
+        inbox.move(tx, InboxStep.RELEASE, entry)
+        if delay_seconds > 0:
+            holds.delay(tx, entry, delay_seconds)
+    _unlock(tx, lease)
+
+
+def _check_resolved(tx: Transaction, held: Iterable[Lease], outcome: FinishOutcome) -> None:
+    """A task ends by its own tools only; messages may be dismissed."""
+    working = list(held)
+    left = [task.id for task in (_returned(tx, lease) for lease in working) if task]
+    if left:
+        raise Unresolved(
+            f"These tasks have no worker: {', '.join(left)}.",
+            hint="Give them to another one with assign-task, or end them with cancel-task; then finish.",
+        )
+    running = [lease.task_id for lease in working if lease.task_id and _still_runs(tx, lease, lease.task_id)]
+    if running:
+        raise Unresolved(
+            f"These tasks have no result yet: {', '.join(running)}.",
+            hint="End them with task-complete or task-fail, or finish with outcome 'failed'.",
+        )
+    if outcome is FinishOutcome.DISMISSED:
+        return
+    open_ids = [entry.id for lease in working for entry in claimed_members(tx, lease)]
+    if open_ids:
+        raise Unresolved(
+            f"These inbox messages have no answer yet: {', '.join(open_ids)}.",
+            hint="Answer with slack-reply, or finish with outcome 'dismissed' and a reason, or with 'failed'.",
+        )
+
+
+def _returned(tx: Transaction, lease: Lease) -> Task | None:
+    """The task that nobody has, if a lease is of the news of that: finished without a word, it would be lost."""
+    notice = notices.get(tx, lease.trigger_id) if lease.kind is LeaseKind.NOTICE else None
+    if notice is None or notice.kind is not NoticeKind.TASK_RETURNED or notice.task_id is None:
+        return None
+    task = tasks.get(tx, notice.task_id)
+    return task if task and task.status is TaskStatus.UNASSIGNED else None
+
+
+def _still_runs(tx: Transaction, lease: Lease, task_id: str) -> bool:
+    task = tasks.get(tx, task_id)
+    return task is not None and _runs(task, lease)
+
+
+def _runs(task: Task, lease: Lease) -> bool:
+    """Whether a task is in the hands of the run that has this lease."""
+    return task.status is TaskStatus.IN_PROGRESS and task.lease_token == lease.token
+
+
+def _lock_threads(tx: Transaction, tokens: Iterable[str]) -> None:
+    """Lock the threads of some leases, before these: everybody does so who may have to change more than the lease."""
+    found = (leases.peek(tx, token) for token in set(tokens))
+    for thread_id in sorted({lease.thread_id for lease in found if lease and lease.thread_id}):
+        threads.locked(tx, thread_id)
+
+
+def _held(tx: Transaction, agent: Agent, tokens: Sequence[str]) -> dict[str, Lease]:
+    """The leases among ``tokens`` that are in force, locked, in a fixed order so that two callers cannot deadlock."""
+    found = {token: leases.get(tx, token, agent.id) for token in sorted(set(tokens))}
+    held = {token: lease for token, lease in found.items() if lease and leases.holds(lease, tx.now)}
+    for _ in found.keys() - held.keys():
+        tx.note(LeaseRefused())
+    return held
+
+
+def _thread(tx: Transaction, entry: InboxMessage) -> Thread:
+    """The thread of an entry, not locked: whoever answers locks the thread first and then the lease, we the lease."""
+    thread = threads.get(tx, entry.thread_id)
+    assert thread is not None  # threads that entries refer to are never removed
+    return thread
+
+
+def _unlock(tx: Transaction, lease: Lease) -> None:
+    """The thread is free: if more is due in it, its agent should know."""
+    lane_id = lease.thread_id or lease.task_id
+    if lane_id:
+        queue_heads.announce(tx, lease.agent_id, lane_id)
+
+
+def _ended(tokens: Sequence[str], held: dict[str, Lease]) -> Ended:
+    return Ended(
+        ended=tuple(token for token in dict.fromkeys(tokens) if token in held),
+        lost=tuple(token for token in dict.fromkeys(tokens) if token not in held),
+    )

@@ -1,0 +1,273 @@
+"""Answering: the state and the post that shows it change in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from swarm.domain.errors import Conflict, Invalid, TooLarge, Withdrawn
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.inbox import InboxStatus, InboxStep
+from swarm.domain.model.tasks import TaskStatus, TaskStep
+from swarm.domain.model.threads import Thread
+from swarm.domain.operating_policy import Reactions
+from swarm.domain.text.characters import strip_invisible
+from swarm.domain.text.readable import mentioned_ids
+from swarm.services.rules.fencing import AuthorizedMessage, authorize_message, authorize_task, may_reply_about
+from swarm.services.rules.follow_ups import answered_before
+from swarm.services.rules.idempotency import IdempotentCall, idempotent
+from swarm.services.rules.leases import claimed_members, end_if_resolved
+from swarm.services.rules.system_messages import post_message, show_answered
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import inbox
+from swarm.store.inbox.inbox import InboxMessage
+from swarm.store.tasks import tasks
+from swarm.store.tasks.tasks import Task
+from swarm.store.threads import threads, transcript
+
+MAX_REPLY_CHARACTERS: Final = 200_000
+"""About fifty messages in Slack, which take the better part of a minute to send."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Caller:
+    """The run that calls a tool."""
+
+    agent: Agent
+    lease_token: str | None = None
+    request_id: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReplyPosted:
+    """The deliveries that will carry the answer, in order, and what the inbox message is now."""
+
+    delivery_ids: tuple[str, ...]
+    status: InboxStatus
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskReplyPosted:
+    """The deliveries that will carry what was said, in order, and what the task is now."""
+
+    delivery_ids: tuple[str, ...]
+    status: TaskStatus
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReplyText:
+    """What is said, and how."""
+
+    text: str
+    only: bool = False
+    broadcast: bool = False
+    wait: bool = False
+
+
+class Replies:
+    """What a lead or worker says to people."""
+
+    def __init__(self, database: Database, reactions: Reactions) -> None:
+        self._database = database
+        self._reactions = reactions
+
+    async def reply(
+        self,
+        caller: Caller,
+        inbox_message_id: str,
+        message: str,
+        *,
+        only: bool = False,
+        broadcast: bool = False,
+        wait: bool = False,
+    ) -> ReplyPosted:
+        """Answer in the thread of an inbox message. Every message of the lease is answered by it, unless ``only``.
+
+        With ``wait`` it is a question: the messages wait, without a lease, until somebody answers in the thread. The
+        same call again returns the first result; a further call with another text posts again. Raises Invalid for an
+        empty message, and what `authorize_message` raises.
+        """
+        words = ReplyText(text=check_text(message), only=only, broadcast=broadcast, wait=wait)
+        return await self._database.write(self._reply, caller, inbox_message_id, words)
+
+    async def reply_to_task(
+        self, caller: Caller, task_id: str, message: str, *, broadcast: bool = False, wait: bool = False
+    ) -> TaskReplyPosted:
+        """Say something in the thread of a task: its run at any time, its creator when told of its end.
+
+        With ``wait`` it is a question: the task waits, without a lease, until somebody answers in the thread. Raises
+        Invalid for an empty message, Conflict for a task without a thread, and what `authorize_task` raises.
+        """
+        words = ReplyText(text=check_text(message), broadcast=broadcast, wait=wait)
+        return await self._database.write(self._reply_to_task, caller, task_id, words)
+
+    async def dismiss(self, caller: Caller, inbox_message_id: str, reason: str) -> InboxStatus:
+        """Mark an inbox message as needing no answer: it shows ✅ and nothing is said."""
+        if not reason.strip():
+            raise Invalid("Say why it needs no answer.", fields={"reason": "a sentence for the timeline"})
+        return await self._database.write(self._dismiss, caller, inbox_message_id, reason)
+
+    def _reply(self, tx: Transaction, caller: Caller, entry_id: str, words: ReplyText) -> ReplyPosted:
+        said = {"inbox_message_id": entry_id, **asdict(words)}
+        call = _call(tx, caller, "slack-reply", entry_id, said)
+
+        def act() -> dict[str, object]:
+            hold = authorize_message(tx, caller.agent, entry_id, caller.lease_token)
+            return {"delivery_ids": self._answer(tx, hold, words), "status": _status(tx, entry_id)}
+
+        result = idempotent(tx, call, act)
+        return ReplyPosted(delivery_ids=tuple(result["delivery_ids"]), status=InboxStatus(result["status"]))
+
+    def _answer(self, tx: Transaction, hold: AuthorizedMessage, words: ReplyText) -> list[str]:
+        sent = post(tx, hold.thread, words, agent_id=hold.lease.agent_id, inbox_message_id=hold.entry.id)
+        alone = words.only or hold.entry.status is InboxStatus.DELEGATED  # what is said of that one answers no other
+        for entry in [hold.entry] if alone else [hold.entry, *claimed_members(tx, hold.lease)]:
+            if inbox.move(tx, InboxStep.ASK if words.wait else InboxStep.RESPOND, entry) and not words.wait:
+                show_answered(tx, hold.thread, entry.ts, self._reactions)
+        threads.answered(tx, hold.thread.id)
+        if words.wait:
+            answered_before(tx, hold.thread, hold.lease.agent_id)
+        end_if_resolved(tx, hold.lease)
+        return sent
+
+    def _reply_to_task(self, tx: Transaction, caller: Caller, task_id: str, words: ReplyText) -> TaskReplyPosted:
+        task = tasks.get(tx, task_id)
+        call = task_call(caller, "slack-reply", task_id, task, asdict(words))
+
+        def act() -> dict[str, object]:
+            return {"delivery_ids": self._speak(tx, caller, task_id, words), "status": _task_status(tx, task_id)}
+
+        result = idempotent(tx, call, act)
+        return TaskReplyPosted(delivery_ids=tuple(result["delivery_ids"]), status=TaskStatus(result["status"]))
+
+    def _speak(self, tx: Transaction, caller: Caller, task_id: str, words: ReplyText) -> list[str]:
+        task = tasks.get(tx, task_id)
+        if task and may_reply_about(tx, caller.agent, task, caller.lease_token):
+            return post(tx, _with_thread(tx, task), words, agent_id=caller.agent.id, task_id=task.id)
+        hold = authorize_task(tx, caller.agent, task_id, caller.lease_token)
+        sent = post(tx, _with_thread(tx, hold.task), words, agent_id=caller.agent.id, task_id=task_id)
+        if words.wait and tasks.move(tx, TaskStep.ASK, hold.task):
+            if hold.thread:
+                answered_before(tx, hold.thread, caller.agent.id)
+            end_if_resolved(tx, hold.lease)
+        return sent
+
+    def _dismiss(self, tx: Transaction, caller: Caller, entry_id: str, reason: str) -> InboxStatus:
+        said = {"inbox_message_id": entry_id, "reason": reason}
+        call = _call(tx, caller, "dismiss-message", entry_id, said)
+
+        def act() -> dict[str, object]:
+            hold = authorize_message(tx, caller.agent, entry_id, caller.lease_token)
+            if not inbox.move(tx, InboxStep.DISMISS, hold.entry, reason=reason):
+                raise Conflict(f"This inbox message is {hold.entry.status} already, so it cannot be dismissed.")
+            show_answered(tx, hold.thread, hold.entry.ts, self._reactions)
+            end_if_resolved(tx, hold.lease)
+            return {"status": InboxStatus.DISMISSED}
+
+        return InboxStatus(idempotent(tx, call, act)["status"])
+
+
+def _call(tx: Transaction, caller: Caller, tool: str, entry_id: str, said: Mapping[str, object]) -> IdempotentCall:
+    """The call, under the lease that it names or, where it names none, under the entry's."""
+    entry = inbox.get(tx, entry_id)
+    token = caller.lease_token if caller.lease_token is not None else entry.lease_token if entry else None
+    return IdempotentCall(
+        agent_id=caller.agent.id,
+        tool=tool,
+        about=entry_id,
+        lease_token=token,
+        arguments=said,
+        request_id=caller.request_id,
+    )
+
+
+def with_others(tx: Transaction, hold: AuthorizedMessage) -> list[InboxMessage]:
+    """The entry, and what else came under its lease and waits for an answer."""
+    return [hold.entry, *(entry for entry in claimed_members(tx, hold.lease) if entry.id != hold.entry.id)]
+
+
+def task_call(caller: Caller, tool: str, task_id: str, task: Task | None, said: Mapping[str, object]) -> IdempotentCall:
+    """The call, under the lease that it names or, where it names none, under the task's."""
+    token = caller.lease_token if caller.lease_token is not None else task.lease_token if task else None
+    return IdempotentCall(
+        agent_id=caller.agent.id,
+        tool=tool,
+        about=task_id,
+        lease_token=token,
+        arguments=said,
+        request_id=caller.request_id,
+    )
+
+
+def post(
+    tx: Transaction,
+    thread: Thread,
+    words: ReplyText,
+    *,
+    agent_id: str,
+    inbox_message_id: str | None = None,
+    task_id: str | None = None,
+) -> list[str]:
+    """Queue what an agent says. Raises Invalid where nothing of it can be shown, Withdrawn where the thread is gone."""
+    if transcript.is_deleted(tx, thread.team, thread.channel, thread.thread_ts):
+        raise Withdrawn(
+            "The thread's first message was deleted in Slack, so nothing can be posted there.",
+            hint="Say nothing; a task may still be ended, without a reply.",
+        )
+    sent = post_message(
+        tx,
+        thread,
+        words.text,
+        agent_id=agent_id,
+        inbox_message_id=inbox_message_id,
+        task_id=task_id,
+        broadcast=words.broadcast,
+        mentionable=_people(tx, thread, words.text),
+    )
+    if not sent:
+        raise Invalid("The message has nothing that can be shown.", fields={"message": "what to say in the thread"})
+    return sent
+
+
+def check_text(message: str) -> str:
+    """The message itself, if it can be said; raises Invalid or TooLarge."""
+    if not strip_invisible(message).strip():
+        raise Invalid("The message is empty.", fields={"message": "what to say in the thread"})
+    if len(message) > MAX_REPLY_CHARACTERS:
+        raise TooLarge(
+            f"The message has {len(message)} characters; at most {MAX_REPLY_CHARACTERS} fit into one answer.",
+            hint="Say the essence; it would be dozens of messages that nobody reads.",
+        )
+    return message
+
+
+def _people(tx: Transaction, thread: Thread, message: str) -> frozenset[str]:
+    """Whom an answer may mention: people who wrote in the thread or were mentioned in it."""
+    if not mentioned_ids(message):
+        return frozenset()
+    said = transcript.of_thread(tx, thread.team, thread.channel, thread.thread_ts, "~")
+    mentioned: set[str] = set()
+    return frozenset(mentioned.union(*([message.author_id, *mentioned_ids(message.text)] for message in said)))
+
+
+def _with_thread(tx: Transaction, task: Task) -> Thread:
+    if task.thread_id is None:
+        raise Conflict(
+            "This task has no Slack thread, so there is nowhere to say it.",
+            hint="Put what you have to say into its result, or tell an agent with send-message.",
+        )
+    return threads.locked(tx, task.thread_id)
+
+
+def _task_status(tx: Transaction, task_id: str) -> str:
+    task = tasks.get(tx, task_id)
+    assert task is not None  # it was read a moment ago
+    return task.status.value
+
+
+def _status(tx: Transaction, entry_id: str) -> str:
+    entry = inbox.get(tx, entry_id)
+    assert entry is not None  # it was locked a moment ago
+    return entry.status.value

@@ -1,0 +1,102 @@
+"""Who may be a colleague: the standing of everybody who writes or clicks, verified by Slack and remembered.
+
+Who may act: every process, each for what it is told. What is guaranteed: nobody counts as a member unless Slack said so
+within `MEMBER_SECONDS`; a known person costs neither a statement nor a call; no transaction is open while Slack is
+asked. What happens on failure: the standing stays unknown, which allows nothing; messages then wait (`verify`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from swarm.clock import SECOND, MeasuredClock, SystemClock
+from swarm.domain.model.transcript import Author, AuthorKind, Standing
+from swarm.domain.people import standing_by_event, standing_of
+from swarm.domain.ports import PersonLookup
+from swarm.domain.routing import Me
+from swarm.store.bridge.database import Database
+from swarm.store.threads import people
+from swarm.store.threads.people import Verified
+
+MEMBER_SECONDS: Final = 24 * 3600
+"""So long a member counts as one without being asked for again."""
+
+STRANGER_SECONDS: Final = 3600
+"""A guest may become a member meanwhile; nobody should have to wait for that until tomorrow."""
+
+WAIT_SECONDS: Final = 1.5
+"""So long an event waits for Slack's answer: it has to be acknowledged within three seconds."""
+
+REMEMBERED: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    standing: Standing
+    until: int  # microseconds of time that passes
+
+
+class Standings:
+    """Tells the standing of authors."""
+
+    def __init__(
+        self,
+        database: Database,
+        slack: PersonLookup,
+        me: Me,
+        *,
+        clock: MeasuredClock | None = None,
+        wait_seconds: float = WAIT_SECONDS,
+    ) -> None:
+        self._database = database
+        self._slack = slack
+        self._me = me
+        self._elapsed_us = (clock or SystemClock()).elapsed_us
+        self._wait_seconds = wait_seconds
+        self._known: dict[str, _Known] = {}
+
+    def known(self, author: Author) -> Author:
+        """The author with the standing that needs no question, if there is one."""
+        standing = standing_by_event(author, self._me) or self._remembered(author.id)
+        return replace(author, standing=standing)
+
+    async def settled(self, author: Author, wait_seconds: float | None = None) -> Author:
+        """The author with a standing; without one if Slack does not answer in time. Raises Unavailable."""
+        known = self.known(author)
+        if known.standing is not None:
+            return known
+        found = await self._database.read(people.find, self._me.team, author.id)
+        if found and self._remember(author.id, found):
+            return replace(author, standing=found.standing)
+        person = await self._slack.person(author.id, wait_seconds or self._wait_seconds)
+        if person is None:
+            return known
+        standing = standing_of(person, self._me)
+        self._remember(author.id, await self._database.write(people.put, self._me.team, author.id, standing))
+        return replace(author, standing=standing)
+
+    async def presser(self, user_id: str, team: str | None) -> Author:
+        """Who has pressed a button, as `settled` tells it."""
+        return await self.settled(Author(id=user_id, kind=AuthorKind.USER, teams=(team,) if team else ()))
+
+    def _remembered(self, user_id: str) -> Standing | None:
+        known = self._known.get(user_id)
+        return known.standing if known and known.until > self._elapsed_us() else None
+
+    def _remember(self, user_id: str, found: Verified) -> bool:
+        """Whether what Slack said is still good."""
+        seconds = MEMBER_SECONDS if found.standing is Standing.MEMBER else STRANGER_SECONDS
+        left_us = seconds * SECOND - found.age_us
+        if left_us <= 0:
+            return False
+        if len(self._known) >= REMEMBERED:
+            del self._known[next(iter(self._known))]
+        self._known[user_id] = _Known(found.standing, self._elapsed_us() + left_us)
+        return True
+
+
+def people_among(authors: Iterable[Author]) -> list[Author]:
+    """Those who are people, each once."""
+    return list({author.id: author for author in authors if author.kind is AuthorKind.USER}.values())

@@ -1,0 +1,215 @@
+"""How a task ends, whoever ends it: its run, the sweep, a lead, an operator or a person in Slack.
+
+One transaction: the state, the lease, who owns the thread now, who is told, and what the thread shows. The thread, if
+there is one, must be locked, and the task as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from swarm.domain.model.inbox import InboxStatus, InboxStep
+from swarm.domain.model.leases import LeaseEnd
+from swarm.domain.model.notices import NoticeKind
+from swarm.domain.model.tasks import TaskStatus, TaskStep
+from swarm.domain.model.threads import Thread
+from swarm.domain.operating_policy import OperatingPolicy, Reactions
+from swarm.services.rules.handover import hand_back
+from swarm.services.rules.roster import read_roster
+from swarm.services.rules.system_messages import (
+    close_progress,
+    post_message,
+    react_failed,
+    sentence,
+    show_anew,
+    show_answered,
+    show_stopped,
+)
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import inbox, leases, notices
+from swarm.store.tasks import task_queries, tasks
+from swarm.store.tasks.tasks import Task
+from swarm.store.threads import threads, transcript
+
+FAILED_TEXT: Final = "The task “{title}” failed: {reason}"
+SET_ASIDE_TEXT: Final = (
+    "The task “{title}” could not be done: {reason} It is set aside; an operator can hand it out again (redrive)."
+)
+CANCELLED_TEXT: Final = "The task “{title}” was cancelled {reason}"
+
+
+def complete(tx: Transaction, task: Task, result: str, conduct: OperatingPolicy) -> None:
+    """Its run has a result. Telling people of it is its own part, or its delegator's."""
+    if tasks.move(tx, TaskStep.COMPLETE, task, said=result):
+        _after(tx, task, conduct, "its task is done")
+        thread = _thread(tx, task)
+        if thread:
+            threads.answered(tx, thread.id)
+            _react(tx, thread, task, conduct, show_answered)
+            close_progress(tx, thread, task, "done")
+        _report(tx, task, NoticeKind.TASK_FINISHED)
+
+
+def fail(tx: Transaction, task: Task, error: str, *, told: bool, conduct: OperatingPolicy) -> None:
+    """Its run has given up. ``told``: the thread has been told of it in the agent's own words."""
+    if tasks.move(tx, TaskStep.FAIL, task, said=error):
+        _failed(tx, task, error, None if told else FAILED_TEXT, conduct)
+
+
+def break_off(tx: Transaction, task: Task, reason: str, conduct: OperatingPolicy) -> None:
+    """Something that it depends on will never be done."""
+    if tasks.move(tx, TaskStep.BREAK, task, said=reason):
+        _failed(tx, task, reason, FAILED_TEXT, conduct)
+
+
+def dead_letter(tx: Transaction, task: Task, reason: str, conduct: OperatingPolicy, *, told: bool = False) -> None:
+    """It was tried too often: set it aside until somebody redrives it. ``told``: the thread knows why already."""
+    if tasks.move(tx, TaskStep.BURY, task, said=reason):
+        _failed(tx, task, reason, None if told else SET_ASIDE_TEXT, conduct)
+
+
+def cancel(
+    tx: Transaction,
+    task: Task,
+    reason: str,
+    conduct: OperatingPolicy,
+    *,
+    by: str | None = None,
+    person: str | None = None,
+) -> bool:
+    """Cancel a task that is not over; False if it is. ``by`` is the agent that does so, ``person`` the Slack user.
+
+    ``reason`` goes on where “was cancelled” ends.
+    """
+    if not tasks.move(tx, TaskStep.CANCEL, task, reason=reason, actor=by):
+        return False
+    _end_run(tx, task, by, person or by, reason)
+    _after(tx, task, conduct, "its task was cancelled")
+    thread = _thread(tx, task)
+    if thread:
+        words = CANCELLED_TEXT.format(title=task.title, reason=sentence(reason))
+        post_message(tx, thread, words, task_id=task.id, mentionable=frozenset({person} if person else ()))
+        threads.answered(tx, thread.id)
+        _react(tx, thread, task, conduct, show_stopped)
+        close_progress(tx, thread, task, "cancelled")
+    if task.created_by != by:
+        _report(tx, task, NoticeKind.TASK_FINISHED, by=person or by)
+    for part in task_queries.open_parts(tx, task.id):
+        _cancel_part(tx, task, part, conduct)
+    return True
+
+
+def _cancel_part(tx: Transaction, task: Task, part: Task, conduct: OperatingPolicy) -> None:
+    """A part of a cancelled task is of no use. One of another thread is left to the sweep, for the order of locks."""
+    locked = tasks.locked(tx, part.id) if part.thread_id in (None, task.thread_id) else None
+    if locked:
+        cancel(tx, locked, f"with “{task.title}”, which it is a part of", conduct)
+
+
+def unassign(tx: Transaction, task: Task, reason: str, conduct: OperatingPolicy) -> None:
+    """Its worker is gone: the thread returns to the delegator, who is asked to assign the task anew."""
+    if tasks.move(tx, TaskStep.UNASSIGN, task, reason=reason):
+        _end_run(tx, task, task.agent_id, None, reason)
+        _after(tx, task, conduct, reason)
+        lead = read_roster(tx, conduct).default_lead
+        _report(tx, task, NoticeKind.TASK_RETURNED, reason, instead=lead.id if lead else None)
+
+
+def decline(tx: Transaction, task: Task, reason: str) -> bool:
+    """An offer is refused: its messages are unread again for who offered it. False if it is no longer offered."""
+    if not tasks.move(tx, TaskStep.DECLINE, task, said=reason):
+        return False
+    for entry in inbox.of_task(tx, task.id, InboxStatus.DELEGATED):
+        inbox.move(tx, InboxStep.DECLINE, entry, reason=reason)
+        if transcript.is_deleted(tx, entry.team, entry.channel, entry.ts):
+            inbox.withdraw_unread(tx, entry.id, "deleted in Slack")
+    _report(tx, task, NoticeKind.TASK_DECLINED, reason)
+    return True
+
+
+def _failed(tx: Transaction, task: Task, reason: str, words: str | None, conduct: OperatingPolicy) -> None:
+    _after(tx, task, conduct, "its task has failed")
+    thread = _thread(tx, task)
+    if thread:
+        if words:
+            post_message(tx, thread, words.format(title=task.title, reason=sentence(reason)), task_id=task.id)
+        threads.answered(tx, thread.id)
+        _react(tx, thread, task, conduct, react_failed)
+        close_progress(tx, thread, task, "failed")
+    _report(tx, task, NoticeKind.TASK_FINISHED)
+
+
+def _after(tx: Transaction, task: Task, conduct: OperatingPolicy, reason: str) -> None:
+    """The thread goes back, and with it what was said in it and not answered."""
+    thread = _thread(tx, task)
+    if thread:
+        hand_back(tx, thread, task, read_roster(tx, conduct), reason)
+
+
+def _end_run(tx: Transaction, task: Task, by: str | None, actor: str | None, reason: str) -> None:
+    """Take the lease from a run whose task is no longer its own, and tell it, unless it does so itself."""
+    if task.status is TaskStatus.IN_PROGRESS and task.lease_token:
+        leases.end(tx, task.lease_token, LeaseEnd.CANCELLED)
+        for entry in inbox.members(tx, task.lease_token):
+            if entry.status is InboxStatus.CLAIMED and entry.lease_token == task.lease_token:
+                inbox.move(tx, InboxStep.RELEASE, entry)
+    if task.agent_id and task.agent_id != by and task.status not in (TaskStatus.OFFERED, TaskStatus.BLOCKED):
+        notices.add(
+            tx,
+            NoticeKind.TASK_CANCELLED,
+            task.agent_id,
+            thread_id=task.thread_id,
+            task_id=task.id,
+            actor=actor,
+            text=reason,
+        )
+
+
+def _report(
+    tx: Transaction,
+    task: Task,
+    kind: NoticeKind,
+    text: str | None = None,
+    *,
+    instead: str | None = None,
+    by: str | None = None,
+) -> None:
+    """Tell who created the task, or in place of an operator, who reads of it elsewhere, ``instead``. ``by`` is who did
+    it, an agent or a person; by default the task's own agent.
+    """
+    recipient = task.created_by or instead
+    if recipient:
+        notices.add(
+            tx,
+            kind,
+            recipient,
+            thread_id=task.thread_id,
+            inbox_message_id=task.inbox_message_id,
+            actor=by or task.agent_id,
+            text=text,
+            task_id=task.id,
+        )
+
+
+def take_marks_back(tx: Transaction, task: Task, conduct: OperatingPolicy) -> None:
+    """A task is handed out again that was over: the messages that were delegated do not show its end any more."""
+    if thread := _thread(tx, task):
+        for entry in inbox.of_task(tx, task.id, InboxStatus.DELEGATED):
+            show_anew(tx, thread, entry, conduct.reactions)
+
+
+def _react(
+    tx: Transaction,
+    thread: Thread,
+    task: Task,
+    conduct: OperatingPolicy,
+    show: Callable[[Transaction, Thread, str, Reactions], None],
+) -> None:
+    """✅, ❌ or 🛑 on the messages that were delegated."""
+    for entry in inbox.of_task(tx, task.id, InboxStatus.DELEGATED):
+        show(tx, thread, entry.ts, conduct.reactions)
+
+
+def _thread(tx: Transaction, task: Task) -> Thread | None:
+    return threads.get(tx, task.thread_id) if task.thread_id else None

@@ -1,0 +1,146 @@
+"""What a run of a streaming agent gets: the new messages as people wrote them, and apart from them everything else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from swarm.domain.answers.events import InputMessage, Origin, RunInput, Speaker
+from swarm.domain.model.task_views import TaskView
+from swarm.domain.model.transcript import AuthorKind, TranscriptMessage
+from swarm.domain.model.triggers import InboxMessageView, StartedBy, Trigger
+from swarm.domain.prompts.excerpts import HISTORY_CHARACTERS, left_out
+from swarm.services.runs.run_history import NOTHING_HEARD, KnownMessages
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ids:
+    """The names of a run."""
+
+    turn_id: str
+    run_id: str
+    trace_id: str
+    conversation_id: str
+
+
+def run_input(
+    trigger: Trigger,
+    ids: Ids,
+    *,
+    bot_name: str,
+    client_context: Mapping[str, object],
+    since: Sequence[TranscriptMessage] = (),
+    heard: KnownMessages = NOTHING_HEARD,
+    history_characters: int | None = HISTORY_CHARACTERS,
+) -> RunInput:
+    """The input of the run for a trigger. ``bot_name`` is how a mention of the bot reads; ``since`` is what our agents
+    have said later than the new messages, to what was said before them; what the agent has ``heard`` is left out. Of a
+    history with more than ``history_characters`` messages behind the first one are left out, and a message in their
+    place says how many.
+    """
+    if trigger.task:
+        messages = _of_task(trigger.task)
+    else:
+        messages = tuple(_new(entry, bot_name) for entry in trigger.inbox_messages)
+    return RunInput(
+        turn_id=ids.turn_id,
+        run_id=ids.run_id,
+        trace_id=ids.trace_id,
+        conversation_id=ids.conversation_id,
+        messages=messages,
+        history=_excerpt(_history(trigger, since, heard, bot_name), history_characters),
+        client_context=client_context,
+        origin=_origin(trigger, user_email=str(client_context.get("user_email", ""))),
+    )
+
+
+def _origin(trigger: Trigger, *, user_email: str) -> Origin:
+    requester, place = requester_of(trigger) or "", trigger.place
+    names = [entry.user_name for entry in trigger.inbox_messages if entry.user_id == requester]
+    return Origin(
+        channel=place.channel if place else "",
+        thread_ts=place.thread_ts if place else "",
+        user_id=requester,
+        user_name=names[-1] if names else "",
+        user_email=user_email,
+        by_strangers=trigger.started_by is StartedBy.STRANGERS,
+    )
+
+
+def requester_of(trigger: Trigger) -> str | None:
+    """The person whom the answer is for, by user id; None if only bots have spoken."""
+    if trigger.task:
+        return trigger.task.requester
+    kinds = {said.ts: said.kind for said in trigger.thread_context}
+    people = [
+        entry.user_id
+        for entry in trigger.inbox_messages
+        if kinds.get(entry.ts, AuthorKind.USER) is AuthorKind.USER and is_user(entry.user_id)
+    ]
+    return people[-1] if people else None
+
+
+def is_user(author_id: str) -> bool:
+    """Whether an id is a person's: bots have others, and so have our agents."""
+    return author_id.startswith(("U", "W"))
+
+
+def _new(entry: InboxMessageView, bot_name: str) -> InputMessage:
+    text = _without_mention(entry.text, bot_name) or _file_names(entry)
+    return InputMessage(id=entry.id, speaker=Speaker.USER, text=text, author=entry.user_name, standing=entry.standing)
+
+
+def _file_names(entry: InboxMessageView) -> str:
+    """A message that is nothing but files still says something."""
+    return ", ".join(file.name for file in entry.files)
+
+
+def _of_task(task: TaskView) -> tuple[InputMessage, ...]:
+    """What is to be done, after the results of what it builds on."""
+    before = [
+        InputMessage(
+            id=other.id, speaker=Speaker.USER, text=f"{other.title}\n\n{other.result}", author=task.created_by or ""
+        )
+        for other in task.depends_on
+        if other.result
+    ]
+    text = task.description.strip() or task.title
+    return (*before, InputMessage(id=task.id, speaker=Speaker.USER, text=text, author=task.created_by or ""))
+
+
+def _history(
+    trigger: Trigger, since: Sequence[TranscriptMessage], heard: KnownMessages, bot_name: str
+) -> tuple[InputMessage, ...]:
+    """What was said before; a deleted or empty message says nothing."""
+    new = {entry.ts for entry in trigger.inbox_messages}
+    before = [said for said in trigger.thread_context if said.ts not in new]
+    messages = (_said(said, bot_name) for said in (*before, *since) if not heard.has(said))
+    return tuple(message for message in messages if message.text.strip())
+
+
+def _excerpt(history: tuple[InputMessage, ...], most: int | None) -> tuple[InputMessage, ...]:
+    gap = left_out([len(message.text) for message in history], most)
+    if not gap:
+        return history
+    messages = "1 message of this thread is" if len(gap) == 1 else f"{len(gap):,} messages of this thread are"
+    note = InputMessage(
+        id=f"{history[0].id}-left-out", speaker=Speaker.USER, text=f"({messages} left out here.)", author="swarm"
+    )
+    return (history[0], note, *history[gap.stop :])
+
+
+def _said(said: TranscriptMessage, bot_name: str) -> InputMessage:
+    speaker = Speaker.ASSISTANT if said.kind is AuthorKind.AGENT else Speaker.USER
+    return InputMessage(
+        id=said.ts,
+        speaker=speaker,
+        text=_without_mention(said.text, bot_name),
+        author=said.author,
+        standing=said.standing,
+    )
+
+
+def _without_mention(text: str, bot_name: str) -> str:
+    """The text without whom it is said to, where that stands in front: an agent knows that it is meant."""
+    return re.sub(rf"^\s*@{re.escape(bot_name)}\b[\s,:]*", "", text) if bot_name else text

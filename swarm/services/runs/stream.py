@@ -1,0 +1,247 @@
+"""Answering live: what a polling agent says of its answer while it gives it, on whatever process it calls.
+
+Each call is one transaction that stores a piece; the elected process shows the pieces
+(`swarm.services.runs.stream_run`). What is guaranteed: a piece that was accepted is shown, or the thread is told that
+the answer is not whole. Closing settles the work in the same transaction, as a reply does: from then on the run may go
+away.
+
+Locks are taken in one order: the thread, the lease, the task, the messages; the lease guards the pieces.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import orjson
+
+from swarm.domain.answers.agent_events import MAX_ANSWER_CHARACTERS
+from swarm.domain.answers.events import StepStatus
+from swarm.domain.answers.markers import without_markers
+from swarm.domain.answers.pieces import MAX_PIECE_CHARACTERS, MAX_PIECES, Closed, Doing, Piece, SaidMore, TaskTold
+from swarm.domain.errors import Invalid, TooLarge
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.text.characters import strip_invisible
+from swarm.services.rules.idempotency import IdempotentCall, idempotent
+from swarm.services.rules.reply import Caller
+from swarm.services.runs.stream_ends import StreamClosing, settle
+from swarm.services.runs.stream_open import StillShown, Wanted, authorize_answer, begin, fenced, is_closed, own
+from swarm.services.tasks.task_work import checked
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.records import idempotency_keys
+from swarm.store.runs import run_events, runs
+from swarm.store.runs.runs import Run
+from swarm.store.threads import threads
+
+SEAL_SECONDS: Final = 5.0
+"""So long a run waits for the answer of the one before it to be brought to its end."""
+
+_LOOK_SECONDS: Final = 1.0
+_MAX_NAME: Final = 200  # of a step's id and its title
+
+
+class StreamStatus(StrEnum):
+    """Whether more may be said."""
+
+    OPEN = "open"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Streamed:
+    """An answer after a call: its turn, and how many characters have been said."""
+
+    turn_id: str
+    status: StreamStatus
+    characters: int
+
+
+class AnswerStreams:
+    """Answers that polling agents give live."""
+
+    def __init__(self, database: Database, conduct: OperatingPolicy) -> None:
+        self._database = database
+        self._conduct = conduct
+
+    async def open(
+        self, caller: Caller, *, inbox_message_id: str | None = None, task_id: str | None = None, text: str = ""
+    ) -> Streamed:
+        """Begin an answer to what the run has leased: an inbox message with all that came with it, or a task.
+
+        ``text`` is the first piece of the answer. The same call again names the same answer while it is open, and says
+        its text once. If the answer of an earlier run is still being brought to its end, that is waited for, for a few
+        seconds. Raises what `grip` and `grip_task` raise, TooLarge for a long text, and Conflict where another answer
+        is open under this lease, where the lease is over, or where there is no thread.
+        """
+        if (inbox_message_id is None) == (task_id is None):
+            raise Invalid(
+                "Name either an inbox message or a task.",
+                fields={"inbox_message_id": "its id, or leave it out", "task_id": "its id, or leave it out"},
+            )
+        if text:
+            _check_text(text)
+        wanted = Wanted(inbox_message_id=inbox_message_id, task_id=task_id)
+        wakeups, now = self._database.wakeups, asyncio.get_running_loop().time
+        deadline = now() + SEAL_SECONDS
+        while True:
+            seen = wakeups.generation(runs.TURNS)
+            try:
+                return await self._database.write(_open, caller, wanted, text)
+            except StillShown:
+                if now() >= deadline or wakeups.closed:
+                    raise
+            await wakeups.wait(runs.TURNS, seen, _LOOK_SECONDS)
+
+    async def append(self, caller: Caller, turn_id: str, text: str) -> Streamed:
+        """Say more. The same text again is said again: only a ``request_id`` makes a call happen once.
+
+        Raises what :meth:`close` raises.
+        """
+        _check_text(text)
+        return await self._add(caller, turn_id, "append", SaidMore(text=text))
+
+    async def task(self, caller: Caller, turn_id: str, step_id: str, title: str, status: StepStatus) -> Streamed:
+        """Show a step of the work as a card, or change the one with this id. Raises what :meth:`close` raises."""
+        for field, value in {"id": step_id, "title": title}.items():
+            _check_name(field, value)
+        return await self._add(caller, turn_id, "task", TaskTold(id=step_id, title=title, status=status))
+
+    async def status(self, caller: Caller, turn_id: str, what: str) -> Streamed:
+        """Say what is done now: people see it as long as there is no text. Raises what :meth:`close` raises."""
+        _check_name("title", what)
+        return await self._add(caller, turn_id, "status", Doing(what=what))
+
+    async def close(
+        self, caller: Caller, turn_id: str, text: str = "", result: str | None = None, failed: str | None = None
+    ) -> Streamed:
+        """Say the last of it, and settle the work as a reply does: the lease ends, unless it is held.
+
+        Every message of the lease counts as answered; a task is completed if there is a ``result``, and goes on
+        otherwise. With ``failed``, a clause for people, the answer is not whole: people see why with a button that
+        hands the work out again, and it is set aside until then. The same call again returns the first result.
+
+        Raises NotFound for an answer that is not the agent's, LeaseLost if the run's lease does not hold, Withdrawn if
+        all that it answers was deleted, Conflict if it was stopped, closed or could not be shown, TooLarge past the
+        limits, and Invalid if nothing was said.
+        """
+        if text:
+            _check_text(text)
+        if result is not None and failed is not None:
+            raise Invalid("It has a result, or it has failed.", fields={"failed": "why, if there is no result"})
+        for field, value in {"result": result, "failed": failed}.items():
+            if value is not None:
+                checked(value, field)
+        return await self._database.write(
+            self._close, caller, turn_id, StreamClosing(text=text, result=result, failed=failed)
+        )
+
+    async def _add(self, caller: Caller, turn_id: str, action: str, piece: Piece) -> Streamed:
+        return await self._database.write(_add, caller, turn_id, action, piece)
+
+    def _close(self, tx: Transaction, caller: Caller, turn_id: str, said: StreamClosing) -> Streamed:
+        turn = own(tx, caller, turn_id)
+
+        def act() -> Mapping[str, object]:
+            thread = threads.locked(tx, turn.thread_id or "")
+            lease = authorize_answer(tx, turn)
+            if said.text:
+                _tell(tx, turn, SaidMore(text=said.text))
+            if said.failed is None:
+                _check_something_said(tx, turn)
+            settled = settle(tx, turn, lease, thread, said, self._conduct)
+            return {"characters": run_events.add(tx, turn.id, Closed(failed=said.failed, settled=settled)).characters}
+
+        arguments = {"text": said.text, "result": said.result, "failed": said.failed}
+        done = idempotent(tx, _call(caller, "close", turn_id, turn.lease_token, arguments), act)
+        return Streamed(turn_id=turn_id, status=StreamStatus.CLOSED, characters=done["characters"])
+
+
+def _open(tx: Transaction, caller: Caller, wanted: Wanted, text: str) -> Streamed:
+    claim = fenced(tx, caller, wanted)  # also before what was opened is named again
+    call = _call(caller, "open", wanted.about, claim.lease.token, {"text": text} if text else {})
+
+    def stands() -> bool:
+        """For this run only; an id of its own counts for ever, the same words as long as the answer is open."""
+        turn_id = orjson.loads(idempotency_keys.result(tx, call.key) or "{}").get("turn_id", "")
+        turn = runs.get(tx, turn_id)
+        is_own = turn is not None and turn.lease_token == claim.lease.token
+        return is_own and (caller.request_id is not None or _is_open(tx, turn_id))
+
+    def act() -> dict[str, str]:
+        turn = begin(tx, wanted, claim)
+        if text:
+            _tell(tx, turn, SaidMore(text=text))
+        return {"turn_id": turn.id}
+
+    turn_id = idempotent(tx, call, act, stands=stands)["turn_id"]
+    last = run_events.last(tx, turn_id)
+    status = StreamStatus.OPEN if _is_open(tx, turn_id) else StreamStatus.CLOSED
+    return Streamed(turn_id=turn_id, status=status, characters=last.characters if last else 0)
+
+
+def _is_open(tx: Transaction, turn_id: str) -> bool:
+    turn = runs.get(tx, turn_id)
+    return turn is not None and turn.ended_at is None and not is_closed(tx, turn_id)
+
+
+def _add(tx: Transaction, caller: Caller, turn_id: str, action: str, piece: Piece) -> Streamed:
+    turn = own(tx, caller, turn_id)
+
+    def act() -> dict[str, int]:
+        authorize_answer(tx, turn)
+        return {"characters": _tell(tx, turn, piece)}
+
+    is_once = caller.request_id is not None
+    done = idempotent(tx, _call(caller, action, turn_id, turn.lease_token, {}), act) if is_once else act()
+    return Streamed(turn_id=turn_id, status=StreamStatus.OPEN, characters=done["characters"])
+
+
+def _call(
+    caller: Caller, action: str, about: str, lease_token: str | None, said: Mapping[str, object]
+) -> IdempotentCall:
+    """An id of the caller's own counts within one action: models choose "1" for everything."""
+    return IdempotentCall.of(caller, f"slack-stream {action}", about, said, lease_token)
+
+
+def _tell(tx: Transaction, turn: Run, piece: Piece) -> int:
+    """Store a piece, unless there are too many; how many characters have been said with it."""
+    event = run_events.add(tx, turn.id, piece)
+    if event.characters > MAX_ANSWER_CHARACTERS:
+        raise TooLarge(
+            f"With this the answer would have {event.characters} characters; at most {MAX_ANSWER_CHARACTERS} fit.",
+            hint="Close it; it is dozens of messages already. Put the rest into a file with slack-upload-file.",
+        )
+    if event.seq > MAX_PIECES:
+        raise TooLarge(f"A stream takes {MAX_PIECES} calls.", hint="Close it, and append more at once next time.")
+    return event.characters
+
+
+def _check_text(text: str) -> None:
+    if not text:
+        raise Invalid("There is no text.", fields={"text": "what to say next"})
+    if len(text) > MAX_PIECE_CHARACTERS:
+        raise TooLarge(
+            f"This piece has {len(text)} characters; at most {MAX_PIECE_CHARACTERS} fit into one call.",
+            hint="Append it in several pieces.",
+        )
+
+
+def _check_name(field: str, value: str) -> None:
+    if not strip_invisible(value).strip() or len(value) > _MAX_NAME:
+        raise Invalid(f"The {field} is empty or too long.", fields={field: f"1 to {_MAX_NAME} characters"})
+
+
+def _check_something_said(tx: Transaction, turn: Run) -> None:
+    """Cards alone answer nobody."""
+    pieces = [event.piece for event in run_events.after(tx, turn.id, 0, MAX_PIECES)]
+    text = "".join(piece.text for piece in pieces if isinstance(piece, SaidMore))
+    if not without_markers(strip_invisible(text)).strip():
+        raise Invalid(
+            "Nothing has been said, so people would have no answer.",
+            hint="Pass the answer as text; or say with failed why there is none.",
+            fields={"text": "the answer, or the last of it"},
+        )

@@ -1,0 +1,1 @@
+"""Tasks: delegation, work on them, their state for agents and operators."""

@@ -1,0 +1,142 @@
+"""Who may be given a task, and whether there is room for one more."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from swarm.domain.errors import Conflict, Forbidden, NotFound
+from swarm.domain.model.agents import Agent, Role
+from swarm.domain.model.tasks import (
+    MAX_OPEN_CHILDREN,
+    MAX_OPEN_CREATED,
+    MAX_OPEN_PER_THREAD,
+    UNSUCCESSFUL,
+    TaskStatus,
+    check_dependencies,
+    check_depth,
+    check_room,
+)
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.roster import Candidate, Roster
+from swarm.services.tasks.task_view import find_visible
+from swarm.store.agents import agents
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.tasks import task_queries
+from swarm.store.tasks.tasks import Task
+
+MAX_WAITED_FOR: Final = 200
+"""So many tasks are looked at to see whether one of them waits for a parent of a new one."""
+
+
+def worker(roster: Roster, wanted: str, caller: Agent | None) -> Candidate:
+    """The worker of that name or id, who is there; otherwise an error that names who is.
+
+    Raises NotFound for nobody of that name, Conflict for the caller itself, for a lead, and for one that is offline.
+    """
+    found = roster.by_name(wanted.strip().lower()) or roster.by_id(wanted.strip())
+    if found is None:
+        raise NotFound(f"There is no agent '{wanted}'.", hint=_possible(roster, caller))
+    if caller and found.id == caller.id:
+        raise Conflict(
+            "You cannot give a task to yourself.", hint=f"Do it, or choose another. {_possible(roster, caller)}"
+        )
+    if found.role is not Role.WORKER:
+        raise Conflict(f"{found.name} is a lead; tasks go to workers.", hint=_possible(roster, caller))
+    if not found.online:
+        raise Conflict(f"{found.name} is offline.", hint=_possible(roster, caller))
+    return found
+
+
+def check_vouched(
+    tx: Transaction, conduct: OperatingPolicy, target: Candidate, by: Agent | None, task: Task | None
+) -> None:
+    """Raises Forbidden where work of an enrolled worker would reach tools of the host: a task of a built-in agent.
+
+    ``by`` is who gives it, None for the operator, who may give what anybody has written; ``task`` is what is given, if
+    it was there before.
+    """
+    if by is None or target.name not in conduct.guarded_agents:
+        return
+    if by.enrolled or (task and task.created_by and agents.is_enrolled(tx, task.created_by)):
+        raise Forbidden(
+            f"{target.name} has tools of the host, so it does no tasks of workers that an enrolment key registered.",
+            hint="Choose another worker, or ask the operator or a lead to create the task.",
+        )
+
+
+def _possible(roster: Roster, caller: Agent | None) -> str:
+    there = [
+        agent.name
+        for agent in roster.agents
+        if agent.role is Role.WORKER and agent.online and not (caller and agent.id == caller.id)
+    ]
+    return f"Workers that are online: {', '.join(there)}." if there else "No worker is online at the moment."
+
+
+def place_below(tx: Transaction, parent: Task | None, worker_id: str | None) -> tuple[int, list[Task]]:
+    """The depth of a new task below ``parent``, and its ancestors. Raises Conflict where it would be too deep, where
+    the parent has too many, or where it would return to somebody who waits for it: a cycle.
+    """
+    ancestors = task_queries.ancestors(tx, parent.id if parent else None)
+    if parent and parent.ended_at is not None:
+        raise Conflict(f"The parent task is {parent.status}, so nothing more belongs to it.")
+    if worker_id:
+        check_no_return(ancestors, worker_id)
+    if parent:
+        check_room(task_queries.count_open_children(tx, parent.id), MAX_OPEN_CHILDREN, "below this parent")
+    return check_depth(parent.depth if parent else None), ancestors
+
+
+def check_no_return(ancestors: Collection[Task], worker_id: str) -> None:
+    """Raises Conflict where a task would return to somebody who waits for it, further up: a cycle."""
+    for above in ancestors:
+        if above.agent_id == worker_id and above.ended_at is None:
+            raise Conflict(
+                f"That agent waits for this task itself, with task {above.id} (“{above.title}”): a cycle.",
+                hint="Choose another worker, or complete your own task with what is known.",
+            )
+
+
+def check_space(tx: Transaction, thread_id: str | None, creator_id: str | None) -> None:
+    """Raises Conflict where there are too many open tasks already."""
+    if thread_id:
+        check_room(task_queries.count_open_in_thread(tx, thread_id), MAX_OPEN_PER_THREAD, "in this thread")
+    elif creator_id:
+        check_room(task_queries.count_open_created(tx, creator_id), MAX_OPEN_CREATED, "of yours")
+
+
+def must_wait(tx: Transaction, depends_on: Sequence[str], ancestors: Sequence[Task], by: Agent | None) -> bool:
+    """Whether a task that depends on those has to wait. ``by`` is who wants it so, None for an operator.
+
+    Raises what `check_dependencies` raises, NotFound for one that does not exist or is none of their business, and
+    Conflict for one that will never be done, or that waits for a parent of the task.
+    """
+    above = [task.id for task in ancestors]
+    check_dependencies(depends_on, above)
+    waits = False
+    for task_id in depends_on:
+        other = find_visible(tx, by, task_id)
+        if other is None:
+            raise NotFound(f"There is no task '{task_id}' to depend on.", hint="list-tasks shows those there are.")
+        if other.status in UNSUCCESSFUL:
+            raise Conflict(f"Task {task_id} (“{other.title}”) is {other.status}, so it will never be done.")
+        waits = waits or other.status is not TaskStatus.COMPLETED
+        _check_no_circle(tx, task_id, above)
+    return waits
+
+
+def _check_no_circle(tx: Transaction, task_id: str, ancestors: Collection[str]) -> None:
+    """A parent waits for its parts. So a part must not wait for what waits for the parent, through whatever tasks."""
+    waited_for = task_queries.waited_for(tx, task_id, MAX_WAITED_FOR + 1) if ancestors else []
+    if len(waited_for) > MAX_WAITED_FOR:
+        raise Conflict(
+            f"Task {task_id} waits for more than {MAX_WAITED_FOR} others: too many to see whether one of them is a "
+            "parent of this task.",
+            hint="Create it without a parent, or when fewer tasks are open.",
+        )
+    if not set(waited_for).isdisjoint(ancestors):
+        raise Conflict(
+            f"Task {task_id} waits for a task that this one would be a part of: a cycle.",
+            hint="Leave it out of depends_on, or create the task without a parent.",
+        )

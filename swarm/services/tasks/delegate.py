@@ -1,0 +1,206 @@
+"""Delegation: a message becomes a task of a worker, and the thread goes with it. All of it, or nothing."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+
+from swarm.clock import SECOND
+from swarm.domain.errors import Conflict, Invalid, NotFound
+from swarm.domain.model.inbox import InboxStatus, InboxStep
+from swarm.domain.model.notices import NoticeKind
+from swarm.domain.model.tasks import OFFER_SECONDS, TaskStatus, TaskStep
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.roster import Candidate
+from swarm.services.rules import task_ends
+from swarm.services.rules.fencing import AuthorizedMessage, authorize_message
+from swarm.services.rules.handover import hand_over_for
+from swarm.services.rules.idempotency import IdempotentCall, idempotent
+from swarm.services.rules.leases import end_if_resolved
+from swarm.services.rules.reply import Caller, with_others
+from swarm.services.rules.roster import read_roster
+from swarm.services.tasks.assignees import check_space, check_vouched, must_wait, place_below, worker
+from swarm.services.tasks.task_texts import Brief
+from swarm.services.tasks.task_view import TaskView, view_of
+from swarm.store.agents import agents
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import inbox, notices
+from swarm.store.tasks import tasks
+from swarm.store.tasks.tasks import Task
+from swarm.store.threads import threads, transcript
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Delegated:
+    """The task that a message became, and who owns the thread now."""
+
+    task_id: str
+    owner: str | None  # an agent's name
+
+
+class Delegations:
+    """What leads hand to workers, and whether these take it."""
+
+    def __init__(self, database: Database, conduct: OperatingPolicy) -> None:
+        self._database = database
+        self._conduct = conduct
+
+    async def delegate(
+        self,
+        caller: Caller,
+        inbox_message_id: str,
+        agent: str,
+        brief: Brief,
+        *,
+        offer: bool = False,
+        only: bool = False,
+    ) -> Delegated:
+        """Give a message to a worker as a task, and the thread with it; the other messages of the lease go along,
+        unless ``only``. With ``offer`` the worker is asked first, and the thread goes over when it accepts.
+
+        Raises what `worker` and `authorize_message` raise, and Conflict with what is possible for a second delegation
+        of the same message, too many or too deep tasks, and cycles.
+        """
+        return await self._database.write(self._delegate, caller, inbox_message_id, agent, brief, offer, only)
+
+    async def accept(self, caller: Caller, task_id: str) -> TaskView:
+        """Take a task that was offered: it is due at once, and the thread is the worker's, unless it has changed hands
+        since the offer. Raises Conflict if it is no longer offered.
+        """
+        return await self._database.write(self._accept, caller, task_id)
+
+    async def decline(self, caller: Caller, task_id: str, reason: str) -> TaskView:
+        """Refuse a task that was offered: its message is unread again for who offered it."""
+        if not reason.strip():
+            raise Invalid("Say why.", fields={"reason": "a sentence for who offered it"})
+        return await self._database.write(self._decline, caller, task_id, reason)
+
+    def _delegate(
+        self, tx: Transaction, caller: Caller, entry_id: str, agent: str, brief: Brief, offer: bool, only: bool
+    ) -> Delegated:
+        entry = inbox.get(tx, entry_id)
+        said = {"agent": agent, **asdict(brief), "offer": offer, "only": only}
+        call = IdempotentCall.of(caller, "inbox-delegate", entry_id, said, entry.lease_token if entry else None)
+
+        def act() -> dict[str, object]:
+            hold = authorize_message(tx, caller.agent, entry_id, caller.lease_token)
+            _check_claimed(tx, hold)
+            target = worker(read_roster(tx, self._conduct), agent, caller.agent)
+            check_vouched(tx, self._conduct, target, caller.agent, None)
+            task = self._make(tx, caller, hold, target, brief, offer)
+            for member in [hold.entry] if only else with_others(tx, hold):
+                if inbox.move(tx, InboxStep.DELEGATE, member, reason=f"to {target.name}, as task {task.id}"):
+                    inbox.tie(tx, member.id, task.id)
+            self._tell(tx, caller, hold, target, task, offer)
+            end_if_resolved(tx, hold.lease)
+            owner = threads.get(tx, hold.thread.id)
+            return {"task_id": task.id, "owner": agents.names(tx).get(owner.owner_id or "") if owner else None}
+
+        return Delegated(**idempotent(tx, call, act))
+
+    def _make(
+        self, tx: Transaction, caller: Caller, hold: AuthorizedMessage, target: Candidate, brief: Brief, offer: bool
+    ) -> Task:
+        parent = tasks.get(tx, hold.entry.task_id) if hold.entry.task_id else None
+        parent = parent if parent and parent.ended_at is None else None
+        depth, ancestors = place_below(tx, parent, target.id)
+        check_space(tx, hold.thread.id, caller.agent.id)
+        waits = must_wait(tx, brief.depends_on, ancestors, caller.agent)
+        if waits and offer:
+            raise Invalid(
+                "A task that still has to wait for others cannot be offered.",
+                hint="Assign it (offer=false), or offer it when the others are done.",
+                fields={"offer": "false, while depends_on names tasks that are not completed"},
+            )
+        message = transcript.find(tx, hold.entry.team, hold.entry.channel, hold.entry.ts)
+        return tasks.add(
+            tx,
+            thread_id=hold.thread.id,
+            title=brief.title,
+            description=brief.description,
+            status=TaskStatus.OFFERED if offer else TaskStatus.BLOCKED if waits else TaskStatus.PENDING,
+            priority=brief.priority,
+            agent_id=target.id,
+            created_by=caller.agent.id,
+            requester=message["author_id"] if message else None,
+            parent_id=parent.id if parent else None,
+            depth=depth,
+            inbox_message_id=hold.entry.id,
+            epoch=hold.thread.epoch if offer else hold.thread.epoch + 1,
+            offer_ends_at=tx.now + OFFER_SECONDS * SECOND if offer else None,
+            depends_on=brief.depends_on,
+            by_strangers=transcript.is_by_stranger(message),
+            reason=f"delegated by {caller.agent.name}",
+        )
+
+    def _tell(
+        self, tx: Transaction, caller: Caller, hold: AuthorizedMessage, target: Candidate, task: Task, offer: bool
+    ) -> None:
+        """An offer is news for the worker; a task that is assigned takes the thread along."""
+        if offer:
+            notices.add(
+                tx,
+                NoticeKind.TASK_OFFERED,
+                target.id,
+                thread_id=hold.thread.id,
+                actor=caller.agent.id,
+                task_id=task.id,
+            )
+        else:
+            hand_over_for(tx, hold.thread, task, target.id, f"{caller.agent.name} delegated to {target.name}")
+        threads.answered(tx, hold.thread.id)
+
+    def _accept(self, tx: Transaction, caller: Caller, task_id: str) -> TaskView:
+        def act() -> dict[str, object]:
+            task = _offered(tx, caller, task_id)
+            thread = threads.locked(tx, task.thread_id) if task.thread_id else None
+            reason, epoch = f"{caller.agent.name} accepted task {task.id}", None
+            if thread and thread.epoch == task.epoch:
+                epoch = hand_over_for(tx, thread, task, caller.agent.id, reason)
+            tasks.move(tx, TaskStep.ACCEPT, task)
+            tasks.give(tx, task, caller.agent.id, epoch, reason)
+            return {}
+
+        idempotent(tx, _answer(caller, "accept-task", task_id, {}), act)
+        return view_of(tx, task_id)
+
+    def _decline(self, tx: Transaction, caller: Caller, task_id: str, reason: str) -> TaskView:
+        def act() -> dict[str, object]:
+            task_ends.decline(tx, _offered(tx, caller, task_id), reason)
+            return {}
+
+        idempotent(tx, _answer(caller, "decline-task", task_id, {"reason": reason}), act)
+        return view_of(tx, task_id)
+
+
+def _check_claimed(tx: Transaction, hold: AuthorizedMessage) -> None:
+    if hold.entry.status is InboxStatus.CLAIMED:
+        return
+    if hold.entry.status is not InboxStatus.DELEGATED or hold.entry.task_id is None:
+        raise Conflict(f"This inbox message is {hold.entry.status} already, so it cannot be delegated.")
+    task = tasks.get(tx, hold.entry.task_id)
+    whose = agents.names(tx).get(task.agent_id or "", "nobody") if task else "nobody"
+    raise Conflict(
+        f"This inbox message was delegated already: task {hold.entry.task_id} of {whose}"
+        f"{f', which is {task.status}' if task else ''}.",
+        hint="Cancel that task with cancel-task, or give further work with create-task.",
+    )
+
+
+def _offered(tx: Transaction, caller: Caller, task_id: str) -> Task:
+    """An offer to the caller, locked after its thread."""
+    found = tasks.get(tx, task_id)
+    if found is None or found.agent_id != caller.agent.id:
+        raise NotFound(f"You were not offered a task '{task_id}'.", hint="Use the task_id of a task_offered notice.")
+    if found.thread_id:
+        threads.locked(tx, found.thread_id)
+    task = tasks.locked(tx, task_id)
+    assert task is not None  # tasks are never removed
+    if task.status is not TaskStatus.OFFERED:
+        raise Conflict(f"This task is {task.status}; only an offer can be accepted or declined.")
+    return task
+
+
+def _answer(caller: Caller, tool: str, task_id: str, said: dict[str, object]) -> IdempotentCall:
+    """The answer to an offer is the same under every lease: there is only one."""
+    return IdempotentCall.of(replace(caller, lease_token=None), tool, task_id, said)

@@ -1,0 +1,107 @@
+"""What becomes of tasks without their agents' doing: dependencies that are met or never will be, delays and offers that
+are over, parents that were cancelled, workers that are gone.
+
+Task by task, each in a transaction of its own; harmless if done twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from swarm.clock import SECOND
+from swarm.domain.model.tasks import UNSUCCESSFUL, TaskStatus, TaskStep
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.services.rules import task_ends
+from swarm.services.rules.fencing import lock_task
+from swarm.services.rules.guarded import attempt
+from swarm.services.rules.recipients import tell_queued
+from swarm.services.rules.roster import read_roster
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.tasks import task_queries, tasks
+from swarm.store.tasks.tasks import Task
+from swarm.store.threads import threads
+
+BATCH: Final = 200
+
+_UNSUCCESSFUL: Final = {
+    TaskStatus.FAILED: "has failed",
+    TaskStatus.DECLINED: "was declined",
+    TaskStatus.CANCELLED: "was cancelled",
+    TaskStatus.DEAD: "was given up",
+}
+
+Care = Callable[[Transaction, Task, OperatingPolicy], None]
+
+
+async def tend_tasks(database: Database, conduct: OperatingPolicy) -> None:
+    """One round over all that is to be done; what fails is logged, and tried again in the next one."""
+    for care, task_ids in await database.read(_to_do, conduct):
+        for task_id in task_ids:
+            await attempt(database.write(_tend, task_id, care, conduct), "tend_tasks", task=task_id)
+
+
+def _to_do(tx: Transaction, conduct: OperatingPolicy) -> list[tuple[Care, list[str]]]:
+    offline_since = tx.now - int(conduct.offline_after_seconds * SECOND)
+    return [
+        (settle, task_queries.settled(tx, BATCH)),
+        (cancel_orphan, task_queries.orphans(tx, BATCH)),
+        (end_delay, task_queries.delayed(tx, BATCH)),
+        (end_offer, task_queries.offers_over(tx, BATCH)),
+        (take_from_absent, task_queries.abandoned(tx, offline_since, BATCH)),
+    ]
+
+
+def _tend(tx: Transaction, task_id: str, care: Care, conduct: OperatingPolicy) -> None:
+    """Lock what may change, and look again whether it is as it was found."""
+    task = lock_task(tx, task_id)
+    if task:
+        care(tx, task, conduct)
+
+
+def settle(tx: Transaction, task: Task, conduct: OperatingPolicy) -> None:
+    """A blocked task whose dependencies are done is due; one of which some never will be has failed."""
+    if task.status is not TaskStatus.BLOCKED:
+        return
+    others = task_queries.dependencies(tx, task.id)
+    hopeless = next((other for other in others if other.status in UNSUCCESSFUL), None)
+    if hopeless:
+        why = f"it depends on “{hopeless.title}”, which {_UNSUCCESSFUL[hopeless.status]}"
+        task_ends.break_off(tx, task, f"{why}: {hopeless.error}" if hopeless.error else why, conduct)
+    elif all(other.status is TaskStatus.COMPLETED for other in others):
+        step = TaskStep.UNBLOCK if task.agent_id else TaskStep.FREE
+        tasks.move(tx, step, task, reason="all that it depends on is done")
+
+
+def cancel_orphan(tx: Transaction, task: Task, conduct: OperatingPolicy) -> None:
+    """A part of a cancelled task is of no use."""
+    parent = tasks.get(tx, task.parent_id) if task.parent_id else None
+    if parent and parent.status is TaskStatus.CANCELLED:
+        task_ends.cancel(tx, task, f"with “{parent.title}”, which it is a part of", conduct)
+
+
+def end_delay(tx: Transaction, task: Task, conduct: OperatingPolicy) -> None:
+    """A task that was released with a delay is due again."""
+    tasks.end_delay(tx, task)
+
+
+def end_offer(tx: Transaction, task: Task, conduct: OperatingPolicy) -> None:
+    """Nobody has answered: the message goes back to who offered it."""
+    task_ends.decline(tx, task, "the offer was not answered in time")
+
+
+def take_from_absent(tx: Transaction, task: Task, conduct: OperatingPolicy) -> None:
+    """A worker that is offline or was removed loses its tasks; an offer to it counts as declined."""
+    roster = read_roster(tx, conduct)
+    agent = roster.by_id(task.agent_id)
+    if agent and agent.online:
+        return
+    why = f"{agent.name} is offline" if agent else "its agent was removed"
+    if task.status is TaskStatus.OFFERED:
+        task_ends.decline(tx, task, why)
+        return
+    task_ends.unassign(tx, task, why, conduct)
+    thread = threads.get(tx, task.thread_id) if task.thread_id else None
+    if thread and not any(lead.online for lead in roster.agents if lead.role == "lead"):
+        tell_queued(tx, thread, roster, [roster.default_lead] if roster.default_lead else [])

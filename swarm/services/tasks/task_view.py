@@ -1,0 +1,95 @@
+"""Tasks as their agents see them: whose business they are, names looked up, dependencies with what came of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from swarm.domain.model.agents import Agent, Role
+from swarm.domain.model.task_views import Dependency, TaskView
+from swarm.store.agents import agents
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.tasks import task_queries, tasks
+from swarm.store.tasks.tasks import Task
+
+__all__ = ["TaskView", "find_visible", "view", "view_of", "views_in_brief"]
+
+Text = TypeVar("Text", str, str | None)
+
+BRIEF_CHARACTERS: Final = 1_000
+"""So much of each text of a task is shown in a list."""
+
+
+def find_visible(tx: Transaction, agent: Agent | None, task_id: str) -> Task | None:
+    """A task, if it is the agent's business: a lead's and an operator's (None) is every one; a worker's are its own,
+    those that it has created, and those that its own depend on.
+    """
+    task = tasks.get(tx, task_id)
+    if task is None or agent is None or agent.role is Role.LEAD or agent.id in (task.agent_id, task.created_by):
+        return task
+    return task if any(other.agent_id == agent.id for other in task_queries.dependents(tx, task_id)) else None
+
+
+def view(tx: Transaction, task: Task) -> TaskView:
+    """One task."""
+    return _view(task, task_queries.dependencies(tx, task.id), agents.names(tx))
+
+
+def view_of(tx: Transaction, task_id: str) -> TaskView:
+    """The task of an id that is known to be one's, as it is now."""
+    task = tasks.get(tx, task_id)
+    assert task is not None  # tasks are never removed
+    return view(tx, task)
+
+
+def views_in_brief(tx: Transaction, found: list[Task]) -> list[TaskView]:
+    """Some tasks, in their order, with at most `BRIEF_CHARACTERS` of every text."""
+    names = agents.names(tx) if found else {}
+    dependencies = task_queries.dependencies_of(tx, [task.id for task in found])
+    return [_in_brief(_view(task, dependencies[task.id], names)) for task in found]
+
+
+def _in_brief(whole: TaskView) -> TaskView:
+    return replace(
+        whole,
+        description=_cut(whole.description),
+        progress=_cut(whole.progress),
+        result=_cut(whole.result),
+        error=_cut(whole.error),
+        depends_on=tuple(
+            replace(other, result=_cut(other.result), error=_cut(other.error)) for other in whole.depends_on
+        ),
+    )
+
+
+def _cut(text: Text) -> Text:
+    return text[: BRIEF_CHARACTERS - 1] + "…" if text and len(text) > BRIEF_CHARACTERS else text
+
+
+def _view(task: Task, dependencies: list[Task], names: dict[str, str]) -> TaskView:
+    return TaskView(
+        id=task.id,
+        title=task.title,
+        description=task.description,
+        status=task.status,
+        priority=task.priority,
+        agent_id=task.agent_id,
+        agent=names.get(task.agent_id or ""),
+        created_by=names.get(task.created_by or ""),
+        requester=task.requester,
+        parent_id=task.parent_id,
+        depends_on=tuple(
+            Dependency(id=other.id, title=other.title, status=other.status, result=other.result, error=other.error)
+            for other in dependencies
+        ),
+        thread_id=task.thread_id,
+        inbox_message_id=task.inbox_message_id,
+        attempts=task.attempts,
+        progress=task.progress,
+        percent=task.percent,
+        result=task.result,
+        error=task.error,
+        created_at=task.created_at,
+        started_at=task.started_at,
+        ended_at=task.ended_at,
+    )

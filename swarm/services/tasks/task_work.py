@@ -1,0 +1,122 @@
+"""What the run of a task reports: how far it is, what came of it, or why nothing did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from swarm.domain.errors import Conflict, Invalid, TooLarge
+from swarm.domain.model.tasks import MAX_TEXT_CHARACTERS, TaskStatus
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.domain.text.characters import strip_invisible
+from swarm.services.rules import task_ends
+from swarm.services.rules.fencing import AuthorizedTask, authorize_task
+from swarm.services.rules.idempotency import idempotent
+from swarm.services.rules.leases import end_if_resolved
+from swarm.services.rules.reply import Caller, ReplyText, check_text, post, task_call
+from swarm.services.rules.system_messages import show_progress
+from swarm.services.tasks.task_view import TaskView, view
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.tasks import tasks
+
+
+class TaskWork:
+    """Reports of workers on their tasks. Each call is fenced by the task's lease, and done once if it is repeated."""
+
+    def __init__(self, database: Database, conduct: OperatingPolicy) -> None:
+        self._database = database
+        self._conduct = conduct
+
+    async def progress(self, caller: Caller, task_id: str, message: str, percent: int | None = None) -> TaskView:
+        """Say how far a task is; the thread shows it as one message that changes. Raises what `authorize_task`
+        raises."""
+        return await self._database.write(self._progress, caller, task_id, checked(message, "message"), percent)
+
+    async def complete(self, caller: Caller, task_id: str, result: str, reply: str | None = None) -> TaskView:
+        """End a task with its result; ``reply`` is posted to the thread. The delegator gets the result."""
+        said = check_text(reply) if reply else None
+        return await self._database.write(self._complete, caller, task_id, checked(result, "result"), said)
+
+    async def fail(self, caller: Caller, task_id: str, error: str, reply: str | None = None) -> TaskView:
+        """End a task that cannot be done; ``reply`` is posted to the thread, else the coordinator says why."""
+        said = check_text(reply) if reply else None
+        return await self._database.write(self._fail, caller, task_id, checked(error, "error"), said)
+
+    def _progress(self, tx: Transaction, caller: Caller, task_id: str, message: str, percent: int | None) -> TaskView:
+        def act(hold: AuthorizedTask) -> bool:
+            if not tasks.report(tx, hold.task, message, percent):
+                return False
+            if hold.thread:
+                show_progress(tx, hold.thread, hold.task, message, percent)
+            return True
+
+        return _reported(tx, caller, "task-progress", task_id, {"message": message, "percent": percent}, act)
+
+    def _complete(self, tx: Transaction, caller: Caller, task_id: str, result: str, reply: str | None) -> TaskView:
+        def act(hold: AuthorizedTask) -> bool:
+            if hold.task.status is not TaskStatus.IN_PROGRESS:
+                return False
+            _say(tx, hold, reply)
+            task_ends.complete(tx, hold.task, result, self._conduct)
+            end_if_resolved(tx, hold.lease)
+            return True
+
+        return _reported(tx, caller, "task-complete", task_id, {"result": result, "reply": reply}, act)
+
+    def _fail(self, tx: Transaction, caller: Caller, task_id: str, error: str, reply: str | None) -> TaskView:
+        def act(hold: AuthorizedTask) -> bool:
+            if hold.task.status is not TaskStatus.IN_PROGRESS:
+                return False
+            told = _say(tx, hold, reply)
+            task_ends.fail(tx, hold.task, error, told=told, conduct=self._conduct)
+            end_if_resolved(tx, hold.lease)
+            return True
+
+        return _reported(tx, caller, "task-fail", task_id, {"error": error, "reply": reply}, act)
+
+
+def checked(text: str, field: str) -> str:
+    """The text itself, if it says something and is not too long; raises Invalid or TooLarge."""
+    if not strip_invisible(text).strip():
+        raise Invalid(f"The {field} is empty.", fields={field: "some text"})
+    if len(text) > MAX_TEXT_CHARACTERS:
+        raise TooLarge(
+            f"The {field} has {len(text)} characters; at most {MAX_TEXT_CHARACTERS} are kept.",
+            hint="Say the essence, and upload the rest with slack-upload-file.",
+        )
+    return text
+
+
+def _reported(
+    tx: Transaction,
+    caller: Caller,
+    tool: str,
+    task_id: str,
+    said: Mapping[str, object],
+    act: Callable[[AuthorizedTask], bool],
+) -> TaskView:
+    """The task after ``act``, which is False if the task is in no state for it; a repeated call does not act again."""
+
+    def report() -> dict[str, Any]:
+        hold = authorize_task(tx, caller.agent, task_id, caller.lease_token)
+        if not act(hold):
+            raise Conflict(f"This task is {hold.task.status}, so it takes no report.", hint="Stop working on it.")
+        return {}
+
+    idempotent(tx, task_call(caller, tool, task_id, tasks.get(tx, task_id), said), report)
+    task = tasks.get(tx, task_id)
+    assert task is not None  # it was reported on, now or before
+    return view(tx, task)
+
+
+def _say(tx: Transaction, hold: AuthorizedTask, reply: str | None) -> bool:
+    if not reply:
+        return False
+    if hold.thread is None:
+        raise Conflict(
+            "This task has no Slack thread, so nobody would see the reply.",
+            hint="Leave the reply out; what you have to say belongs into the result.",
+        )
+    post(tx, hold.thread, ReplyText(text=reply), agent_id=hold.lease.agent_id, task_id=hold.task.id)
+    return True

@@ -1,0 +1,291 @@
+"""Tasks in the hands of those who give them: create, assign, cancel, redrive, look."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from swarm.domain.errors import Conflict, Forbidden, LeaseLost, NotFound
+from swarm.domain.model.agents import Agent, Role
+from swarm.domain.model.tasks import ACTIVE_STATUSES, OPEN_STATUSES, TaskStatus, TaskStep
+from swarm.domain.operating_policy import OperatingPolicy
+from swarm.services.rules import retry_buttons, task_ends
+from swarm.services.rules.fencing import NAME_LEASE, authorize_task, check_run, lock_task
+from swarm.services.rules.handover import take_if_free
+from swarm.services.rules.idempotency import IdempotentCall, digest, idempotent
+from swarm.services.rules.reply import Caller
+from swarm.services.rules.roster import read_roster
+from swarm.services.tasks.assignees import check_no_return, check_space, check_vouched, must_wait, place_below, worker
+from swarm.services.tasks.task_texts import Brief
+from swarm.services.tasks.task_view import TaskView, find_visible, view, view_of, views_in_brief
+from swarm.store.bridge.database import Database
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import inbox, leases
+from swarm.store.tasks import task_queries, tasks
+from swarm.store.tasks.tasks import Task
+from swarm.store.threads import threads, transcript
+
+
+class Tasks:
+    """Tasks, for agents and operators. ``caller`` is None for an operator, who may do everything.
+
+    A call under a lease, or with a ``request_id``, returns the first result if it is repeated, and does nothing. Others
+    are done each time: the same words may well be meant anew.
+    """
+
+    def __init__(self, database: Database, conduct: OperatingPolicy) -> None:
+        self._database = database
+        self._conduct = conduct
+
+    async def create(
+        self, caller: Caller | None, brief: Brief, *, agent: str | None = None, parent_id: str | None = None
+    ) -> TaskView:
+        """A new task, of the thread of the caller's lease or of its parent, for a worker or for nobody yet.
+
+        A worker may only create parts of a task of its own. Raises what `worker` raises, NotFound for a parent or
+        dependency that does not exist, Forbidden, and Conflict for cycles, where there are too many tasks, and for a
+        ``request_id`` that stands for other words.
+        """
+        return await self._database.write(self._create, caller, brief, agent, parent_id)
+
+    async def assign(self, caller: Caller | None, task_id: str, agent: str) -> TaskView:
+        """Give a task that nobody has to a worker. Raises Conflict if somebody has it, and what `worker` raises."""
+        return await self._database.write(self._assign, caller, task_id, agent)
+
+    async def cancel(self, caller: Caller | None, task_id: str, reason: str = "") -> TaskView:
+        """Cancel a task that is not over, and what it has been divided into. Its run is told at once."""
+        return await self._database.write(self._cancel, caller, task_id, reason)
+
+    async def redrive(self, task_id: str) -> TaskView:
+        """Hand a dead task out again, its attempts forgotten. Raises NotFound, or Conflict if it is not dead."""
+        return await self._database.write(self._redrive, task_id)
+
+    async def get(self, agent: Agent | None, task_id: str) -> TaskView:
+        """One task. Raises NotFound, also for one that is none of the agent's business."""
+        return await self._database.read(_get, agent, task_id)
+
+    async def latest(self, agent: Agent | None, status: TaskStatus | None, limit: int) -> list[TaskView]:
+        """The newest tasks, in brief: for leads and operators all, for a worker those that it has or has created."""
+        return await self._database.read(_latest, agent, status, limit)
+
+    def _create(
+        self, tx: Transaction, caller: Caller | None, brief: Brief, agent: str | None, parent_id: str | None
+    ) -> TaskView:
+        said = {**asdict(brief), "agent": agent, "parent_id": parent_id}
+        about = parent_id or (caller.lease_token if caller else None) or ""
+
+        def act() -> dict[str, object]:
+            return {"task_id": self._make(tx, caller, brief, agent, parent_id).id, "words": digest(said)}
+
+        made = _once(tx, caller, "create-task", about, said, act)
+        if made["words"] != digest(said):  # or a task would be lost, since models like the id "1"
+            raise Conflict(
+                f"With the request_id '{caller.request_id if caller else None}' you have created another task there: "
+                f"{made['task_id']}.",
+                hint="Give a new task a request_id of its own.",
+            )
+        return view_of(tx, made["task_id"])
+
+    def _make(
+        self, tx: Transaction, caller: Caller | None, brief: Brief, agent: str | None, parent_id: str | None
+    ) -> Task:
+        by = caller.agent if caller else None
+        parent = _visible(tx, by, parent_id) if parent_id else None
+        thread_id = (_thread_of_lease(tx, caller) if caller else None) or (parent.thread_id if parent else None)
+        if thread_id:
+            threads.locked(tx, thread_id)
+        parent = tasks.locked(tx, parent.id) if parent else None
+        _check_part(caller, parent)
+        target = worker(read_roster(tx, self._conduct), agent, by) if agent else None
+        if target:
+            check_vouched(tx, self._conduct, target, by, None)
+        depth, ancestors = place_below(tx, parent, target.id if target else None)
+        check_space(tx, thread_id, by.id if by else None)
+        waits = must_wait(tx, brief.depends_on, ancestors, by)
+        ready = TaskStatus.PENDING if target else TaskStatus.UNASSIGNED
+        return tasks.add(
+            tx,
+            thread_id=thread_id,
+            title=brief.title,
+            description=brief.description,
+            status=TaskStatus.BLOCKED if waits else ready,
+            priority=brief.priority,
+            agent_id=target.id if target else None,
+            created_by=by.id if by else None,
+            parent_id=parent.id if parent else None,
+            requester=parent.requester if parent else None,
+            depth=depth,
+            depends_on=brief.depends_on,
+            by_strangers=parent.by_strangers if parent else _is_work_of_strangers(tx, caller),
+            reason=f"created by {by.name if by else 'an operator'}",
+        )
+
+    def _assign(self, tx: Transaction, caller: Caller | None, task_id: str, agent: str) -> TaskView:
+        def act() -> dict[str, object]:
+            task = _to_manage(tx, caller, task_id)
+            by = caller.agent if caller else None
+            target = worker(read_roster(tx, self._conduct), agent, by)
+            check_vouched(tx, self._conduct, target, by, task)
+            check_no_return(task_queries.ancestors(tx, task.parent_id), target.id)
+            if not _waits_for_an_agent(task):
+                raise Conflict(
+                    f"This task is {task.status} and cannot be assigned.",
+                    hint="Cancel it and create another one." if task.status in OPEN_STATUSES else None,
+                )
+            reason = f"assigned to {target.name}"
+            tasks.give(tx, task, target.id, _take_thread(tx, task, target.id, reason, self._conduct), reason)
+            if task.status is TaskStatus.UNASSIGNED:
+                tasks.move(tx, TaskStep.ASSIGN, replace(task, agent_id=target.id))
+            return {}
+
+        def stands() -> bool:  # not for a task that has come back since
+            task = tasks.get(tx, task_id)
+            return task is None or not _waits_for_an_agent(task)
+
+        _once(tx, caller, "assign-task", task_id, {"agent": agent}, act, stands=stands)
+        return view_of(tx, task_id)
+
+    def _cancel(self, tx: Transaction, caller: Caller | None, task_id: str, reason: str) -> TaskView:
+        who = caller.agent.name if caller else "an operator"
+        why = f"by {who}" + (f": {reason.strip()}" if reason.strip() else "")
+
+        def act() -> dict[str, object]:
+            task = _own(tx, caller, task_id) or _to_manage(tx, caller, task_id)
+            if not task_ends.cancel(tx, task, why, self._conduct, by=caller.agent.id if caller else None):
+                raise Conflict(f"This task is {task.status} already.")
+            return {}
+
+        _once(tx, caller, "cancel-task", task_id, {"reason": reason}, act)
+        return view_of(tx, task_id)
+
+    def _redrive(self, tx: Transaction, task_id: str) -> TaskView:
+        task = _to_manage(tx, None, task_id)
+        if not redrive_dead(tx, task, "redriven by an operator", self._conduct):
+            raise Conflict(f"This task is {task.status}; only dead ones can be redriven.")
+        if task.thread_id and (thread := threads.get(tx, task.thread_id)):
+            retry_buttons.of_task(tx, thread, task)
+        return view_of(tx, task_id)
+
+
+def _once(
+    tx: Transaction,
+    caller: Caller | None,
+    tool: str,
+    about: str,
+    said: Mapping[str, object],
+    act: Callable[[], Mapping[str, object]],
+    *,
+    stands: Callable[[], bool] = lambda: True,
+) -> Mapping[str, Any]:
+    """What comes of ``act``, or came of the same call before if the call can be told from others by itself."""
+
+    def fenced() -> Mapping[str, object]:
+        if caller:
+            check_run(tx, caller.agent, caller.lease_token)
+        return act()
+
+    if caller is None or (caller.lease_token is None and caller.request_id is None):
+        return fenced()
+    return idempotent(tx, IdempotentCall.of(caller, tool, about, said), fenced, stands=stands)
+
+
+def cancel_by_person(tx: Transaction, task_id: str, channel: str, person: str, conduct: OperatingPolicy) -> bool:
+    """A person has pressed the button of a task in a channel; False if the task is over, or was never shown there."""
+    task = lock_task(tx, task_id)
+    thread = threads.get(tx, task.thread_id) if task and task.thread_id else None
+    if task is None or thread is None or thread.channel != channel:
+        return False
+    return task_ends.cancel(tx, task, f"by <@{person}>", conduct, person=person)
+
+
+def redrive_dead(tx: Transaction, task: Task, reason: str, conduct: OperatingPolicy) -> bool:
+    """Hand a task out again, which is locked; False if it is not dead, or nobody has it."""
+    if task.status is not TaskStatus.DEAD or task.agent_id is None:
+        return False
+    epoch = _take_thread(tx, task, task.agent_id, reason, conduct)
+    tasks.move(tx, TaskStep.REDRIVE, task, reason=reason)
+    task_ends.take_marks_back(tx, task, conduct)
+    tasks.give(tx, task, task.agent_id, epoch, reason)
+    return True
+
+
+def _take_thread(tx: Transaction, task: Task, agent_id: str, reason: str, conduct: OperatingPolicy) -> int | None:
+    """A task that came from a message brings its thread along, if that is free; the epoch since which it does."""
+    if task.thread_id is None or task.inbox_message_id is None:
+        return None
+    thread = threads.locked(tx, task.thread_id)
+    return take_if_free(tx, thread, task, agent_id, read_roster(tx, conduct), reason)
+
+
+def _check_part(caller: Caller | None, parent: Task | None) -> None:
+    """A worker divides its own work and gives no other."""
+    if caller is None or caller.agent.role is Role.LEAD:
+        return
+    if parent is None or parent.agent_id != caller.agent.id or parent.status not in ACTIVE_STATUSES:
+        raise Forbidden(
+            "A worker may only create parts of a task that it is working on.",
+            hint="Pass your own task's id as parent_id, or say in your result what else is needed.",
+        )
+    if caller.lease_token is None and parent.claims > 1:
+        raise LeaseLost(
+            "The parent task was handed out more than once, so your run must name its lease.", hint=NAME_LEASE
+        )
+
+
+def _waits_for_an_agent(task: Task) -> bool:
+    return task.status is TaskStatus.UNASSIGNED or (task.status is TaskStatus.BLOCKED and task.agent_id is None)
+
+
+def _thread_of_lease(tx: Transaction, caller: Caller) -> str | None:
+    lease = leases.peek(tx, caller.lease_token) if caller.lease_token else None
+    return lease.thread_id if lease and lease.agent_id == caller.agent.id else None
+
+
+def _is_work_of_strangers(tx: Transaction, caller: Caller | None) -> bool:
+    """Whether nobody but strangers has asked for the work during which a task is created."""
+    lease = leases.peek(tx, caller.lease_token) if caller and caller.lease_token else None
+    if lease is None:
+        return False
+    if lease.task_id:
+        task = tasks.get(tx, lease.task_id)
+        return task is not None and task.by_strangers
+    entries = inbox.members(tx, lease.token)
+    messages = (transcript.find(tx, entry.team, entry.channel, entry.ts) for entry in entries)
+    return bool(entries) and all(transcript.is_by_stranger(message) for message in messages)
+
+
+def _to_manage(tx: Transaction, caller: Caller | None, task_id: str) -> Task:
+    """A task that the caller may assign or cancel, locked after its thread: a lead any, a worker what it created."""
+    found = _visible(tx, caller.agent if caller else None, task_id)
+    if caller and caller.agent.role is not Role.LEAD and found.created_by != caller.agent.id:
+        raise Forbidden(
+            "This task is not yours to give or to cancel.", hint="End your own task with task-complete or task-fail."
+        )
+    task = lock_task(tx, task_id)
+    assert task is not None  # it was seen a moment ago
+    return task
+
+
+def _own(tx: Transaction, caller: Caller | None, task_id: str) -> Task | None:
+    """The caller's own running task, which it may give up because people wish so; fenced like its other reports."""
+    found = tasks.get(tx, task_id)
+    if caller is None or found is None or found.agent_id != caller.agent.id or found.created_by == caller.agent.id:
+        return None
+    return authorize_task(tx, caller.agent, task_id, caller.lease_token).task
+
+
+def _visible(tx: Transaction, agent: Agent | None, task_id: str) -> Task:
+    task = find_visible(tx, agent, task_id)
+    if task is None:
+        raise NotFound(f"There is no task '{task_id}'.", hint="list-tasks shows those there are.")
+    return task
+
+
+def _get(tx: Transaction, agent: Agent | None, task_id: str) -> TaskView:
+    return view(tx, _visible(tx, agent, task_id))
+
+
+def _latest(tx: Transaction, agent: Agent | None, status: TaskStatus | None, limit: int) -> list[TaskView]:
+    own = agent.id if agent and agent.role is not Role.LEAD else None
+    return views_in_brief(tx, task_queries.latest(tx, limit, status=status, agent_id=own))

@@ -1,0 +1,240 @@
+"""From what Slack sends to what we keep: events and messages of history, told alike.
+
+What is about something else becomes None; an event about a message that lacks what every message has is a BadRequest,
+and nothing else that arrives can raise here. In a history, the malformed is left out and logged.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+import structlog
+
+from swarm.domain.errors import BadRequest
+from swarm.domain.model.deliveries import METADATA_EVENT_TYPE
+from swarm.domain.model.transcript import (
+    Author,
+    AuthorKind,
+    ChannelType,
+    File,
+    MessageDeleted,
+    MessageEdited,
+    SlackEvent,
+    SlackMessage,
+)
+from swarm.domain.people import Person
+from swarm.domain.routing import Me
+from swarm.slack.incoming.fields import (
+    EMPTY,
+    JsonObject,
+    count_at,
+    id_at,
+    ids_at,
+    is_object,
+    object_at,
+    objects_at,
+    text_at,
+    ts_at,
+)
+from swarm.slack.incoming.message_text import message_words
+
+T = TypeVar("T")
+
+_log = structlog.get_logger(__name__)
+
+_ABOUT_MESSAGES: Final = frozenset({"message", "app_mention"})
+_CHANNEL_TYPES: Final = {"im": ChannelType.DM, "app_home": ChannelType.DM, "mpim": ChannelType.GROUP}
+_TOMBSTONE: Final = "tombstone"
+"""The subtype of a deleted root whose replies are still there."""
+
+_SLACKBOT: Final = "USLACKBOT"
+"""Slack's own bot, whose reminders and answers name a user only."""
+
+_NEWS_ABOUT_OTHERS: Final = frozenset({"message_replied"})
+"""Subtypes that repeat what another event says."""
+
+
+def slack_event(body: object, me: Me | None = None) -> SlackEvent | None:
+    """What an envelope of the Events API (``event_callback``) says about a message.
+
+    None if it is about something else. With ``me``, our own posts are recognised as an agent's. Raises BadRequest if it
+    is about a message but does not say which, where, or by whom.
+    """
+    event = object_at(body, "event") if is_object(body) else EMPTY
+    if not is_object(body) or text_at(event, "type") not in _ABOUT_MESSAGES:
+        return None
+    return _event(event, id_at(body, "event_id"), me)
+
+
+def history_message(channel: str, message: object, me: Me | None = None) -> SlackMessage | None:
+    """A message object of ``conversations.history`` or ``conversations.replies``.
+
+    None if it is malformed, or the tombstone of a deleted message.
+    """
+    if not is_object(message):
+        _ignore("it is no object")
+        return None
+    if text_at(message, "subtype") == _TOMBSTONE:
+        return None
+    try:
+        return _message({**message, "channel": channel}, None, me)
+    except BadRequest as problem:
+        _ignore(problem.message)
+        return None
+
+
+def _event(event: JsonObject, event_id: str | None, me: Me | None) -> SlackEvent | None:
+    match text_at(event, "subtype"):
+        case "message_changed":
+            return _changed(event, event_id, me)
+        case "message_deleted":
+            previous = object_at(event, "previous_message")
+            return _deleted(event, previous, ts_at(event, "deleted_ts") or ts_at(previous, "ts"), event_id)
+        case subtype if subtype in _NEWS_ABOUT_OTHERS:
+            return None
+        case _:
+            return _message(event, event_id, me)
+
+
+def _changed(event: JsonObject, event_id: str | None, me: Me | None) -> MessageEdited | MessageDeleted:
+    """An edit, an unfurled link, or a root that was deleted and stays as a tombstone because it has replies."""
+    message, previous = object_at(event, "message"), object_at(event, "previous_message")
+    if text_at(message, "subtype") == _TOMBSTONE:
+        return _deleted(event, message, ts_at(message, "ts"), event_id)
+    where = {key: event[key] for key in ("channel", "channel_type") if key in event}
+    return MessageEdited(
+        message=_message({**message, **where}, event_id, me),
+        previous_text=_own_text(previous, me) if previous else None,
+    )
+
+
+def _deleted(event: JsonObject, message: JsonObject, ts: str | None, event_id: str | None) -> MessageDeleted:
+    return MessageDeleted(
+        channel=_required(id_at(event, "channel"), "channel"),
+        ts=_required(ts, "ts"),
+        thread_ts=_thread_ts(message, ts),
+        event_id=event_id,
+    )
+
+
+def _message(message: JsonObject, event_id: str | None, me: Me | None) -> SlackMessage:
+    channel = _required(id_at(message, "channel"), "channel")
+    ts = _required(ts_at(message, "ts"), "ts")
+    author = _required(_author(message, me), "user or bot_id")
+    words = message_words(message, author.kind)
+    return SlackMessage(
+        channel=channel,
+        ts=ts,
+        thread_ts=_thread_ts(message, ts),
+        author=author,
+        text=words.text,
+        quoted=words.quoted,
+        subtype=text_at(message, "subtype") or None,
+        channel_type=_channel_type(message, channel),
+        files=tuple(_files(message)),
+        edited_ts=ts_at(object_at(message, "edited"), "ts"),
+        event_id=event_id,
+        delivery_id=_own_metadata(message, "delivery_id") if author.kind is AuthorKind.AGENT else None,
+        has_replies=ts_at(message, "latest_reply") is not None,
+    )
+
+
+def _author(message: JsonObject, me: Me | None) -> Author | None:
+    user, bot = id_at(message, "user"), id_at(message, "bot_id")
+    author_id = user or bot
+    if author_id is None:
+        return None
+    is_bot = bot is not None or user == _SLACKBOT or text_at(message, "subtype") == "bot_message"
+    author = Author(
+        id=author_id,
+        kind=AuthorKind.BOT if is_bot else AuthorKind.USER,
+        name=_bot_name(message) if is_bot else None,
+        bot_id=bot,
+        teams=_homes(message),
+    )
+    if me is None or not me.wrote(author):
+        return author
+    return Author(id=author_id, kind=AuthorKind.AGENT, name=_own_metadata(message, "agent"), bot_id=bot)
+
+
+def _homes(message: JsonObject) -> tuple[str, ...]:
+    """The workspaces that Slack names as the author's own; ``team`` is not one of them, for it may be the channel's."""
+    named = (id_at(message, "user_team"), id_at(message, "source_team"), id_at(_profile(message), "team"))
+    return tuple(dict.fromkeys(team for team in named if team))
+
+
+def _profile(message: JsonObject) -> JsonObject:
+    return object_at(message, "user_profile")
+
+
+def person_of(user_id: str, user: JsonObject) -> Person:
+    """The user object of ``users.info``. https://docs.slack.dev/reference/objects/user-object"""
+    profile, enterprise = object_at(user, "profile"), object_at(user, "enterprise_user")
+    names = (text_at(profile, "display_name"), text_at(profile, "real_name"), text_at(user, "real_name"))
+    teams = (id_at(user, "team_id"), id_at(enterprise, "enterprise_id"), *ids_at(enterprise, "teams"))
+    return Person(
+        id=user_id,
+        name=next(filter(None, names), text_at(user, "name") or user_id),
+        email=text_at(profile, "email") or None,
+        teams=tuple(dict.fromkeys(team for team in teams if team)),
+        is_guest=user.get("is_restricted") is True or user.get("is_ultra_restricted") is True,
+        is_stranger=user.get("is_stranger") is True,
+        is_known=user.get("deleted") is not True,
+    )
+
+
+def _bot_name(message: JsonObject) -> str | None:
+    return text_at(message, "username") or text_at(object_at(message, "bot_profile"), "name") or None
+
+
+def _own_metadata(message: JsonObject, key: str) -> str | None:
+    """Part of what we put into a post's metadata. Anybody can write such metadata: ask only for our own posts."""
+    metadata = object_at(message, "metadata")
+    if text_at(metadata, "event_type") != METADATA_EVENT_TYPE:
+        return None
+    return text_at(object_at(metadata, "event_payload"), key) or None
+
+
+def _own_text(message: JsonObject, me: Me | None) -> str:
+    """What the author of a message says, without what they forward."""
+    author = _author(message, me)
+    words = message_words(message, author.kind if author else AuthorKind.USER)
+    return words.text.removesuffix(words.quoted)
+
+
+def _thread_ts(message: JsonObject, ts: str | None) -> str | None:
+    """Slack names a root with replies after itself; for us a root is outside."""
+    thread_ts = ts_at(message, "thread_ts")
+    return thread_ts if thread_ts != ts else None
+
+
+def _channel_type(message: JsonObject, channel: str) -> ChannelType:
+    """``app_mention`` and history do not say; there the id of a direct message starts with D."""
+    told = text_at(message, "channel_type")
+    if told:
+        return _CHANNEL_TYPES.get(told, ChannelType.CHANNEL)
+    return ChannelType.DM if channel.startswith("D") else ChannelType.CHANNEL
+
+
+def _files(message: JsonObject) -> list[File]:
+    """The attachments that have an id; one that we may not see, or that is gone, has no name and goes by its id."""
+    return [
+        File(
+            id=file_id,
+            name=text_at(file, "name") or text_at(file, "title") or file_id,
+            mimetype=text_at(file, "mimetype") or None,
+            size_bytes=count_at(file, "size"),
+        )
+        for file in objects_at(message, "files")
+        if (file_id := id_at(file, "id"))
+    ]
+
+
+def _required(value: T | None, name: str) -> T:
+    if value is None:
+        raise BadRequest(f"The payload's {name} is missing or malformed.")
+    return value
+
+
+def _ignore(reason: str) -> None:
+    _log.warning("A message of a history is ignored.", action="slack_payload_ignored", reason=reason)

@@ -1,0 +1,167 @@
+"""What our messages are made of in Slack: Markdown, cards, buttons, what stands below an answer; and a stream's chunks.
+
+https://docs.slack.dev/reference/block-kit/blocks, https://docs.slack.dev/reference/methods/chat.appendStream#chunks
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, assert_never
+
+from swarm.domain.answers.calls import AnswerTarget, Card, Chunk, Closing, PlanTitle, TaskDisplay, Text
+from swarm.domain.answers.events import StepStatus
+from swarm.domain.button_actions import (
+    FEEDBACK_ACTION,
+    RETRY_RUN_ACTION,
+    STOP_RUN_ACTION,
+    STOP_TASK_ACTION,
+    Feedback,
+    feedback_value,
+)
+from swarm.domain.text.cutting import split
+from swarm.domain.text.mrkdwn import escape
+from swarm.slack.incoming.fields import JsonObject, objects_at
+
+Block = dict[str, object]
+
+MAX_UPDATE_CHARACTERS: Final = 3_900
+"""Slack takes 4,000 characters of plain text in an update; blocks show the whole of it."""
+
+MAX_CONTEXT_CHARACTERS: Final = 3_000
+MAX_NOTE_CHARACTERS: Final = 1_000
+"""A note shares the 12,000 characters of all Markdown in a message with the answer."""
+
+MAX_CARDS: Final = 40
+"""A message has at most 50 blocks, and there are others than cards."""
+
+_CONTINUE_THREAD: Final = "Reply in this thread to continue"
+_CONTINUE_DIRECT: Final = "Write again to continue"
+
+
+def stream_chunks(chunks: Sequence[Chunk]) -> list[Block]:
+    """What a stream is fed with. Empty text is left out: Slack would show it as something new."""
+    return [_chunk(chunk) for chunk in chunks if not (isinstance(chunk, Text) and not chunk.text)]
+
+
+def text_block(text: str) -> list[Block]:
+    """Markdown as a block; nothing for a text without visible characters, which Slack refuses."""
+    return [{"type": "markdown", "text": text}] if text.strip() else []
+
+
+def card_blocks(cards: Sequence[Card], display: TaskDisplay) -> list[Block]:
+    """Cards for a message that is no stream, as a stream would show them; of very many the newest."""
+    shown = cards[-MAX_CARDS:]
+    if not shown:
+        return []
+    blocks = [_card(card) for card in shown]
+    return [{"type": "plan", "title": _plan_title(shown), "tasks": blocks}] if display is TaskDisplay.PLAN else blocks
+
+
+def closing_blocks(closing: Closing, place: AnswerTarget) -> list[Block]:
+    """What stands below the last message of an answer, from the note down to 👍 and 👎."""
+    blocks = text_block(cut_text(closing.note, MAX_NOTE_CHARACTERS))
+    if closing.retry:
+        blocks.append(_actions(_button(RETRY_RUN_ACTION, "Retry", place.turn_id)))
+    if closing.footer:
+        blocks.append(_context(footer_text(place)))
+    if closing.feedback:
+        blocks.append(_feedback(place.turn_id))
+    return blocks
+
+
+def without_retry(blocks: Sequence[JsonObject], instead: str) -> list[JsonObject] | None:
+    """A message's blocks with a line of mrkdwn in place of the Retry button; None if there is no such button."""
+    shown: list[JsonObject] = []
+    for block in blocks:
+        elements = list(objects_at(block, "elements"))
+        others = [element for element in elements if element.get("action_id") != RETRY_RUN_ACTION]
+        if len(others) == len(elements):
+            shown.append(block)
+            continue
+        if others:
+            shown.append({**block, "elements": others})
+        shown.append(_context(instead))
+    return shown if shown != list(blocks) else None
+
+
+def footer_text(place: AnswerTarget) -> str:
+    """Agent, requester, how to continue and the operator's own words, as mrkdwn of at most 3,000 characters."""
+    asked = f"asked by <@{place.requester}>" if place.requester else ""
+    how = _CONTINUE_DIRECT if place.is_direct else _CONTINUE_THREAD
+    parts = (escape(place.agent_name), asked, how, place.footer.strip())
+    return cut_text(" · ".join(filter(None, parts)), MAX_CONTEXT_CHARACTERS)
+
+
+def stop_task_block(task_id: str) -> Block:
+    """A button that stops a task."""
+    return _actions(_button(STOP_TASK_ACTION, "Stop", task_id, style="danger"))
+
+
+def stop_run_block(turn_id: str) -> Block:
+    """A button that stops a running answer."""
+    return _actions(stop_button(turn_id))
+
+
+def stop_button(turn_id: str) -> Block:
+    """The button alone, for blocks that have others."""
+    return _button(STOP_RUN_ACTION, "Stop", turn_id, style="danger")
+
+
+def _chunk(chunk: Chunk) -> Block:
+    match chunk:
+        case Text(text=text):
+            return {"type": "markdown_text", "text": text}
+        case Card(id=card_id, title=title, status=status):
+            return {"type": "task_update", "id": card_id, "title": title, "status": status.value}
+        case PlanTitle(title=title):
+            return {"type": "plan_update", "title": title}
+        case _:
+            assert_never(chunk)
+
+
+def _card(card: Card) -> Block:
+    return {"type": "task_card", "task_id": card.id, "title": card.title, "status": card.status.value}
+
+
+def _plan_title(cards: Sequence[Card]) -> str:
+    """What is being done, else what was done last."""
+    running = (card for card in reversed(cards) if card.status is StepStatus.IN_PROGRESS)
+    return next(running, cards[-1]).title
+
+
+def _context(text: str) -> Block:
+    return {"type": "context", "elements": [{"type": "mrkdwn", "text": text}]}
+
+
+def _actions(*elements: Block) -> Block:
+    return {"type": "actions", "elements": list(elements)}
+
+
+def _button(action_id: str, label: str, value: str, *, style: str | None = None) -> Block:
+    button: Block = {"type": "button", "action_id": action_id, "text": _plain(label), "value": value}
+    return button | ({"style": style} if style else {})
+
+
+def _feedback(turn_id: str) -> Block:
+    element = {
+        "type": "feedback_buttons",
+        "action_id": FEEDBACK_ACTION,
+        "positive_button": _thumb(Feedback(turn_id=turn_id, is_good=True), "👍", "This answer is good"),
+        "negative_button": _thumb(Feedback(turn_id=turn_id, is_good=False), "👎", "This answer is not good"),
+    }
+    return {"type": "context_actions", "elements": [element]}
+
+
+def _thumb(feedback: Feedback, label: str, described: str) -> Block:
+    return {"text": _plain(label), "value": feedback_value(feedback), "accessibility_label": described}
+
+
+def _plain(text: str) -> Block:
+    return {"type": "plain_text", "text": text}
+
+
+def cut_text(text: str, limit: int) -> str:
+    """As much of a safe text as fits, cut where it hurts least; "…" says that there was more."""
+    if len(text) <= limit:
+        return text
+    return next(iter(split(text, limit - 1)), "") + "…"

@@ -1,0 +1,68 @@
+"""Deliveries as calls of Slack: which method, with which arguments, and what says that it was done before."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from swarm.domain.model.deliveries import Delivery, DeliveryKind, DeliveryRefused
+from swarm.slack.outgoing.answer_blocks import (
+    MAX_UPDATE_CHARACTERS,
+    closing_blocks,
+    cut_text,
+    stop_run_block,
+    stop_task_block,
+)
+from swarm.slack.outgoing.outcomes import Failure
+from swarm.slack.outgoing.streams import own_metadata
+
+_METHODS: Final = {
+    DeliveryKind.POST: "chat.postMessage",
+    DeliveryKind.UPDATE: "chat.update",
+    DeliveryKind.DELETE: "chat.delete",
+    DeliveryKind.REACTION: "reactions.add",
+}
+_REMOVE_REACTION: Final = "reactions.remove"
+_DONE_ALREADY: Final = {
+    "chat.delete": "message_not_found",
+    "reactions.add": "already_reacted",
+    _REMOVE_REACTION: "no_reaction",
+}
+"""Slack's word for an effect that is there already, by method."""
+
+
+def method_of(delivery: Delivery) -> str:
+    """The method that brings a delivery about."""
+    if delivery.removes and delivery.kind is DeliveryKind.REACTION:
+        return _REMOVE_REACTION
+    return "chat.postEphemeral" if delivery.person else _METHODS[delivery.kind]
+
+
+def was_done_before(delivery: Delivery, failure: Failure) -> bool:
+    """Whether Slack refuses a call since its effect is there already."""
+    return failure == DeliveryRefused(error=_DONE_ALREADY.get(method_of(delivery), ""))
+
+
+def content(delivery: Delivery) -> dict[str, object]:
+    """The text as a markdown block; the plain text is what notifications show."""
+    blocks: list[dict[str, object]] = [{"type": "markdown", "text": delivery.text}]
+    if delivery.stops_task_id:
+        blocks.append(stop_task_block(delivery.stops_task_id))
+    if delivery.stops_turn_id:
+        blocks.append(stop_run_block(delivery.stops_turn_id))
+    if delivery.closing and delivery.place:
+        blocks += closing_blocks(delivery.closing, delivery.place)
+    is_update = delivery.kind is DeliveryKind.UPDATE
+    return {"text": cut_text(delivery.text, MAX_UPDATE_CHARACTERS) if is_update else delivery.text, "blocks": blocks}
+
+
+def post_arguments(delivery: Delivery) -> dict[str, object]:
+    """What a post is made of, with our key in its metadata."""
+    arguments: dict[str, object] = {
+        **content(delivery),
+        "metadata": own_metadata(delivery.id, delivery.agent_name or ""),
+        "unfurl_links": False,
+        "unfurl_media": False,
+    }
+    if delivery.thread_ts:
+        arguments |= {"thread_ts": delivery.thread_ts, "reply_broadcast": delivery.broadcast}
+    return arguments

@@ -1,0 +1,285 @@
+"""Files to and from Slack: streamed, with caps, and with the bot's token for nobody but Slack's file host.
+
+A download goes to the address that ``files.info`` names, but only if that is exactly Slack's file host (or, beside a
+twin, the host of the Web API itself), and never on to where a redirect points. An upload goes where
+``files.getUploadURLExternal`` says, under the same rule and without the token; until ``files.completeUploadExternal``
+nobody sees it. https://docs.slack.dev/messaging/working-with-files/
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+import aiohttp
+import orjson
+
+from swarm.domain.errors import Conflict, Forbidden, NotFound, SwarmError, Unavailable
+from swarm.domain.model.deliveries import Answer, DeliveryAccepted, DeliveryRefused, InDoubt, NotSent
+from swarm.domain.model.files import FileInfo, Share, check_size
+from swarm.slack.incoming.fields import JsonObject, count_at, id_at, object_at, objects_at, text_at, ts_at
+from swarm.slack.outgoing.web_api import RefusedBySlack, WebApi
+
+FILE_HOST: Final = "files.slack.com"
+
+TRANSFER_SECONDS: Final = 900.0
+"""The longest that one file may take, whoever is slow."""
+
+TRANSFERS_AT_ONCE: Final = 16
+_CHUNK_BYTES: Final = 64 * 1024
+
+_INFO: Final = "files.info"
+_ANNOUNCE: Final = "files.getUploadURLExternal"
+_COMPLETE: Final = "files.completeUploadExternal"
+
+_SLACK_API_HOSTS: Final = frozenset({"slack.com", "www.slack.com"})
+_NO_SUCH_FILE: Final = frozenset({"file_not_found", "file_deleted"})
+_NO_ACCESS: Final = Forbidden(
+    "Slack does not give us this file.",
+    hint="The app's token lacks files:read: the operator installs the app again with the manifest.",
+)
+_BROKEN_OFF: Final = (aiohttp.ClientError, TimeoutError, OSError)
+
+_Origin = tuple[str, str | None, int | None]
+
+
+class OpenDownload:
+    """The content of one file on its way."""
+
+    def __init__(self, response: aiohttp.ClientResponse, cap_bytes: int) -> None:
+        self._response = response
+        self._cap_bytes = cap_bytes
+
+    @property
+    def size_bytes(self) -> int | None:
+        """How much there is, where Slack says so."""
+        return self._response.content_length
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The content. Raises TooLarge past the cap, Unavailable if Slack breaks off."""
+        count = 0
+        try:
+            async for chunk in self._response.content.iter_chunked(_CHUNK_BYTES):
+                count += len(chunk)
+                check_size(count, self._cap_bytes)
+                yield chunk
+        except _BROKEN_OFF as error:
+            raise Unavailable("Slack broke off in the middle of the file.") from error
+
+    async def close(self) -> None:
+        """Let go of the connection; one that still has content is not used again."""
+        self._response.close()
+
+
+class SlackFileClient:
+    """Slack's files over the gateway's client. ``timeout_seconds`` bounds connecting, and each silence of Slack."""
+
+    def __init__(self, api: WebApi, *, timeout_seconds: float) -> None:
+        self._api = api
+        self._timeout_seconds = timeout_seconds
+        self._origin = _file_origin(api.client.base_url)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def close(self) -> None:
+        """Close the connections; transfers that run break off."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def info(self, file_id: str) -> FileInfo:
+        """What Slack knows of a file (``files.info``). Raises NotFound, Unavailable."""
+        file = await self._ask(file_id)
+        name = text_at(file, "name") or text_at(file, "title") or file_id
+        return FileInfo(
+            id=file_id,
+            name=name,
+            mimetype=text_at(file, "mimetype") or None,
+            size_bytes=count_at(file, "size"),
+            url=None if _is_elsewhere(file) else text_at(file, "url_private_download") or None,
+        )
+
+    async def open(self, file: FileInfo, cap_bytes: int) -> OpenDownload:
+        """The content of a file, not read yet.
+
+        Raises TooLarge where its size is known in advance, NotFound if Slack only links to it, Forbidden if Slack
+        answers with something else than the file, Unavailable if it cannot be asked.
+        """
+        if file.url is None:
+            raise NotFound(
+                f"Slack has no content of '{file.name}': it is only linked, or hidden by the workspace's limits.",
+                hint="Ask the person for what it says.",
+            )
+        check_size(file.size_bytes or 0, cap_bytes)
+        self._insist_on_file_host(file.url)
+        response = await self._get(file.url)
+        try:
+            _insist_on_content(response, file)
+            check_size(response.content_length or 0, cap_bytes)
+        except SwarmError:
+            response.close()
+            raise
+        return OpenDownload(response, cap_bytes)
+
+    async def place(self, name: str, size_bytes: int, chunks: AsyncIterable[bytes]) -> str:
+        """Upload content that nobody sees yet (``files.getUploadURLExternal``, then the upload); the file's id.
+
+        Raises Conflict with Slack's reason if it refuses, Unavailable if it breaks off, and what ``chunks`` raises.
+        """
+        try:
+            answer = await self._api.read(_ANNOUNCE, {"filename": name, "length": size_bytes})
+        except RefusedBySlack as refused:
+            raise _refusal(refused.slack_code) from refused
+        url, file_id = text_at(answer, "upload_url"), id_at(answer, "file_id")
+        if file_id is None:
+            raise Unavailable("Slack's answer names no file.")
+        self._insist_on_file_host(url)
+        await self._put(url, size_bytes, chunks)
+        return file_id
+
+    async def ready_to_share(self) -> None:
+        """Wait until Slack's limits leave room for :meth:`share`."""
+        await self._api.turn(_COMPLETE)
+
+    async def share(self, share: Share) -> Answer:
+        """Show a placed file in a thread (``files.completeUploadExternal``): one call, and what became of it."""
+        arguments = {
+            "files": orjson.dumps([{"id": share.file_id, "title": share.title}]).decode(),
+            "channel_id": share.channel,
+            "thread_ts": share.thread_ts,
+        }
+        if share.comment:
+            arguments["initial_comment"] = share.comment
+        answer = await self._api.call(_COMPLETE, arguments)
+        return (
+            answer
+            if isinstance(answer, DeliveryRefused | NotSent | InDoubt)
+            else DeliveryAccepted(thread_ts=share.thread_ts)
+        )
+
+    async def shared_as(self, file_id: str, channel: str, thread_ts: str) -> str | None:
+        """The message that shows a file in a thread, by ``shares`` of ``files.info``; None if there is none now."""
+        try:
+            shares = object_at(await self._ask(file_id), "shares")
+        except RefusedBySlack as refused:
+            if refused.slack_code in _NO_SUCH_FILE:
+                return None  # an upload that was never completed is no file
+            raise
+        found = [share for kind in ("public", "private") for share in objects_at(object_at(shares, kind), channel)]
+        return next((ts_at(share, "ts") for share in found if ts_at(share, "thread_ts") == thread_ts), None)
+
+    async def _ask(self, file_id: str) -> JsonObject:
+        return object_at(await self._api.read(_INFO, {"file": file_id}), "file")
+
+    async def _get(self, url: str) -> aiohttp.ClientResponse:
+        headers = {"Authorization": f"Bearer {self._api.client.token}"}
+        try:
+            return await self._transfers().get(
+                url, headers=headers, allow_redirects=False, proxy=self._api.client.proxy
+            )
+        except _BROKEN_OFF as error:
+            raise Unavailable(f"Slack's files cannot be reached ({type(error).__name__}).") from error
+
+    async def _put(self, url: str, size_bytes: int, chunks: AsyncIterable[bytes]) -> None:
+        """Send the raw bytes. What goes wrong with ``chunks`` is raised as it is, not as what Slack made of that."""
+        source = _Source(chunks)
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size_bytes)}
+        try:
+            async with self._transfers().post(
+                url, data=source.read(), headers=headers, allow_redirects=False, proxy=self._api.client.proxy
+            ) as response:
+                status = response.status
+        except _BROKEN_OFF as error:
+            raise source.failure or Unavailable(f"The upload broke off ({type(error).__name__}).") from error
+        if source.failure:
+            raise source.failure
+        if status != 200:
+            raise Unavailable(f"Slack did not take the upload (HTTP status {status}).")
+
+    def _transfers(self) -> aiohttp.ClientSession:
+        """A session apart from the Web API's: however many files move, calls find a free connection."""
+        if self._session is None:
+            timeout = aiohttp.ClientTimeout(
+                total=TRANSFER_SECONDS,
+                connect=self._timeout_seconds,  # also of waiting for one of the connections
+                sock_connect=self._timeout_seconds,
+                sock_read=self._timeout_seconds,
+            )
+            connector = aiohttp.TCPConnector(limit=TRANSFERS_AT_ONCE)
+            self._session = aiohttp.ClientSession(timeout=timeout, connector=connector, auto_decompress=False)
+        return self._session
+
+    def _insist_on_file_host(self, url: str) -> None:
+        if _origin(url) != self._origin:
+            raise Forbidden(
+                "Slack names an address for the file that is not Slack's file host, so it is not fetched.",
+                hint=f"Files are moved only to and from {self._origin[1]}.",
+            )
+
+
+class _Source:
+    """Chunks for aiohttp, which would hide what went wrong with them behind an error of its own."""
+
+    def __init__(self, chunks: AsyncIterable[bytes]) -> None:
+        self._chunks = chunks
+        self.failure: Exception | None = None
+
+    async def read(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._chunks:
+                yield chunk
+        except Exception as error:
+            self.failure = error
+            raise
+
+
+def _file_origin(api_url: str) -> _Origin:
+    """Where files may come from: Slack's file host; beside any other Web API than Slack's, that one itself."""
+    host = urlsplit(api_url).hostname
+    return ("https", FILE_HOST, None) if host in _SLACK_API_HOSTS else _origin(api_url)
+
+
+def _origin(url: str) -> _Origin:
+    """Scheme, host and port of an address; an address with a user or a port that is none has no host."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return ("", None, None)
+    if "@" in parts.netloc:
+        return (parts.scheme, None, port)
+    return (parts.scheme, parts.hostname, None if (parts.scheme, port) == ("https", 443) else port)
+
+
+def _is_elsewhere(file: JsonObject) -> bool:
+    return file.get("is_external") is True or text_at(file, "mode") == "external"
+
+
+def _insist_on_content(response: aiohttp.ClientResponse, file: FileInfo) -> None:
+    """Raises Forbidden where Slack shows its login page or sends us there, NotFound and Unavailable by status."""
+    match response.status:
+        case 200 if not _is_login_page(response.headers, file):
+            return
+        case 200 | 401 | 403:
+            raise Forbidden(_NO_ACCESS.message, hint=_NO_ACCESS.hint)
+        case status if 300 <= status < 400:
+            raise Forbidden(
+                "Slack answers with a redirect instead of the file; it is not followed, for the token would go along.",
+                hint=_NO_ACCESS.hint,
+            )
+        case 404 | 410:
+            raise NotFound(f"Slack no longer has '{file.name}'.")
+        case status:
+            raise Unavailable(f"Slack does not hand out the file now (HTTP status {status}).")
+
+
+def _is_login_page(headers: Mapping[str, str], file: FileInfo) -> bool:
+    """A page where the file is none, or one that is not sent as an attachment."""
+    if not headers.get("Content-Type", "").startswith("text/html"):
+        return False
+    is_attachment = headers.get("Content-Disposition", "").startswith("attachment")
+    return not (file.mimetype == "text/html" and is_attachment)
+
+
+def _refusal(code: str) -> SwarmError:
+    """Why Slack takes no upload."""
+    return Conflict(f"Slack does not take the file: {code}.", hint="Say in the thread what the file would have shown.")

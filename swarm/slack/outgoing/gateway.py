@@ -1,0 +1,386 @@
+"""The only caller of Slack.
+
+It says honestly what became of a call and never repeats by itself what may have happened: that is the sender's decision
+(:mod:`swarm.domain.model.deliveries`). Reads have no effect, so they wait out Slack's rate limits here.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Final, assert_never
+
+import structlog
+from slack_sdk.web.async_client import AsyncWebClient
+
+from swarm.clock import slack_ts_to_us
+from swarm.domain.errors import ConfigurationError, Unavailable
+from swarm.domain.model.deliveries import (
+    Answer,
+    Delivery,
+    DeliveryAccepted,
+    DeliveryKind,
+    DeliveryRefused,
+    InDoubt,
+    NotSent,
+)
+from swarm.domain.model.transcript import ChannelMessage, ChannelType, SlackMessage
+from swarm.domain.people import Person
+from swarm.domain.routing import Me
+from swarm.domain.watchers import NO_WATCHERS, Watcher
+from swarm.slack.incoming.fields import JsonObject, id_at, object_at, objects_at, text_at, ts_at
+from swarm.slack.incoming.payloads import history_message, person_of
+from swarm.slack.outgoing.answer_blocks import MAX_UPDATE_CHARACTERS, cut_text, without_retry
+from swarm.slack.outgoing.delivery_calls import content, method_of, post_arguments, was_done_before
+from swarm.slack.outgoing.files import SlackFileClient
+from swarm.slack.outgoing.outcomes import RETRY_SECONDS, Failure
+from swarm.slack.outgoing.pacing import Pacing
+from swarm.slack.outgoing.streams import SlackStreams
+from swarm.slack.outgoing.web_api import RefusedBySlack, SlackClock, WebApi
+
+SLACK_API_URL: Final = "https://slack.com/api/"
+
+_NO_SUCH_USER: Final = frozenset({"user_not_found", "user_not_visible", "users_not_found"})
+
+_NO_SUCH_THREAD: Final = frozenset({"thread_not_found", "message_not_found"})
+
+_ALL_TYPES: Final = "public_channel,private_channel,mpim,im"
+_PAGE_SIZE: Final = 200  # what Slack recommends
+_CLOCKS_APART_SECONDS: Final = 600  # ours and Slack's: a lookup begins so long before the delivery was made
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChannelInfo:
+    """A conversation as Slack describes it."""
+
+    id: str
+    name: str  # empty for a direct message
+    type: ChannelType
+    topic: str
+    purpose: str
+    user_id: str | None = None  # of a direct message: the person
+
+
+class Gateway:
+    """Slack's Web API as the rest of the system knows it.
+
+    ``timeout_seconds`` bounds one HTTP call, connecting included. Unless they say otherwise, methods that read raise
+    Unavailable when Slack cannot be asked and RefusedBySlack, a NotFound with Slack's code, when it says no.
+    ``agent_sessions``: our app is declared as an agent, see :class:`SlackStreams`.
+    """
+
+    def __init__(
+        self,
+        token: str,
+        *,
+        pacing: Pacing,
+        base_url: str = SLACK_API_URL,
+        timeout_seconds: float = 10.0,
+        watcher: Watcher = NO_WATCHERS,
+        agent_sessions: bool = False,
+    ) -> None:
+        self._api = WebApi(token, base_url=base_url, timeout_seconds=timeout_seconds, pacing=pacing, watcher=watcher)
+        self._me: Me | None = None
+        self.files = SlackFileClient(self._api, timeout_seconds=timeout_seconds)
+        self.streams = SlackStreams(self._api, self._messages, self._take_back, agent_sessions=agent_sessions)
+
+    @property
+    def clock(self) -> SlackClock:
+        """Slack's time."""
+        return self._api.clock
+
+    @property
+    def client(self) -> AsyncWebClient:
+        """The client with its token, base URL and proxy, for Bolt and Socket Mode to copy from."""
+        return self._api.client
+
+    async def close(self) -> None:
+        """Close the connections. Calls after that raise RuntimeError."""
+        await self.files.close()
+        await self._api.close()
+
+    async def identify(self) -> Me:
+        """Who we are (``auth.test``); Slack is asked once, so this costs nothing later.
+
+        Raises ConfigurationError if Slack does not accept the token, Unavailable if it cannot be asked.
+        """
+        if self._me is None:
+            try:
+                answer = await self._api.read("auth.test", {})
+            except RefusedBySlack as refused:
+                raise ConfigurationError(
+                    f"Slack does not accept SLACK_BOT_TOKEN: {refused.slack_code}.",
+                    hint="Copy the Bot User OAuth Token (xoxb-…) from “OAuth & Permissions” on the app's page.",
+                ) from refused
+            self._me = _identity(answer)
+        return self._me
+
+    async def socket_url(self, app_token: str) -> str:
+        """An address for one Socket Mode connection (``apps.connections.open``), good for a short while.
+
+        Raises ConfigurationError if Slack does not accept the app-level token, Unavailable if it cannot be asked.
+        """
+        try:
+            answer = await self._api.read("apps.connections.open", {"token": app_token})
+        except RefusedBySlack as refused:
+            raise ConfigurationError(
+                f"Slack does not accept SLACK_APP_TOKEN: {refused.slack_code}.",
+                hint="Create an app-level token (xapp-…) with the scope connections:write and switch Socket Mode on.",
+            ) from refused
+        return text_at(answer, "url")
+
+    async def ready(self, delivery: Delivery) -> None:
+        """Wait until Slack's limits leave room for this delivery; those for other channels do not wait for it."""
+        await self._api.turn(method_of(delivery), delivery.channel)
+
+    def expected_wait_seconds(self, delivery: Delivery) -> float:
+        """How long :meth:`ready` would take, as far as can be foreseen."""
+        return self._api.expected_wait_seconds(method_of(delivery), delivery.channel)
+
+    async def deliver(self, delivery: Delivery) -> Answer:
+        """Make the call, once, within ``timeout_seconds``.
+
+        A post that must be taken back takes twice as long, and waits for its turn to be deleted.
+        """
+        match delivery.kind:
+            case DeliveryKind.POST if delivery.person:
+                return await self._tell(delivery, delivery.person)
+            case DeliveryKind.POST:
+                return await self._post(delivery)
+            case DeliveryKind.UPDATE if delivery.removes:
+                return await self._without_retry(delivery)
+            case DeliveryKind.UPDATE:
+                return await self._change(delivery, {"ts": delivery.target_ts, **content(delivery)})
+            case DeliveryKind.DELETE:
+                return await self._change(delivery, {"ts": delivery.target_ts})
+            case DeliveryKind.REACTION:
+                return await self._change(delivery, {"timestamp": delivery.target_ts, "name": delivery.text})
+            case _:
+                assert_never(delivery.kind)
+
+    async def whisper(self, channel: str, user_id: str, text: str, thread_ts: str | None = None) -> None:
+        """Show one person something (``chat.postEphemeral``): at most once, and never worth an error."""
+        arguments: dict[str, object] = {"channel": channel, "user": user_id, "text": text}
+        if thread_ts:
+            arguments["thread_ts"] = thread_ts
+        try:
+            await self._api.read("chat.postEphemeral", arguments)
+        except (Unavailable, RefusedBySlack) as error:
+            _log.warning("a person could not be told", action="whisper", channel=channel, error=str(error))
+
+    async def find(self, delivery: Delivery) -> DeliveryAccepted | None:
+        """Look for a post that may have been made (``conversations.replies``, ``conversations.history``), by our key.
+
+        None means that Slack does not have it now. A call still on its way may land later: ask when it has timed out.
+        Other kinds than posts are None, since they can simply be repeated. So is a post that landed outside its thread,
+        whose root is gone; it is taken back. Raises RefusedBySlack if Slack will never tell, and Unavailable if it
+        cannot be asked now.
+        """
+        if delivery.kind is not DeliveryKind.POST or delivery.person:
+            return None
+        found = await self._find_in_thread(delivery) if delivery.thread_ts else None
+        found = found or await self._find_among("conversations.history", delivery, {"oldest": _oldest(delivery)})
+        if found is None:
+            return None
+        if delivery.thread_ts and found.is_root:
+            await self._take_back(delivery.channel, found.ts)
+            return None
+        return DeliveryAccepted(ts=found.ts, thread_ts=found.thread_ts)
+
+    async def read_thread(self, channel: str, thread_ts: str) -> list[SlackMessage]:
+        """Every message of a thread, oldest first, our own with their ``delivery_id`` (``conversations.replies``).
+
+        Empty if there is no such thread.
+        """
+        try:
+            # Each page may begin with the root again.
+            messages = {m.ts: m async for m in self._messages("conversations.replies", channel, {"ts": thread_ts})}
+        except RefusedBySlack as refused:
+            if refused.slack_code == "thread_not_found":
+                return []
+            raise
+        return sorted(messages.values(), key=lambda message: slack_ts_to_us(message.ts))
+
+    async def conversations(self) -> list[str]:
+        """The ids of all conversations that we are in, direct messages included (``users.conversations``)."""
+        arguments = {"types": _ALL_TYPES, "exclude_archived": True}
+        pages = self._pages("users.conversations", arguments, "channels")
+        return [channel_id async for raw in pages if (channel_id := id_at(raw, "id"))]
+
+    async def read_channel(self, channel: str, oldest: str, limit: int | None = None) -> list[ChannelMessage]:
+        """What was said in a conversation after ``oldest``, oldest first, without replies (``conversations.history``).
+
+        With ``limit`` the newest ones only.
+        """
+        me = await self.identify()
+        found: list[ChannelMessage] = []
+        async for raw in self._pages(
+            "conversations.history", {"channel": channel, "oldest": oldest}, "messages", limit
+        ):
+            if message := history_message(channel, raw, me):
+                found.append(ChannelMessage(message=message, latest_reply_ts=ts_at(raw, "latest_reply")))
+            if limit and len(found) >= limit:
+                break
+        return found[::-1]
+
+    async def user(self, user_id: str) -> Person:
+        """Who somebody is (``users.info``); a user whom Slack does not know, or not show, is a Person as well."""
+        try:
+            answer = await self._api.read("users.info", {"user": user_id})
+        except RefusedBySlack as refused:
+            if refused.slack_code in _NO_SUCH_USER:
+                return Person(id=user_id, name=user_id, is_known=False)
+            raise
+        return person_of(user_id, object_at(answer, "user"))
+
+    async def bot_name(self, bot_id: str) -> str:
+        """The name of a bot (``bots.info``)."""
+        return text_at(object_at(await self._api.read("bots.info", {"bot": bot_id}), "bot"), "name") or bot_id
+
+    async def channel(self, channel_id: str) -> ChannelInfo:
+        """What a conversation is called and what it is for (``conversations.info``)."""
+        info = object_at(await self._api.read("conversations.info", {"channel": channel_id}), "channel")
+        return ChannelInfo(
+            id=channel_id,
+            name=text_at(info, "name"),
+            type=_channel_type(info),
+            topic=text_at(object_at(info, "topic"), "value"),
+            purpose=text_at(object_at(info, "purpose"), "value"),
+            user_id=text_at(info, "user") or None,
+        )
+
+    async def _post(self, delivery: Delivery) -> Answer:
+        answer = await self._write(delivery, post_arguments(delivery))
+        if isinstance(answer, Failure):
+            return answer
+        ts = ts_at(answer, "ts")
+        if ts is None:
+            return InDoubt(reason="Slack's answer has no timestamp")
+        thread_ts = ts_at(object_at(answer, "message"), "thread_ts")
+        if delivery.thread_ts and thread_ts is None:
+            await self._take_back(delivery.channel, ts)
+            return DeliveryRefused(error="thread_not_found")
+        return DeliveryAccepted(ts=ts, thread_ts=thread_ts)
+
+    async def _tell(self, delivery: Delivery, person: str) -> Answer:
+        """Show one person something (``chat.postEphemeral``): it cannot be looked up, and twice does no harm.
+
+        In a thread that has no reply yet Slack shows it to nobody.
+        """
+        arguments: dict[str, object] = {"user": person, "text": delivery.text}
+        if delivery.target_ts != delivery.thread_ts:
+            arguments["thread_ts"] = delivery.thread_ts
+        answer = await self._write(delivery, arguments)
+        return answer if isinstance(answer, Failure) else DeliveryAccepted()
+
+    async def _change(self, delivery: Delivery, arguments: JsonObject) -> Answer:
+        """An effect that is the same when it is repeated."""
+        answer = await self._write(delivery, arguments)
+        if isinstance(answer, Failure) and not was_done_before(delivery, answer):
+            return answer
+        return DeliveryAccepted(ts=delivery.target_ts)
+
+    async def _without_retry(self, delivery: Delivery) -> Answer:
+        """Leave everything in a message as Slack has it now, but for its Retry button."""
+        where = {"channel": delivery.channel, "ts": delivery.target_ts, "limit": 1}
+        try:
+            page = await self._api.read("conversations.replies", where)
+        except RefusedBySlack as refused:
+            return DeliveryRefused(error=refused.slack_code)
+        except Unavailable as error:
+            return NotSent(reason=error.message, retry_after_seconds=RETRY_SECONDS)
+        for message in objects_at(page, "messages"):
+            blocks = without_retry(objects_at(message, "blocks"), delivery.text)
+            if message.get("ts") == delivery.target_ts and blocks is not None:
+                text = cut_text(text_at(message, "text"), MAX_UPDATE_CHARACTERS)
+                return await self._change(delivery, {"ts": delivery.target_ts, "text": text, "blocks": blocks})
+        return DeliveryAccepted(ts=delivery.target_ts)
+
+    async def _write(self, delivery: Delivery, arguments: JsonObject) -> JsonObject | Failure:
+        return await self._api.call(method_of(delivery), {"channel": delivery.channel, **arguments})
+
+    async def _take_back(self, channel: str, ts: str) -> None:
+        """Delete a post that landed in the channel itself because its thread's root is gone."""
+        await self._api.turn("chat.delete", channel)
+        answer = await self._api.call("chat.delete", {"channel": channel, "ts": ts})
+        if isinstance(answer, Failure):
+            why = repr(answer)
+            _log.error("A post stays outside its thread.", action="slack_stray_left", channel=channel, ts=ts, why=why)
+        else:
+            _log.warning("A post outside its thread was deleted.", action="slack_stray_deleted", channel=channel, ts=ts)
+
+    async def _find_in_thread(self, delivery: Delivery) -> SlackMessage | None:
+        try:
+            since = delivery.answers_ts or delivery.thread_ts  # by Slack's clock, since ours may have been set
+            return await self._find_among(
+                "conversations.replies", delivery, {"ts": delivery.thread_ts, "oldest": since}
+            )
+        except RefusedBySlack as refused:
+            if refused.slack_code in _NO_SUCH_THREAD:
+                return None
+            raise
+
+    async def _find_among(self, method: str, delivery: Delivery, where: JsonObject) -> SlackMessage | None:
+        async for message in self._messages(method, delivery.channel, where):
+            if message.delivery_id == delivery.id:
+                return message
+        return None
+
+    async def _messages(self, method: str, channel: str, where: JsonObject) -> AsyncIterator[SlackMessage]:
+        """The messages of all pages, in Slack's order."""
+        me = await self.identify()
+        async for raw in self._pages(method, {**where, "channel": channel}, "messages"):
+            if message := history_message(channel, raw, me):
+                yield message
+
+    async def _pages(
+        self, method: str, where: JsonObject, key: str, limit: int | None = None
+    ) -> AsyncIterator[JsonObject]:
+        """What all pages have under ``key``, in Slack's order."""
+        arguments = {**where, "limit": limit or _PAGE_SIZE}
+        if key == "messages":
+            arguments["include_all_metadata"] = True
+        cursor = ""
+        while True:
+            page = await self._api.read(method, {**arguments, "cursor": cursor} if cursor else arguments)
+            for raw in objects_at(page, key):
+                yield raw
+            previous, cursor = cursor, text_at(object_at(page, "response_metadata"), "next_cursor")
+            if not cursor:
+                return
+            if cursor == previous:
+                raise Unavailable("Slack gives the same page again and again.")
+
+
+def _identity(answer: JsonObject) -> Me:
+    return Me(
+        team=text_at(answer, "team_id"),
+        user_id=text_at(answer, "user_id"),
+        bot_id=text_at(answer, "bot_id"),
+        url=text_at(answer, "url"),
+        enterprise=text_at(answer, "enterprise_id"),
+    )
+
+
+def _oldest(delivery: Delivery) -> str | None:
+    """From when on a post is looked for in the channel itself, where it is only if its thread's root is gone.
+
+    Our ids tell when they were made, by our clock; with any other, everything is searched.
+    """
+    try:
+        made = uuid.UUID(delivery.id)
+    except ValueError:
+        return None
+    if made.version != 7:
+        return None
+    milliseconds = made.int >> 80
+    return f"{max(milliseconds // 1000 - _CLOCKS_APART_SECONDS, 0)}.000000"
+
+
+def _channel_type(info: JsonObject) -> ChannelType:
+    if info.get("is_im") is True:
+        return ChannelType.DM
+    return ChannelType.GROUP if info.get("is_mpim") is True else ChannelType.CHANNEL

@@ -1,0 +1,411 @@
+"""The reducer of live answers in motion: the agent's events and Slack's answers go in, calls of Slack come out.
+
+One task takes every input in turn, so the reducer never sees two at once. Whoever keeps a record of the messages is
+told before a message is begun and before the last one is closed, so that after a crash it is known what to look for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
+from typing import Any, Final, TypeGuard
+
+import structlog
+
+from swarm.clock import slack_ts_to_us
+from swarm.domain.answers.calls import (
+    AcquireSlot,
+    AnswerTarget,
+    AppendStream,
+    CloseStream,
+    Command,
+    Find,
+    Hang,
+    OpenStream,
+    Over,
+    PostPage,
+    SetStatus,
+    StreamCall,
+    UpdatePage,
+)
+from swarm.domain.answers.events import AgentEvent, Broken, TextDelta, Warned
+from swarm.domain.answers.outcomes import AnswerOutcome
+from swarm.domain.answers.pages import PageMode
+from swarm.domain.answers.reducer import (
+    AgentEventReceived,
+    Input,
+    Live,
+    Pace,
+    PageLocated,
+    SlackAnswered,
+    SlotGranted,
+    StopRequested,
+    Tick,
+    begin,
+    step,
+    wake_at,
+)
+from swarm.domain.answers.showing import AnswerShown, Last, LiveSlack, LostRight, MayCall, PageRecord
+from swarm.domain.errors import NotFound, SwarmError
+from swarm.domain.model.deliveries import Answer, DeliveryAccepted
+from swarm.domain.text.secrets import REMOVED
+
+EVENTS_AHEAD: Final = 256
+"""So many events of an agent may wait to be looked at; then it is read no further, and has to wait itself."""
+
+PIECE_CHARACTERS: Final = 4_096
+"""A longer delta counts as several events, so that what waits is bounded in characters too."""
+
+_JOINED_CHARACTERS: Final = 16_384
+"""A longer text is not copied to add to it."""
+
+LANDING_SECONDS: Final = 3.0
+"""So long a call that is under way is waited for when everything has to end."""
+
+_FIND_AGAIN_SECONDS: Final = 2.0
+_FIND_AT_LEAST_EVERY_SECONDS: Final = 30.0
+_UNFINISHED: Final = "it stopped in the middle of its answer"
+_CRASHED: Final = "it failed inside"
+
+_log = structlog.get_logger(__name__)
+
+
+class NoRecord:
+    """For answers that nobody goes on with after a crash."""
+
+    async def beginning(self, page: int, *, is_post: bool) -> None: ...
+
+    async def began(self, page: int, ts: str) -> None: ...
+
+    async def leaving(self, page: int, text: str) -> None: ...
+
+    async def ending(self, call: Last, outcome: AnswerOutcome) -> None: ...
+
+    async def ended(self, page: int, text: str) -> None: ...
+
+
+class LiveAnswer:
+    """One answer, shown while it is given.
+
+    ``doubt_seconds`` after a call whose outcome nobody knows, Slack is searched: later than it could still land.
+    ``may_call`` is asked before each call. ``known`` are all messages that grow at the moment, those of other answers
+    included: none of them is one that is searched for. ``pages`` messages of it were begun before and are sealed.
+    """
+
+    def __init__(
+        self,
+        place: AnswerTarget,
+        slack: LiveSlack,
+        *,
+        mentionable: Iterable[str] = (),
+        mode: PageMode = PageMode.STREAM,
+        pace: Pace | None = None,
+        record: PageRecord | None = None,
+        may_call: MayCall | None = None,
+        doubt_seconds: float = 11.0,
+        clock: Callable[[], float] = time.monotonic,
+        known: set[str] | None = None,
+        pages: int = 0,
+    ) -> None:
+        self._place = place
+        self._slack = slack
+        self._record = record or NoRecord()
+        self._may_call = may_call or _always
+        self._doubt_seconds = doubt_seconds
+        self._clock = clock
+        self._inputs: asyncio.Queue[Input] = asyncio.Queue()
+        self._ahead = asyncio.Semaphore(EVENTS_AHEAD)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._calling: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._known = set[str]() if known is None else known
+        self._own: set[str] = set()
+        self._call_began_after = ""
+        self._over: Over | None = None
+        self._failure: BaseException | None = None
+        self._logged: tuple[str, str] | None = None  # the failure that was logged last, until a call succeeds
+        self._showing: asyncio.Task[None] | None = None
+        self._status: tuple[SetStatus, ...] = ()
+        self._looked_at = clock()  # what has become due since then is still to be done
+        self._live, self._first = begin(
+            self._looked_at, mentionable=mentionable, mode=mode, pace=pace, pages=pages, spread=_jitter()
+        )
+
+    def stop(self, by: str | None = None) -> None:
+        """A person does not want the answer any more; ``by`` is the user id."""
+        self._inputs.put_nowait(StopRequested(by=by))
+
+    def lose(self) -> None:
+        """Another run gives this answer: nothing more of it is shown."""
+        self._failure = LostRight()
+        self._inputs.put_nowait(Tick())
+
+    async def show(self, events: AsyncGenerator[AgentEvent, None]) -> AnswerShown:
+        """Show a run to its end. The generator is closed in any case.
+
+        Raises LostRight; what is open then stays open. Cancelled, a call that is under way is still waited for.
+        """
+        self._reading = self._start(self._read(events))
+        try:
+            await self._obey(self._first)
+            while self._over is None:
+                await self._take(await self._next())
+        finally:
+            await self._let_go(events)
+        outcome = self._live.outcome
+        assert outcome is not None  # an answer ends with its run
+        said = str(self._live.said)
+        if REMOVED in said:
+            _log.warning(
+                "A secret was removed from what an agent says.",
+                action="secret_removed",
+                turn=self._place.turn_id,
+                agent=self._place.agent_name,
+                channel=self._place.channel,
+            )
+        return AnswerShown(outcome=outcome, text=said, leftover=self._over.leftover, closing=self._over.closing)
+
+    async def _next(self) -> Input:
+        wake = wake_at(self._live, self._looked_at)
+        timeout = None if wake is None else max(0.0, wake - self._clock())
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._inputs.get()
+        except TimeoutError:
+            return Tick()
+
+    async def _take(self, taken: Input) -> None:
+        """One step; deltas that wait together are taken together."""
+        if self._failure:
+            raise self._failure
+        rest: Input | None = taken
+        while rest is not None:
+            taken, rest = self._together(rest)
+            before, self._looked_at = self._live, self._clock()
+            self._live, commands = step(before, taken, self._looked_at)
+            if self._live.gives_up and not before.gives_up:
+                _log.warning(
+                    "Slack takes no more of an answer live; the rest is posted after its end.",
+                    action="stream_given_up",
+                    turn=self._place.turn_id,
+                )
+            await self._note_end(before, taken)
+            await self._obey(commands)
+
+    async def _note_end(self, before: Live, taken: Input) -> None:
+        """A message that is not the one which grows any more stays as it is."""
+        page = before.page
+        if before.flight and isinstance(taken, SlackAnswered) and isinstance(taken.answer, DeliveryAccepted):
+            page = before.flight.page
+        is_begun = page is not None and page.number <= self._live.pages
+        if page and is_begun and (self._live.page is None or self._live.page.number != page.number):
+            await self._record.ended(page.number, page.text)
+
+    def _together(self, taken: Input) -> tuple[Input, Input | None]:
+        """An input with the deltas behind it that go on where it ends, and the first that does not."""
+        if isinstance(taken, AgentEventReceived):
+            self._ahead.release()
+        while isinstance(taken, AgentEventReceived) and _may_grow(taken.event) and not self._inputs.empty():
+            following = self._inputs.get_nowait()
+            more = following.event if isinstance(following, AgentEventReceived) else None
+            if not isinstance(more, TextDelta) or more.message_id != taken.event.message_id:
+                return taken, following
+            self._ahead.release()
+            joined = TextDelta(text=taken.event.text + more.text, message_id=more.message_id)
+            taken = AgentEventReceived(event=joined)
+        return taken, None
+
+    async def _obey(self, commands: Iterable[Command]) -> None:
+        for command in commands:
+            match command:
+                case AcquireSlot():
+                    self._start(self._wait_for_turn(command))
+                case Find(page=page):
+                    self._start(self._find(page))
+                case Hang():
+                    if self._reading:
+                        self._reading.cancel()
+                case SetStatus():
+                    self._show_status(command)
+                case Over():
+                    self._over = command
+                case OpenStream() | AppendStream() | CloseStream() | PostPage() | UpdatePage():
+                    await self._note(command)
+                    self._calling = self._start(self._call(command))
+
+    async def _note(self, call: StreamCall) -> None:
+        """What must be known after a crash is written before the call."""
+        if isinstance(call, OpenStream | PostPage):
+            await self._record.beginning(call.page, is_post=isinstance(call, PostPage))
+        if isinstance(call, CloseStream) and not call.is_last:
+            await self._record.leaving(call.page, call.text)
+        if isinstance(call, CloseStream | PostPage | UpdatePage) and call.is_last:
+            assert self._live.outcome is not None  # only then it is the last
+            await self._record.ending(call, self._live.outcome)
+
+    async def _call(self, call: StreamCall) -> None:
+        if not await self._may_call():
+            raise LostRight
+        self._call_began_after = max((*self._known, self._place.thread_ts), key=slack_ts_to_us)
+        answer = await self._slack.call(self._place, call)
+        self._log_failure(type(call).__name__, None if isinstance(answer, DeliveryAccepted) else repr(answer))
+        await self._landed(call, answer)
+        self._inputs.put_nowait(SlackAnswered(answer=answer))
+
+    def _log_failure(self, call: str, answer: str | None) -> None:
+        """What fails the same way again and again is worth one line."""
+        if answer and (call, answer) != self._logged:
+            _log.info(
+                "Slack did not take a piece of an answer",
+                action="stream_call",
+                turn=self._place.turn_id,
+                call=call,
+                answer=answer,
+            )
+        self._logged = (call, answer) if answer else None
+
+    async def _landed(self, call: StreamCall, answer: Answer) -> None:
+        if not isinstance(answer, DeliveryAccepted):
+            return
+        if isinstance(call, OpenStream | PostPage) and answer.ts:
+            self._remember(answer.ts)
+            await self._record.began(call.page, answer.ts)
+
+    def _remember(self, ts: str) -> None:
+        self._known.add(ts)
+        self._own.add(ts)
+
+    async def _find(self, page: int) -> None:
+        """Search for a message that may have begun, when a call in flight must be over."""
+        await asyncio.sleep(self._doubt_seconds)
+        is_post, pause = self._live.mode is PageMode.POST, _FIND_AGAIN_SECONDS
+        while True:
+            try:
+                after_us = slack_ts_to_us(self._call_began_after)
+                ts = await self._slack.find(self._place, page, after_us, self._known, is_post=is_post)
+            except NotFound as error:
+                _log.warning("an answer may not be looked up", action="stream_find", error=str(error))
+                ts = None
+            except SwarmError as error:
+                _log.warning("an answer could not be looked up", action="stream_find", error=str(error))
+                await asyncio.sleep(pause * _jitter())
+                pause = min(2 * pause, _FIND_AT_LEAST_EVERY_SECONDS)
+                continue
+            if ts:
+                self._remember(ts)
+                await self._record.began(page, ts)
+            self._inputs.put_nowait(PageLocated(ts=ts))
+            return
+
+    async def _wait_for_turn(self, ask: AcquireSlot) -> None:
+        await self._slack.turn(ask.slot, self._place.channel)
+        self._inputs.put_nowait(SlotGranted(slot=ask.slot))
+
+    async def _read(self, events: AsyncGenerator[AgentEvent, None]) -> None:
+        """Read the agent, no faster than what it says is looked at."""
+        last: AgentEvent = Broken(reason=_UNFINISHED)  # counts only if no other end came before
+        try:
+            async with contextlib.aclosing(events):
+                async for event in events:
+                    if isinstance(event, Warned):
+                        _log.warning("an agent warns", action="agent_warning", warning=event.message)
+                    await self._heard(event)
+        except Exception:  # noqa: BLE001 - whatever an agent does wrong, its thread is told
+            _log.exception("an agent could not be read", action="agent_read", turn=self._place.turn_id)
+            last = Broken(reason=_CRASHED)
+        await self._heard(last)
+
+    async def _heard(self, event: AgentEvent) -> None:
+        for piece in _pieces(event):
+            await self._ahead.acquire()
+            self._inputs.put_nowait(AgentEventReceived(event=piece))
+
+    def _show_status(self, status: SetStatus) -> None:
+        """One status after another; of those that wait only the last is shown."""
+        self._status = (status,)
+        if self._showing is None or self._showing.done():
+            self._showing = self._start(self._show_statuses())
+
+    async def _show_statuses(self) -> None:
+        while self._status:
+            (status,), self._status = self._status, ()
+            await self._slack.status(self._place, status.text, works=status.works)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """An error in any part ends the whole."""
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._failure = task.exception()
+            self._inputs.put_nowait(Tick())
+
+    async def _let_go(self, events: AsyncGenerator[AgentEvent, None]) -> None:
+        """End everything. A call that is under way is waited for, so that nobody has to search for what it did."""
+        landing = {task for task in (self._calling, self._showing) if task and not task.done()}
+        for task in self._tasks - landing:
+            task.cancel()
+        if landing:
+            await asyncio.wait(landing, timeout=LANDING_SECONDS)
+        self._known -= self._own
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        with contextlib.suppress(RuntimeError):  # it is closed already, or its reader was never begun
+            await events.aclose()
+
+
+async def _always() -> bool:
+    return True
+
+
+def _jitter() -> float:
+    """A factor near 1, so that answers that were held up together do not all come back at one moment."""
+    return random.uniform(0.8, 1.2)  # noqa: S311 - nothing secret
+
+
+def _may_grow(event: AgentEvent) -> TypeGuard[TextDelta]:
+    """Whether more text can be added to it without copying much."""
+    return isinstance(event, TextDelta) and len(event.text) < _JOINED_CHARACTERS
+
+
+def _pieces(event: AgentEvent) -> Iterator[AgentEvent]:
+    """The same in pieces that are not large."""
+    if not isinstance(event, TextDelta) or len(event.text) <= PIECE_CHARACTERS:
+        yield event
+        return
+    for start in range(0, len(event.text), PIECE_CHARACTERS):
+        yield TextDelta(text=event.text[start : start + PIECE_CHARACTERS], message_id=event.message_id)
+
+
+class LiveStage:
+    """Answers in Slack, all over one gateway."""
+
+    def __init__(self, slack: LiveSlack, *, doubt_seconds: float = 11.0, pace: Pace | None = None) -> None:
+        self.slack = slack
+        self._doubt_seconds = doubt_seconds
+        self._pace = pace
+        self._growing: set[str] = set()
+
+    def answer(
+        self, place: AnswerTarget, *, mentionable: Iterable[str], record: PageRecord, may_call: MayCall, pages: int = 0
+    ) -> LiveAnswer:
+        """An answer that is about to be given, behind so many messages that show its beginning and are sealed."""
+        return LiveAnswer(
+            place,
+            self.slack,
+            mentionable=mentionable,
+            pace=self._pace,
+            record=record,
+            may_call=may_call,
+            doubt_seconds=self._doubt_seconds,
+            known=self._growing,
+            pages=pages,
+        )

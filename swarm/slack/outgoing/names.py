@@ -1,0 +1,100 @@
+"""What Slack knows about people, bots and channels, remembered, so that a follow-up in a known thread asks for nothing.
+
+A name is asked for once and kept for an hour. After that the old one is still given at once, while a new one is fetched
+in the background. A channel's topic and purpose are never older than five minutes. Everybody who wants the same thing
+meanwhile shares one call. Nobody waits longer than two seconds: a poll must not stand still because a thread of
+strangers exceeds the rate at which Slack tells names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, Protocol
+
+from swarm.domain.model.transcript import AuthorKind
+from swarm.domain.people import Person
+from swarm.domain.prompts.client_context import NOTHING_KNOWN, ChannelFacts
+from swarm.slack.outgoing.gateway import ChannelInfo
+from swarm.slack.outgoing.lookups import RETRY_SECONDS, Lookups, LookupTimeouts
+
+__all__ = ["FACTS_FRESH_SECONDS", "FRESH_SECONDS", "RETRY_SECONDS", "WAIT_SECONDS", "Names", "Source"]
+
+FRESH_SECONDS: Final = 3600.0
+FACTS_FRESH_SECONDS: Final = 300.0
+WAIT_SECONDS: Final = 2.0
+
+
+class Source(Protocol):
+    """Where it all comes from: the gateway."""
+
+    async def user(self, user_id: str) -> Person: ...
+
+    async def bot_name(self, bot_id: str) -> str: ...
+
+    async def channel(self, channel_id: str) -> ChannelInfo: ...
+
+
+class Names:
+    """The names of people, bots and channels, and what channels are about.
+
+    Never fails: what cannot be looked up goes by its id, or is left out.
+    """
+
+    def __init__(
+        self, source: Source, *, monotonic: Callable[[], float] = time.monotonic, wait_seconds: float = WAIT_SECONDS
+    ) -> None:
+        self._source = source
+        at_leisure = LookupTimeouts(fresh_seconds=FRESH_SECONDS, wait_seconds=wait_seconds, monotonic=monotonic)
+        up_to_date = replace(at_leisure, fresh_seconds=FACTS_FRESH_SECONDS, waits_for_news=True)
+        self._users = Lookups("user", source.user, _unknown, at_leisure)
+        self._bots = Lookups("name", source.bot_name, str, at_leisure)
+        self._channels = Lookups("name", self._describe_channel, str, at_leisure)
+        self._facts = Lookups("facts", self._channel_facts, lambda _: NOTHING_KNOWN, up_to_date)
+        self._all = (self._users, self._bots, self._channels, self._facts)
+
+    async def author_name(self, author_id: str, kind: AuthorKind) -> str:
+        """The display name of a user, or the name of a bot; one without a user has an id that starts with B."""
+        is_bare_bot = kind is not AuthorKind.USER and author_id.startswith("B")
+        return await self._bots.get(author_id) if is_bare_bot else (await self._users.get(author_id)).name
+
+    async def channel_name(self, channel_id: str) -> str:
+        """A channel's name without ``#``; of a direct message, the other person's."""
+        return await self._channels.get(channel_id)
+
+    async def channel_facts(self, channel_id: str) -> ChannelFacts:
+        """What a channel is called and about, at most five minutes old while Slack answers."""
+        return await self._facts.get(channel_id)
+
+    async def user_email(self, user_id: str) -> str | None:
+        """Somebody's e-mail address; None where Slack does not tell, which needs the scope users:read.email."""
+        return (await self._users.get(user_id)).email
+
+    async def person(self, user_id: str, wait_seconds: float) -> Person | None:
+        """Who somebody is by what Slack said within the last hour; None if it does not say in time."""
+        return await self._users.answered(user_id, wait_seconds)
+
+    def forget(self, id: str) -> None:
+        """Ask anew about this the next time."""
+        for lookups in self._all:
+            lookups.forget(id)
+
+    async def close(self) -> None:
+        """End the lookups under way."""
+        await asyncio.gather(*(lookups.close() for lookups in self._all))
+
+    async def _describe_channel(self, channel_id: str) -> str:
+        channel = await self._source.channel(channel_id)
+        if channel.user_id:
+            return await self.author_name(channel.user_id, AuthorKind.USER)
+        return channel.name or channel_id
+
+    async def _channel_facts(self, channel_id: str) -> ChannelFacts:
+        channel = await self._source.channel(channel_id)
+        return ChannelFacts(name=channel.name, topic=channel.topic, purpose=channel.purpose)
+
+
+def _unknown(user_id: str) -> Person:
+    return Person(id=user_id, name=user_id, is_known=False)

@@ -1,0 +1,104 @@
+"""What a failed call to Slack means for its sender: the one table of errors.
+
+The question is always the same: did it happen? *Refused* says no and never will, *NotSent* says no but it may be tried
+again, *InDoubt* says nobody knows. A wrong "no" repeats a post, so whatever is not certain is InDoubt.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import aiohttp
+from slack_sdk.errors import SlackApiError
+
+from swarm.domain.model.deliveries import DeliveryRefused, InDoubt, NotSent
+
+RETRY_SECONDS: Final = 1.0
+"""When to try again if Slack does not say; the sender may wait longer after several attempts."""
+
+_LONGEST_PAUSE_SECONDS: Final = 3600.0
+
+RATE_LIMITED: Final = frozenset({"ratelimited", "rate_limited"})
+_NOT_NOW: Final = frozenset({"team_added_to_org"})  # "being migrated, try again later"
+_FAILED_INSIDE: Final = frozenset({"fatal_error", "internal_error", "request_timeout", "service_unavailable"})
+
+Failure = DeliveryRefused | NotSent | InDoubt
+
+CALL_ERRORS: Final = (
+    SlackApiError,
+    aiohttp.ClientError,
+    TimeoutError,
+    OSError,
+    # slack_sdk expects a JSON object and stumbles like this over anything else.
+    AttributeError,
+    TypeError,
+    ValueError,
+)
+"""Everything that a call through slack_sdk can raise, apart from cancellation."""
+
+
+def failure(error: Exception) -> Failure:
+    """What an exception out of :data:`CALL_ERRORS` means."""
+    if isinstance(error, SlackApiError):
+        return _refusal(error)
+    if _never_left(error):
+        return NotSent(reason=_name(error), retry_after_seconds=RETRY_SECONDS)
+    return InDoubt(reason=_name(error))
+
+
+def is_rate_limit(error: Exception) -> bool:
+    """Whether Slack refused the call for its rate."""
+    return isinstance(error, SlackApiError) and (_status(error) == 429 or error_code(error) in RATE_LIMITED)
+
+
+def error_code(error: SlackApiError) -> str | None:
+    """Slack's own code, such as ``channel_not_found``; None if the answer was no answer of Slack's."""
+    data = getattr(error.response, "data", None)
+    code = data.get("error") if isinstance(data, dict) else None
+    return code if isinstance(code, str) and code else None
+
+
+def _refusal(error: SlackApiError) -> Failure:
+    code, status = error_code(error), _status(error)
+    if is_rate_limit(error):
+        return NotSent(reason="ratelimited", retry_after_seconds=_retry_after_seconds(error))
+    if status >= 500 or code is None:
+        return InDoubt(reason=code or f"HTTP status {status}")
+    if code in _FAILED_INSIDE:
+        return InDoubt(reason=code)
+    if code in _NOT_NOW:
+        return NotSent(reason=code, retry_after_seconds=RETRY_SECONDS)
+    return DeliveryRefused(error=code)
+
+
+def _never_left(error: Exception) -> bool:
+    """No connection, no request: name not found, refused, no answer to the handshake, or an unusable address."""
+    return isinstance(
+        error,
+        (
+            aiohttp.ClientConnectorError,
+            aiohttp.ClientHttpProxyError,
+            aiohttp.ConnectionTimeoutError,
+            aiohttp.InvalidURL,
+        ),
+    )
+
+
+def _status(error: SlackApiError) -> int:
+    """The HTTP status: slack_sdk attaches its own response, or aiohttp's where the body could not be read."""
+    status = getattr(error.response, "status_code", None) or getattr(error.response, "status", None)
+    return status if isinstance(status, int) else 0
+
+
+def _retry_after_seconds(error: SlackApiError) -> float:
+    header = getattr(error.response, "headers", {}).get("Retry-After", "")
+    try:
+        seconds = float(header)
+    except ValueError:
+        return RETRY_SECONDS
+    return min(max(seconds, 0.0), _LONGEST_PAUSE_SECONDS) if math.isfinite(seconds) else RETRY_SECONDS
+
+
+def _name(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,0 +1,284 @@
+"""Live answers in Slack: messages that are written while people read, and the status line beside them.
+
+Every message is a stream of chunks (a stream is text or chunks for life) or, where Slack has no streams, a post that is
+updated. Each call is made once, and what became of it is said honestly: what to do about it the answer's owner decides.
+Posts, updates and closed streams carry our key in their metadata, as deliveries do; a stream that is still open cannot.
+https://docs.slack.dev/reference/methods/chat.startStream
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Sequence
+from typing import Final, assert_never
+
+import stamina
+import structlog
+
+from swarm.clock import slack_ts_to_us, us_to_slack_ts
+from swarm.domain.answers.calls import (
+    AnswerTarget,
+    AppendStream,
+    Chunk,
+    CloseStream,
+    OpenStream,
+    PostPage,
+    Slot,
+    StreamCall,
+    UpdatePage,
+)
+from swarm.domain.answers.refusals import is_for_good
+from swarm.domain.errors import Unavailable
+from swarm.domain.model.deliveries import (
+    EPHEMERAL_SECONDS,
+    METADATA_EVENT_TYPE,
+    Answer,
+    DeliveryAccepted,
+    DeliveryRefused,
+    InDoubt,
+    NotSent,
+)
+from swarm.domain.model.transcript import AuthorKind, SlackMessage
+from swarm.slack.incoming.fields import JsonObject, object_at, ts_at
+from swarm.slack.outgoing.answer_blocks import (
+    MAX_UPDATE_CHARACTERS,
+    card_blocks,
+    closing_blocks,
+    cut_text,
+    stream_chunks,
+    text_block,
+)
+from swarm.slack.outgoing.outcomes import Failure
+from swarm.slack.outgoing.web_api import RefusedBySlack, WebApi
+
+_STATUS: Final = "assistant.threads.setStatus"
+_SESSION_STATUS: Final = "agents.sessions.setStatus"
+_CLEARING_ATTEMPTS: Final = 3
+
+_NO_SUCH_THREAD: Final = frozenset({"thread_not_found", "message_not_found"})
+
+Messages = Callable[[str, str, JsonObject], AsyncIterator[SlackMessage]]
+"""Reads all pages of a method in a channel, with further arguments."""
+
+TakeBack = Callable[[str, str], Awaitable[None]]
+"""Deletes a post of ours, by channel and timestamp, that landed outside its thread."""
+
+_log = structlog.get_logger(__name__)
+
+
+def page_key(turn_id: str, page: int) -> str:
+    """The key of one message of an answer, which stands for a delivery's id in its metadata."""
+    return f"{turn_id}:{page}"
+
+
+def own_metadata(key: str, agent_name: str) -> JsonObject:
+    """What makes a message recognisable as ours, and as which of ours."""
+    return {"event_type": METADATA_EVENT_TYPE, "event_payload": {"delivery_id": key, "agent": agent_name}}
+
+
+class SlackStreams:
+    """Slack's streams over the gateway's client, in the process that sends.
+
+    With ``agent_sessions`` the status line is the state of an agent's session, with Slack's own Stop button: for an app
+    that is declared as an agent.
+    """
+
+    def __init__(self, api: WebApi, messages: Messages, take_back: TakeBack, *, agent_sessions: bool = False) -> None:
+        self._api = api
+        self._messages = messages
+        self._take_back = take_back
+        self._status_methods = [_SESSION_STATUS, _STATUS] if agent_sessions else [_STATUS]
+
+    async def turn(self, slot: Slot, channel: str) -> None:
+        """Wait until Slack's limits leave room for such a call: first come, first served."""
+        await self._api.turn(slot.value, channel)
+
+    def expected_wait_seconds(self, slot: Slot, channel: str) -> float:
+        """How long :meth:`turn` would take, as far as can be foreseen."""
+        return self._api.expected_wait_seconds(slot.value, channel)
+
+    async def call(self, place: AnswerTarget, call: StreamCall) -> Answer:
+        """Make one call, once, at once, and say what became of it; Accepted names the message.
+
+        A post whose thread is gone is taken back, and refused as ``thread_not_found``.
+        """
+        match call:
+            case OpenStream():
+                return await self._open(place, call)
+            case AppendStream():
+                return await self._append(place, call)
+            case CloseStream():
+                return await self._change(Slot.CLOSE, place, call.ts, _closing_arguments(place, call))
+            case PostPage():
+                return await self._post(place, call)
+            case UpdatePage():
+                return await self._change(Slot.UPDATE, place, call.ts, _page_arguments(place, call))
+            case _:
+                assert_never(call)
+
+    async def find(
+        self, place: AnswerTarget, page: int, after_us: int, known: Container[str], *, is_post: bool = False
+    ) -> str | None:
+        """Look for the message that a call in doubt may have begun (``conversations.replies``).
+
+        ``after_us`` is a moment by Slack's own timestamps that it is later than, whatever our clock shows. A post or a
+        closed stream is found by its key. An open stream has none: it is the newest message of ours in the thread that
+        is not in ``known``, has no other key and no files; with ``is_post`` only the key counts. None means that Slack
+        does not have it now: ask when the call has timed out. Raises RefusedBySlack if Slack will never tell,
+        Unavailable if it cannot be asked now.
+        """
+        key = page_key(place.turn_id, page)
+        newest: str | None = None
+        try:
+            async for message in self._replies_after(place, after_us):
+                if message.ts in known or message.author.kind is not AuthorKind.AGENT:
+                    continue
+                if message.delivery_id == key:
+                    return message.ts
+                if not is_post and message.delivery_id is None and not message.files:
+                    newest = max(newest or message.ts, message.ts, key=slack_ts_to_us)
+        except RefusedBySlack as refused:
+            if refused.slack_code not in _NO_SUCH_THREAD:
+                raise
+        return newest
+
+    async def status(self, place: AnswerTarget, text: str, *, works: bool | None = None) -> None:
+        """Show what is being done (``assistant.threads.setStatus``); an empty text clears it.
+
+        For an agent's session (``agents.sessions.setStatus``, which has no words) only ``works`` counts, whether the
+        agent still works; if it is not given, it does as long as there is a text. Slack forgets a status after two
+        minutes. What cannot be shown within a minute is left out; clearing is tried several times. Never raises for
+        what Slack does: that is logged. A method that the workspace does not have is not tried again.
+        """
+        method = next(iter(self._status_methods), None)
+        if method is None:
+            return
+        works = bool(text) if works is None else works
+        is_shown = works if method == _SESSION_STATUS else bool(text)
+        try:
+            await (self._show if is_shown else self._clear)(method, _status_arguments(method, place, text, works=works))
+        except RefusedBySlack as refused:
+            self._give_up(method, refused.slack_code)
+            _not_shown(method, place, refused.slack_code)
+        except Unavailable as error:
+            _not_shown(method, place, error.message)
+
+    async def _show(self, method: str, arguments: JsonObject) -> None:
+        if self._api.expected_wait_seconds(method) > EPHEMERAL_SECONDS:
+            raise Unavailable("Slack's limits leave no room for it.")
+        await self._api.turn(method)
+        match await self._api.call(method, arguments):
+            case DeliveryRefused(error=code):
+                raise RefusedBySlack(code)
+            case NotSent(reason=reason) | InDoubt(reason=reason):
+                raise Unavailable(reason)
+
+    async def _clear(self, method: str, arguments: JsonObject) -> None:
+        """The same twice is the same as once, so it may be repeated, and rate limits are waited out."""
+        async for attempt in stamina.retry_context(on=Unavailable, attempts=_CLEARING_ATTEMPTS, wait_initial=0.2):
+            with attempt:
+                await self._api.read(method, arguments)
+
+    def _give_up(self, method: str, code: str) -> None:
+        if is_for_good(code) and method in self._status_methods:
+            self._status_methods.remove(method)
+
+    async def _open(self, place: AnswerTarget, call: OpenStream) -> Answer:
+        answer = await self._send(Slot.OPEN, place, _opening_arguments(place, call))
+        return answer if isinstance(answer, Failure) else _begun(answer)
+
+    async def _append(self, place: AnswerTarget, call: AppendStream) -> Answer:
+        chunks = stream_chunks(call.chunks)
+        if not chunks:  # Slack refuses a call that adds nothing
+            return DeliveryAccepted(ts=call.ts, thread_ts=place.thread_ts)
+        return await self._change(Slot.APPEND, place, call.ts, {"chunks": chunks})
+
+    async def _post(self, place: AnswerTarget, call: PostPage) -> Answer:
+        answer = await self._send(Slot.POST, place, _post_arguments(place, call))
+        if isinstance(answer, Failure):
+            return answer
+        posted = _begun(answer)
+        if isinstance(posted, DeliveryAccepted) and posted.ts and not ts_at(object_at(answer, "message"), "thread_ts"):
+            await self._take_back(place.channel, posted.ts)
+            return DeliveryRefused(error="thread_not_found")
+        return posted
+
+    async def _change(self, slot: Slot, place: AnswerTarget, ts: str, arguments: JsonObject) -> Answer:
+        answer = await self._send(slot, place, {"ts": ts, **arguments})
+        return answer if isinstance(answer, Failure) else DeliveryAccepted(ts=ts, thread_ts=place.thread_ts)
+
+    async def _send(self, slot: Slot, place: AnswerTarget, arguments: JsonObject) -> JsonObject | Failure:
+        return await self._api.call(slot.value, {"channel": place.channel, **arguments})
+
+    async def _replies_after(self, place: AnswerTarget, after_us: int) -> AsyncIterator[SlackMessage]:
+        """Without the root, which is on every page and may be ours."""
+        where = {"ts": place.thread_ts, "oldest": us_to_slack_ts(after_us)}
+        async for message in self._messages("conversations.replies", place.channel, where):
+            if message.ts != place.thread_ts and slack_ts_to_us(message.ts) > after_us:
+                yield message
+
+
+def _begun(answer: JsonObject) -> Answer:
+    ts = ts_at(answer, "ts")
+    if ts is None:
+        return InDoubt(reason="Slack's answer has no timestamp")
+    return DeliveryAccepted(ts=ts, thread_ts=ts_at(object_at(answer, "message"), "thread_ts"))
+
+
+def _opening_arguments(place: AnswerTarget, call: OpenStream) -> JsonObject:
+    arguments: dict[str, object] = {"thread_ts": place.thread_ts, "task_display_mode": place.display.value}
+    if place.requester:  # required in channels
+        arguments |= {"recipient_user_id": place.requester, "recipient_team_id": place.team}
+    return arguments | _with_chunks(call.chunks)
+
+
+def _closing_arguments(place: AnswerTarget, call: CloseStream) -> JsonObject:
+    blocks = closing_blocks(call.closing, place)
+    arguments = _with_chunks(call.chunks) | ({"blocks": blocks} if blocks else {})
+    return arguments | {"metadata": own_metadata(page_key(place.turn_id, call.page), place.agent_name)}
+
+
+def _with_chunks(chunks: Sequence[Chunk]) -> dict[str, object]:
+    """An empty list is refused."""
+    given = stream_chunks(chunks)
+    return {"chunks": given} if given else {}
+
+
+def _page_arguments(place: AnswerTarget, page: PostPage | UpdatePage) -> dict[str, object]:
+    """A whole message: its plain text is what notifications show, and what a reader of the history gets."""
+    limit = MAX_UPDATE_CHARACTERS if isinstance(page, UpdatePage) else len(page.text)
+    blocks = [*card_blocks(page.cards, place.display), *text_block(page.text), *closing_blocks(page.closing, place)]
+    return {
+        "text": cut_text(page.text, limit) if page.text.strip() else _instead_of_text(place, page),
+        "blocks": blocks,
+        "metadata": own_metadata(page_key(place.turn_id, page.page), place.agent_name),
+    }
+
+
+def _instead_of_text(place: AnswerTarget, page: PostPage | UpdatePage) -> str:
+    """Something to notify people with where there is no text yet."""
+    doing = page.cards[-1].title if page.cards else ""
+    return cut_text(page.closing.note or doing or place.agent_name, MAX_UPDATE_CHARACTERS)
+
+
+def _post_arguments(place: AnswerTarget, page: PostPage) -> JsonObject:
+    quiet = {"unfurl_links": False, "unfurl_media": False}
+    return {"thread_ts": place.thread_ts, **_page_arguments(place, page), **quiet}
+
+
+def _status_arguments(method: str, place: AnswerTarget, text: str, *, works: bool) -> JsonObject:
+    where = {"channel_id": place.channel, "thread_ts": place.thread_ts}
+    if method == _STATUS:
+        return {**where, "status": text}
+    initiator = {"initiator_user_id": place.requester} if place.requester else {}
+    return {**where, "status": "processing" if works else "active", **initiator}
+
+
+def _not_shown(method: str, place: AnswerTarget, reason: str) -> None:
+    _log.warning(
+        "The status of an answer could not be shown.",
+        action="slack_status_not_shown",
+        method=method,
+        turn_id=place.turn_id,
+        channel=place.channel,
+        reason=reason,
+    )

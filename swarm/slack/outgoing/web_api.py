@@ -1,0 +1,205 @@
+"""One call to Slack at a time: its turn, its connection, and what became of it. Only the gateway uses this."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import time
+import urllib.request
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import Final
+from urllib.parse import urlsplit
+
+import aiohttp
+from slack_sdk.signature import Clock
+from slack_sdk.web.async_client import AsyncWebClient
+
+from swarm.clock import SECOND, SystemClock
+from swarm.domain.errors import NotFound, Unavailable
+from swarm.domain.model.deliveries import DeliveryRefused, InDoubt, NotSent
+from swarm.domain.watchers import NO_WATCHERS, SlackCall, Watcher
+from swarm.slack.incoming.fields import EMPTY, JsonObject, is_object
+from swarm.slack.outgoing.outcomes import CALL_ERRORS, Failure, failure, is_rate_limit
+from swarm.slack.outgoing.pacing import Pacing
+
+READ_ATTEMPTS: Final = 5
+"""So many rate limits in a row are waited out by a read."""
+
+_TAKES_JSON: Final = frozenset(
+    {
+        "agents.sessions.setStatus",
+        "apps.connections.open",
+        "assistant.threads.setStatus",
+        "auth.test",
+        "chat.appendStream",
+        "chat.delete",
+        "chat.postEphemeral",
+        "chat.postMessage",
+        "chat.startStream",
+        "chat.stopStream",
+        "chat.update",
+        "reactions.add",
+        "reactions.remove",
+    }
+)
+"""Slack reads JSON only where something is written; most of the rest takes its arguments from the query."""
+
+_TAKES_FORM: Final = frozenset({"files.completeUploadExternal", "files.getUploadURLExternal"})
+"""What a query would be too short for."""
+
+
+class RefusedBySlack(NotFound):
+    """Slack refused to answer."""
+
+    def __init__(self, slack_code: str) -> None:
+        super().__init__(f"Slack answers {slack_code}.")
+        self.slack_code = slack_code
+
+
+class SlackClock(Clock):
+    """Slack's time, as its last answer had it: our own clock may be an hour off, or be set."""
+
+    def __init__(self) -> None:
+        self._noted: tuple[str, float] | None = None
+
+    def note(self, date: str | None) -> None:
+        """An answer came with this ``Date``."""
+        if date:
+            self._noted = date, self._elapsed()
+
+    def now(self) -> float:
+        """Seconds since 1970; by our own clock where Slack's is not known."""
+        if self._noted is None:
+            return time.time()
+        date, noted_at = self._noted
+        try:
+            return parsedate_to_datetime(date).timestamp() + self._elapsed() - noted_at
+        except ValueError:
+            return time.time()
+
+    def _elapsed(self) -> float:
+        return SystemClock().elapsed_us() / SECOND
+
+
+class WebApi:
+    """Slack's Web API over slack_sdk's client, without its retries: they would repeat a post whose answer was lost."""
+
+    def __init__(
+        self, token: str, *, base_url: str, timeout_seconds: float, pacing: Pacing, watcher: Watcher = NO_WATCHERS
+    ) -> None:
+        self._watcher = watcher
+        self._pacing = pacing
+        self._timeout_seconds = timeout_seconds
+        self.client = AsyncWebClient(token, base_url=base_url, retry_handlers=[], logger=_logger())
+        if _reached_directly(self.client.base_url):
+            self.client.proxy = None
+        self.clock = SlackClock()
+        self._closed = False
+
+    async def close(self) -> None:
+        """Close the connections. Calls after that raise RuntimeError."""
+        self._closed = True
+        if self.client.session is not None:
+            await self.client.session.close()
+
+    async def turn(self, method: str, channel: str | None = None) -> None:
+        """Wait until Slack's limits leave room for a call of ``method``."""
+        await self._pacing.turn(method, channel)
+
+    def expected_wait_seconds(self, method: str, channel: str | None = None) -> float:
+        """How long :meth:`turn` would take, as far as can be foreseen."""
+        return self._pacing.expected_wait_seconds(method, channel)
+
+    async def call(self, method: str, arguments: Mapping[str, object]) -> JsonObject | Failure:
+        """Slack's answer, or what became of a call that has none; at once, since its turn has come.
+
+        An argument ``token`` stands in for the bot's.
+        """
+        self._open_session()
+        begun = time.perf_counter()
+        answer = await self._answer(method, arguments)
+        seconds = time.perf_counter() - begun
+        self._watcher.slack_called(SlackCall(method=method, result=_result(answer), seconds=seconds))
+        return answer
+
+    async def _answer(self, method: str, arguments: Mapping[str, object]) -> JsonObject | Failure:
+        try:
+            return await self._send(method, arguments)
+        except CALL_ERRORS as error:
+            outcome = failure(error)
+            if isinstance(outcome, NotSent) and is_rate_limit(error):
+                channel = arguments.get("channel")
+                self._pacing.pause(method, outcome.retry_after_seconds, channel if isinstance(channel, str) else None)
+            return outcome
+
+    async def read(self, method: str, arguments: Mapping[str, object]) -> JsonObject:
+        """Slack's answer to a call that changes nothing, after waiting out rate limits.
+
+        Raises RefusedBySlack, or Unavailable if Slack cannot be asked.
+        """
+        for _ in range(READ_ATTEMPTS):
+            await self.turn(method)
+            answer = await self.call(method, arguments)
+            match answer:
+                case NotSent(reason="ratelimited"):
+                    continue  # the pacing knows, and the next turn comes later
+                case DeliveryRefused(error=code):
+                    raise RefusedBySlack(code)
+                case NotSent(reason=reason) | InDoubt(reason=reason):
+                    raise Unavailable(f"Slack cannot be asked ({method}): {reason}.")
+                case _:
+                    return answer
+        raise Unavailable(f"Slack refused {method} {READ_ATTEMPTS} times for its rate.")
+
+    async def _send(self, method: str, arguments: Mapping[str, object]) -> JsonObject:
+        if method in _TAKES_JSON:
+            answer = await self.client.api_call(method, json=dict(arguments))  # a copy: slack_sdk takes the token out
+        elif method in _TAKES_FORM:
+            answer = await self.client.api_call(method, data=dict(arguments))
+        else:
+            answer = await self.client.api_call(method, http_verb="GET", params=dict(arguments))
+        self.clock.note(answer.headers.get("Date"))
+        return answer.data if is_object(answer.data) else EMPTY
+
+    def _open_session(self) -> None:
+        """One session for all calls keeps connections open; it can only be made where an event loop runs."""
+        if self._closed:
+            raise RuntimeError("The gateway to Slack is closed.")
+        if self.client.session is None:
+            timeout = aiohttp.ClientTimeout(total=self._timeout_seconds, connect=self._timeout_seconds / 2)
+            self.client.session = aiohttp.ClientSession(timeout=timeout)
+
+
+def _result(answer: JsonObject | Failure) -> str:
+    """What became of a call, in a word for those who count."""
+    match answer:
+        case DeliveryRefused():
+            return "refused"
+        case NotSent(reason=reason):
+            return "ratelimited" if reason == "ratelimited" else "not_sent"
+        case InDoubt():
+            return "in_doubt"
+        case _:
+            return "ok"
+
+
+def _reached_directly(url: str) -> bool:
+    """Whether a proxy from the environment must not be used, which slack_sdk does not ask."""
+    host = urlsplit(url).hostname or ""
+    return _is_loopback(host) or bool(urllib.request.proxy_bypass(host))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _logger() -> logging.Logger:
+    """A logger with a level of its own: with none, slack_sdk builds the text of every debug line for nothing."""
+    logger = logging.getLogger("swarm.slack.sdk")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.WARNING)
+    return logger

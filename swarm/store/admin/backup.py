@@ -1,0 +1,187 @@
+"""Copies of a whole database: taken while coordinators use it, and put back while none does.
+
+Who may act: an operator, beside the coordinators. What is guaranteed: a copy is one state that was committed; putting
+it back happens as a whole or not at all. What was to be posted when the copy was made may have been posted since: so it
+counts as in doubt, and is looked for in Slack before it is sent, as after a crash. Threads may have gone on, and are
+read from Slack again when somebody speaks in them. Nobody holds an office or a conversation; leases have expired by
+themselves. What happens on failure: the database is as it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from swarm.domain.errors import ConfigurationError, Conflict, SwarmError, Unavailable
+from swarm.domain.model.deliveries import DeliveryStatus
+from swarm.domain.model.transcript import ContextState
+from swarm.store.admin import migrations, preparation
+from swarm.store.bridge.sqlite_driver import connect, sqlite3
+from swarm.store.bridge.urls import PostgresUrl, parse_url
+from swarm.store.tables import metadata
+
+Progress = Callable[[float], None]
+"""Is told how much is done, from 0 to 1."""
+
+PAGES_AT_ONCE: Final = 4_096
+LOCK_SECONDS: Final = 2.0
+IN_USE: Final = "A coordinator, or another program, uses the database"
+NOT_EMPTY: Final = "The database is not empty: what is in it would be lost."
+STOP_FIRST: Final = "Stop every coordinator on this database first."
+USE_FORCE: Final = "Make a backup of it first, and then restore with --force."
+
+CONTENT: Final = ("agents", "threads", "tasks", "sessions", "agent_messages", "history")
+"""A database in which one of these has a row is not empty."""
+
+
+def kind_of(url: str) -> str:
+    """``sqlite`` or ``postgresql``."""
+    return "postgresql" if isinstance(parse_url(url), PostgresUrl) else "sqlite"
+
+
+def revision_of(url: str) -> str:
+    """The migration that was a database's last. Raises ConfigurationError if it is not one of this system's."""
+    revision = preparation.revision(url)
+    if revision is None:
+        raise ConfigurationError(f"There is no database of swarm at {parse_url(url)}.")
+    return revision
+
+
+def dump(url: str, copy: Path, progress: Progress) -> None:
+    """Write the database's state of this moment into the file ``copy``. Raises Unavailable, ConfigurationError."""
+    where = parse_url(url)
+    if isinstance(where, PostgresUrl):
+        from swarm.store.admin import postgres_backup  # psycopg is not loaded for SQLite
+
+        postgres_backup.dump(where, copy)
+    else:
+        with _explained(where.path):
+            _copy_sqlite(where.path, copy, progress)
+
+
+def put_back(url: str, copy: Path, revision: str, *, force: bool, progress: Progress) -> None:
+    """Make the database what ``copy`` is, whose last migration was ``revision``, and migrate it.
+
+    Raises Conflict if somebody uses the database, or if it has something in it without ``force``; ConfigurationError if
+    the copy is damaged or cannot be used; Unavailable.
+    """
+    where = parse_url(url)
+    if isinstance(where, PostgresUrl):
+        from swarm.store.admin import postgres_backup
+
+        postgres_backup.put_back(where, copy, afterwards(revision), force=force)
+        migrations.upgrade(url)
+    else:
+        _check_sound(copy)
+        migrations.upgrade(f"sqlite:///{copy}")
+        with closing(connect(copy, busy_timeout_seconds=0)) as connection:
+            for statement in afterwards(preparation.newest()):
+                connection.execute(statement)
+            connection.execute("PRAGMA journal_mode = DELETE")
+        with _explained(where.path):
+            _replace_sqlite(where.path, copy, force=force, progress=progress)
+
+
+def afterwards(revision: str) -> list[str]:
+    """The statements that make a copy, at this migration, one that coordinators can go on from."""
+    waiting = f"'{DeliveryStatus.QUEUED}', '{DeliveryStatus.SENDING}'"
+    statements = [
+        f"UPDATE deliveries SET status = '{DeliveryStatus.UNKNOWN}', due_at = created_at, "  # noqa: S608 - values of ours
+        f"error = 'restored from a backup' WHERE status IN ({waiting})",
+        f"UPDATE threads SET context = '{ContextState.STALE}' "  # noqa: S608
+        f"WHERE context = '{ContextState.COMPLETE}'",
+    ]
+    if revision >= "0002":
+        statements.append("UPDATE elections SET holder = NULL, expires_at = 0")
+    if revision >= "0007":
+        statements.append("DELETE FROM talks")
+    return statements
+
+
+def _copy_sqlite(path: Path, copy: Path, progress: Progress) -> None:
+    if not path.exists():
+        raise ConfigurationError(f"There is no database at {path}.")
+    with (
+        closing(connect(path, busy_timeout_seconds=LOCK_SECONDS)) as source,
+        closing(_opened_private(copy)) as target,
+    ):
+        # One reading transaction over all steps: a copy that meets another's write would otherwise begin anew.
+        source.execute("BEGIN")
+        source.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        source.backup(target, pages=PAGES_AT_ONCE, progress=_told(progress), sleep=0)
+        source.execute("ROLLBACK")
+        target.execute("PRAGMA journal_mode = DELETE")  # one file
+    _check_sound(copy)
+
+
+def _replace_sqlite(path: Path, copy: Path, *, force: bool, progress: Progress) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with closing(_opened_private(path)) as target:
+        target.execute("PRAGMA locking_mode = EXCLUSIVE")
+        try:
+            target.execute("PRAGMA journal_mode = DELETE")  # for which nobody else may have the file open
+            target.execute("BEGIN EXCLUSIVE")
+            has_content = _has_content(target)
+            target.execute("ROLLBACK")
+        except sqlite3.OperationalError as error:
+            if "locked" in str(error):
+                raise Conflict(f"{IN_USE} {path}.", hint=STOP_FIRST) from error
+            raise
+        if has_content and not force:
+            raise Conflict(NOT_EMPTY, hint=USE_FORCE)
+        target.execute("PRAGMA secure_delete = ON")
+        with closing(sqlite3.connect(copy)) as source:
+            source.backup(target, pages=PAGES_AT_ONCE, progress=_told(progress), sleep=0)
+
+
+def _has_content(connection: sqlite3.Connection) -> bool:
+    there = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    return any(
+        connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone()  # noqa: S608 - one of ours
+        for table in CONTENT
+        if table in there
+    )
+
+
+def _check_sound(copy: Path) -> None:
+    """Raises ConfigurationError if SQLite finds the file damaged."""
+    try:
+        with closing(sqlite3.connect(copy)) as connection:
+            found = [row[0] for row in connection.execute("PRAGMA integrity_check(3)")]
+            broken = connection.execute("PRAGMA foreign_key_check").fetchone()
+    except sqlite3.DatabaseError as error:
+        found, broken = [str(error)], None
+    if found != ["ok"] or broken:
+        raise ConfigurationError(f"The copy of the database is damaged: {'; '.join(found)}.")
+
+
+def _opened_private(path: Path) -> sqlite3.Connection:
+    """A file that only its owner may read, made if it is not there."""
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+    return sqlite3.connect(path, timeout=LOCK_SECONDS, isolation_level=None)
+
+
+def _told(progress: Progress) -> Callable[[int, int, int], None]:
+    def tell(status: int, remaining: int, total: int) -> None:
+        progress(1 - remaining / total if total else 1.0)
+
+    return tell
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """The driver's errors as the system's own."""
+    try:
+        yield
+    except SwarmError:
+        raise
+    except (sqlite3.Error, OSError) as error:
+        raise Unavailable(f"The database {path} cannot be used: {error}.") from error
+
+
+TABLES: Final = (*(table.name for table in metadata.sorted_tables), "document_words", "alembic_version")
+"""All tables of ours, in the order in which they refer to each other."""

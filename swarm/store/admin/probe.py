@@ -1,0 +1,49 @@
+"""Whether the database can store anything, and in a few words why it cannot."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import bindparam, delete
+
+from swarm.clock import new_id
+from swarm.store.bridge.statements import Statement
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.records import idempotency_keys
+from swarm.store.tables import receipts as table
+
+PROBE_BYTES: Final = 16 * 1024
+"""As much as a long message: a change of one small row still succeeds on a disk that has no room for anything new."""
+
+_FULL: Final = "the disk is full"
+_LOCKED: Final = "the database is locked"
+_READ_ONLY: Final = "the database is read-only"
+_DISK: Final = "the disk reports an error"
+_DAMAGED: Final = "the database file is damaged"
+_SQLITE: Final = {5: _LOCKED, 6: _LOCKED, 8: _READ_ONLY, 10: _DISK, 11: _DAMAGED, 13: _FULL, 14: _DISK, 26: _DAMAGED}
+"""By SQLite's result codes, https://www.sqlite.org/rescode.html."""
+
+_POSTGRES: Final = {"25006": _READ_ONLY, "53100": _FULL, "55P03": _LOCKED, "58030": _DISK}
+"""By SQLSTATE, https://www.postgresql.org/docs/current/errcodes-appendix.html."""
+
+_FORGET: Final = Statement(delete(table).where(table.c.key == bindparam("of_key")))
+
+
+def store_something(tx: Transaction) -> None:
+    """Write about as much as a message and take it away again; nobody sees it, and no other process waits for it."""
+    key = f"probe:{new_id()}"
+    idempotency_keys.record(tx, key)
+    idempotency_keys.complete(tx, key, "x" * PROBE_BYTES)
+    _FORGET.run(tx, of_key=key)
+
+
+def reason(error: BaseException) -> str:
+    """Why a write failed, without what a driver says about addresses, files or users."""
+    cause: BaseException | None = error
+    while cause is not None:
+        known = _SQLITE.get(getattr(cause, "sqlite_errorcode", 0) & 0xFF)
+        known = known or _POSTGRES.get(getattr(cause, "sqlstate", None) or "")
+        if known:
+            return known
+        cause = cause.__cause__
+    return "the database is not available"

@@ -1,0 +1,1 @@
+"""Agents, their messages to each other, their load."""

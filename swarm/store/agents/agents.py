@@ -1,0 +1,230 @@
+"""Agents and their tokens."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import orjson
+from sqlalchemy import and_, bindparam, case, func, insert, select, update
+
+from swarm.clock import new_id
+from swarm.domain.errors import Conflict
+from swarm.domain.model.agents import Agent, Reach, Role
+from swarm.store.bridge.statements import Row, Statement
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.records import history
+from swarm.store.tables import agent_tokens, agents
+
+_present = agents.c.revoked_at.is_(None)
+
+_ADD = Statement(
+    lambda insert: (
+        insert(agents)
+        .values(
+            id=bindparam("id"),
+            name=bindparam("name"),
+            role=bindparam("role"),
+            description=bindparam("description"),
+            capabilities=bindparam("capabilities"),
+            created_at=bindparam("now"),
+            last_seen_at=None,
+            revoked_at=None,
+            reach=bindparam("reach"),
+            enrolled=bindparam("enrolled"),
+        )
+        .on_conflict_do_nothing(index_elements=["name"], index_where=_present)
+    )
+)
+_ADD_TOKEN = Statement(
+    insert(agent_tokens).values(
+        token_hash=bindparam("token_hash"), agent_id=bindparam("agent_id"), created_at=bindparam("now"), revoked_at=None
+    )
+)
+_BY_TOKEN = Statement(
+    select(agents)
+    .join(agent_tokens, agent_tokens.c.agent_id == agents.c.id)
+    .where(agent_tokens.c.token_hash == bindparam("token_hash"), agent_tokens.c.revoked_at.is_(None), _present)
+)
+_ENDED_TOKENS = Statement(select(agent_tokens.c.token_hash).where(agent_tokens.c.revoked_at > bindparam("since")))
+_BY_ID = Statement(select(agents).where(agents.c.id == bindparam("id"), _present))
+_BY_NAME = Statement(select(agents).where(agents.c.name == bindparam("name"), _present))
+_IS_ENROLLED = Statement(select(agents.c.enrolled).where(agents.c.id == bindparam("id")))
+_ALL = Statement(select(agents).where(_present).order_by(agents.c.created_at, agents.c.id))
+_SIGNS = Statement(
+    select(agents.c.id, agents.c.name, agents.c.role, agents.c.last_seen_at)
+    .where(_present)
+    .order_by(agents.c.created_at, agents.c.id)
+)
+_COUNT = Statement(
+    select(func.count().label("everyone"), func.count(case((agents.c.enrolled, 1))).label("enrolled")).where(_present)
+)
+_NAMES = Statement(select(agents.c.id, agents.c.name))
+_SEEN = Statement(update(agents).where(agents.c.id == bindparam("agent_id")).values(last_seen_at=bindparam("now")))
+_DESCRIBE = Statement(
+    update(agents)
+    .where(agents.c.id == bindparam("agent_id"), _present)
+    .values(description=bindparam("new_description"), capabilities=bindparam("new_capabilities"))
+)
+_REDESCRIBE = Statement(
+    update(agents)
+    .where(agents.c.id == bindparam("agent_id"), _present)
+    .values(
+        role=bindparam("new_role"), description=bindparam("new_description"), capabilities=bindparam("new_capabilities")
+    )
+)
+_REVOKE = Statement(
+    update(agents).where(and_(agents.c.id == bindparam("agent_id"), _present)).values(revoked_at=bindparam("now"))
+)
+_REVOKE_TOKENS = Statement(
+    update(agent_tokens)
+    .where(agent_tokens.c.agent_id == bindparam("of_agent"), agent_tokens.c.revoked_at.is_(None))
+    .values(revoked_at=bindparam("now"))
+)
+
+
+def add(tx: Transaction, agent: Agent, token_hash: str) -> None:
+    """Register an agent with its first token. A name that is taken raises Conflict."""
+    if not _add(tx, agent):
+        raise Conflict(
+            f"An agent named '{agent.name}' is registered already.", hint="Choose another name, or rotate its token."
+        )
+    _ADD_TOKEN.run(tx, token_hash=token_hash, agent_id=agent.id, now=tx.now)
+
+
+def ensure(
+    tx: Transaction, name: str, role: Role, description: str, capabilities: tuple[str, ...], reach: Reach
+) -> Agent:
+    """The agent of this name that the coordinator itself runs, without a token: made, or brought up to date.
+
+    Raises Conflict where the name belongs to an agent that is reached in another way.
+    """
+    agent = Agent(
+        id=new_id(),
+        name=name,
+        role=role,
+        description=description,
+        capabilities=capabilities,
+        created_at=tx.now,
+        last_seen_at=None,
+        reach=reach,
+    )
+    if _add(tx, agent):
+        history.record(tx, "agent.register", agent.id, agent_id=agent.id, reason=f"{role} {name}, reached by {reach}")
+        return agent
+    there = by_name(tx, name)
+    assert there is not None  # or it would have been added
+    if there.reach is not reach:
+        raise Conflict(
+            f"The name '{name}' belongs to an agent that is reached by {there.reach}, not by {reach}.",
+            hint="Choose another name for one of them, or remove the agent that is there.",
+        )
+    _REDESCRIBE.run(
+        tx, agent_id=there.id, new_role=role, new_description=description, new_capabilities=_json(capabilities)
+    )
+    return replace(there, role=role, description=description, capabilities=capabilities)
+
+
+def by_token(tx: Transaction, token_hash: str) -> Agent | None:
+    """The agent whose valid token has this hash."""
+    row = _BY_TOKEN.first(tx, token_hash=token_hash)
+    return replace(_agent(row), token_hash=token_hash) if row else None
+
+
+def ended_tokens(tx: Transaction, since: int) -> list[str]:
+    """The hashes of the tokens that were replaced or revoked after that moment."""
+    return [row["token_hash"] for row in _ENDED_TOKENS.all(tx, since=since)]
+
+
+def by_id(tx: Transaction, agent_id: str) -> Agent | None:
+    row = _BY_ID.first(tx, id=agent_id)
+    return _agent(row) if row else None
+
+
+def by_name(tx: Transaction, name: str) -> Agent | None:
+    row = _BY_NAME.first(tx, name=name)
+    return _agent(row) if row else None
+
+
+def is_enrolled(tx: Transaction, agent_id: str) -> bool:
+    """Whether an enrolment key registered an agent, which may be gone."""
+    row = _IS_ENROLLED.first(tx, id=agent_id)
+    return bool(row and row["enrolled"])
+
+
+def everyone(tx: Transaction) -> list[Agent]:
+    """All agents that are not revoked, oldest first."""
+    return [_agent(row) for row in _ALL.all(tx)]
+
+
+def signs_of_life(tx: Transaction) -> list[Row]:
+    """``id``, ``name``, ``role`` and ``last_seen_at`` of all that are not revoked, oldest first: cheaper than
+    `everyone`, for what is asked every second.
+    """
+    return _SIGNS.all(tx)
+
+
+def count(tx: Transaction) -> tuple[int, int]:
+    """How many agents there are, and how many of them an enrolment key registered."""
+    row = _COUNT.first(tx)
+    assert row is not None  # a count has one row
+    return row["everyone"], row["enrolled"]
+
+
+def names(tx: Transaction) -> dict[str, str]:
+    """The names of all agents by id, also of those that are gone."""
+    return {row["id"]: row["name"] for row in _NAMES.all(tx)}
+
+
+def seen(tx: Transaction, agent_id: str) -> None:
+    """Note that an agent was heard of just now."""
+    _SEEN.run(tx, agent_id=agent_id, now=tx.now)
+
+
+def describe(tx: Transaction, agent_id: str, description: str, capabilities: tuple[str, ...]) -> None:
+    """Change what an agent says of itself."""
+    _DESCRIBE.run(tx, agent_id=agent_id, new_description=description, new_capabilities=_json(capabilities))
+
+
+def revoke(tx: Transaction, agent_id: str) -> bool:
+    """Remove an agent and its tokens; False if there is none."""
+    _REVOKE_TOKENS.run(tx, of_agent=agent_id, now=tx.now)
+    return bool(_REVOKE.run(tx, agent_id=agent_id, now=tx.now))
+
+
+def rotate(tx: Transaction, agent_id: str, token_hash: str) -> None:
+    """Replace all tokens of an agent by one."""
+    _REVOKE_TOKENS.run(tx, of_agent=agent_id, now=tx.now)
+    _ADD_TOKEN.run(tx, token_hash=token_hash, agent_id=agent_id, now=tx.now)
+
+
+def _add(tx: Transaction, agent: Agent) -> bool:
+    added = _ADD.run(
+        tx,
+        id=agent.id,
+        name=agent.name,
+        role=agent.role,
+        description=agent.description,
+        capabilities=_json(agent.capabilities),
+        now=tx.now,
+        reach=agent.reach,
+        enrolled=agent.enrolled,
+    )
+    return bool(added)
+
+
+def _json(values: tuple[str, ...]) -> str:
+    return orjson.dumps(list(values)).decode()
+
+
+def _agent(row: Row) -> Agent:
+    return Agent(
+        id=row["id"],
+        name=row["name"],
+        role=Role(row["role"]),
+        description=row["description"],
+        capabilities=tuple(orjson.loads(row["capabilities"])),
+        created_at=row["created_at"],
+        last_seen_at=row["last_seen_at"],
+        reach=Reach(row["reach"]),
+        enrolled=bool(row["enrolled"]),
+    )

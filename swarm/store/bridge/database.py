@@ -1,0 +1,174 @@
+"""The bridge between asynchronous callers and the database, the same on both engines.
+
+Query functions are synchronous, ``fn(tx, *args)``, and run on a thread; ``await db.write(fn, *args)`` gives their
+result after the commit. Nothing else in the system opens a connection, except the migrations.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+import structlog
+
+from swarm.clock import Clock, SystemClock
+from swarm.domain.errors import Unavailable
+from swarm.domain.watchers import NO_WATCHERS, Watcher
+from swarm.store.bridge.clock_watch import ClockWatch
+from swarm.store.bridge.engine import Engine, QueryJob
+from swarm.store.bridge.transaction import Dialect, Transaction
+from swarm.store.bridge.urls import PostgresUrl, parse_url
+from swarm.store.bridge.wakeups import Wakeups
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_log = structlog.get_logger(__name__)
+
+
+class Database:
+    """A database that was migrated, belonging to the event loop that opens it.
+
+    ``url`` is ``sqlite:///relative/path``, ``sqlite:////absolute/path`` or ``postgresql://…``; anything else, an
+    in-memory SQLite included, is a `ConfigurationError`. Without ``clock``, PostgreSQL's own clock and for SQLite the
+    machine's say what time it is. ``busy_timeout_seconds`` is how long SQLite waits for another process's lock.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock | None = None,
+        wakeups: Wakeups | None = None,
+        busy_timeout_seconds: float = 5.0,
+        tick_seconds: float = 1.0,
+        watcher: Watcher = NO_WATCHERS,
+    ) -> None:
+        self._watcher = watcher
+        self.wakeups = wakeups or Wakeups()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_open = False
+        self._engine = self._make_engine(url, clock, busy_timeout_seconds, tick_seconds)
+
+    @property
+    def dialect(self) -> Dialect:
+        return self._engine.dialect
+
+    async def open(self) -> None:
+        """Connect. Raises `Unavailable` with the reason when that is not possible."""
+        self._loop = asyncio.get_running_loop()
+        await asyncio.to_thread(self._engine.open)
+        self._is_open = True
+
+    async def close(self) -> None:
+        """Refuse new calls, finish those that came before, disconnect. A second time does nothing."""
+        self.wakeups.close()
+        if self._is_open:
+            self._is_open = False
+            await asyncio.to_thread(self._engine.close)
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def write(self, fn: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run ``fn(tx, *args)`` in a transaction; its result, once that is durable, or its exception.
+
+        ``fn`` may run again after a rollback. A caller that is cancelled before ``fn`` began prevents it; later, ``fn``
+        is committed or rolled back on its own account. Raises `Unavailable` when the database could not and nothing
+        was changed, `OutcomeUnknown` when the connection broke during the commit, and `ConstraintViolated`.
+        """
+        return await self._through(self._engine.write, lambda tx: fn(tx, *args, **kwargs))
+
+    async def read(self, fn: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run ``fn(tx, *args)`` on one unchanging view of what is committed; its result or its exception.
+
+        A write in ``fn`` fails. Raises `Unavailable` when the database could not.
+        """
+        return await self._through(self._engine.read, lambda tx: fn(tx, *args, **kwargs), False)
+
+    async def scrub(self, *, rewrite: bool) -> bool:
+        """Have the database's files forget what was deleted; whether that was done, else it is to be tried again.
+
+        SQLite empties its write-ahead log, where the old pages are; with ``rewrite`` it writes the whole file anew,
+        since a page may keep a stale copy of a row that was moved (`PRAGMA secure_delete` clears the row itself only).
+        That holds up writers for about a second for each 50 MB. PostgreSQL's own vacuum does such things by itself.
+        """
+        return await asyncio.to_thread(self._engine.scrub, rewrite=rewrite)
+
+    def listens(self, *, asleep_seconds: float) -> None:
+        """This process hears those who call it. Whoever says so regularly is asleep between two times so far apart.
+
+        From the first transaction after that on, `Transaction.opened_at` is the moment of the waking.
+        """
+        self._watch.listens(asleep_seconds)
+
+    async def _through(
+        self, enter: Callable[[QueryJob[T]], None], work: Callable[[Transaction], T], writes: bool = True
+    ) -> T:
+        if not self._is_open or self._loop is None:
+            raise Unavailable("The database is closed.")
+        future: asyncio.Future[T] = self._loop.create_future()
+        enter(QueryJob(work, future, writes=writes))
+        return await future
+
+    def _deliver(self, calls: Sequence[QueryJob[Any]]) -> None:
+        self._on_loop(self._settle, calls)
+
+    def _settle(self, calls: Sequence[QueryJob[Any]]) -> None:
+        for call in calls:
+            self.wakeups.bump(call.topics)
+            call.settle()
+        self._tell(calls)
+
+    def _tell(self, calls: Sequence[QueryJob[Any]]) -> None:
+        if calls and calls[0].writes:
+            self._watcher.committed_together(len(calls))
+        for call in calls:
+            self._watcher.database_called(call.seen())
+
+    def _bump_all(self) -> None:
+        self._on_loop(self.wakeups.bump_all)
+
+    def _bump(self, topic: str) -> None:
+        self._on_loop(self.wakeups.bump, [topic])
+
+    def _stepped(self, seconds: float) -> None:
+        self._on_loop(self._watcher.clock_stepped, seconds)
+        self._bump_all()  # whoever sleeps until a moment should look at the clock again
+
+    def _on_loop(self, act: Callable[..., None], *args: object) -> None:
+        """From an engine's thread to the event loop's."""
+        if self._loop is None:
+            return
+        try:
+            self._loop.call_soon_threadsafe(act, *args)
+        except RuntimeError:  # the loop was closed without closing the database
+            _log.exception("Nobody is left to hear from the database.", action="loop_closed")
+
+    def _make_engine(self, url: str, clock: Clock | None, busy_timeout_seconds: float, tick_seconds: float) -> Engine:
+        """Each engine is loaded, with its driver, only where it is used."""
+        where = parse_url(url)
+        if isinstance(where, PostgresUrl):
+            from swarm.store.bridge.postgres import PostgresEngine
+
+            self._watch = ClockWatch(clock, self._stepped)
+            return PostgresEngine(where, self._deliver, self._bump, self._bump_all, self._watch)
+        from swarm.store.bridge.sqlite import SqliteEngine
+
+        self._watch = ClockWatch(clock or SystemClock(), self._stepped)  # SQLite has no clock of its own
+        return SqliteEngine(
+            where.path,
+            self._deliver,
+            self._bump_all,
+            watch=self._watch,
+            busy_timeout_seconds=busy_timeout_seconds,
+            tick_seconds=tick_seconds,
+        )

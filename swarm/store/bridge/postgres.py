@@ -1,0 +1,285 @@
+"""PostgreSQL behind eight threads, each with a connection of its own.
+
+Every call is one short transaction: READ COMMITTED for writes, one unchanging read-only view for reads. Calls are not
+grouped as on SQLite, because a group would hold the row locks of unrelated callers.
+
+Who may act: any number of processes; row locks and unique indexes keep them apart.
+What is guaranteed: a result means that the commit was confirmed. Wakeups reach this process right after the commit and
+the others through NOTIFY, which PostgreSQL sends with the commit (`swarm.store.bridge.postgres_listener`).
+What happens on failure: a deadlock or a serialization failure is run again, `MAX_RUNS` times at most. A connection that
+breaks before COMMIT was sent has changed nothing: the call runs once more on a fresh one, then it is `Unavailable`. One
+that breaks during COMMIT leaves the outcome open: `OutcomeUnknown`, and the topics are bumped in case it happened.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable
+from queue import SimpleQueue
+from typing import Any
+
+import psycopg
+import structlog
+from psycopg import errors
+
+from swarm.clock import new_id
+from swarm.domain.errors import OutcomeUnknown, Unavailable
+from swarm.store.bridge import clock_steps
+from swarm.store.bridge.clock_watch import ClockWatch
+from swarm.store.bridge.engine import Deliver, QueryJob
+from swarm.store.bridge.postgres_listener import Listener, PostgresConnection
+from swarm.store.bridge.postgres_session import PostgresSession
+from swarm.store.bridge.transaction import ConstraintViolated, Dialect, Moment, Transaction, caused_by
+from swarm.store.bridge.urls import PostgresUrl
+
+MAX_CONNECTIONS = 8
+MAX_RUNS = 5
+RERUN_SECONDS = 0.02
+CONNECT_TIMEOUT_SECONDS = 5
+
+UNHEARD_SECONDS = 10
+"""A server that acknowledges nothing for so long, not even on the level of TCP, is given up."""
+
+SUSPENDED_SECONDS = 10
+"""A process that is suspended in the middle of a transaction keeps its locks for so long; others wait for them."""
+
+_Queue = SimpleQueue[tuple[QueryJob[Any], bool] | None]  # a call, and whether it only reads; None ends it
+
+_log = structlog.get_logger(__name__)
+
+
+class PostgresTransaction(Transaction):
+    """A transaction on a session; its moment is that of its BEGIN, by the server's clock."""
+
+    dialect = "postgresql"
+    driver_error = psycopg.Error
+
+
+class PostgresEngine:
+    """The database at ``url``, which must have been migrated."""
+
+    dialect: Dialect = "postgresql"
+
+    def __init__(
+        self,
+        url: PostgresUrl,
+        deliver: Deliver,
+        bump: Callable[[str], None],
+        bump_all: Callable[[], None],
+        watch: ClockWatch,
+        *,
+        lock_timeout_seconds: float = 5.0,
+    ) -> None:
+        self._url = url
+        self._deliver = deliver
+        self._bump = bump
+        self._bump_all = bump_all
+        self._watch = watch
+        self._lock_timeout_seconds = lock_timeout_seconds
+        self._origin = new_id()  # in our own notifications, so that we need not hear them
+        self._queue: _Queue = SimpleQueue()
+        self._listener: Listener | None = None
+        self._threads: list[threading.Thread] = []
+
+    def open(self) -> None:
+        self._listener = Listener(self._connect, self._origin, self._bump, self._bump_all)
+        self._listener.start()
+        for number in range(MAX_CONNECTIONS):
+            worker = Worker(self._connect, self._queue, self._deliver, self._origin, self._watch)
+            thread = threading.Thread(target=worker.serve, name=f"swarm-postgres-{number}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def write(self, call: QueryJob[Any]) -> None:
+        self._queue.put((call, False))
+
+    def read(self, call: QueryJob[Any]) -> None:
+        self._queue.put((call, True))
+
+    def scrub(self, *, rewrite: bool) -> bool:
+        return True
+
+    def close(self) -> None:
+        if self._listener is not None:
+            self._listener.stop()
+            self._listener = None
+        for _ in self._threads:
+            self._queue.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+
+    def _connect(self) -> PostgresConnection:
+        """A connection on which every BEGIN and COMMIT is ours. Raises `Unavailable` with the reason."""
+        try:
+            connection = psycopg.connect(
+                self._url.conninfo,
+                autocommit=True,
+                connect_timeout=CONNECT_TIMEOUT_SECONDS,
+                keepalives_idle=30,
+                keepalives_interval=10,
+                keepalives_count=3,
+                tcp_user_timeout=UNHEARD_SECONDS * 1000,
+                application_name="swarm",
+            )
+            connection.prepared_max = 500  # more than there are statements
+            connection.execute(
+                f"SET lock_timeout = {int(self._lock_timeout_seconds * 1000)}; "
+                f"SET idle_in_transaction_session_timeout = {SUSPENDED_SECONDS * 1000}"
+            )
+        except psycopg.Error as error:
+            raise Unavailable(f"PostgreSQL at {self._url} cannot be reached: {_first_line(error)}") from error
+        return connection
+
+
+class Worker:
+    """Runs calls one by one, each in a transaction of its own, on a connection that it makes when it needs one."""
+
+    def __init__(
+        self,
+        connect: Callable[[], PostgresConnection],
+        queue: _Queue,
+        deliver: Deliver,
+        origin: str,
+        watch: ClockWatch,
+    ) -> None:
+        self._connect = connect
+        self._queue = queue
+        self._deliver = deliver
+        self._origin = origin
+        self._watch = watch
+        self._session: PostgresSession | None = None
+
+    def serve(self) -> None:
+        """Answer calls until the queue ends, then disconnect."""
+        while (entry := self._queue.get()) is not None:
+            call, read_only = entry
+            if not call.abandoned:
+                self._answer(call, read_only)
+        self._disconnect()
+
+    def _answer(self, call: QueryJob[Any], read_only: bool) -> None:
+        try:
+            self._run(call, read_only)
+        except errors.ReadOnlySqlTransaction as error:
+            # A server that takes no writes (a standby, an operator's switch); a read that writes is our own mistake.
+            call.fail(error if read_only else unavailable(error))
+        except BaseException as error:  # noqa: BLE001 - an interrupt too belongs to the caller
+            call.fail(explain(error))
+        finally:
+            self._deliver([call])
+
+    def _run(self, call: QueryJob[Any], read_only: bool) -> None:
+        """Run the call in a transaction and end it; again where that can help. Raises what the last run raised."""
+        runs, broken_connections = 0, 0
+        while True:
+            runs += 1
+            session = self._connected()
+            tx: PostgresTransaction | None = None
+            try:
+                tx = PostgresTransaction(session, self._begin(session, read_only), read_only=read_only)
+                call.run(tx)
+            except BaseException as error:
+                cause = (tx.failure if tx else None) or error
+                if _is_broken(session, cause):
+                    broken_connections += 1
+                    again = broken_connections == 1
+                else:
+                    again = runs < MAX_RUNS and _is_conflict(cause)
+                self._roll_back(session)
+                if not again:
+                    raise
+                _pause(runs)
+            else:
+                break
+        if read_only:
+            self._roll_back(session)
+        else:
+            self._commit(session, call, tx.topics)
+
+    def _begin(self, session: PostgresSession, read_only: bool) -> Moment:
+        """Begin a transaction; its moment. One that reads goes by the clock as it was, if that has just been set."""
+        while True:
+            asked_at = self._watch.asked()
+            reading, step = self._watch.read(session.begin(read_only), asked_at)
+            if read_only or not step:
+                return self._watch.moment(reading, step)
+            session.roll_back()
+            with self._watch.settling:
+                self._settle(session)
+
+    def _settle(self, session: PostgresSession) -> None:
+        """Move along what is due after a step of the clock, unless another thread has done it meanwhile."""
+        session.begin_alone()
+        asked_at = self._watch.asked()
+        reading, step = self._watch.read(session.now(), asked_at)
+        if step:
+            tx = PostgresTransaction(session, self._watch.moment(reading))
+            moved = clock_steps.step(tx, step)
+            session.commit(())
+            self._watch.settle(reading, step, moved)
+        else:
+            session.roll_back()
+
+    def _commit(self, session: PostgresSession, call: QueryJob[Any], topics: Iterable[str]) -> None:
+        try:
+            session.commit(f"{self._origin} {topic}" for topic in topics)
+        except psycopg.Error as error:
+            unknown = _is_broken(session, error)
+            self._roll_back(session)
+            if not unknown:
+                raise
+            call.fail(caused_by(OutcomeUnknown(), error), maybe_done=True)
+
+    def _roll_back(self, session: PostgresSession) -> None:
+        try:
+            if not session.closed:
+                session.roll_back()
+        except psycopg.Error as error:
+            _log.warning("The connection is given up.", action="rollback_failed", error=str(error))
+            self._disconnect()
+        if session.closed:
+            self._disconnect()
+
+    def _connected(self) -> PostgresSession:
+        if self._session is None:
+            self._session = PostgresSession(self._connect())
+        return self._session
+
+    def _disconnect(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+
+def explain(error: BaseException) -> BaseException:
+    """What a caller gets for ``error``: its own exceptions as they are, the driver's in this system's words."""
+    if isinstance(error, psycopg.IntegrityError):
+        return caused_by(ConstraintViolated(_first_line(error)), error)
+    if isinstance(error, psycopg.OperationalError | errors.IdleInTransactionSessionTimeout):
+        return unavailable(error)
+    return error
+
+
+def unavailable(error: BaseException) -> Unavailable:
+    """The write is not durable because of ``error``."""
+    return caused_by(Unavailable(f"The database cannot do this at the moment: {_first_line(error)}"), error)
+
+
+def _is_broken(session: PostgresSession, error: BaseException) -> bool:
+    return session.closed and isinstance(error, psycopg.Error)
+
+
+def _is_conflict(error: BaseException) -> bool:
+    return isinstance(error, errors.SerializationFailure | errors.DeadlockDetected)
+
+
+def _pause(runs: int) -> None:
+    """Wait for a random moment: at once, the next run could meet the same opponent in the same way."""
+    time.sleep(random.uniform(0, RERUN_SECONDS) * runs)  # noqa: S311 - no secret
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,120 @@
+"""Statements written in SQLAlchemy Core, compiled once for each engine and run as strings on the driver's connection.
+
+Values are plain: ``int``, ``str``, ``bool``, ``float`` and ``None``, bound by name. No type of SQLAlchemy converts them
+on the way in or out, so a boolean read from SQLite is 0 or 1. A list of fixed values in ``IN`` is fine; a list that
+comes as a parameter is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from sqlalchemy import Executable, Insert
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects.postgresql import psycopg as postgresql_psycopg
+from sqlalchemy.engine.interfaces import Dialect as SqlDialect
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.elements import ClauseElement
+
+from swarm.store.bridge.transaction import Cursor, Dialect, Transaction
+
+Row = Mapping[str, Any]
+
+InsertFactory = Callable[..., postgresql.Insert]
+"""The dialect's own ``insert``. SQLite's has the same ``on_conflict_…`` methods, so one type stands for both."""
+
+
+class Statement:
+    """A statement for both engines.
+
+    ``source`` is a Core statement, or a function that gets the dialect's own ``insert`` and returns one; the second
+    form is for ``ON CONFLICT``.
+    """
+
+    def __init__(self, source: Executable | Callable[[InsertFactory], Executable]) -> None:
+        self._source = source
+        self._compiled: dict[Dialect, _Compiled] = {}
+
+    def all(self, tx: Transaction, /, **params: object) -> list[Row]:
+        """Run it; all rows, as dictionaries by column name."""
+        compiled = self._for(tx.dialect)
+        cursor, rows = tx.fetch(compiled.sql, compiled.bind(params))
+        return compiled.name(cursor, rows)
+
+    def first(self, tx: Transaction, /, **params: object) -> Row | None:
+        """Run it; the first row, or None when there is none."""
+        rows = self.all(tx, **params)
+        return rows[0] if rows else None
+
+    def run(self, tx: Transaction, /, **params: object) -> int:
+        """Run it; the number of rows it changed."""
+        compiled = self._for(tx.dialect)
+        if compiled.returns_rows:  # SQLite counts these only through the rows themselves
+            return len(tx.fetch(compiled.sql, compiled.bind(params))[1])
+        return tx.execute(compiled.sql, compiled.bind(params))
+
+    def many(self, tx: Transaction, /, rows: Sequence[Mapping[str, object]]) -> None:
+        """Run it once for each of ``rows``; none is fine."""
+        compiled = self._for(tx.dialect)
+        if rows:
+            tx.execute_many(compiled.sql, [compiled.bind(row) for row in rows])
+
+    def sql(self, dialect: Dialect) -> str:
+        """The text that the driver gets, for tests and ``EXPLAIN``."""
+        return self._for(dialect).sql
+
+    def _for(self, dialect: Dialect) -> _Compiled:
+        compiled = self._compiled.get(dialect)
+        if compiled is None:
+            compiled = self._compiled[dialect] = _Compiled(self._source, dialect)
+        return compiled
+
+
+class _Compiled:
+    """One statement for one engine: its text, the values written into it, the names it expects."""
+
+    def __init__(self, source: Executable | Callable[[InsertFactory], Executable], dialect: Dialect) -> None:
+        statement = source if isinstance(source, Executable) else source(_insert(dialect))
+        compiler = _compile(statement, dialect)
+        self.sql = str(compiler)
+        self.returns_rows = bool(compiler.effective_returning)
+        required = {name for bind, name in compiler.bind_names.items() if bind.required}
+        self._names = frozenset(compiler.params)
+        self._literals = {name: value for name, value in compiler.params.items() if name not in required}
+        self._columns: tuple[str, ...] = ()
+
+    def bind(self, params: Mapping[str, object]) -> Mapping[str, object]:
+        """The values to send: the caller's and those written into the statement. An unknown name is a TypeError."""
+        if not params.keys() <= self._names:
+            unknown = ", ".join(sorted(params.keys() - self._names))
+            raise TypeError(f"The statement has no parameter {unknown}; it has {', '.join(sorted(self._names))}.")
+        return {**self._literals, **params} if self._literals else params
+
+    def name(self, cursor: Cursor, rows: list[Any]) -> list[Row]:
+        if not rows:
+            return []
+        if not self._columns:
+            self._columns = tuple(column[0] for column in cursor.description or ())
+        columns = self._columns
+        return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def _insert(dialect: Dialect) -> InsertFactory:
+    return postgresql.insert if dialect == "postgresql" else cast(InsertFactory, sqlite.insert)
+
+
+def _compile(statement: Executable, dialect: Dialect) -> SQLCompiler:
+    if isinstance(statement, Insert):
+        statement = statement.inline()  # or PostgreSQL would be asked for the new primary key each time
+    # Rendering "post-compile" parameters now turns `IN` over a fixed list into ordinary parameters.
+    compiled = cast(ClauseElement, statement).compile(
+        dialect=_sql_dialect(dialect), compile_kwargs={"render_postcompile": True}
+    )
+    return cast(SQLCompiler, compiled)
+
+
+def _sql_dialect(dialect: Dialect) -> SqlDialect:
+    if dialect == "postgresql":
+        return cast(SqlDialect, postgresql_psycopg.dialect())  # type: ignore[no-untyped-call]
+    return sqlite.dialect(paramstyle="named")

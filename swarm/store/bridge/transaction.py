@@ -1,0 +1,131 @@
+"""The transaction: what every query function gets first, ``fn(tx, *args)``.
+
+A query function reads and writes through statements (`swarm.store.bridge.statements`) and returns plain values. It may
+run again after a rollback, so it changes nothing but the database. It does not catch database errors: after one, the
+transaction refuses every further statement, as PostgreSQL does, and the whole function is rolled back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
+
+from swarm.domain.errors import SwarmError
+from swarm.domain.metric_events import MetricEvent
+
+Dialect = Literal["sqlite", "postgresql"]
+
+E = TypeVar("E", bound=BaseException)
+
+
+class ConstraintViolated(SwarmError):
+    """The change breaks a rule of the schema."""
+
+
+class Cursor(Protocol):
+    """What both drivers' cursors have in common."""
+
+    @property
+    def description(self) -> Sequence[Sequence[Any]] | None: ...
+    @property
+    def rowcount(self) -> int: ...
+    def execute(self, query: str, params: Mapping[str, object], /) -> object: ...
+    def executemany(self, query: str, rows: Sequence[Mapping[str, object]], /) -> object: ...
+    def fetchall(self) -> list[Any]: ...
+
+
+class DriverConnection(Protocol):
+    """What both drivers' connections have in common."""
+
+    def cursor(self) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When a transaction happens, and when its process opened the database. Microseconds since 1970 UTC."""
+
+    now: int
+    opened_at: int
+
+
+class Transaction:
+    """One transaction on one engine, alive while its query function runs."""
+
+    dialect: ClassVar[Dialect]
+    driver_error: ClassVar[type[Exception]]
+
+    def __init__(self, connection: DriverConnection, moment: Moment, *, read_only: bool = False) -> None:
+        self._connection: DriverConnection | None = connection
+        self._moment = moment
+        self._read_only = read_only
+        self.failure: Exception | None = None  # the first database error, even if the function swallowed it
+        self.topics: dict[str, None] = {}  # an ordered set
+        self.facts: list[MetricEvent] = []
+
+    @property
+    def now(self) -> int:
+        """This transaction's moment in microseconds since 1970 UTC, the same until the end."""
+        return self._moment.now
+
+    @property
+    def opened_at(self) -> int:
+        """When this process opened the database, in microseconds since 1970 UTC as the clock counts now."""
+        return self._moment.opened_at
+
+    def wake(self, topic: str) -> None:
+        """Bump ``topic`` after the commit, and only then; nothing happens when the transaction is rolled back."""
+        if self._read_only:
+            raise RuntimeError(f"A reading transaction cannot wake {topic!r}.")
+        self.topics[topic] = None
+
+    def note(self, fact: MetricEvent) -> None:
+        """Tell whoever watches, after the commit and only then."""
+        self.facts.append(fact)
+
+    def fetch(self, sql: str, params: Mapping[str, object]) -> tuple[Cursor, list[Any]]:
+        """Run one statement of the driver's own SQL; its cursor, and all its rows as tuples."""
+        cursor = self._cursor()
+        try:
+            cursor.execute(sql, params)
+            return cursor, cursor.fetchall()
+        except self.driver_error as error:
+            self.failure = error
+            raise
+
+    def execute(self, sql: str, params: Mapping[str, object]) -> int:
+        """Run one statement of the driver's own SQL that returns no rows; the number of rows it changed."""
+        cursor = self._cursor()
+        try:
+            cursor.execute(sql, params)
+        except self.driver_error as error:
+            self.failure = error
+            raise
+        return cursor.rowcount
+
+    def execute_many(self, sql: str, rows: Sequence[Mapping[str, object]]) -> None:
+        """Run one statement of the driver's own SQL once for each of ``rows``."""
+        cursor = self._cursor()
+        try:
+            cursor.executemany(sql, rows)
+        except self.driver_error as error:
+            self.failure = error
+            raise
+
+    def end(self) -> None:
+        """Refuse every later use: a transaction that leaks out of its function would act in somebody else's."""
+        self._connection = None
+
+    def _cursor(self) -> Cursor:
+        if self._connection is None:
+            raise RuntimeError("This transaction has ended; it is valid only while its query function runs.")
+        if self.failure is not None:
+            raise RuntimeError("A statement of this transaction failed, so it takes no more.") from self.failure
+        cursor: Cursor = self._connection.cursor()
+        return cursor
+
+
+def caused_by(error: E, cause: BaseException) -> E:
+    """``error``, chained to its cause without being raised here."""
+    error.__cause__ = cause
+    return error

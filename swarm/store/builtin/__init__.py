@@ -1,0 +1,1 @@
+"""What built-in agents store: sessions, the use of models, documents."""

@@ -1,0 +1,194 @@
+"""Runs of built-in agents that are over, and what they have used."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import compress, product
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Executable,
+    bindparam,
+    cast,
+    delete,
+    func,
+    literal_column,
+    select,
+    tuple_,
+)
+
+from swarm.clock import SECOND
+from swarm.domain.model.model_usage import Door, ModelUsage, ModelUsageRecord, UsageOutcome, UsagePurpose, UsageTotal
+from swarm.store.bridge.conditions import AT_MOST_N
+from swarm.store.bridge.statements import InsertFactory, Row, Statement
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.records import forgotten
+from swarm.store.tables import model_runs
+
+DAY: Final = 24 * 3600 * SECOND
+"""Microseconds in a day."""
+
+_COUNTS: Final = (
+    "requests",
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "tool_calls",
+)
+
+_r = model_runs.c
+
+
+def _note(insert: InsertFactory) -> Executable:
+    values: dict[str, Any] = {column.name: bindparam(f"its_{column.name}") for column in model_runs.columns}
+    return insert(model_runs).values(values).on_conflict_do_nothing(index_elements=["id"])
+
+
+_NOTE = Statement(_note)
+_PLACE = Statement(select(_r.ended_at, _r.id).where(_r.id == bindparam("run_id")))
+
+
+_of_agent = _r.agent == bindparam("of_agent")
+_of_purpose = _r.purpose == bindparam("of_purpose")
+_older = tuple_(_r.ended_at, _r.id) < tuple_(bindparam("before_ended_at"), bindparam("before_id"))
+
+
+def _newest(*conditions: ColumnElement[bool]) -> Statement:
+    return Statement(select(model_runs).where(*conditions).order_by(_r.ended_at.desc(), _r.id.desc()).limit(AT_MOST_N))
+
+
+# By whether one agent's are wanted, those for one purpose, and those before another one.
+_NEWEST = {
+    wanted: _newest(*compress((_of_agent, _of_purpose, _older), wanted)) for wanted in product((False, True), repeat=3)
+}
+
+
+def _sum(of: ColumnElement[Any]) -> ColumnElement[int]:
+    """A sum of whole numbers as a whole number: PostgreSQL would make a decimal of it."""
+    return cast(func.sum(of), BigInteger)
+
+
+_day = _r.ended_at // literal_column(str(DAY), BigInteger)
+
+
+def _totals(*conditions: ColumnElement[bool]) -> Statement:
+    return Statement(
+        select(
+            _day.label("day"),
+            _r.agent,
+            _r.model,
+            func.count().label("runs"),
+            (func.count() - func.count(_r.cost_microdollars)).label("runs_of_unknown_cost"),
+            *(_sum(_r[name]).label(name) for name in (*_COUNTS, "cost_microdollars")),
+        )
+        .where(_r.ended_at >= bindparam("since"), *conditions)
+        .group_by(_day, _r.agent, _r.model)
+        .order_by(_day.desc(), _r.agent, _r.model)
+    )
+
+
+_TOTALS = _totals()
+_TOTALS_OF_PURPOSE = _totals(_of_purpose)
+_FORGET = Statement(
+    delete(model_runs).where(
+        _r.id.in_(select(_r.id).where(_r.ended_at < bindparam("before")).order_by(_r.ended_at).limit(AT_MOST_N))
+    )
+)
+
+
+def note(tx: Transaction, run: ModelUsageRecord) -> bool:
+    """Note a run that is over; False if it is noted already, and then stays as it is."""
+    usage = run.usage
+    if run.requester and forgotten.was_forgotten_since(tx, run.requester, run.started_at):
+        run = replace(run, requester="", session_id=f"slack:{forgotten.NOBODY}")
+    values: dict[str, object] = {
+        "id": run.id,
+        "agent": run.agent,
+        "door": run.door.value,
+        "session_id": run.session_id,
+        "turn_id": run.turn_id,
+        "requester": run.requester,
+        "model": run.model,
+        "outcome": run.outcome.value,
+        "note": run.note,
+        **{name: getattr(usage, name) for name in _COUNTS},
+        "cost_microdollars": usage.cost_microdollars,
+        "started_at": run.started_at,
+        "ended_at": run.ended_at,
+        "purpose": run.purpose.value,
+    }
+    return bool(_NOTE.run(tx, **{f"its_{name}": value for name, value in values.items()}))
+
+
+def latest(
+    tx: Transaction, agent: str | None, purpose: UsagePurpose | None, limit: int, before: str | None
+) -> list[ModelUsageRecord] | None:
+    """So many runs, the last to end first, after ``before``; None if there is no such run.
+
+    Those of one agent or of all, and for one purpose or for any.
+    """
+    params: dict[str, object] = {"n": limit}
+    if agent is not None:
+        params["of_agent"] = agent
+    if purpose is not None:
+        params["of_purpose"] = purpose.value
+    if before is not None:
+        place = _PLACE.first(tx, run_id=before)
+        if place is None:
+            return None
+        params |= {"before_ended_at": place["ended_at"], "before_id": place["id"]}
+    wanted = (agent is not None, purpose is not None, before is not None)
+    return [_run(row) for row in _NEWEST[wanted].all(tx, **params)]
+
+
+def totals(tx: Transaction, days: int, purpose: UsagePurpose | None) -> list[UsageTotal]:
+    """What was used today and on the days before, in UTC, so many in all: newest first, by agent and model.
+
+    ``purpose``: by runs for it alone; None: by all.
+    """
+    since = (tx.now // DAY - days + 1) * DAY
+    if purpose is None:
+        return [_total(row) for row in _TOTALS.all(tx, since=since)]
+    return [_total(row) for row in _TOTALS_OF_PURPOSE.all(tx, since=since, of_purpose=purpose.value)]
+
+
+def forget(tx: Transaction, before: int, limit: int) -> int:
+    """Drop so many runs that ended before then; how many there were."""
+    return _FORGET.run(tx, before=before, n=limit)
+
+
+def _run(row: Row) -> ModelUsageRecord:
+    return ModelUsageRecord(
+        id=row["id"],
+        agent=row["agent"],
+        door=Door(row["door"]),
+        session_id=row["session_id"],
+        turn_id=row["turn_id"],
+        requester=row["requester"],
+        model=row["model"],
+        outcome=UsageOutcome(row["outcome"]),
+        note=row["note"],
+        usage=_usage(row),
+        started_at=row["started_at"],
+        ended_at=row["ended_at"],
+        purpose=UsagePurpose(row["purpose"]),
+    )
+
+
+def _total(row: Row) -> UsageTotal:
+    return UsageTotal(
+        day=datetime.fromtimestamp(row["day"] * DAY // SECOND, UTC).date().isoformat(),
+        agent=row["agent"],
+        model=row["model"],
+        runs=row["runs"],
+        usage=_usage(row),
+        runs_of_unknown_cost=row["runs_of_unknown_cost"],
+    )
+
+
+def _usage(row: Row) -> ModelUsage:
+    return ModelUsage(**{name: row[name] for name in (*_COUNTS, "cost_microdollars")})

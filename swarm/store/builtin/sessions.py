@@ -1,0 +1,313 @@
+"""Sessions of built-in agents: what was said, in order, and the summary that is told in place of its older part.
+
+Who may act: any process. Whoever adds has locked the session's row first, so that positions are given once and the
+messages of one run stand together. What is there is never changed, but that another attempt may take its place: from
+then on it is not told any more. Which attempt is the newer one is known from their turns (`swarm.store.runs.attempts`),
+not from who comes first: a process that was deposed may add late. What is guaranteed: what the summary stands for is
+what was read to make it, for it is stored only if since then none of those messages was replaced, no other summary
+came, and the session was not forgotten and begun anew (`summarise`). Messages that came meanwhile stand behind it. What
+happens on failure: nothing was changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pydantic_core import from_json, to_json
+from sqlalchemy import Executable, bindparam, delete, func, insert, select, update
+from sqlalchemy import tuple_ as columns
+
+from swarm.domain.model.sessions import Session, SessionMessage
+from swarm.domain.text.copies import SHORTEST_IN_THREAD, parts_of, says, without
+from swarm.domain.text.readable import as_asked
+from swarm.store.bridge.conditions import AT_MOST_N
+from swarm.store.bridge.statements import InsertFactory, Row, Statement
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.builtin.session_rows import content_of, message_of, summary_of
+from swarm.store.records.forgotten import NOBODY
+from swarm.store.runs import attempts
+from swarm.store.runs.attempts import Attempts
+from swarm.store.tables import inbox_messages, session_messages, sessions, tasks, thread_messages
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Told:
+    """What an agent is told of a session, oldest first, and by what to know that this was not changed since."""
+
+    messages: Sequence[SessionMessage]
+    edition: int
+    created_at: int  # microseconds since 1970 UTC; that of a session which was forgotten and begun anew is another
+
+
+MOST_ORIGINALS: Final = 500
+"""So many messages are told where the summary cannot be."""
+
+_s, _m, _t, _i = sessions.c, session_messages.c, thread_messages.c, inbox_messages.c
+_delegated = select(tasks.c.inbox_message_id).where(tasks.c.id == bindparam("of_source")).scalar_subquery()
+_the_session = (_s.agent == bindparam("of_agent")) & (_s.id == bindparam("of_session"))
+_of_session = (_m.agent == bindparam("of_agent")) & (_m.session_id == bindparam("of_session"))
+
+
+def _use(insert: InsertFactory) -> Executable:
+    new = insert(sessions).values(
+        agent=bindparam("of_agent"),
+        id=bindparam("of_session"),
+        metadata="{}",
+        edition=0,
+        summarised_to=0,
+        created_at=bindparam("now"),
+        updated_at=bindparam("now"),
+    )
+    return new.on_conflict_do_update(
+        index_elements=["agent", "id"], set_={"updated_at": new.excluded.updated_at}
+    ).returning(sessions)
+
+
+_USE = Statement(_use)
+_GET = Statement(select(sessions).where(_the_session))
+_DESCRIBE = Statement(update(sessions).where(_the_session).values(metadata=bindparam("new_metadata")))
+_SUMMARISE = Statement(
+    update(sessions)
+    .where(_the_session, _s.edition == bindparam("seen_edition"), _s.created_at == bindparam("seen_created_at"))
+    .values(
+        summary=bindparam("new_summary"),
+        summarised_to=bindparam("new_summarised_to"),
+        summarised_at=bindparam("now"),
+        edition=_s.edition + 1,
+    )
+)
+_COUNT_EDITION = Statement(update(sessions).where(_the_session).values(edition=_s.edition + 1))
+_before = _s.updated_at < bindparam("before")
+_FORGET = Statement(
+    delete(sessions).where(
+        columns(_s.agent, _s.id).in_(
+            select(_s.agent, _s.id).where(_before).order_by(_s.updated_at).limit(AT_MOST_N).correlate(None)
+        ),
+        _before,  # once more, for one that is used at this moment
+    )
+)
+
+
+_told = _of_session & _m.replaced_at.is_(None)
+_BEHIND = Statement(select(session_messages).where(_told, _m.position > bindparam("behind")).order_by(_m.position))
+_COUNT_BEHIND = Statement(select(func.count().label("n")).where(_told, _m.position > bindparam("behind")))
+_LAST_TOLD = Statement(select(session_messages).where(_told).order_by(_m.position.desc()).limit(AT_MOST_N))
+_ORIGINALS = Statement(select(session_messages).where(_of_session).order_by(_m.position))
+_of_run = _of_session & (_m.run == bindparam("of_run"))
+_FIRST_OF_RUN = Statement(select(_m.position).where(_of_run).order_by(_m.position).limit(1))
+_REPLACE = Statement(
+    update(session_messages).where(_of_run, _m.replaced_at.is_(None)).values(replaced_at=bindparam("now"))
+)
+_LAST = Statement(select(func.max(_m.position).label("position")).where(_of_session))
+_ADD = Statement(
+    insert(session_messages).values(
+        agent=bindparam("of_agent"),
+        session_id=bindparam("of_session"),
+        position=bindparam("at"),
+        role=bindparam("with_role"),
+        content=bindparam("with_content"),
+        run=bindparam("of_run"),
+        created_at=bindparam("now"),
+        replaced_at=bindparam("since"),
+        source=bindparam("from_source"),
+    )
+)
+# Locked, so that a delete at the same moment waits until what the session keeps of the message can be found.
+_of_message = (_t.team == _i.team) & (_t.channel == _i.channel) & (_t.ts == _i.ts)
+_SAID_NOW = Statement(
+    select(_t.text, _t.edited_ts, _t.deleted_at, _t.author_id)
+    .join(inbox_messages, _of_message)
+    .where(_i.id == func.coalesce(_delegated, bindparam("of_source")))
+    .with_for_update(read=True, of=thread_messages)
+)
+
+
+def use(tx: Transaction, agent: str, session_id: str, metadata: Mapping[str, object] | None = None) -> Session:
+    """The session, made if it is not there and locked, with these keys of its metadata set."""
+    row = _lock(tx, agent, session_id)
+    if metadata:
+        known = {**from_json(row["metadata"]), **metadata}
+        _DESCRIBE.run(tx, **_named(agent, session_id), new_metadata=to_json(known).decode())
+        row = {**row, "metadata": to_json(known).decode()}
+    return _session(tx, row)
+
+
+def told(tx: Transaction, agent: str, session_id: str, turn_id: str = "") -> Told:
+    """What the agent is told: the summary, at the position of the last message in it, and what came after that.
+
+    With ``turn_id`` without the other attempts at what this turn answers. A summary with one of them in it cannot be
+    told then; in its place are the messages themselves, `MOST_ORIGINALS` at most.
+    """
+    row = _GET.first(tx, **_named(agent, session_id))
+    if row is None:
+        return Told(messages=(), edition=0, created_at=0)
+    left_out = _runs(attempts.beside(tx, turn_id))
+    if any(0 < _first(tx, agent, session_id, run) <= row["summarised_to"] for run in left_out):
+        newest = _LAST_TOLD.all(tx, **_named(agent, session_id), n=MOST_ORIGINALS)
+        summary, later = [], newest[::-1]
+    else:
+        summary, later = summary_of(row), _BEHIND.all(tx, **_named(agent, session_id), behind=row["summarised_to"])
+    messages = [*summary, *(message_of(each) for each in later if each["run"] not in left_out)]
+    return Told(messages=messages, edition=row["edition"], created_at=row["created_at"])
+
+
+def originals(tx: Transaction, agent: str, session_id: str) -> list[SessionMessage]:
+    """All messages, those in the summary too, and those in whose place others are told."""
+    return [message_of(row) for row in _ORIGINALS.all(tx, **_named(agent, session_id))]
+
+
+def add(tx: Transaction, agent: str, session_id: str, message: SessionMessage) -> SessionMessage:
+    """Add a message behind all others; it, with its position. The session is made if it is not there."""
+    _lock(tx, agent, session_id)
+    position = _write(tx, agent, session_id, None, [message])
+    row = {"position": position, "created_at": tx.now, "role": message.role, "content": content_of(message)}
+    return message_of(row)
+
+
+def add_run(
+    tx: Transaction,
+    agent: str,
+    session_id: str,
+    run: str,
+    messages: Sequence[SessionMessage],
+    turn_id: str = "",
+    has_answered: bool = True,
+) -> bool:
+    """Add the messages of a run behind all others. One that is there already stays as it is.
+
+    Of several attempts at the same, one that has answered takes the place of all earlier ones. One that comes when a
+    newer attempt is there is kept and never told: False. Nothing is added of messages that were deleted meanwhile, nor
+    of what was done for them.
+    """
+    messages = _still_said(tx, messages)
+    if not messages:
+        return True
+    _lock(tx, agent, session_id)
+    if _first(tx, agent, session_id, run):
+        return True
+    found = attempts.beside(tx, turn_id)
+    is_late = found is not None and any(_first(tx, agent, session_id, later["run_id"]) for later in found.after)
+    _write(tx, agent, session_id, run, messages, is_told=not is_late)
+    if found and has_answered and not is_late:
+        _replace(tx, agent, session_id, [earlier["run_id"] for earlier in found.before])
+    return not is_late
+
+
+def _still_said(tx: Transaction, messages: Sequence[SessionMessage]) -> Sequence[SessionMessage]:
+    """The messages of a run as they may be kept: what was deleted since is left out, what was edited reads as now."""
+    now = {message.source: _SAID_NOW.first(tx, of_source=message.source) for message in messages if message.source}
+    gone = {source for source, row in now.items() if row and (row["deleted_at"] or row["author_id"] == NOBODY)}
+    if gone:
+        messages = [message for message in messages if message.source and message.source not in gone]
+    for source, row in now.items():
+        if row and row["edited_ts"] and source not in gone:
+            messages = _as_edited(messages, source, row["text"])
+    return messages
+
+
+def _as_edited(messages: Sequence[SessionMessage], source: str, text: str) -> Sequence[SessionMessage]:
+    """With the text that a message has since it was edited, and no copy of what it said before."""
+    old = [message.text for message in messages if message.source == source and not says(message.text, text)]
+    parts = [part for each in old for part in parts_of(each, text) if len(part) >= SHORTEST_IN_THREAD]
+    return [
+        replace(message, text=as_asked(text) if message.source == source and old else without(message.text, parts))
+        for message in messages
+    ]
+
+
+def summarise(tx: Transaction, agent: str, session_id: str, seen: Told, to: int, summary: str) -> bool:
+    """Tell ``summary`` in place of all messages up to position ``to``; whether ``seen`` was still so."""
+    return bool(
+        _SUMMARISE.run(
+            tx,
+            **_named(agent, session_id),
+            seen_edition=seen.edition,
+            seen_created_at=seen.created_at,
+            new_summary=summary,
+            new_summarised_to=to,
+            now=tx.now,
+        )
+    )
+
+
+def forget(tx: Transaction, before: int, limit: int) -> int:
+    """Drop so many sessions that were last used before then, with all that was said; how many there were."""
+    return _FORGET.run(tx, before=before, n=limit)
+
+
+def _lock(tx: Transaction, agent: str, session_id: str) -> Row:
+    row = _USE.first(tx, **_named(agent, session_id), now=tx.now)
+    assert row is not None  # an upsert without a condition gives its row
+    return row
+
+
+def _end(tx: Transaction, agent: str, session_id: str) -> int:
+    """The last position. The session must be locked."""
+    row = _LAST.first(tx, **_named(agent, session_id))
+    return int(row["position"] or 0) if row else 0
+
+
+def _first(tx: Transaction, agent: str, session_id: str, run: str) -> int:
+    """The position of a run's first message; 0 if none is there."""
+    row = _FIRST_OF_RUN.first(tx, **_named(agent, session_id), of_run=run)
+    return int(row["position"]) if row else 0
+
+
+def _runs(found: Attempts | None) -> frozenset[str]:
+    return frozenset(other["run_id"] for other in found.others) if found else frozenset()
+
+
+def _replace(tx: Transaction, agent: str, session_id: str, runs: Sequence[str]) -> None:
+    """Tell of these runs no more. A summary that is being made of them is not told either."""
+    named = _named(agent, session_id)
+    if sum(_REPLACE.run(tx, **named, of_run=run, now=tx.now) for run in runs):
+        _COUNT_EDITION.run(tx, **named)
+
+
+def _write(
+    tx: Transaction,
+    agent: str,
+    session_id: str,
+    run: str | None,
+    messages: Sequence[SessionMessage],
+    *,
+    is_told: bool = True,
+) -> int:
+    """Write messages behind all others; the position of the first."""
+    first = _end(tx, agent, session_id) + 1
+    _ADD.many(
+        tx,
+        [
+            _named(agent, session_id)
+            | {
+                "at": position,
+                "with_role": message.role.value,
+                "with_content": content_of(message),
+                "of_run": run,
+                "now": tx.now,
+                "since": None if is_told else tx.now,
+                "from_source": message.source or None,
+            }
+            for position, message in enumerate(messages, first)
+        ],
+    )
+    return first
+
+
+def _named(agent: str, session_id: str) -> dict[str, object]:
+    return {"of_agent": agent, "of_session": session_id}
+
+
+def _session(tx: Transaction, row: Row) -> Session:
+    behind = _COUNT_BEHIND.first(tx, **_named(row["agent"], row["id"]), behind=row["summarised_to"])
+    assert behind is not None  # a count is always there
+    return Session(
+        id=row["id"],
+        agent=row["agent"],
+        metadata=from_json(row["metadata"]),
+        messages=behind["n"] + (row["summary"] is not None),
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+    )

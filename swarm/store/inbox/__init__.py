@@ -1,0 +1,1 @@
+"""Inbox messages, notices, leases, and the queues that agents poll."""

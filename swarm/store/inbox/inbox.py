@@ -1,0 +1,440 @@
+"""Inbox messages: each one is a Slack message addressed to one agent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sqlalchemy import bindparam, func, select, update
+
+from swarm.clock import SECOND, new_id
+from swarm.domain.model.inbox import (
+    BUNDLE_LIMIT,
+    INBOX_TRANSITIONS,
+    Hold,
+    InboxStatus,
+    InboxStep,
+    MatchedBy,
+    order_key,
+)
+from swarm.store.bridge.conditions import AT_MOST_N, arrive, literally, may
+from swarm.store.bridge.statements import Row, Statement
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import queue_heads
+from swarm.store.records import history
+from swarm.store.tables import inbox_messages, lease_members
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InboxMessage:
+    """An inbox message as it stands in its row."""
+
+    id: str
+    thread_id: str
+    agent_id: str | None
+    team: str
+    channel: str
+    ts: str
+    status: InboxStatus
+    matched_by: MatchedBy
+    reason: str
+    attempts: int
+    claims: int
+    lease_token: str | None
+    created_at: int
+    task_id: str | None  # what it was delegated as, or what it is a follow-up to
+
+
+_i = inbox_messages.c
+_is_unread = _i.status == literally(InboxStatus.UNREAD)
+_due = _is_unread & _i.held_by.is_(None)
+
+_ADD = Statement(
+    lambda insert: (
+        insert(inbox_messages)
+        .values(
+            id=bindparam("id"),
+            thread_id=bindparam("thread_id"),
+            agent_id=bindparam("agent_id"),
+            team=bindparam("team"),
+            channel=bindparam("channel"),
+            ts=bindparam("ts"),
+            status=InboxStatus.UNREAD.value,
+            matched_by=bindparam("matched_by"),
+            reason=bindparam("reason"),
+            attempts=0,
+            claims=0,
+            order_key=bindparam("order_key"),
+            held_by=bindparam("held_by"),
+            due_at=bindparam("due_at"),
+            lease_token=None,
+            created_at=bindparam("now"),
+            resolved_at=None,
+            task_id=bindparam("task_id"),
+        )
+        .on_conflict_do_nothing()
+    )
+)
+_GET = Statement(select(inbox_messages).where(_i.id == bindparam("id")))
+_GET_LOCKED = Statement(select(inbox_messages).where(_i.id == bindparam("id")).with_for_update(key_share=True))
+_OF_MESSAGE = Statement(
+    select(inbox_messages)
+    .where(_i.team == bindparam("team"), _i.channel == bindparam("channel"), _i.ts == bindparam("ts"))
+    .order_by(_i.created_at)
+)
+_OF_MESSAGE_LOCKED = Statement(
+    select(inbox_messages)
+    .where(_i.team == bindparam("team"), _i.channel == bindparam("channel"), _i.ts == bindparam("ts"))
+    .order_by(_i.created_at)
+    .with_for_update(key_share=True)
+)
+_BY_STATUS = Statement(
+    select(inbox_messages).where(_i.status == bindparam("status")).order_by(_i.created_at.desc()).limit(AT_MOST_N)
+)
+_RECENT = Statement(select(inbox_messages).order_by(_i.created_at.desc()).limit(AT_MOST_N))
+
+_DUE_OF_THREAD = Statement(
+    select(inbox_messages)
+    .where(_i.agent_id == bindparam("agent_id"), _i.thread_id == bindparam("thread_id"), _due)
+    .order_by(_i.ts)
+    .limit(AT_MOST_N)
+    .with_for_update(key_share=True, skip_locked=True)
+)
+_CLAIM = Statement(
+    update(inbox_messages)
+    .where(_i.id == bindparam("entry_id"), may(_i.status, INBOX_TRANSITIONS[InboxStep.CLAIM]))
+    .values(**arrive(INBOX_TRANSITIONS[InboxStep.CLAIM]), claims=_i.claims + 1, lease_token=bindparam("token"))
+)
+_members = (
+    select(inbox_messages)
+    .join(lease_members, lease_members.c.inbox_message_id == _i.id)
+    .where(lease_members.c.token == bindparam("token"))
+    .order_by(_i.ts)
+)
+_UNCOUNT_CLAIM = Statement(
+    update(inbox_messages).where(_i.id == bindparam("entry_id"), _i.claims > 0).values(claims=_i.claims - 1)
+)
+_MEMBERS = Statement(_members)
+_MEMBERS_LOCKED = Statement(_members.with_for_update(of=inbox_messages, key_share=True))
+_COUNT_UNREAD = Statement(
+    select(func.count().label("n")).select_from(inbox_messages).where(_i.agent_id == bindparam("agent_id"), _is_unread)
+)
+_UNREAD_OF = Statement(
+    select(inbox_messages)
+    .where(_i.agent_id == bindparam("agent_id"), _is_unread)
+    .order_by(_i.order_key)
+    .limit(AT_MOST_N)
+)
+_UNADDRESSED = Statement(
+    select(inbox_messages).where(_i.agent_id.is_(None), _is_unread).order_by(_i.ts).limit(AT_MOST_N)
+)
+_UNADDRESSED_IN_THREAD = Statement(
+    select(inbox_messages)
+    .where(_i.thread_id == bindparam("thread_id"), _i.agent_id.is_(None), _is_unread)
+    .order_by(_i.ts)
+    .with_for_update(key_share=True)
+)
+_ADDRESS = Statement(
+    update(inbox_messages)
+    .where(
+        _i.id == bindparam("entry_id"),
+        _is_unread,
+        func.coalesce(_i.agent_id, "") == func.coalesce(bindparam("old_agent_id"), ""),
+    )
+    .values(
+        agent_id=bindparam("new_agent_id"),
+        matched_by=bindparam("new_matched_by"),
+        reason=bindparam("new_reason"),
+        task_id=bindparam("new_task_id"),
+        attempts=0,
+    )
+)
+_TIE = Statement(update(inbox_messages).where(_i.id == bindparam("entry_id")).values(task_id=bindparam("new_task_id")))
+_OF_TASK = Statement(
+    select(inbox_messages).where(_i.task_id == bindparam("task_id"), _i.status == bindparam("status")).order_by(_i.ts)
+)
+_WAITING_IN_THREAD = Statement(
+    select(inbox_messages)
+    .where(_i.thread_id == bindparam("thread_id"), _i.status == InboxStatus.WAITING.value)
+    .order_by(_i.agent_id, _i.ts)
+    .with_for_update(key_share=True)
+)
+_AWAITS_LEAD = Statement(
+    select(_i.id).where(_i.thread_id == bindparam("thread_id"), _i.agent_id.is_(None), _is_unread).limit(1)
+)
+_UNREAD_OF_LANE = Statement(
+    select(inbox_messages)
+    .where(_i.agent_id == bindparam("agent_id"), _i.thread_id == bindparam("thread_id"), _is_unread)
+    .order_by(_i.ts)
+)
+_UNREAD_IN_THREAD = Statement(
+    select(inbox_messages)
+    .where(_i.agent_id == bindparam("agent_id"), _i.thread_id == bindparam("thread_id"), _is_unread)
+    .order_by(_i.ts)
+    .with_for_update(key_share=True)
+)
+
+
+def add(
+    tx: Transaction,
+    *,
+    thread_id: str,
+    agent_id: str | None,
+    team: str,
+    channel: str,
+    ts: str,
+    matched_by: MatchedBy,
+    reason: str,
+    wait_for_context_seconds: float | None = None,
+    task_id: str | None = None,
+) -> str | None:
+    """A new unread entry; its id, or None if this agent has the message already."""
+    entry_id = new_id()
+    held = wait_for_context_seconds is not None
+    added = _ADD.run(
+        tx,
+        id=entry_id,
+        thread_id=thread_id,
+        agent_id=agent_id,
+        team=team,
+        channel=channel,
+        ts=ts,
+        matched_by=matched_by,
+        reason=reason,
+        order_key=order_key(tx.now),
+        held_by=Hold.CONTEXT if held else None,
+        due_at=tx.now + int((wait_for_context_seconds or 0) * SECOND) if held else None,
+        task_id=task_id,
+        now=tx.now,
+    )
+    if not added:
+        return None
+    history.record(tx, "inbox.store", entry_id, thread_id=thread_id, agent_id=agent_id, reason=reason)
+    if agent_id and not held:
+        queue_heads.queue(tx, agent_id, thread_id, order_key(tx.now))
+    return entry_id
+
+
+def said_at(tx: Transaction, entry_id: str | None) -> str | None:
+    """The timestamp in Slack of an inbox message, if there is one."""
+    entry = get(tx, entry_id) if entry_id else None
+    return entry.ts if entry else None
+
+
+def get(tx: Transaction, entry_id: str) -> InboxMessage | None:
+    row = _GET.first(tx, id=entry_id)
+    return inbox_message(row) if row else None
+
+
+def locked(tx: Transaction, entry_id: str) -> InboxMessage | None:
+    """An entry, locked until the transaction ends."""
+    row = _GET_LOCKED.first(tx, id=entry_id)
+    return inbox_message(row) if row else None
+
+
+def of_message(tx: Transaction, team: str, channel: str, ts: str) -> list[InboxMessage]:
+    """All entries that one Slack message became."""
+    return [inbox_message(row) for row in _OF_MESSAGE.all(tx, team=team, channel=channel, ts=ts)]
+
+
+def of_message_locked(tx: Transaction, team: str, channel: str, ts: str) -> list[InboxMessage]:
+    """The same, locked until the transaction ends."""
+    return [inbox_message(row) for row in _OF_MESSAGE_LOCKED.all(tx, team=team, channel=channel, ts=ts)]
+
+
+def latest(tx: Transaction, status: InboxStatus | None, limit: int) -> list[InboxMessage]:
+    """The newest entries, of one status or of all."""
+    rows = _BY_STATUS.all(tx, status=status, n=limit) if status else _RECENT.all(tx, n=limit)
+    return [inbox_message(row) for row in rows]
+
+
+def due_of_thread(tx: Transaction, agent_id: str, thread_id: str) -> list[InboxMessage]:
+    """What is due for an agent in one thread, in the order of the conversation; a bundle's worth, locked.
+
+    What somebody edits, deletes or gives away at this moment is passed over.
+    """
+    return [
+        inbox_message(row) for row in _DUE_OF_THREAD.all(tx, agent_id=agent_id, thread_id=thread_id, n=BUNDLE_LIMIT)
+    ]
+
+
+def claim(tx: Transaction, entry_: InboxMessage, token: str) -> InboxMessage | None:
+    """Put an unread entry under a lease; None if it is not unread any more."""
+    if not _CLAIM.run(tx, entry_id=entry_.id, token=token):
+        return None
+    return replace(entry_, status=InboxStatus.CLAIMED, claims=entry_.claims + 1, lease_token=token)
+
+
+def refresh_queue_head(tx: Transaction, entry_: InboxMessage) -> None:
+    """Set the head of an entry's thread anew, after it was claimed out of turn."""
+    if entry_.agent_id:
+        queue_heads.refresh(tx, entry_.agent_id, entry_.thread_id)
+
+
+def uncount_claim(tx: Transaction, entry_id: str) -> None:
+    """Forget that an entry was leased: nobody has seen that lease, so the next one may be the entry's first."""
+    _UNCOUNT_CLAIM.run(tx, entry_id=entry_id)
+
+
+def members(tx: Transaction, token: str) -> list[InboxMessage]:
+    """The entries under a lease, whatever has become of them."""
+    return [inbox_message(row) for row in _MEMBERS.all(tx, token=token)]
+
+
+def members_locked(tx: Transaction, token: str) -> list[InboxMessage]:
+    """The same, locked until the transaction ends."""
+    return [inbox_message(row) for row in _MEMBERS_LOCKED.all(tx, token=token)]
+
+
+def unread(tx: Transaction, agent_id: str, limit: int) -> list[InboxMessage]:
+    """What waits for an agent, first come first."""
+    return [inbox_message(row) for row in _UNREAD_OF.all(tx, agent_id=agent_id, n=limit)]
+
+
+def count_unread(tx: Transaction, agent_id: str) -> int:
+    row = _COUNT_UNREAD.first(tx, agent_id=agent_id)
+    return int(row["n"]) if row else 0
+
+
+def move(
+    tx: Transaction, step: InboxStep, entry_: InboxMessage, *, reason: str | None = None, actor: str | None = None
+) -> bool:
+    """Take a step of the state machine; False if the entry is not in a state that allows it, or under another lease."""
+    resolved_at = None if INBOX_TRANSITIONS[step].target in _STILL_OPEN else tx.now
+    moved = _MOVES[step].run(tx, entry_id=entry_.id, held_token=entry_.lease_token, new_resolved_at=resolved_at)
+    if moved:
+        history.record(
+            tx,
+            f"inbox.{step}",
+            entry_.id,
+            thread_id=entry_.thread_id,
+            agent_id=actor or entry_.agent_id,
+            reason=reason,
+        )
+        if entry_.agent_id and step in _CHANGES_WHAT_IS_DUE:
+            queue_heads.refresh(tx, entry_.agent_id, entry_.thread_id)
+    return bool(moved)
+
+
+def withdraw_unread(tx: Transaction, entry_id: str, reason: str) -> None:
+    """Withdraw an entry that has just become unread again."""
+    found = get(tx, entry_id)
+    if found:
+        move(tx, InboxStep.WITHDRAW, found, reason=reason)
+
+
+def unaddressed(tx: Transaction, limit: int) -> list[InboxMessage]:
+    """Entries that wait until a lead is registered, oldest first."""
+    return [inbox_message(row) for row in _UNADDRESSED.all(tx, n=limit)]
+
+
+def unaddressed_in_thread(tx: Transaction, thread_id: str) -> list[InboxMessage]:
+    """The same in one thread, in order, locked."""
+    return [inbox_message(row) for row in _UNADDRESSED_IN_THREAD.all(tx, thread_id=thread_id)]
+
+
+def awaits_lead(tx: Transaction, thread_id: str) -> bool:
+    """Whether messages of a thread wait until a lead is registered."""
+    return _AWAITS_LEAD.first(tx, thread_id=thread_id) is not None
+
+
+def unread_in_thread(tx: Transaction, agent_id: str, thread_id: str) -> list[InboxMessage]:
+    """What an agent has not read in a thread, in order, locked all at once: so messages come before heads."""
+    return [inbox_message(row) for row in _UNREAD_IN_THREAD.all(tx, agent_id=agent_id, thread_id=thread_id)]
+
+
+def unread_of_lane(tx: Transaction, agent_id: str, lane_id: str) -> list[InboxMessage]:
+    """The same, also what is held back, and not locked: for a claim, which must not wait for anybody."""
+    return [inbox_message(row) for row in _UNREAD_OF_LANE.all(tx, agent_id=agent_id, thread_id=lane_id)]
+
+
+def waiting_in_thread(tx: Transaction, thread_id: str) -> list[InboxMessage]:
+    """What people were asked about in a thread, agent by agent as heads are locked, and in order; locked."""
+    return [inbox_message(row) for row in _WAITING_IN_THREAD.all(tx, thread_id=thread_id)]
+
+
+def of_task(tx: Transaction, task_id: str, status: InboxStatus) -> list[InboxMessage]:
+    """The entries that belong to a task and are so: those delegated as it, or the follow-ups to it that wait."""
+    return [inbox_message(row) for row in _OF_TASK.all(tx, task_id=task_id, status=status)]
+
+
+def tie(tx: Transaction, entry_id: str, task_id: str) -> None:
+    """Note the task that an entry belongs to."""
+    _TIE.run(tx, entry_id=entry_id, new_task_id=task_id)
+
+
+def readdress(tx: Transaction, entry_: InboxMessage, agent_id: str, reason: str, *, task_id: str | None = None) -> None:
+    """Give an unread entry to another agent; where that one has the message already, the old entry is withdrawn.
+
+    It is a follow-up to the new agent's ``task_id``, and no longer to any of the old one's. Nothing happens to an entry
+    that has been claimed or given away meanwhile.
+    """
+    others = of_message(tx, entry_.team, entry_.channel, entry_.ts)
+    if any(other.agent_id == agent_id and other.id != entry_.id for other in others):
+        move(tx, InboxStep.WITHDRAW, entry_, reason=f"{reason}; the new agent has the message already")
+        return
+    given = _ADDRESS.run(
+        tx,
+        entry_id=entry_.id,
+        old_agent_id=entry_.agent_id,
+        new_agent_id=agent_id,
+        new_matched_by=MatchedBy.READDRESSED,
+        new_reason=reason,
+        new_task_id=task_id,
+    )
+    if not given:
+        return
+    history.record(tx, "inbox.readdress", entry_.id, thread_id=entry_.thread_id, agent_id=agent_id, reason=reason)
+    if entry_.agent_id:
+        queue_heads.refresh(tx, entry_.agent_id, entry_.thread_id)
+    queue_heads.refresh(tx, agent_id, entry_.thread_id)
+
+
+def inbox_message(row: Row) -> InboxMessage:
+    """The entry of a row."""
+    return InboxMessage(
+        id=row["id"],
+        thread_id=row["thread_id"],
+        agent_id=row["agent_id"],
+        team=row["team"],
+        channel=row["channel"],
+        ts=row["ts"],
+        status=InboxStatus(row["status"]),
+        matched_by=MatchedBy(row["matched_by"]),
+        reason=row["reason"],
+        attempts=row["attempts"],
+        claims=row["claims"],
+        lease_token=row["lease_token"],
+        created_at=row["created_at"],
+        task_id=row["task_id"],
+    )
+
+
+_STILL_OPEN = {InboxStatus.UNREAD, InboxStatus.CLAIMED, InboxStatus.WAITING}
+_CHANGES_WHAT_IS_DUE = {
+    step
+    for step, transition in INBOX_TRANSITIONS.items()
+    if InboxStatus.UNREAD in {*transition.sources, transition.target}
+}
+_COUNTS_ATTEMPT = {InboxStep.LOSE, InboxStep.BURY}
+_FORGETS_ATTEMPTS = {InboxStep.REDRIVE, InboxStep.RETRY}
+
+
+def _move(step: InboxStep) -> Statement:
+    """The update of one step: guarded by the state machine and, for steps of a run, by the lease."""
+    transition = INBOX_TRANSITIONS[step]
+    guard = _i.lease_token == bindparam("held_token")
+    if transition.sources != {InboxStatus.CLAIMED}:  # not a step of the run that holds the lease
+        guard = func.coalesce(_i.lease_token, "") == func.coalesce(bindparam("held_token"), "")
+    values: dict[str, object] = dict(arrive(transition))
+    values["resolved_at"] = bindparam("new_resolved_at")
+    if step in _COUNTS_ATTEMPT:
+        values["attempts"] = _i.attempts + 1
+    if step in _FORGETS_ATTEMPTS:
+        values["attempts"] = 0
+    if transition.target not in _STILL_OPEN:
+        values |= {"held_by": None, "due_at": None}
+    statement = update(inbox_messages).where(_i.id == bindparam("entry_id"), may(_i.status, transition), guard)
+    return Statement(statement.values(**values))
+
+
+_MOVES: dict[InboxStep, Statement] = {step: _move(step) for step in InboxStep if step is not InboxStep.CLAIM}

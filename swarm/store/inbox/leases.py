@@ -1,0 +1,233 @@
+"""Leases. Every statement that ends or renews one matches its token, and only while it is active."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import BindParameter, bindparam, delete, insert, or_, select, update
+
+from swarm.clock import SECOND
+from swarm.domain.metric_events import LeaseEnded, LeaseRefused
+from swarm.domain.model.leases import LeaseEnd, LeaseKind
+from swarm.store.bridge.conditions import AT_MOST_N
+from swarm.store.bridge.statements import Row, Statement
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.tables import lease_members, leases
+
+_active = leases.c.ended_at.is_(None)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lease:
+    """A lease as it stands in its row."""
+
+    token: str
+    kind: LeaseKind
+    agent_id: str
+    thread_id: str | None
+    trigger_id: str
+    attempt: int
+    hold: bool
+    expires_at: int
+    ended_as: LeaseEnd | None
+    task_id: str | None = None  # the task that it covers; else it covers messages, or a notice
+
+
+_VALUES: dict[str, BindParameter[object]] = {
+    name: bindparam(name)
+    for name in (
+        "token", "kind", "agent_id", "thread_id", "trigger_id", "attempt", "hold", "created_at", "expires_at",
+        "ended_at", "ended_as", "task_id",
+    )
+}  # fmt: skip
+# For work, the conflict is with the partial unique index: another run of this agent is in this thread.
+_GRANT = Statement(lambda insert: insert(leases).values(_VALUES).on_conflict_do_nothing())
+_JOIN = Statement(
+    insert(lease_members).values(token=bindparam("token"), inbox_message_id=bindparam("inbox_message_id"))
+)
+_TAKE_BACK = Statement(delete(leases).where(leases.c.token == bindparam("token")))
+_GET = Statement(
+    select(leases)
+    .where(leases.c.token == bindparam("token"), leases.c.agent_id == bindparam("agent_id"))
+    .with_for_update(key_share=True)
+)
+_BY_TOKEN = Statement(select(leases).where(leases.c.token == bindparam("token")).with_for_update(key_share=True))
+_PEEK = Statement(select(leases).where(leases.c.token == bindparam("token")))
+_RENEW = Statement(
+    update(leases)
+    .where(
+        leases.c.token == bindparam("held_token"),
+        leases.c.agent_id == bindparam("holder_id"),
+        _active,
+        leases.c.expires_at > bindparam("now"),
+    )
+    .values(expires_at=bindparam("new_expires_at"))
+)
+_PROLONG = Statement(
+    update(leases)
+    .where(leases.c.token == bindparam("held_token"), _active)
+    .values(expires_at=bindparam("new_expires_at"))
+)
+_END = Statement(
+    update(leases)
+    .where(leases.c.token == bindparam("held_token"), _active)
+    .values(ended_at=bindparam("now"), ended_as=bindparam("how"))
+)
+_EXPIRED = Statement(
+    select(leases)
+    .where(
+        _active,
+        leases.c.expires_at <= bindparam("now"),
+        leases.c.expires_at >= bindparam("last_expires_at"),
+        or_(leases.c.expires_at > bindparam("last_expires_at"), leases.c.token > bindparam("last_token")),
+    )
+    .order_by(leases.c.expires_at, leases.c.token)
+    .limit(AT_MOST_N)
+)
+_OF_AGENT = Statement(select(leases).where(leases.c.agent_id == bindparam("agent_id"), _active))
+_FORGET = Statement(
+    delete(leases).where(
+        leases.c.token.in_(
+            select(leases.c.token)
+            .where(leases.c.ended_at < bindparam("before"))
+            .order_by(leases.c.ended_at)
+            .limit(AT_MOST_N)
+        )
+    )
+)
+
+
+def grant(
+    tx: Transaction,
+    token: str,
+    kind: LeaseKind,
+    agent_id: str,
+    thread_id: str | None,
+    trigger_id: str,
+    attempt: int,
+    *,
+    seconds: float,
+    hold: bool = False,
+    task_id: str | None = None,
+) -> Lease | None:
+    """A new lease of so many seconds; None if another run of this agent works in the thread."""
+    expires_at = tx.now + int(seconds * SECOND)
+    granted = _GRANT.run(
+        tx,
+        token=token,
+        kind=kind,
+        agent_id=agent_id,
+        thread_id=thread_id,
+        trigger_id=trigger_id,
+        attempt=attempt,
+        hold=hold,
+        created_at=tx.now,
+        expires_at=expires_at,
+        ended_at=None,
+        ended_as=None,
+        task_id=task_id,
+    )
+    if not granted:
+        return None
+    return Lease(
+        token=token,
+        kind=kind,
+        agent_id=agent_id,
+        thread_id=thread_id,
+        trigger_id=trigger_id,
+        attempt=attempt,
+        hold=hold,
+        expires_at=expires_at,
+        ended_as=None,
+        task_id=task_id,
+    )
+
+
+def join(tx: Transaction, token: str, inbox_message_ids: list[str]) -> None:
+    """Put messages under a lease."""
+    _JOIN.many(tx, [{"token": token, "inbox_message_id": message_id} for message_id in inbox_message_ids])
+
+
+def take_back(tx: Transaction, token: str) -> None:
+    """Undo a grant that found nothing to cover."""
+    _TAKE_BACK.run(tx, token=token)
+
+
+def get(tx: Transaction, token: str, agent_id: str) -> Lease | None:
+    """An agent's lease, active or not, locked until the transaction ends. Another agent's token is unknown."""
+    row = _GET.first(tx, token=token, agent_id=agent_id)
+    return _lease(row) if row else None
+
+
+def by_token(tx: Transaction, token: str) -> Lease | None:
+    """Anybody's lease, locked: for the coordinator's own use."""
+    row = _BY_TOKEN.first(tx, token=token)
+    return _lease(row) if row else None
+
+
+def peek(tx: Transaction, token: str) -> Lease | None:
+    """Anybody's lease, not locked: to lock its thread before it."""
+    row = _PEEK.first(tx, token=token)
+    return _lease(row) if row else None
+
+
+def holds(lease: Lease | None, now: int) -> bool:
+    """Whether a lease is in force."""
+    return lease is not None and lease.ended_as is None and lease.expires_at > now
+
+
+def renew(tx: Transaction, token: str, agent_id: str, seconds: float) -> int | None:
+    """Let a lease last so many seconds from now; its new expiry, or None if it no longer holds."""
+    expires_at = tx.now + int(seconds * SECOND)
+    renewed = _RENEW.run(tx, held_token=token, holder_id=agent_id, now=tx.now, new_expires_at=expires_at)
+    if not renewed:
+        tx.note(LeaseRefused())
+    return expires_at if renewed else None
+
+
+def prolong(tx: Transaction, token: str, seconds: float) -> bool:
+    """Let a lease last so many seconds from now, also one whose time is over; False if it has ended.
+
+    Only for work that is handed to nobody else before its lease has ended.
+    """
+    return bool(_PROLONG.run(tx, held_token=token, new_expires_at=tx.now + int(seconds * SECOND)))
+
+
+def end(tx: Transaction, token: str, how: LeaseEnd) -> bool:
+    """End a lease; False if it had ended."""
+    ended = bool(_END.run(tx, held_token=token, now=tx.now, how=how))
+    if ended:
+        tx.note(LeaseEnded(how=how))
+    return ended
+
+
+def expired(tx: Transaction, after: Lease | None, limit: int) -> list[Lease]:
+    """Leases whose time is over, the oldest first, those behind ``after``; not locked."""
+    last_expires_at, last_token = (after.expires_at, after.token) if after else (0, "")
+    rows = _EXPIRED.all(tx, now=tx.now, last_expires_at=last_expires_at, last_token=last_token, n=limit)
+    return [_lease(row) for row in rows]
+
+
+def of_agent(tx: Transaction, agent_id: str) -> list[Lease]:
+    """All active leases of an agent, not locked."""
+    return [_lease(row) for row in _OF_AGENT.all(tx, agent_id=agent_id)]
+
+
+def forget(tx: Transaction, before: int, limit: int) -> int:
+    """Drop so many leases that ended before then, with their members; how many there were."""
+    return _FORGET.run(tx, before=before, n=limit)
+
+
+def _lease(row: Row) -> Lease:
+    return Lease(
+        token=row["token"],
+        kind=LeaseKind(row["kind"]),
+        agent_id=row["agent_id"],
+        thread_id=row["thread_id"],
+        trigger_id=row["trigger_id"],
+        attempt=row["attempt"],
+        hold=bool(row["hold"]),
+        expires_at=row["expires_at"],
+        ended_as=LeaseEnd(row["ended_as"]) if row["ended_as"] else None,
+        task_id=row["task_id"],
+    )

@@ -1,0 +1,221 @@
+"""Notices: news for an agent beside its work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import BigInteger, Boolean, bindparam, exists, func, insert, or_, select, update
+
+from swarm.clock import new_id
+from swarm.domain.model.deliveries import DeliveryKind
+from swarm.domain.model.notices import FOR_CREATORS, NOTICE_TRANSITIONS, NoticeKind, NoticeStatus, NoticeStep
+from swarm.domain.model.tasks import TaskStatus
+from swarm.store.bridge.conditions import AT_MOST_N, arrive, literally, may, with_valid_token
+from swarm.store.bridge.statements import Row, Statement
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.records import history
+from swarm.store.tables import agents, deliveries, notices, tasks
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Notice:
+    """A notice as it stands in its row."""
+
+    id: str
+    kind: NoticeKind
+    agent_id: str
+    thread_id: str | None
+    inbox_message_id: str | None
+    actor: str | None
+    text: str | None
+    attempts: int
+    created_at: int
+    task_id: str | None = None
+    agent_message_id: str | None = None
+
+
+_n = notices.c
+_ADD = Statement(
+    insert(notices).values(
+        id=bindparam("id"),
+        kind=bindparam("kind"),
+        agent_id=bindparam("agent_id"),
+        thread_id=bindparam("thread_id"),
+        inbox_message_id=bindparam("inbox_message_id"),
+        actor=bindparam("actor"),
+        text=bindparam("text"),
+        status=NoticeStatus.UNREAD.value,
+        attempts=0,
+        created_at=bindparam("now"),
+        task_id=bindparam("task_id"),
+        agent_message_id=bindparam("agent_message_id"),
+    )
+)
+_unread = (
+    select(notices)
+    .where(_n.agent_id == bindparam("agent_id"), _n.status == literally(NoticeStatus.UNREAD))
+    .order_by(_n.created_at, _n.id)
+    .limit(AT_MOST_N)
+    .with_for_update(of=notices, skip_locked=True)
+)
+_UNREAD = Statement(_unread)
+_UNREAD_OF_TOKEN = Statement(with_valid_token(_unread, _n.agent_id))
+_WAITS = Statement(
+    select(_n.id)
+    .where(
+        _n.agent_id == bindparam("agent_id"),
+        _n.inbox_message_id == bindparam("inbox_message_id"),
+        _n.kind == bindparam("kind"),
+        _n.status == literally(NoticeStatus.UNREAD),
+    )
+    .limit(1)
+)
+_GET = Statement(select(notices).where(_n.id == bindparam("notice_id")))
+_gone = agents.c.revoked_at.is_not(None)
+_STRANDED = Statement(
+    select(notices)
+    .join(agents, agents.c.id == _n.agent_id)
+    .where(
+        _n.status == literally(NoticeStatus.UNREAD),
+        _n.kind.in_([literally(kind) for kind in sorted(FOR_CREATORS)]),
+        or_(
+            _gone,
+            bindparam("lead_is_online", type_=Boolean)
+            & (func.coalesce(agents.c.last_seen_at, 0) < bindparam("seen_before", type_=BigInteger)),
+        ),
+    )
+    .order_by(_n.created_at, _n.id)
+    .limit(AT_MOST_N)
+)
+# An agent that is there will say it itself; whoever comes back may add to it.
+_UNHEARD_RESULTS = Statement(
+    select(notices)
+    .join(agents, agents.c.id == _n.agent_id)
+    .join(tasks, tasks.c.id == _n.task_id)
+    .where(
+        _n.status == literally(NoticeStatus.UNREAD),
+        _n.kind == literally(NoticeKind.TASK_FINISHED),
+        _n.thread_id.is_not(None),
+        tasks.c.status == literally(TaskStatus.COMPLETED),
+        or_(_gone, func.coalesce(agents.c.last_seen_at, 0) < bindparam("seen_before", type_=BigInteger)),
+        ~exists().where(
+            deliveries.c.task_id == _n.task_id,
+            deliveries.c.kind == literally(DeliveryKind.POST),
+            deliveries.c.once_key.is_(None),
+            deliveries.c.created_at >= tasks.c.ended_at,
+        ),
+    )
+    .order_by(_n.created_at, _n.id)
+    .limit(AT_MOST_N)
+)
+_READDRESS = Statement(
+    update(notices)
+    .where(
+        _n.id == bindparam("notice_id"),
+        _n.agent_id == bindparam("old_agent_id"),
+        _n.status == literally(NoticeStatus.UNREAD),
+    )
+    .values(agent_id=bindparam("new_agent_id"), attempts=0)
+)
+
+
+def _move(step: NoticeStep) -> Statement:
+    values: dict[str, object] = dict(arrive(NOTICE_TRANSITIONS[step]))
+    if step is NoticeStep.LOSE:
+        values["attempts"] = _n.attempts + 1
+    guard = may(_n.status, NOTICE_TRANSITIONS[step])
+    return Statement(update(notices).where(_n.id == bindparam("notice_id"), guard).values(**values))
+
+
+_MOVES = {step: _move(step) for step in NoticeStep}
+
+
+def add(
+    tx: Transaction,
+    kind: NoticeKind,
+    agent_id: str,
+    *,
+    thread_id: str | None = None,
+    inbox_message_id: str | None = None,
+    actor: str | None = None,
+    text: str | None = None,
+    task_id: str | None = None,
+    agent_message_id: str | None = None,
+) -> None:
+    """Tell an agent something, at once if it is listening."""
+    notice_id = new_id()
+    _ADD.run(
+        tx,
+        id=notice_id,
+        kind=kind,
+        agent_id=agent_id,
+        thread_id=thread_id,
+        inbox_message_id=inbox_message_id,
+        actor=actor,
+        text=text,
+        task_id=task_id,
+        agent_message_id=agent_message_id,
+        now=tx.now,
+    )
+    history.record(tx, f"notice.{kind}", notice_id, thread_id=thread_id, agent_id=agent_id)
+    tx.wake(agent_id)
+
+
+def unread(tx: Transaction, agent_id: str, limit: int, token_hash: str | None = None) -> list[Notice]:
+    """What an agent has not been told yet, oldest first, locked; nothing for a caller with a token that has ended."""
+    if token_hash is None:
+        rows = _UNREAD.all(tx, agent_id=agent_id, n=limit)
+    else:
+        rows = _UNREAD_OF_TOKEN.all(tx, agent_id=agent_id, n=limit, token_hash=token_hash)
+    return [_notice(row) for row in rows]
+
+
+def waits(tx: Transaction, kind: NoticeKind, agent_id: str, inbox_message_id: str) -> bool:
+    """Whether there is such news about an inbox message that an agent was not told yet."""
+    return _WAITS.first(tx, kind=kind, agent_id=agent_id, inbox_message_id=inbox_message_id) is not None
+
+
+def stranded(tx: Transaction, seen_before: int, limit: int, *, lead_is_online: bool) -> list[Notice]:
+    """What somebody must act on and nobody will: its agent is gone or, where a lead is online that could, was not seen
+    since then. Oldest first, not locked.
+    """
+    rows = _STRANDED.all(tx, seen_before=seen_before, lead_is_online=lead_is_online, n=limit)
+    return [_notice(row) for row in rows]
+
+
+def unheard_results(tx: Transaction, seen_before: int, limit: int) -> list[Notice]:
+    """News of results that people have not been told, for agents that were not seen since then. Not locked."""
+    return [_notice(row) for row in _UNHEARD_RESULTS.all(tx, seen_before=seen_before, n=limit)]
+
+
+def readdress(tx: Transaction, notice: Notice, agent_id: str, reason: str) -> None:
+    """Tell another agent instead, unless the first one has been told meanwhile."""
+    if _READDRESS.run(tx, notice_id=notice.id, old_agent_id=notice.agent_id, new_agent_id=agent_id):
+        history.record(tx, "notice.readdress", notice.id, thread_id=notice.thread_id, agent_id=agent_id, reason=reason)
+        tx.wake(agent_id)
+
+
+def get(tx: Transaction, notice_id: str) -> Notice | None:
+    row = _GET.first(tx, notice_id=notice_id)
+    return _notice(row) if row else None
+
+
+def move(tx: Transaction, step: NoticeStep, notice_id: str) -> bool:
+    """Take a step of the state machine; False if the notice is not in a state that allows it."""
+    return bool(_MOVES[step].run(tx, notice_id=notice_id))
+
+
+def _notice(row: Row) -> Notice:
+    return Notice(
+        id=row["id"],
+        kind=NoticeKind(row["kind"]),
+        agent_id=row["agent_id"],
+        thread_id=row["thread_id"],
+        inbox_message_id=row["inbox_message_id"],
+        actor=row["actor"],
+        text=row["text"],
+        attempts=row["attempts"],
+        created_at=row["created_at"],
+        task_id=row["task_id"],
+        agent_message_id=row["agent_message_id"],
+    )

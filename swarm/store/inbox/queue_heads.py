@@ -1,0 +1,227 @@
+"""The heads of the queues: one row per agent and lane in which something is due.
+
+A lane is what is worked on one after another: a thread, with its messages and tasks, or a task that has no thread.
+
+A claim must not read the backlog: with thousands of messages behind one locked thread that would make it many times
+slower. Whoever changes what is due calls :func:`refresh` in the same transaction. A claim locks the head first, and so
+two claimers, or a claimer and a writer, never decide about the same lane at once.
+
+The order of locks, so that nobody waits in a circle: thread, lease, task, inbox messages, head. Only a claim begins
+with heads; therefore it waits for none of the others, and passes over what is locked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Boolean, bindparam, delete, exists, func, or_, select, union, update
+from sqlalchemy.dialects import postgresql
+
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.leases import LeaseKind
+from swarm.domain.model.tasks import TaskStatus
+from swarm.store.bridge.conditions import AT_MOST_N, literally, with_valid_token
+from swarm.store.bridge.statements import Statement
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.tables import agents, inbox_heads, inbox_messages, leases, tasks, threads
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueueHead:
+    """The lane whose turn it is for an agent."""
+
+    lane_id: str
+    order_key: int
+    has_tasks: bool  # whether a task may be due there; mostly there are only messages
+
+
+_i = inbox_messages.c
+_t = tasks.c
+_due = (_i.status == literally(InboxStatus.UNREAD)) & _i.held_by.is_(None)
+_task_due = (_t.status == literally(TaskStatus.PENDING)) & _t.held_by.is_(None) & _t.ended_at.is_(None)
+
+# The lock on the head is what makes two claimers of one thread take turns; a head that is locked is passed over.
+_heads = (
+    select(
+        inbox_heads.c.lane_id,
+        inbox_heads.c.order_key,
+        exists()
+        .where(_t.agent_id == inbox_heads.c.agent_id, _t.lane_id == inbox_heads.c.lane_id, _task_due)
+        .label("has_tasks"),
+    )
+    .where(
+        inbox_heads.c.agent_id == bindparam("agent_id"),
+        ~exists().where(
+            leases.c.thread_id == inbox_heads.c.lane_id,
+            leases.c.agent_id == inbox_heads.c.agent_id,
+            leases.c.kind == literally(LeaseKind.WORK),
+            leases.c.ended_at.is_(None),
+        ),
+    )
+    .order_by(inbox_heads.c.order_key)
+    .limit(AT_MOST_N)
+    .with_for_update(of=inbox_heads, skip_locked=True)
+)
+_HEADS = Statement(_heads)
+_HEADS_OF_TOKEN = Statement(with_valid_token(_heads, inbox_heads.c.agent_id))
+_LOCK_HEAD = Statement(
+    select(inbox_heads.c.order_key)
+    .where(inbox_heads.c.agent_id == bindparam("agent_id"), inbox_heads.c.lane_id == bindparam("lane_id"))
+    .with_for_update()
+)
+_LOWEST = Statement(
+    select(
+        select(func.min(_i.order_key))
+        .where(_i.agent_id == bindparam("agent_id"), _i.thread_id == bindparam("lane_id"), _due)
+        .scalar_subquery()
+        .label("of_messages"),
+        select(func.min(_t.order_key))
+        .where(_t.agent_id == bindparam("agent_id"), _t.lane_id == bindparam("lane_id"), _task_due)
+        .scalar_subquery()
+        .label("of_tasks"),
+    )
+)
+_MOVE_HEAD = Statement(
+    update(inbox_heads)
+    .where(inbox_heads.c.agent_id == bindparam("of_agent"), inbox_heads.c.lane_id == bindparam("of_lane"))
+    .values(order_key=bindparam("lowest"))
+)
+
+
+def _make(insert: postgresql.Insert) -> postgresql.Insert:
+    """Where there was no head to lock, another writer may have made one meanwhile: then the lower one is right."""
+    lowest = insert.excluded.order_key
+    return insert.on_conflict_do_update(
+        index_elements=["agent_id", "lane_id"], set_={"order_key": lowest}, where=inbox_heads.c.order_key > lowest
+    )
+
+
+_MAKE_HEAD = Statement(
+    lambda insert: _make(
+        insert(inbox_heads).values(
+            agent_id=bindparam("agent_id"), lane_id=bindparam("lane_id"), order_key=bindparam("lowest")
+        )
+    )
+)
+_DROP_HEAD = Statement(
+    delete(inbox_heads).where(
+        inbox_heads.c.agent_id == bindparam("agent_id"), inbox_heads.c.lane_id == bindparam("lane_id")
+    )
+)
+_DROP_EXHAUSTED = Statement(
+    delete(inbox_heads).where(
+        inbox_heads.c.agent_id == bindparam("agent_id"),
+        inbox_heads.c.lane_id == bindparam("lane_id"),
+        ~exists().where(_i.agent_id == inbox_heads.c.agent_id, _i.thread_id == inbox_heads.c.lane_id, _due),
+        ~exists().where(_t.agent_id == inbox_heads.c.agent_id, _t.lane_id == inbox_heads.c.lane_id, _task_due),
+    )
+)
+_gone = agents.c.revoked_at.is_not(None)
+# Threads that were told, and for which nobody else is there, need no look: they wait.
+_WAITING = Statement(
+    select(inbox_heads.c.lane_id, inbox_heads.c.agent_id)
+    .join(agents, agents.c.id == inbox_heads.c.agent_id)
+    .join(threads, threads.c.id == inbox_heads.c.lane_id)
+    .where(
+        or_(_gone, func.coalesce(agents.c.last_seen_at, 0) < bindparam("cutoff")),
+        or_(
+            threads.c.told_queued_at.is_(None),
+            bindparam("lead_is_online", type_=Boolean),
+            _gone & bindparam("lead_exists", type_=Boolean),
+        ),
+    )
+    .order_by(inbox_heads.c.order_key)
+    .limit(AT_MOST_N)
+)
+_MISSING = Statement(
+    union(
+        select(_i.agent_id, _i.thread_id.label("lane_id")).where(
+            _due,
+            _i.agent_id.is_not(None),
+            ~exists().where(inbox_heads.c.agent_id == _i.agent_id, inbox_heads.c.lane_id == _i.thread_id),
+        ),
+        select(_t.agent_id, _t.lane_id).where(
+            _task_due, ~exists().where(inbox_heads.c.agent_id == _t.agent_id, inbox_heads.c.lane_id == _t.lane_id)
+        ),
+    ).order_by("agent_id", "lane_id")
+)
+
+
+def first(tx: Transaction, agent_id: str, limit: int, token_hash: str | None = None) -> list[QueueHead]:
+    """Lanes with something due for an agent in which none of its runs works, first come first, locked; none for a
+    caller with a token that has ended.
+    """
+    if token_hash is None:
+        rows = _HEADS.all(tx, agent_id=agent_id, n=limit)
+    else:
+        rows = _HEADS_OF_TOKEN.all(tx, agent_id=agent_id, n=limit, token_hash=token_hash)
+    return [
+        QueueHead(lane_id=row["lane_id"], order_key=row["order_key"], has_tasks=bool(row["has_tasks"])) for row in rows
+    ]
+
+
+def waiting(
+    tx: Transaction, seen_before: int, *, lead_exists: bool, lead_is_online: bool, limit: int
+) -> list[tuple[str, str]]:
+    """(thread, agent) pairs that wait for an agent not seen since then, or gone, and for which something can be done:
+    hand them to a lead, or tell the thread.
+    """
+    rows = _WAITING.all(tx, cutoff=seen_before, lead_exists=lead_exists, lead_is_online=lead_is_online, n=limit)
+    return [(row["lane_id"], row["agent_id"]) for row in rows]
+
+
+def refresh(tx: Transaction, agent_id: str, lane_id: str) -> None:
+    """Set an agent's head of a lane to what is due there now, and wake the agent if there is something.
+
+    The head is locked first, so that on PostgreSQL the look that follows sees what another writer has just committed.
+    """
+    there = _lock(tx, agent_id, lane_id)
+    lowest = _lowest(tx, agent_id, lane_id)
+    if lowest is None:
+        if there:  # a head that was not there to be locked is another writer's, who knows of something due
+            _DROP_HEAD.run(tx, agent_id=agent_id, lane_id=lane_id)
+        return
+    if there:
+        _MOVE_HEAD.run(tx, of_agent=agent_id, of_lane=lane_id, lowest=lowest)
+    else:
+        _MAKE_HEAD.run(tx, agent_id=agent_id, lane_id=lane_id, lowest=lowest)
+    tx.wake(agent_id)
+
+
+def queue(tx: Transaction, agent_id: str, lane_id: str, order_key: int) -> None:
+    """Note that something more is due in a lane, and wake its agent: one statement, where `refresh` takes three.
+
+    Whoever drops the head at this moment holds its lock, and has not seen what is new: then the head is made again.
+    """
+    _MAKE_HEAD.run(tx, agent_id=agent_id, lane_id=lane_id, lowest=order_key)
+    tx.wake(agent_id)
+
+
+def exhausted(tx: Transaction, agent_id: str, lane_id: str) -> None:
+    """Everything that a claim saw was taken, under the lock on the head: drop it, unless something was passed over."""
+    _DROP_EXHAUSTED.run(tx, agent_id=agent_id, lane_id=lane_id)
+
+
+def announce(tx: Transaction, agent_id: str, lane_id: str) -> None:
+    """Wake an agent if something is due for it in a lane: its lock on the thread has just gone."""
+    if _lock(tx, agent_id, lane_id):
+        tx.wake(agent_id)
+
+
+def repair(tx: Transaction) -> int:
+    """Make heads that are missing. There should be none; the sweep looks all the same."""
+    rows = _MISSING.all(tx)
+    for row in rows:
+        refresh(tx, row["agent_id"], row["lane_id"])
+    return len(rows)
+
+
+def _lock(tx: Transaction, agent_id: str, lane_id: str) -> bool:
+    """Lock an agent's head of a lane; False if there is none."""
+    return _LOCK_HEAD.first(tx, agent_id=agent_id, lane_id=lane_id) is not None
+
+
+def _lowest(tx: Transaction, agent_id: str, lane_id: str) -> int | None:
+    row = _LOWEST.first(tx, agent_id=agent_id, lane_id=lane_id) or {}
+    keys = [row[name] for name in ("of_messages", "of_tasks") if row.get(name) is not None]
+    return min(keys, default=None)

@@ -1,0 +1,363 @@
+"""Deliveries: stored with the change that wants them, sent one after another within a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from sqlalchemy import BindParameter, bindparam, exists, func, or_, select, update
+
+from swarm.clock import SECOND, new_id
+from swarm.domain.answers.calls import AnswerTarget, Closing
+from swarm.domain.metric_events import DeliveryStepped
+from swarm.domain.model.deliveries import (
+    DELIVERY_TRANSITIONS,
+    END_MARK_SECONDS,
+    EPHEMERAL_SECONDS,
+    Delivery,
+    DeliveryKind,
+    DeliveryStatus,
+    DeliveryStep,
+    Mark,
+)
+from swarm.domain.model.threads import Thread
+from swarm.store.bridge.conditions import AT_MOST_N, arrive, may
+from swarm.store.bridge.statements import Row, Statement
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.outbox.closings import below_of, below_text
+from swarm.store.records import history
+from swarm.store.tables import agents, deliveries
+
+DELIVERIES = "deliveries"
+"""The topic that wakes the sender."""
+
+_EXPIRY_SECONDS: Final = {Mark.STORED: EPHEMERAL_SECONDS, Mark.END: END_MARK_SECONDS}
+
+_d = deliveries.c
+_VALUES: dict[str, BindParameter[object]] = {
+    name: bindparam(name)
+    for name in (
+        "id", "kind", "thread_id", "agent_id", "inbox_message_id", "channel", "thread_ts", "target_ts", "text",
+        "broadcast", "once_key", "expires_at", "task_id", "updates_id", "stops_task_id",
+        "stops_turn_id", "closing", "person", "mark", "removes",
+    )
+}  # fmt: skip
+_ADD = Statement(
+    lambda insert: (
+        insert(deliveries)
+        .values(
+            **_VALUES,
+            status=DeliveryStatus.QUEUED.value,
+            attempts=0,
+            due_at=bindparam("now"),
+            sent_ts=None,
+            error=None,
+            created_at=bindparam("now"),
+            ended_at=None,
+        )
+        .on_conflict_do_nothing()
+    )
+)
+with_author = select(deliveries, agents.c.name.label("agent_name")).outerjoin(agents, agents.c.id == _d.agent_id)
+earlier = deliveries.alias("earlier")
+_REACTION = DeliveryKind.REACTION.value
+waits_before = exists().where(
+    earlier.c.thread_id == _d.thread_id, earlier.c.due_at.is_not(None), earlier.c.seq < _d.seq
+)
+# Posts keep their order among themselves and wait for no reaction, since Slack's limits for those are narrow.
+_POST_LANES = Statement(
+    select(_d.thread_id)
+    .where(_d.kind != _REACTION, _d.due_at <= bindparam("now"), ~waits_before.where(earlier.c.kind != _REACTION))
+    .order_by(_d.due_at, _d.seq)
+    .limit(AT_MOST_N)
+)
+_FIRST_POST = Statement(
+    with_author.where(_d.thread_id == bindparam("thread_id"), _d.due_at.is_not(None), _d.kind != _REACTION)
+    .order_by(_d.seq)
+    .limit(1)
+)
+_COUNT_OPEN = Statement(select(func.count().label("n")).select_from(deliveries).where(_d.due_at.is_not(None)))
+_GET = Statement(with_author.where(_d.id == bindparam("id")))
+_OF_MESSAGE = Statement(select(deliveries).where(_d.inbox_message_id == bindparam("entry_id")).order_by(_d.seq))
+_OF_TASK = Statement(select(deliveries).where(_d.task_id == bindparam("task_id")).order_by(_d.seq))
+_BY_STATUS = Statement(
+    select(deliveries).where(_d.status == bindparam("status")).order_by(_d.seq.desc()).limit(AT_MOST_N)
+)
+_RECENT = Statement(select(deliveries).order_by(_d.seq.desc()).limit(AT_MOST_N))
+
+_BY_ONCE_KEY = Statement(select(deliveries).where(_d.once_key == bindparam("once_key")))
+_RELEASE_KEY = Statement(update(deliveries).where(_d.id == bindparam("delivery_id")).values(once_key=None))
+# What has not left yet is reworded instead of being followed by another change.
+_REWORD = Statement(
+    update(deliveries)
+    .where(
+        or_(_d.id == bindparam("first_id"), _d.updates_id == bindparam("first_id")),
+        _d.status == DeliveryStatus.QUEUED.value,
+    )
+    .values(text=bindparam("new_text"), stops_task_id=bindparam("new_stops_task_id"))
+)
+_AIM = Statement(
+    update(deliveries).where(_d.id == bindparam("delivery_id")).values(target_ts=bindparam("new_target_ts"))
+)
+_POSTED_FOR_TASK = Statement(
+    select(_d.id)
+    .where(
+        _d.task_id == bindparam("task_id"),
+        _d.kind == DeliveryKind.POST.value,
+        _d.once_key.is_(None),
+        _d.created_at >= bindparam("since"),
+    )
+    .limit(1)
+)
+_LOOK_LATER = Statement(
+    update(deliveries)
+    .where(
+        _d.id == bindparam("delivery_id"),
+        _d.status == DeliveryStatus.UNKNOWN.value,
+        _d.attempts == bindparam("seen_attempts"),
+    )
+    .values(due_at=bindparam("next_due_at"), attempts=_d.attempts + 1)
+)
+
+
+def _move(step: DeliveryStep) -> Statement:
+    """The update of one step. ``due_at`` is when to look at it next, and null once it is over.
+
+    It says nothing of an earlier attempt than the one under way: a sender that comes back late must not send it anew.
+    That Slack has it is true whoever says so.
+
+    ``attempts`` counts what may have come to nothing for a reason of its own: calls whose outcome is not known, and
+    looks that failed. A call that certainly was not made is taken off again. No later attempt can be mistaken for it:
+    an attempt that is not settled by its own sender was doubted, and a doubted one is never taken off.
+    """
+    transition = DELIVERY_TRANSITIONS[step]
+    over = transition.target in (DeliveryStatus.SENT, DeliveryStatus.FAILED, DeliveryStatus.EXPIRED)
+    values: dict[str, object] = dict(arrive(transition))
+    values["due_at"] = None if over else bindparam("next_due_at")
+    if over:
+        values["ended_at"] = bindparam("now")
+    if step is DeliveryStep.TAKE:
+        values["attempts"] = _d.attempts + 1
+    if step is DeliveryStep.POSTPONE:
+        values["attempts"] = _d.attempts - 1
+    guard = may(_d.status, transition)
+    if step is DeliveryStep.CONFIRM:
+        values["sent_ts"] = bindparam("new_sent_ts")
+    else:
+        values["error"] = bindparam("new_error")
+        guard &= _d.attempts == bindparam("seen_attempts")
+    return Statement(update(deliveries).where(_d.id == bindparam("delivery_id"), guard).values(**values))
+
+
+_MOVES = {step: _move(step) for step in DeliveryStep}
+
+
+def add(
+    tx: Transaction,
+    kind: DeliveryKind,
+    thread: Thread,
+    *,
+    text: str,
+    agent_id: str | None = None,
+    inbox_message_id: str | None = None,
+    target_ts: str | None = None,
+    broadcast: bool = False,
+    once_key: str | None = None,
+    mark: Mark | None = None,
+    lasting: bool = False,
+    removes: bool = False,
+    task_id: str | None = None,
+    updates_id: str | None = None,
+    stops_task_id: str | None = None,
+    stops_turn_id: str | None = None,
+    closing: Closing | None = None,
+    place: AnswerTarget | None = None,
+    person: str | None = None,
+) -> str | None:
+    """Want an effect in Slack; its id, or None if ``once_key`` says that it was wanted before.
+
+    A reaction expires after EPHEMERAL_SECONDS, or after END_MARK_SECONDS if its ``mark`` is an end mark, unless it is
+    ``lasting``; nothing else ever does. ``closing`` is what stands below a text; it needs the ``place`` of the answer.
+    ``person`` is the only one who sees a post. With ``removes`` a reaction is taken away, and an update puts ``text``
+    in the place of the Retry button.
+    """
+    delivery_id = new_id()
+    added = _ADD.run(
+        tx,
+        id=delivery_id,
+        kind=kind,
+        thread_id=thread.id,
+        agent_id=agent_id,
+        inbox_message_id=inbox_message_id,
+        channel=thread.channel,
+        thread_ts=thread.thread_ts if kind is DeliveryKind.POST else None,
+        target_ts=target_ts,
+        text=text,
+        broadcast=broadcast,
+        once_key=once_key,
+        expires_at=tx.now + _EXPIRY_SECONDS[mark] * SECOND if mark and not lasting else None,
+        task_id=task_id,
+        updates_id=updates_id,
+        stops_task_id=stops_task_id,
+        stops_turn_id=stops_turn_id,
+        closing=below_text(closing, place),
+        person=person,
+        mark=mark,
+        removes=removes,
+        now=tx.now,
+    )
+    tx.wake(DELIVERIES)
+    return delivery_id if added else None
+
+
+def change(
+    tx: Transaction, thread: Thread, once_key: str, text: str, *, stops_task_id: str | None, agent_id: str | None
+) -> bool:
+    """Want another text in the message that was posted under ``once_key``; False if none was."""
+    first = _BY_ONCE_KEY.first(tx, once_key=once_key)
+    if first is None:
+        return False
+    if _REWORD.run(tx, first_id=first["id"], new_text=text, new_stops_task_id=stops_task_id):
+        return True
+    add(
+        tx,
+        DeliveryKind.UPDATE,
+        thread,
+        text=text,
+        agent_id=agent_id,
+        task_id=first["task_id"],
+        updates_id=first["id"],
+        stops_task_id=stops_task_id,
+    )
+    return True
+
+
+def of_key(tx: Transaction, once_key: str) -> Row | None:
+    """The delivery that was wanted under a key."""
+    return _BY_ONCE_KEY.first(tx, once_key=once_key)
+
+
+def release_key(tx: Transaction, delivery_id: str) -> None:
+    """What was wanted once may be wanted once more."""
+    _RELEASE_KEY.run(tx, delivery_id=delivery_id)
+
+
+def is_wanted(tx: Transaction, once_key: str) -> bool:
+    """Whether the effect of this key was wanted before."""
+    return of_key(tx, once_key) is not None
+
+
+def take_down(tx: Transaction, thread: Thread, once_key: str) -> bool:
+    """Want the message removed that was posted under ``once_key``; False if none was, or if that is wanted already."""
+    first = _BY_ONCE_KEY.first(tx, once_key=once_key)
+    if first is None:
+        return False
+    gone = add(tx, DeliveryKind.DELETE, thread, text="", updates_id=first["id"], once_key=f"{once_key}:gone")
+    return gone is not None
+
+
+def aim(tx: Transaction, delivery_id: str, target_ts: str) -> bool:
+    """Note which message in Slack a delivery is about."""
+    return bool(_AIM.run(tx, delivery_id=delivery_id, new_target_ts=target_ts))
+
+
+def posted_for_task(tx: Transaction, task_id: str, since: int) -> bool:
+    """Whether anything was posted of a task from that moment on, but for its progress."""
+    return _POSTED_FOR_TASK.first(tx, task_id=task_id, since=since) is not None
+
+
+def lanes_due(tx: Transaction, limit: int) -> list[str]:
+    """Threads in which the post whose turn it is is due, those that have waited longest first."""
+    return [row["thread_id"] for row in _POST_LANES.all(tx, now=tx.now, n=limit)]
+
+
+def due_in_lane(tx: Transaction, thread_id: str) -> Row | None:
+    """The post of a thread whose turn it is, the oldest that is not over, if its time has come."""
+    row = _FIRST_POST.first(tx, thread_id=thread_id)
+    return row if row and row["due_at"] <= tx.now else None
+
+
+def move(
+    tx: Transaction,
+    step: DeliveryStep,
+    row: Row,
+    *,
+    due_in_seconds: float = 0,
+    error: str | None = None,
+    sent_ts: str | None = None,
+) -> bool:
+    """Take a step of the state machine; False if the delivery is not as ``row`` has it, so that it is not allowed."""
+    params: dict[str, object] = {"delivery_id": row["id"]}
+    over = DELIVERY_TRANSITIONS[step].target in (DeliveryStatus.SENT, DeliveryStatus.FAILED, DeliveryStatus.EXPIRED)
+    params |= {"now": tx.now} if over else {"next_due_at": tx.now + int(due_in_seconds * SECOND)}
+    if step is DeliveryStep.CONFIRM:
+        params |= {"new_sent_ts": sent_ts}
+    else:
+        params |= {"new_error": error, "seen_attempts": row["attempts"]}
+    moved = bool(_MOVES[step].run(tx, **params))
+    if moved:
+        age_us = tx.now - row["created_at"]
+        tx.note(DeliveryStepped(kind=DeliveryKind(row["kind"]), step=step, age_us=age_us))
+    if moved and over:
+        history.record(
+            tx, f"delivery.{step}", row["id"], thread_id=row["thread_id"], agent_id=row["agent_id"], reason=error
+        )
+    return moved
+
+
+def postpone_look(tx: Transaction, row: Row, seconds: float) -> None:
+    """A look that failed counts as an attempt; ask again later whether Slack has it."""
+    next_due_at = tx.now + int(seconds * SECOND)
+    _LOOK_LATER.run(tx, delivery_id=row["id"], seen_attempts=row["attempts"], next_due_at=next_due_at)
+
+
+def count_open(tx: Transaction) -> int:
+    """How many are not over."""
+    row = _COUNT_OPEN.first(tx)
+    return int(row["n"]) if row else 0
+
+
+def get(tx: Transaction, delivery_id: str) -> Row | None:
+    return _GET.first(tx, id=delivery_id)
+
+
+def of_entry(tx: Transaction, entry_id: str) -> list[Row]:
+    """Everything that was said in answer to an inbox message, in order."""
+    return _OF_MESSAGE.all(tx, entry_id=entry_id)
+
+
+def of_task(tx: Transaction, task_id: str) -> list[Row]:
+    """Everything that was said of a task, in order."""
+    return _OF_TASK.all(tx, task_id=task_id)
+
+
+def latest(tx: Transaction, status: DeliveryStatus | None, limit: int) -> list[Row]:
+    """The newest deliveries, of one status or of all."""
+    return _BY_STATUS.all(tx, status=status, n=limit) if status else _RECENT.all(tx, n=limit)
+
+
+def delivery(row: Mapping[str, object]) -> Delivery:
+    """What the sender needs of a row."""
+    below = below_of(_text(row["closing"]))
+    return Delivery(
+        id=str(row["id"]),
+        kind=DeliveryKind(str(row["kind"])),
+        channel=str(row["channel"]),
+        thread_ts=_text(row["thread_ts"]),
+        target_ts=_text(row["target_ts"]),
+        text=str(row["text"]),
+        broadcast=bool(row["broadcast"]),
+        agent_name=_text(row["agent_name"]),
+        attempts=int(str(row["attempts"])),
+        inbox_message_id=_text(row["inbox_message_id"]),
+        stops_task_id=_text(row["stops_task_id"]),
+        stops_turn_id=_text(row["stops_turn_id"]),
+        person=_text(row["person"]),
+        closing=below.closing if below else None,
+        place=below.place if below else None,
+        removes=bool(row["removes"]),
+    )
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)

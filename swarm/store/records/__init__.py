@@ -1,0 +1,1 @@
+"""Records about other rows: history, idempotency keys, figures, elections; retention and erasure."""

@@ -1,0 +1,327 @@
+"""Erasing what was deleted in Slack from the rows that hold it; the message's own row is `transcript.bury`'s.
+
+What follows from a message is found by reference: news of it, what sessions keep of the runs that read it, the
+stored answer that a post of ours was. What somebody has copied word for word is searched for (`cut_copies`): in what
+agents and the system have written about its thread, and in sessions and messages between agents since then.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from pydantic_core import from_json, to_json
+from sqlalchemy import BindParameter, Column, ColumnElement, bindparam, case, delete, func, or_, select, update
+
+from swarm.domain.model.notices import NoticeKind
+from swarm.domain.model.threads import Thread
+from swarm.domain.model.transcript import AuthorKind
+from swarm.domain.text.copies import SHORTEST_ANYWHERE, SHORTEST_IN_THREAD, TOMBSTONE
+from swarm.store.bridge.conditions import literally
+from swarm.store.bridge.statements import Row, Statement
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.tables import (
+    agent_messages,
+    deliveries,
+    history,
+    inbox_messages,
+    interrupts,
+    notices,
+    session_messages,
+    sessions,
+    tasks,
+    thread_messages,
+    turn_events,
+    turn_messages,
+    turns,
+)
+
+ERASED: Final = "{}"
+"""The content of a message of a session that is erased."""
+
+_d, _s, _m, _t, _tm = deliveries.c, sessions.c, session_messages.c, turns.c, thread_messages.c
+
+# --- Copies, word for word
+
+_thread: Final[BindParameter[str]] = bindparam("of_thread")
+_ended = (_t.thread_id == _thread) & _t.ended_at.is_not(None)  # what is being written at this moment is left alone
+_ended_turns = select(_t.id).where(_ended)
+_posted_there = or_(
+    _d.inbox_message_id.in_(select(inbox_messages.c.id).where(inbox_messages.c.thread_id == _thread)),
+    _d.task_id.in_(select(tasks.c.id).where(tasks.c.thread_id == _thread)),
+)
+_IN_THREAD: Final[Sequence[tuple[Column[Any], ColumnElement[bool]]]] = (
+    *(
+        (tasks.c[name], tasks.c.thread_id == _thread)
+        for name in ("title", "description", "progress", "result", "error")
+    ),
+    (notices.c.text, (notices.c.thread_id == _thread) & notices.c.text.is_not(None)),
+    (history.c.reason, history.c.thread_id == _thread),
+    (_d.text, _posted_there),
+    (_t.final_text, _ended),
+    (_t.outcome_note, _ended),
+    (turn_messages.c.text, turn_messages.c.turn_id.in_(_ended_turns)),
+    (turn_events.c.payload, turn_events.c.turn_id.in_(_ended_turns)),
+    (interrupts.c.prompt, interrupts.c.turn_id.in_(_ended_turns)),
+    (interrupts.c.payload, interrupts.c.turn_id.in_(_ended_turns)),
+)
+_JSON: Final = frozenset({turn_events.c.payload, interrupts.c.payload})
+_part: Final[BindParameter[str]] = bindparam("part")
+
+
+def _without(column: Column[Any]) -> ColumnElement[Any]:
+    return func.replace(column, _part, TOMBSTONE)
+
+
+def _cut(column: Column[Any], where: ColumnElement[bool]) -> Statement:
+    """Cut a part out of longer texts."""
+    statement = update(column.table).where(where, _without(column) != column)
+    return Statement(statement.values({column: _without(column)}))
+
+
+def _cut_whole(column: Column[Any], where: ColumnElement[bool]) -> Statement:
+    """Cut texts that are nothing but the part."""
+    return Statement(update(column.table).where(where, column == _part).values({column: TOMBSTONE}))
+
+
+_CUTS: Final = [(_cut(column, where), column in _JSON) for column, where in _IN_THREAD]
+_CUTS_WHOLE: Final = [_cut_whole(column, where) for column, where in _IN_THREAD if column not in _JSON]
+_CUT_POSTS: Final = _cut(
+    _tm.text,
+    (_tm.team == bindparam("of_team"))
+    & (_tm.channel == bindparam("in_channel"))
+    & (_tm.thread_ts == bindparam("in_thread"))
+    & (_tm.author_kind == literally(AuthorKind.AGENT)),
+)
+_sent_since = agent_messages.c.created_at >= bindparam("since")
+_CUT_BETWEEN_AGENTS: Final = _cut(agent_messages.c.text, _sent_since)
+_CUT_NEWS_OF_THOSE: Final = _cut(
+    notices.c.text, notices.c.agent_message_id.in_(select(agent_messages.c.id).where(_sent_since))
+)
+_used_since = _s.updated_at >= bindparam("since")
+_SUMMARISED: Final = Statement(
+    select(_s.agent, _s.id.label("session_id"), _s.summarised_to.label("position")).where(
+        _used_since, _without(_s.summary) != _s.summary
+    )
+)
+_REMEMBERED_COPIES: Final = Statement(
+    select(_m.agent, _m.session_id, _m.position)
+    .join(sessions, (_s.agent == _m.agent) & (_s.id == _m.session_id))
+    .where(_used_since, _without(_m.content) != _m.content)
+)
+_one_message = (
+    (_m.agent == bindparam("of_agent")) & (_m.session_id == bindparam("of_session")) & (_m.position == bindparam("at"))
+)
+_CUT_REMEMBERED: Final = Statement(update(session_messages).where(_one_message).values(content=_without(_m.content)))
+
+
+def cut_copies(tx: Transaction, thread: Thread, since: int, parts: Iterable[str]) -> int:
+    """Cut parts of a deleted message out of what else was written in its thread, and by agents since then; the number
+    of texts that had one. What other people have written stays: it is theirs.
+    """
+    return sum(_cut_part(tx, thread, since, part) for part in parts)
+
+
+def _cut_part(tx: Transaction, thread: Thread, since: int, part: str) -> int:
+    if len(part) < SHORTEST_IN_THREAD:
+        return sum(statement.run(tx, of_thread=thread.id, part=part) for statement in _CUTS_WHOLE)
+    cut = sum(
+        statement.run(tx, of_thread=thread.id, part=_as_json(part) if is_json else part) for statement, is_json in _CUTS
+    )
+    place = {"of_team": thread.team, "in_channel": thread.channel, "in_thread": thread.thread_ts}
+    cut += _CUT_POSTS.run(tx, **place, part=part)
+    if len(part) >= SHORTEST_ANYWHERE:
+        for statement in (_CUT_BETWEEN_AGENTS, _CUT_NEWS_OF_THOSE):
+            cut += statement.run(tx, since=since, part=part)
+        cut += _cut_remembered(tx, since, part)
+    return cut
+
+
+def _cut_remembered(tx: Transaction, since: int, part: str) -> int:
+    summaries = _SUMMARISED.all(tx, since=since, part=part)
+    messages = _REMEMBERED_COPIES.all(tx, since=since, part=_as_json(part))
+    _unsettle(tx, [*summaries, *messages])
+    for row in messages:
+        _CUT_REMEMBERED.run(tx, **_at(row), part=_as_json(part))
+    return len(summaries) + len(messages)
+
+
+# --- By reference
+
+_REWORD_NEWS: Final = Statement(
+    update(notices)
+    .where(
+        notices.c.thread_id == _thread,
+        notices.c.text.is_not(None),
+        notices.c.inbox_message_id == bindparam("of_entry"),
+        notices.c.kind == literally(NoticeKind.MESSAGE_CHANGED),
+    )
+    .values(text=bindparam("new_text"))
+)  # fmt: skip
+_DELEGATED_AS: Final = Statement(
+    select(tasks.c.id).where(tasks.c.thread_id == _thread, tasks.c.inbox_message_id == bindparam("of_entry"))
+)
+_SOURCES: Final = Statement(
+    select(_m.agent, _m.session_id, _m.position, _m.run, _m.content).where(
+        _m.source == bindparam("of_source"), _m.content != ERASED
+    )
+)
+_OF_RUN: Final = Statement(
+    select(_m.agent, _m.session_id, _m.position).where(
+        _m.agent == bindparam("of_agent"),
+        _m.session_id == bindparam("of_session"),
+        _m.run == bindparam("of_run"),
+        _m.source.is_(None),
+        _m.content != ERASED,
+    )
+)
+_ERASE: Final = Statement(
+    update(session_messages)
+    .where(_one_message)
+    .values(content=ERASED, replaced_at=func.coalesce(_m.replaced_at, bindparam("now")))
+)
+_REWORD: Final = Statement(update(session_messages).where(_one_message).values(content=bindparam("new_content")))
+_covered = _s.summarised_to >= bindparam("at")
+_UNSETTLE: Final = Statement(
+    update(sessions)
+    .where(_s.agent == bindparam("of_agent"), _s.id == bindparam("of_session"))
+    .values(
+        edition=_s.edition + 1,
+        summary=case((_covered, None), else_=_s.summary),
+        summarised_to=case((_covered, 0), else_=_s.summarised_to),
+        summarised_at=case((_covered, None), else_=_s.summarised_at),
+    )
+)
+
+
+def reword_notices(tx: Transaction, thread_id: str, entry_id: str, text: str) -> int:
+    """Have notices of a message's edits say what it says now; how many there were."""
+    return _REWORD_NEWS.run(tx, of_thread=thread_id, of_entry=entry_id, new_text=text)
+
+
+def forget_remembered(tx: Transaction, thread_id: str, entry_id: str) -> int:
+    """Erase a message from what sessions keep of the runs that read it, with all that these did and answered; how many
+    messages of sessions. Other messages that such a run read stay. A summary of any of it is dropped, and the next
+    one is made of what is left.
+    """
+    return sum(_forget_source(tx, source, is_kept=False) for source in _sources(tx, thread_id, entry_id))
+
+
+def reword_remembered(tx: Transaction, entry_id: str, text: str) -> int:
+    """Put the new text of a message in place of what sessions keep of it; the number of messages of sessions.
+
+    A summary of it is dropped. The answers stay: they answered an earlier text, as they do in Slack.
+    """
+    rows = _SOURCES.all(tx, of_source=entry_id)
+    _unsettle(tx, rows)
+    for row in rows:
+        _REWORD.run(tx, **_at(row), new_content=to_json({**from_json(row["content"]), "text": text}).decode())
+    return len(rows)
+
+
+def _sources(tx: Transaction, thread_id: str, entry_id: str) -> list[str]:
+    """A message is read as itself, and as the task that it was delegated as."""
+    return [entry_id, *(row["id"] for row in _DELEGATED_AS.all(tx, of_thread=thread_id, of_entry=entry_id))]
+
+
+def _forget_source(tx: Transaction, source: str, *, is_kept: bool, run: str | None = None) -> int:
+    """Erase what the runs that read it did and said, or this ``run`` only; and itself, unless it ``is_kept``."""
+    read = [row for row in _SOURCES.all(tx, of_source=source) if run in (None, row["run"])]
+    said = [
+        said
+        for row in read
+        if row["run"]
+        for said in _OF_RUN.all(tx, of_agent=row["agent"], of_session=row["session_id"], of_run=row["run"])
+    ]
+    rows = [*([] if is_kept else read), *said]
+    _unsettle(tx, rows)
+    for row in rows:
+        _ERASE.run(tx, **_at(row), now=tx.now)
+    return len(rows)
+
+
+def _unsettle(tx: Transaction, rows: Iterable[Row]) -> None:
+    """Before these messages of sessions are changed: lock the sessions, and drop summaries of what is changed."""
+    first: dict[tuple[str, str], int] = {}
+    for row in rows:
+        name = (row["agent"], row["session_id"])
+        first[name] = min(row["position"], first.get(name, row["position"]))
+    for (agent, session_id), position in sorted(first.items()):
+        _UNSETTLE.run(tx, of_agent=agent, of_session=session_id, at=position)
+
+
+# --- Answers
+
+_sent = select(_d.id).where(_posted_there, _d.sent_ts == bindparam("at_ts"))
+_FORGET_POST: Final = Statement(
+    update(deliveries)
+    .where(
+        or_(_d.id.in_(_sent), _d.updates_id.in_(_sent) & _posted_there),
+        _d.due_at.is_(None),
+        or_(_d.text != "", _d.closing.is_not(None)),
+    )
+    .values(text="", closing=None)
+)
+_SHOWN: Final = Statement(
+    select(_t.id, _t.run_id, _t.entry_ids, _t.task_id)
+    .join(turn_messages, turn_messages.c.turn_id == _t.id)
+    .where(_t.thread_id == _thread, _t.ended_at.is_not(None), turn_messages.c.ts == bindparam("at_ts"))
+)
+_FORGET_PAGE: Final = Statement(
+    update(turn_messages)
+    .where(turn_messages.c.turn_id == bindparam("of_turn"), turn_messages.c.ts == bindparam("at_ts"))
+    .values(text=None)
+)
+_FORGET_ANSWER: Final = Statement(
+    update(turns).where(_t.id == bindparam("of_turn")).values(final_text=None, final_closing=None)
+)
+_FORGET_EVENTS: Final = Statement(delete(turn_events).where(turn_events.c.turn_id == bindparam("of_turn")))
+_FORGET_ASKED: Final = Statement(
+    update(interrupts).where(interrupts.c.turn_id == bindparam("of_turn"), interrupts.c.ended_at.is_not(None))
+    .values(prompt="", payload='{"id":"","prompt":""}')
+)  # fmt: skip
+_GONE_POSTS: Final = Statement(
+    select(_tm.team, _tm.channel, _tm.thread_ts, _tm.ts).where(
+        _tm.deleted_at >= bindparam("since"), _tm.author_kind == literally(AuthorKind.AGENT)
+    )
+)
+_LAST_DELETED: Final = Statement(select(func.max(_tm.deleted_at).label("at")).where(_tm.deleted_at.is_not(None)))
+
+
+def forget_answer(tx: Transaction, thread: Thread, ts: str) -> int:
+    """Erase the stored answer that a post of ours in a thread was, with what sessions keep of it; the number of rows.
+
+    An answer that is still being written or sent stays until it is over (`gone_posts`).
+    """
+    erased = _FORGET_POST.run(tx, of_thread=thread.id, at_ts=ts)
+    for turn in _SHOWN.all(tx, of_thread=thread.id, at_ts=ts):
+        erased += _forget_turn(tx, turn) + _FORGET_PAGE.run(tx, of_turn=turn["id"], at_ts=ts)
+    return erased
+
+
+def gone_posts(tx: Transaction, since: int) -> list[Row]:
+    """Our posts that were deleted in Slack since then: ``team``, ``channel``, ``thread_ts``, ``ts``."""
+    return _GONE_POSTS.all(tx, since=since)
+
+
+def last_deleted(tx: Transaction) -> int:
+    """When a message was last deleted, in microseconds since 1970 UTC; 0: never."""
+    row = _LAST_DELETED.first(tx)
+    return int(row["at"] or 0) if row else 0
+
+
+def _forget_turn(tx: Transaction, turn: Row) -> int:
+    erased = _FORGET_ANSWER.run(tx, of_turn=turn["id"])
+    erased += _FORGET_EVENTS.run(tx, of_turn=turn["id"]) + _FORGET_ASKED.run(tx, of_turn=turn["id"])
+    sources = [turn["task_id"]] if turn["task_id"] else from_json(turn["entry_ids"])
+    return erased + sum(_forget_source(tx, source, is_kept=True, run=turn["run_id"]) for source in sources)
+
+
+def _at(row: Row) -> Mapping[str, object]:
+    return {"of_agent": row["agent"], "of_session": row["session_id"], "at": row["position"]}
+
+
+def _as_json(part: str) -> str:
+    """As it stands inside a string of JSON."""
+    return json.dumps(part, ensure_ascii=False)[1:-1]

@@ -1,0 +1,70 @@
+"""How much of what there is: counts of what is open or dead. Their cost does not grow with what is done."""
+
+from __future__ import annotations
+
+from sqlalchemy import func, select
+
+from swarm.domain.model.deliveries import DeliveryStatus
+from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.tasks import OPEN_STATUSES, TaskStatus
+from swarm.store.bridge.conditions import literally
+from swarm.store.bridge.statements import Statement
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.tables import deliveries, inbox_messages, tasks
+
+TASK_STATUSES = (*sorted(OPEN_STATUSES), TaskStatus.DEAD)
+"""What is counted of tasks: those that are over are only ever more."""
+
+DELIVERY_STATUSES = (DeliveryStatus.QUEUED, DeliveryStatus.SENDING, DeliveryStatus.UNKNOWN)
+
+_UNREAD = Statement(
+    select(func.count().label("n"), func.min(inbox_messages.c.created_at).label("oldest"))
+    .select_from(inbox_messages)
+    .where(inbox_messages.c.status == literally(InboxStatus.UNREAD))
+)
+_DEAD = Statement(
+    select(func.count().label("n"))
+    .select_from(inbox_messages)
+    .where(inbox_messages.c.status == literally(InboxStatus.DEAD))
+)
+_TASKS = Statement(
+    select(tasks.c.status, func.count().label("n"))
+    .where(tasks.c.status.in_([literally(status) for status in TASK_STATUSES]))
+    .group_by(tasks.c.status)
+)
+_DELIVERIES = Statement(
+    select(deliveries.c.status, func.count().label("n"))
+    .where(deliveries.c.due_at.is_not(None))
+    .group_by(deliveries.c.status)
+)
+
+
+def unread(tx: Transaction) -> tuple[int, int | None]:
+    """How many inbox messages nobody has claimed, and when the oldest of them was stored."""
+    row = _UNREAD.first(tx)
+    assert row is not None  # an aggregate always has a row
+    return int(row["n"]), row["oldest"]
+
+
+def dead(tx: Transaction) -> int:
+    """How many inbox messages were given up."""
+    row = _DEAD.first(tx)
+    assert row is not None
+    return int(row["n"])
+
+
+def tasks_by_status(tx: Transaction) -> dict[str, int]:
+    """How many tasks are in each of `TASK_STATUSES`."""
+    found = {row["status"]: int(row["n"]) for row in _TASKS.all(tx)}
+    return {status.value: found.get(status.value, 0) for status in TASK_STATUSES}
+
+
+def tasks_open(tx: Transaction) -> int:
+    """How many tasks are not over."""
+    return sum(count for status, count in tasks_by_status(tx).items() if status in OPEN_STATUSES)
+
+
+def deliveries_by_status(tx: Transaction) -> dict[str, int]:
+    """How many deliveries that are not over are in each of their states."""
+    found = {row["status"]: int(row["n"]) for row in _DELIVERIES.all(tx)}
+    return {status.value: found.get(status.value, 0) for status in DELIVERY_STATUSES}

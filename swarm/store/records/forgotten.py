@@ -1,0 +1,238 @@
+"""What is kept of a person, by their Slack user id, and forgetting it.
+
+Whoever is forgotten is remembered as a digest, so that Slack's history, which still has what they wrote until then,
+does not bring it back when a thread is read again (`is_forgotten`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import (
+    BindParameter,
+    Column,
+    ColumnElement,
+    Delete,
+    Text,
+    Update,
+    bindparam,
+    case,
+    delete,
+    func,
+    select,
+    update,
+)
+
+from swarm.clock import slack_ts_to_us
+from swarm.domain.model.transcript import AuthorKind
+from swarm.domain.text.copies import TOMBSTONE
+from swarm.store.bridge.conditions import AT_MOST_N, literally
+from swarm.store.bridge.statements import Row, Statement
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.tables import (
+    deliveries,
+    early_messages,
+    feedback,
+    forgotten,
+    metadata,
+    model_runs,
+    notices,
+    people,
+    sessions,
+    tasks,
+    thread_messages,
+    turns,
+)
+
+NOBODY: Final = "forgotten"
+"""The author of what people wrote who are forgotten."""
+
+_t = thread_messages.c
+_person: Final[BindParameter[str]] = bindparam("person")
+_mention: Final[BindParameter[str]] = bindparam("mention")
+_in_json: Final[BindParameter[str]] = bindparam("in_json")
+_RECORD: Final = Statement(
+    lambda insert: (
+        insert(forgotten)
+        .values(person=bindparam("digest"), forgotten_at=bindparam("now"))
+        .on_conflict_do_update(index_elements=["person"], set_={"forgotten_at": bindparam("now")})
+    )
+)
+_FORGOTTEN_AT: Final = Statement(select(forgotten.c.forgotten_at).where(forgotten.c.person == bindparam("digest")))
+_AUTHORS: Final = Statement(
+    select(_t.author_id)
+    .where(_t.author_kind == literally(AuthorKind.USER), _t.author_id != NOBODY, _t.author_id != "")
+    .distinct()
+    .order_by(_t.author_id)
+    .limit(AT_MOST_N)
+)
+_MESSAGES: Final = Statement(
+    select(thread_messages).where(_t.author_id == _person).order_by(_t.team, _t.channel, _t.ts).limit(AT_MOST_N)
+)
+_REQUESTED: Final = Statement(select(tasks.c.id).where(tasks.c.requester == _person, tasks.c.ended_at.is_(None)))
+_is_root = _t.ts == _t.thread_ts
+_BLANK: Final = Statement(
+    update(thread_messages)
+    .where(_t.team == bindparam("of_team"), _t.channel == bindparam("in_channel"), _t.ts == bindparam("at_ts"))
+    .values(
+        author_id=NOBODY,
+        author_name=None,
+        files="[]",
+        # A thread whose root is deleted takes no answers any more; others may still speak in this one.
+        text=case((_is_root & _t.deleted_at.is_(None), TOMBSTONE), else_=""),
+        deleted_at=case((_is_root, _t.deleted_at), else_=func.coalesce(_t.deleted_at, bindparam("now"))),
+    )
+)
+
+# --- What names a person, beside what they wrote
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Trace:
+    """Rows that name a person: which, by what parameter of `_names`, and what is done with them."""
+
+    where: ColumnElement[bool]
+    by: str
+    change: Update | Delete
+
+    @property
+    def count(self) -> Statement:
+        """How many there are, as ``n``."""
+        return Statement(select(func.count().label("n")).select_from(self.change.table).where(self.where))
+
+
+def _column(column: Column[Any], value: object = None) -> _Trace:
+    return _Trace(where=column == _person, by="person", change=update(column.table).values({column: value}))
+
+
+_early = early_messages.c.message
+_session: Final[BindParameter[str]] = bindparam("of_sessions")
+_TRACES: Final[Mapping[str, Sequence[_Trace]]] = {
+    "sessions": [_Trace(where=sessions.c.id.like(_session), by="of_sessions", change=delete(sessions))],
+    "standings": [_Trace(where=people.c.user_id == _person, by="person", change=delete(people))],
+    "opinions": [_Trace(where=feedback.c.user_id == _person, by="person", change=delete(feedback))],
+    "early messages": [
+        _Trace(where=func.replace(_early, _in_json, "") != _early, by="in_json", change=delete(early_messages))
+    ],
+    "tasks": [_column(tasks.c.requester)],
+    "runs": [
+        *(_column(turns.c[name]) for name in ("requester", "stop_requested_by", "retried_by")),
+        _column(model_runs.c.requester, ""),
+        _Trace(
+            where=model_runs.c.session_id.like(_session),
+            by="of_sessions",
+            change=update(model_runs).values(session_id=f"slack:{NOBODY}"),
+        ),
+    ],
+    "notices": [_column(notices.c.actor)],
+    "posts for them": [_Trace(where=deliveries.c.person == _person, by="person", change=delete(deliveries))],
+}
+_COUNTS: Final = {kind: [(trace.count, trace.by) for trace in traces] for kind, traces in _TRACES.items()}
+_CHANGES: Final = {
+    kind: [(Statement(trace.change.where(trace.where)), trace.by) for trace in traces]
+    for kind, traces in _TRACES.items()
+}
+_COUNT_MESSAGES: Final = Statement(
+    select(func.count().label("n")).select_from(thread_messages).where(_t.author_id == _person)
+)
+
+
+def _mentioned(column: Column[Any]) -> tuple[Statement, Statement]:
+    """How many texts mention a person, and the same without the mention: as Slack writes it, or as a string in JSON."""
+    without = func.replace(func.replace(column, _mention, "@" + NOBODY), _in_json, '""')
+    count = select(func.count().label("n")).select_from(column.table).where(without != column)
+    return Statement(count), Statement(update(column.table).where(without != column).values({column: without}))
+
+
+_NO_WORDS: Final = (
+    "_id",
+    "_ts",
+    "_kind",
+    "_by",
+    "_token",
+    "_hash",
+    "_key",
+    "status",
+    "kind",
+    "phase",
+    "role",
+    "digest",
+)
+"""How columns end that no mention can be in."""
+
+_MENTIONS: Final = [
+    _mentioned(column)
+    for table in metadata.sorted_tables
+    for column in table.c
+    if isinstance(column.type, Text) and not column.primary_key and not column.name.endswith(_NO_WORDS)
+]
+
+
+def digest(person: str) -> str:
+    """What is remembered of somebody who is forgotten."""
+    return hashlib.sha256(f"swarm.person:{person}".encode()).hexdigest()
+
+
+def record(tx: Transaction, person: str) -> None:
+    """Remember that a person is forgotten, from now on."""
+    _RECORD.run(tx, digest=digest(person), now=tx.now)
+
+
+def is_forgotten(tx: Transaction, person: str, ts: str) -> bool:
+    """Whether a person was forgotten after they wrote the message at ``ts``."""
+    return was_forgotten_since(tx, person, slack_ts_to_us(ts))
+
+
+def was_forgotten_since(tx: Transaction, person: str, moment: int) -> bool:
+    """Whether a person was forgotten at that moment or later."""
+    row = _FORGOTTEN_AT.first(tx, digest=digest(person))
+    return row is not None and moment <= row["forgotten_at"]
+
+
+def authors(tx: Transaction, limit: int) -> list[str]:
+    """The ids of so many people who have written something that is kept."""
+    return [row["author_id"] for row in _AUTHORS.all(tx, n=limit)]
+
+
+def messages_of(tx: Transaction, person: str, limit: int) -> list[Row]:
+    """So many of a person's messages, tombstones included."""
+    return _MESSAGES.all(tx, person=person, n=limit)
+
+
+def requested_by(tx: Transaction, person: str) -> list[str]:
+    """The open tasks that a person has asked for."""
+    return [row["id"] for row in _REQUESTED.all(tx, person=person)]
+
+
+def blank(tx: Transaction, message: Row) -> None:
+    """Leave a tombstone in place of a message, without its author."""
+    _BLANK.run(tx, of_team=message["team"], in_channel=message["channel"], at_ts=message["ts"], now=tx.now)
+
+
+def count(tx: Transaction, person: str) -> dict[str, int]:
+    """How much there is of a person, by kind."""
+    found = {"messages": _n(_COUNT_MESSAGES.first(tx, person=person))}
+    for kind, counts in _COUNTS.items():
+        found[kind] = sum(_n(one.first(tx, **_name(by, person))) for one, by in counts)
+    return found | {"mentions": sum(_n(one.first(tx, **_written(person))) for one, _ in _MENTIONS)}
+
+
+def forget(tx: Transaction, person: str) -> dict[str, int]:
+    """Drop or change all that names a person, but for their messages; how many rows there were, by kind."""
+    done = {kind: sum(one.run(tx, **_name(by, person)) for one, by in changes) for kind, changes in _CHANGES.items()}
+    return done | {"mentions": sum(one.run(tx, **_written(person)) for _, one in _MENTIONS)}
+
+
+def _name(by: str, person: str) -> dict[str, str]:
+    return {by: {"person": person, "of_sessions": f"slack:%:{person}", "in_json": f'"id":"{person}"'}[by]}
+
+
+def _written(person: str) -> dict[str, str]:
+    return {"mention": f"<@{person}>", "in_json": f'"{person}"'}
+
+
+def _n(row: Row | None) -> int:
+    return int(row["n"]) if row else 0

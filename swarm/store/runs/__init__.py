@@ -1,0 +1,1 @@
+"""Runs of agents that answer live: rows, events, pages, interrupts."""

@@ -1,0 +1,45 @@
+"""What people think of answers: one opinion for each person and turn, the last one they gave."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlalchemy import Executable, bindparam, select
+
+from swarm.clock import new_id
+from swarm.domain.model.runs import Opinion
+from swarm.store.bridge.statements import InsertFactory, Statement
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.tables import feedback
+
+_f = feedback.c
+
+
+def _give(insert: InsertFactory) -> Executable:
+    new = insert(feedback).values(
+        id=bindparam("id"),
+        turn_id=bindparam("turn_id"),
+        user_id=bindparam("user_id"),
+        value=bindparam("value"),
+        created_at=bindparam("now"),
+    )
+    said = new.excluded
+    return new.on_conflict_do_update(
+        index_elements=["turn_id", "user_id"],
+        set_={"value": said.value, "created_at": said.created_at},
+        where=_f.value != said.value,
+    )
+
+
+_GIVE = Statement(_give)
+_OF_TURN = Statement(select(_f.user_id, _f.value).where(_f.turn_id == bindparam("turn_id")).order_by(_f.user_id))
+
+
+def give(tx: Transaction, turn_id: str, user_id: str, opinion: Opinion) -> bool:
+    """Note what a person thinks of an answer, in place of what they thought before; False if it is the same."""
+    return bool(_GIVE.run(tx, id=new_id(), turn_id=turn_id, user_id=user_id, value=opinion.value, now=tx.now))
+
+
+def of_turn(tx: Transaction, turn_id: str) -> Mapping[str, Opinion]:
+    """What people think of a turn's answer, by Slack user id."""
+    return {row["user_id"]: Opinion(row["value"]) for row in _OF_TURN.all(tx, turn_id=turn_id)}

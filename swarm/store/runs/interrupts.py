@@ -1,0 +1,116 @@
+"""Interrupts: what a run has asked people, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import TypeAdapter
+from sqlalchemy import ColumnElement, bindparam, insert, select, update
+
+from swarm.clock import new_id
+from swarm.domain.answers.events import Asked
+from swarm.domain.model.runs import INTERRUPT_TRANSITIONS, InterruptStatus, InterruptStep
+from swarm.store.bridge.conditions import arrive, may
+from swarm.store.bridge.statements import Row, Statement
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.tables import interrupts
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Interrupt:
+    """An interrupt as it stands in its row."""
+
+    id: str
+    turn_id: str
+    asked: Asked  # whose id is the agent's own
+    status: InterruptStatus
+    created_at: int
+    ended_at: int | None
+
+
+_ASKED: Final = TypeAdapter(Asked)
+
+_i = interrupts.c
+_ADD = Statement(
+    insert(interrupts).values(
+        id=bindparam("id"),
+        turn_id=bindparam("turn_id"),
+        agent_interrupt_id=bindparam("agent_interrupt_id"),
+        prompt=bindparam("prompt"),
+        payload=bindparam("payload"),
+        status=InterruptStatus.OPEN.value,
+        created_at=bindparam("now"),
+        ended_at=None,
+    )
+)
+_GET = Statement(select(interrupts).where(_i.id == bindparam("id")))
+_OF_TURN = Statement(select(interrupts).where(_i.turn_id == bindparam("turn_id")).order_by(_i.id))
+
+
+def _moves(column: ColumnElement[str]) -> dict[InterruptStep, Statement]:
+    """The updates of the steps, for what the column names."""
+    return {
+        step: Statement(
+            update(interrupts)
+            .where(column == bindparam("of"), may(_i.status, transition))
+            .values(**arrive(transition), ended_at=bindparam("now"))
+        )
+        for step, transition in INTERRUPT_TRANSITIONS.items()
+    }
+
+
+_MOVES = _moves(_i.id)
+_MOVES_OF_TURN = _moves(_i.turn_id)
+
+
+def add(tx: Transaction, turn_id: str, asked: Sequence[Asked]) -> list[Interrupt]:
+    """What a turn asks people, in order."""
+    ids = [new_id() for _ in asked]
+    _ADD.many(
+        tx,
+        [
+            {
+                "id": interrupt_id,
+                "turn_id": turn_id,
+                "agent_interrupt_id": question.id,
+                "prompt": question.prompt,
+                "payload": _ASKED.dump_json(question).decode(),
+                "now": tx.now,
+            }
+            for interrupt_id, question in zip(ids, asked, strict=True)
+        ],
+    )
+    return [interrupt for interrupt in of_turn(tx, turn_id) if interrupt.id in ids]
+
+
+def get(tx: Transaction, interrupt_id: str) -> Interrupt | None:
+    row = _GET.first(tx, id=interrupt_id)
+    return _interrupt(row) if row else None
+
+
+def of_turn(tx: Transaction, turn_id: str) -> list[Interrupt]:
+    """Everything that a turn has asked, in order."""
+    return [_interrupt(row) for row in _OF_TURN.all(tx, turn_id=turn_id)]
+
+
+def end(tx: Transaction, interrupt_id: str, step: InterruptStep) -> bool:
+    """Take a step of the state machine; False if the interrupt is not open."""
+    return bool(_MOVES[step].run(tx, of=interrupt_id, now=tx.now))
+
+
+def end_all(tx: Transaction, turn_id: str, step: InterruptStep) -> int:
+    """The same for all interrupts of a turn that are open; how many there were."""
+    return _MOVES_OF_TURN[step].run(tx, of=turn_id, now=tx.now)
+
+
+def _interrupt(row: Row) -> Interrupt:
+    return Interrupt(
+        id=row["id"],
+        turn_id=row["turn_id"],
+        asked=_ASKED.validate_json(row["payload"]),
+        status=InterruptStatus(row["status"]),
+        created_at=row["created_at"],
+        ended_at=row["ended_at"],
+    )

@@ -1,0 +1,1 @@
+"""Tasks: rows, transitions, queries."""

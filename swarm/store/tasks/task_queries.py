@@ -1,0 +1,289 @@
+"""Questions about tasks: who has which, how many there are, what waits for what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import BigInteger, ColumnElement, Select, bindparam, exists, func, or_, select, union_all
+
+from swarm.domain.model.tasks import ACTIVE_STATUSES, MAX_DEPTH, UNSUCCESSFUL, TaskStatus
+from swarm.domain.model.threads import Thread
+from swarm.store.bridge.conditions import AT_MOST_N, literally
+from swarm.store.bridge.statements import Statement
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.tables import agents, task_dependencies, tasks
+from swarm.store.tasks.tasks import Task, get, task
+
+_t = tasks.c
+_d = task_dependencies.c
+_open = _t.ended_at.is_(None)
+_active = _t.status.in_([literally(status) for status in sorted(ACTIVE_STATUSES)])
+
+_ACTIVE_IN_THREAD = Statement(
+    select(tasks)
+    .where(_t.agent_id == bindparam("agent_id"), _t.lane_id == bindparam("thread_id"), _open, _active)
+    .order_by(_t.created_at.desc(), _t.id.desc())
+    .limit(1)
+)
+_HOLDER = Statement(
+    select(tasks)
+    .where(
+        _t.agent_id == bindparam("agent_id"),
+        _t.lane_id == bindparam("thread_id"),
+        _t.epoch == bindparam("epoch"),
+        _t.status != literally(TaskStatus.OFFERED),  # it has not got the thread yet
+        _open,
+    )
+    .limit(1)
+)
+_WAITING_IN_THREAD = Statement(
+    select(tasks)
+    .where(_t.thread_id == bindparam("thread_id"), _t.status == literally(TaskStatus.WAITING))
+    .order_by(_t.agent_id, _t.id)
+)
+
+
+def _count(*conditions: object) -> Statement:
+    return Statement(select(func.count().label("n")).select_from(tasks).where(_open, *conditions))  # type: ignore[arg-type]
+
+
+_OPEN_IN_THREAD = _count(_t.thread_id == bindparam("thread_id"))
+_OPEN_CHILDREN = _count(_t.parent_id == bindparam("parent_id"))
+_OPEN_CREATED = _count(_t.created_by == bindparam("agent_id"), _t.thread_id.is_(None))
+_BY_STATUS_OF = Statement(
+    select(_t.status, func.count().label("n")).where(_t.agent_id == bindparam("agent_id"), _open).group_by(_t.status)
+)
+_BY_STATUS = Statement(select(_t.status, func.count().label("n")).group_by(_t.status))
+_DEPENDENCIES = Statement(
+    select(tasks).join(task_dependencies, _d.depends_on_id == _t.id).where(_d.task_id == bindparam("task_id"))
+    .order_by(_t.created_at, _t.id)
+)  # fmt: skip
+_DEPENDENTS = Statement(
+    select(tasks).join(task_dependencies, _d.task_id == _t.id).where(_d.depends_on_id == bindparam("task_id"))
+    .order_by(_t.created_at, _t.id)
+)  # fmt: skip
+_BATCH = 50
+_DEPENDENCIES_OF = Statement(
+    select(tasks, _d.task_id.label("dependent_id"))
+    .join(task_dependencies, _d.depends_on_id == _t.id)
+    .where(_d.task_id.in_([bindparam(f"task_{number}") for number in range(_BATCH)]))
+    .order_by(_t.created_at, _t.id)
+)
+
+
+def _waited_for() -> Select[tuple[str]]:
+    """All that a task waits for, itself included; what is done is waited for no longer."""
+    first = select(_t.id.label("id")).where(_t.id == bindparam("task_id"), _t.status != TaskStatus.COMPLETED.value)
+    waited_for = first.cte("waited_for", recursive=True)
+    further = (
+        select(_t.id)
+        .join(task_dependencies, _d.depends_on_id == _t.id)
+        .join(waited_for, waited_for.c.id == _d.task_id)
+        .where(_t.status != TaskStatus.COMPLETED.value)
+    )
+    waited_for = waited_for.union(further)
+    return select(waited_for.c.id).limit(AT_MOST_N)
+
+
+_WAITED_FOR = Statement(_waited_for())
+
+
+def _newest(*conditions: ColumnElement[bool]) -> Select[Any]:
+    """Ids are ordered by time, so this reads no more of an index than it returns."""
+    return select(tasks).where(*conditions).order_by(_t.id.desc()).limit(AT_MOST_N)
+
+
+def _newest_of_agent(*conditions: ColumnElement[bool]) -> Select[Any]:
+    """What an agent has, and what it has created: the newest of each, and of these the newest."""
+    whose = (_t.agent_id == bindparam("agent_id"), _t.created_by == bindparam("agent_id"))
+    each = [select(_newest(of_agent, *conditions).with_only_columns(_t.id).subquery()) for of_agent in whose]
+    return _newest(_t.id.in_(union_all(*each)))
+
+
+_of_status = _t.status == bindparam("status")
+_NEWEST = {
+    (False, False): Statement(_newest()),
+    (True, False): Statement(_newest(_of_status)),
+    (False, True): Statement(_newest_of_agent()),
+    (True, True): Statement(_newest_of_agent(_of_status)),
+}
+_other = tasks.alias("other")
+_unfinished = exists().where(
+    _d.task_id == _t.id, _other.c.id == _d.depends_on_id, _other.c.status != TaskStatus.COMPLETED.value
+)
+_hopeless = exists().where(
+    _d.task_id == _t.id,
+    _other.c.id == _d.depends_on_id,
+    _other.c.status.in_([literally(status) for status in sorted(UNSUCCESSFUL)]),
+)
+_SETTLED = Statement(
+    select(_t.id)
+    .where(_t.status == literally(TaskStatus.BLOCKED), or_(~_unfinished, _hopeless))
+    .order_by(_t.id)
+    .limit(AT_MOST_N)
+)
+_ORPHANS = Statement(
+    select(_t.id)
+    .join(_other, _other.c.id == _t.parent_id)
+    .where(_open, _other.c.status == TaskStatus.CANCELLED.value)
+    .order_by(_t.id)
+    .limit(AT_MOST_N)
+)
+_DELAYED = Statement(
+    select(_t.id).where(_t.due_at.is_not(None), _t.due_at <= bindparam("now")).order_by(_t.id).limit(AT_MOST_N)
+)
+_OFFERS_OVER = Statement(
+    select(_t.id)
+    .where(_t.offer_ends_at.is_not(None), _t.offer_ends_at <= bindparam("now"))
+    .order_by(_t.id)
+    .limit(AT_MOST_N)
+)
+_ABANDONED = Statement(
+    select(_t.id)
+    .join(agents, agents.c.id == _t.agent_id)
+    .where(
+        _open,
+        _t.status.in_([literally(status) for status in (*sorted(ACTIVE_STATUSES), TaskStatus.OFFERED)]),
+        or_(
+            agents.c.revoked_at.is_not(None),
+            func.coalesce(agents.c.last_seen_at, 0) < bindparam("seen_before", type_=BigInteger),
+        ),
+    )
+    .order_by(_t.id)
+    .limit(AT_MOST_N)
+)
+
+
+def active_in_thread(tx: Transaction, agent_id: str, thread_id: str) -> Task | None:
+    """The newest task that an agent has in a thread and that is not over."""
+    row = _ACTIVE_IN_THREAD.first(tx, agent_id=agent_id, thread_id=thread_id)
+    return task(row) if row else None
+
+
+def holder(tx: Transaction, thread: Thread) -> Task | None:
+    """The open task with which the owner of a thread got it, if it is still so."""
+    row = _HOLDER.first(tx, agent_id=thread.owner_id, thread_id=thread.id, epoch=thread.epoch)
+    return task(row) if row else None
+
+
+def waiting_in_thread(tx: Transaction, thread_id: str) -> list[Task]:
+    """The tasks that have asked people something in a thread, agent by agent as heads are locked."""
+    return [task(row) for row in _WAITING_IN_THREAD.all(tx, thread_id=thread_id)]
+
+
+def count_open_in_thread(tx: Transaction, thread_id: str) -> int:
+    return _counted(tx, _OPEN_IN_THREAD, thread_id=thread_id)
+
+
+def count_open_children(tx: Transaction, parent_id: str) -> int:
+    return _counted(tx, _OPEN_CHILDREN, parent_id=parent_id)
+
+
+def count_open_created(tx: Transaction, agent_id: str) -> int:
+    """Open tasks without a thread that an agent has created."""
+    return _counted(tx, _OPEN_CREATED, agent_id=agent_id)
+
+
+def count_by_status(tx: Transaction, agent_id: str | None = None) -> Mapping[str, int]:
+    """How many tasks there are in each status: all of them, or the open ones of one agent."""
+    rows = _BY_STATUS_OF.all(tx, agent_id=agent_id) if agent_id else _BY_STATUS.all(tx)
+    return {row["status"]: int(row["n"]) for row in rows}
+
+
+def dependencies(tx: Transaction, task_id: str) -> list[Task]:
+    """What a task depends on, oldest first."""
+    return [task(row) for row in _DEPENDENCIES.all(tx, task_id=task_id)]
+
+
+def dependencies_of(tx: Transaction, task_ids: Sequence[str]) -> dict[str, list[Task]]:
+    """What each of some tasks depends on, oldest first."""
+    found: dict[str, list[Task]] = {task_id: [] for task_id in task_ids}
+    for start in range(0, len(task_ids), _BATCH):
+        batch = task_ids[start : start + _BATCH]
+        padded = [*batch, *[batch[0]] * (_BATCH - len(batch))]
+        for row in _DEPENDENCIES_OF.all(tx, **{f"task_{number}": task_id for number, task_id in enumerate(padded)}):
+            found[row["dependent_id"]].append(task(row))
+    return found
+
+
+def waited_for(tx: Transaction, task_id: str, limit: int) -> list[str]:
+    """The ids of at most so many tasks that what depends on a task waits for: itself, its dependencies, and theirs."""
+    return [row["id"] for row in _WAITED_FOR.all(tx, task_id=task_id, n=limit)]
+
+
+def dependents(tx: Transaction, task_id: str) -> list[Task]:
+    """What depends on a task, oldest first."""
+    return [task(row) for row in _DEPENDENTS.all(tx, task_id=task_id)]
+
+
+def ancestors(tx: Transaction, parent_id: str | None) -> list[Task]:
+    """A task, its parent, and so on; not more than there may be."""
+    found: list[Task] = []
+    while parent_id and len(found) <= MAX_DEPTH:
+        parent = get(tx, parent_id)
+        if parent is None:
+            break
+        found.append(parent)
+        parent_id = parent.parent_id
+    return found
+
+
+def latest(tx: Transaction, limit: int, *, status: TaskStatus | None = None, agent_id: str | None = None) -> list[Task]:
+    """The newest tasks: all, or those of a status, or that an agent has or has created."""
+    params: dict[str, object] = {"n": limit}
+    if status:
+        params["status"] = status.value
+    if agent_id:
+        params["agent_id"] = agent_id
+    return [task(row) for row in _NEWEST[bool(status), bool(agent_id)].all(tx, **params)]
+
+
+def settled(tx: Transaction, limit: int) -> list[str]:
+    """Blocked tasks that need not wait any longer (all they depend on is done) or cannot (some of it never will be)."""
+    return _ids(tx, _SETTLED, n=limit)
+
+
+def orphans(tx: Transaction, limit: int) -> list[str]:
+    """Open tasks whose parent was cancelled."""
+    return _ids(tx, _ORPHANS, n=limit)
+
+
+def delayed(tx: Transaction, limit: int) -> list[str]:
+    """Tasks whose delay is over."""
+    return _ids(tx, _DELAYED, now=tx.now, n=limit)
+
+
+def offers_over(tx: Transaction, limit: int) -> list[str]:
+    """Offers that nobody has answered in time."""
+    return _ids(tx, _OFFERS_OVER, now=tx.now, n=limit)
+
+
+def abandoned(tx: Transaction, seen_before: int, limit: int) -> list[str]:
+    """Tasks of agents that are gone or were not seen since then."""
+    return _ids(tx, _ABANDONED, seen_before=seen_before, n=limit)
+
+
+def _ids(tx: Transaction, statement: Statement, **params: object) -> list[str]:
+    return [row["id"] for row in statement.all(tx, **params)]
+
+
+def _counted(tx: Transaction, statement: Statement, **params: object) -> int:
+    row = statement.first(tx, **params)
+    return int(row["n"]) if row else 0
+
+
+_OPEN_PARTS = Statement(select(tasks).where(_t.parent_id == bindparam("parent_id"), _open).order_by(_t.id))
+
+
+def open_parts(tx: Transaction, parent_id: str) -> list[Task]:
+    """The open tasks below a task, not locked."""
+    return [task(row) for row in _OPEN_PARTS.all(tx, parent_id=parent_id)]
+
+
+_OPEN_OF_THREAD = Statement(select(tasks).where(_t.thread_id == bindparam("thread_id"), _open).order_by(_t.id))
+
+
+def open_in_thread(tx: Transaction, thread_id: str) -> list[Task]:
+    """The tasks of a thread that are not over, oldest first, not locked."""
+    return [task(row) for row in _OPEN_OF_THREAD.all(tx, thread_id=thread_id)]

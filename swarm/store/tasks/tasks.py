@@ -1,0 +1,331 @@
+"""Tasks: their rows, and the steps of their state machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sqlalchemy import BindParameter, Integer, bindparam, func, insert, select, update
+
+from swarm.clock import SECOND, new_id
+from swarm.domain.model.inbox import order_key
+from swarm.domain.model.tasks import OPEN_STATUSES, TASK_TRANSITIONS, TaskHold, TaskStatus, TaskStep
+from swarm.store.bridge.conditions import arrive, literally, may
+from swarm.store.bridge.statements import Row, Statement
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import queue_heads
+from swarm.store.records import history
+from swarm.store.tables import task_dependencies, tasks
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Task:
+    """A task as it stands in its row."""
+
+    id: str
+    thread_id: str | None
+    lane_id: str
+    title: str
+    description: str
+    status: TaskStatus
+    priority: int
+    agent_id: str | None
+    created_by: str | None  # an agent's id; None: an operator
+    requester: str | None  # a Slack user's id
+    parent_id: str | None
+    depth: int
+    inbox_message_id: str | None
+    epoch: int | None  # of its thread, since it was handed over with the task
+    attempts: int
+    claims: int
+    order_key: int
+    lease_token: str | None
+    progress: str | None
+    percent: int | None
+    result: str | None
+    error: str | None
+    created_at: int
+    started_at: int | None
+    ended_at: int | None
+    by_strangers: bool  # nobody else has asked for it
+
+
+_t = tasks.c
+_VALUES: dict[str, BindParameter[object]] = {
+    name: bindparam(name)
+    for name in (
+        "id", "thread_id", "lane_id", "title", "description", "status", "priority", "agent_id", "created_by",
+        "requester", "parent_id", "depth", "inbox_message_id", "epoch", "order_key", "offer_ends_at",
+        "by_strangers",
+    )
+}  # fmt: skip
+_ADD = Statement(
+    insert(tasks).values(
+        **_VALUES,
+        attempts=0,
+        claims=0,
+        held_by=None,
+        due_at=None,
+        lease_token=None,
+        progress=None,
+        percent=None,
+        result=None,
+        error=None,
+        created_at=bindparam("now"),
+        started_at=None,
+        ended_at=None,
+    )
+)
+_DEPEND = Statement(
+    insert(task_dependencies).values(task_id=bindparam("task_id"), depends_on_id=bindparam("depends_on_id"))
+)
+_by_id = select(tasks).where(_t.id == bindparam("id"))
+_GET = Statement(_by_id)
+_GET_LOCKED = Statement(_by_id.with_for_update(key_share=True))
+_FIRST_DUE = Statement(
+    select(tasks)
+    .where(
+        _t.agent_id == bindparam("agent_id"),
+        _t.lane_id == bindparam("lane_id"),
+        _t.status == literally(TaskStatus.PENDING),
+        _t.held_by.is_(None),
+        _t.ended_at.is_(None),
+    )
+    .order_by(_t.order_key)
+    .limit(1)
+    .with_for_update(key_share=True, skip_locked=True)
+)
+_CLAIM = Statement(
+    update(tasks)
+    .where(_t.id == bindparam("task_id"), may(_t.status, TASK_TRANSITIONS[TaskStep.CLAIM]))
+    .values(
+        **arrive(TASK_TRANSITIONS[TaskStep.CLAIM]),
+        claims=_t.claims + 1,
+        lease_token=bindparam("token"),
+        started_at=func.coalesce(_t.started_at, bindparam("now")),
+    )
+)
+_UNCOUNT_CLAIM = Statement(
+    update(tasks).where(_t.id == bindparam("task_id"), _t.claims > 0).values(claims=_t.claims - 1)
+)
+_PROGRESS = Statement(
+    update(tasks)
+    .where(_t.id == bindparam("task_id"), _t.status == TaskStatus.IN_PROGRESS.value)
+    .values(
+        progress=bindparam("new_progress"),
+        percent=func.coalesce(bindparam("new_percent", type_=Integer), _t.percent),
+    )
+)
+_DELAY = Statement(
+    update(tasks)
+    .where(_t.id == bindparam("task_id"), _t.status == TaskStatus.PENDING.value)
+    .values(held_by=TaskHold.DELAY.value, due_at=bindparam("new_due_at"))
+)
+_END_DELAY = Statement(
+    update(tasks).where(_t.id == bindparam("task_id"), _t.due_at <= bindparam("now")).values(held_by=None, due_at=None)
+)
+# A blocked task may be assigned as well: it keeps waiting for the others.
+_GIVE = Statement(
+    update(tasks)
+    .where(_t.id == bindparam("task_id"), _t.ended_at.is_(None))
+    .values(agent_id=bindparam("new_agent_id"), epoch=bindparam("new_epoch"))
+)
+
+
+def _move(step: TaskStep) -> Statement:
+    """The update of one step: guarded by the state machine and, for steps of a run, by the lease."""
+    transition = TASK_TRANSITIONS[step]
+    guard = may(_t.status, transition)
+    if transition.sources == {TaskStatus.IN_PROGRESS}:
+        guard &= _t.lease_token == bindparam("held_token")
+    values: dict[str, object] = dict(arrive(transition)) | {"held_by": None, "due_at": None, "offer_ends_at": None}
+    if step in (TaskStep.LOSE, TaskStep.BURY):
+        values["attempts"] = _t.attempts + 1
+    if step is TaskStep.REDRIVE:
+        values |= {"attempts": 0, "ended_at": None, "error": None}
+    if step is TaskStep.UNASSIGN:
+        values |= {"agent_id": None, "attempts": 0}
+    if transition.target not in OPEN_STATUSES:
+        values["ended_at"] = bindparam("now")
+    if step is TaskStep.COMPLETE:
+        values["result"] = bindparam("said")
+    elif transition.target not in OPEN_STATUSES:
+        values["error"] = bindparam("said")
+    return Statement(update(tasks).where(_t.id == bindparam("task_id"), guard).values(**values))
+
+
+_MOVES: dict[TaskStep, Statement] = {step: _move(step) for step in TaskStep if step is not TaskStep.CLAIM}
+
+
+def add(
+    tx: Transaction,
+    *,
+    thread_id: str | None,
+    title: str,
+    description: str,
+    status: TaskStatus,
+    priority: int,
+    agent_id: str | None,
+    created_by: str | None,
+    requester: str | None = None,
+    parent_id: str | None = None,
+    depth: int = 1,
+    inbox_message_id: str | None = None,
+    epoch: int | None = None,
+    offer_ends_at: int | None = None,
+    depends_on: tuple[str, ...] = (),
+    by_strangers: bool = False,
+    reason: str | None = None,
+) -> Task:
+    """A new task; its agent is woken if it is due."""
+    task_id = new_id()
+    _ADD.run(
+        tx,
+        id=task_id,
+        thread_id=thread_id,
+        lane_id=thread_id or task_id,
+        title=title,
+        description=description,
+        status=status,
+        priority=priority,
+        agent_id=agent_id,
+        created_by=created_by,
+        requester=requester,
+        parent_id=parent_id,
+        depth=depth,
+        inbox_message_id=inbox_message_id,
+        epoch=epoch,
+        order_key=order_key(tx.now, priority),
+        offer_ends_at=offer_ends_at,
+        by_strangers=by_strangers,
+        now=tx.now,
+    )
+    if depends_on:
+        _DEPEND.many(tx, [{"task_id": task_id, "depends_on_id": other} for other in depends_on])
+    history.record(tx, f"task.{status}", task_id, thread_id=thread_id, agent_id=agent_id or created_by, reason=reason)
+    added = get(tx, task_id)
+    assert added is not None  # inserted above
+    _refresh(tx, added)
+    return added
+
+
+def get(tx: Transaction, task_id: str) -> Task | None:
+    row = _GET.first(tx, id=task_id)
+    return task(row) if row else None
+
+
+def locked(tx: Transaction, task_id: str) -> Task | None:
+    """A task, locked until the transaction ends. Its thread is locked before it."""
+    row = _GET_LOCKED.first(tx, id=task_id)
+    return task(row) if row else None
+
+
+def first_due(tx: Transaction, agent_id: str, lane_id: str) -> Task | None:
+    """The task whose turn it is in a lane, locked; what somebody changes at this moment is passed over."""
+    row = _FIRST_DUE.first(tx, agent_id=agent_id, lane_id=lane_id)
+    return task(row) if row else None
+
+
+def claim(tx: Transaction, task_: Task, token: str) -> Task | None:
+    """Put a pending task under a lease; None if it is not pending any more."""
+    if not _CLAIM.run(tx, task_id=task_.id, token=token, now=tx.now):
+        return None
+    history.record(tx, "task.claim", task_.id, thread_id=task_.thread_id, agent_id=task_.agent_id)
+    started_at = task_.started_at or tx.now
+    return replace(
+        task_, status=TaskStatus.IN_PROGRESS, claims=task_.claims + 1, lease_token=token, started_at=started_at
+    )
+
+
+def uncount_claim(tx: Transaction, task_id: str) -> None:
+    """Forget that a task was leased: nobody has seen that lease, so the next one may be the task's first."""
+    _UNCOUNT_CLAIM.run(tx, task_id=task_id)
+
+
+def move(
+    tx: Transaction,
+    step: TaskStep,
+    task_: Task,
+    *,
+    reason: str | None = None,
+    actor: str | None = None,
+    said: str | None = None,
+) -> bool:
+    """Take a step of the state machine; False if the task is not in a state that allows it, or under another lease.
+
+    ``said`` is the result of a completed task, and why another one is over; ``actor`` the agent that did it, if it was
+    not the task's own.
+    """
+    transition = TASK_TRANSITIONS[step]
+    params: dict[str, object] = {"task_id": task_.id}
+    if transition.sources == {TaskStatus.IN_PROGRESS}:
+        params["held_token"] = task_.lease_token
+    if transition.target not in OPEN_STATUSES:
+        params |= {"now": tx.now, "said": said or reason}
+    if not _MOVES[step].run(tx, **params):
+        return False
+    history.record(
+        tx, f"task.{step}", task_.id, thread_id=task_.thread_id, agent_id=actor or task_.agent_id, reason=reason
+    )
+    _refresh(tx, task_)
+    return True
+
+
+def give(tx: Transaction, task_: Task, agent_id: str, epoch: int | None, reason: str) -> None:
+    """Note who is to do a task that is not over, and since which epoch that agent has its thread."""
+    _GIVE.run(tx, task_id=task_.id, new_agent_id=agent_id, new_epoch=epoch)
+    history.record(tx, "task.given", task_.id, thread_id=task_.thread_id, agent_id=agent_id, reason=reason)
+    _refresh(tx, replace(task_, agent_id=agent_id))
+
+
+def report(tx: Transaction, task_: Task, progress: str, percent: int | None) -> bool:
+    """Note how far a running task is; False if it does not run."""
+    return bool(_PROGRESS.run(tx, task_id=task_.id, new_progress=progress, new_percent=percent))
+
+
+def delay(tx: Transaction, task_: Task, seconds: float) -> None:
+    """Keep a pending task back for a while."""
+    _DELAY.run(tx, task_id=task_.id, new_due_at=tx.now + int(seconds * SECOND))
+    _refresh(tx, task_)
+
+
+def end_delay(tx: Transaction, task_: Task) -> None:
+    """Make a task due whose delay is over."""
+    if _END_DELAY.run(tx, task_id=task_.id, now=tx.now):
+        _refresh(tx, task_)
+
+
+def task(row: Row) -> Task:
+    """The task of a row."""
+    return Task(
+        id=row["id"],
+        thread_id=row["thread_id"],
+        lane_id=row["lane_id"],
+        title=row["title"],
+        description=row["description"],
+        status=TaskStatus(row["status"]),
+        priority=row["priority"],
+        agent_id=row["agent_id"],
+        created_by=row["created_by"],
+        requester=row["requester"],
+        parent_id=row["parent_id"],
+        depth=row["depth"],
+        inbox_message_id=row["inbox_message_id"],
+        epoch=row["epoch"],
+        attempts=row["attempts"],
+        claims=row["claims"],
+        order_key=row["order_key"],
+        lease_token=row["lease_token"],
+        progress=row["progress"],
+        percent=row["percent"],
+        result=row["result"],
+        error=row["error"],
+        created_at=row["created_at"],
+        started_at=row["started_at"],
+        ended_at=row["ended_at"],
+        by_strangers=bool(row["by_strangers"]),
+    )
+
+
+def _refresh(tx: Transaction, task_: Task) -> None:
+    if task_.agent_id:
+        queue_heads.refresh(tx, task_.agent_id, task_.lane_id)

@@ -1,0 +1,1 @@
+"""Threads: their rows, their transcripts, and how far Slack was read."""

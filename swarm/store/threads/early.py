@@ -1,0 +1,184 @@
+"""Messages that came too early to be routed.
+
+Replies that overtook the first message of their thread: Slack promises no order, and a redelivery may be late. They
+concern nobody when they come, but may when the first message is there. So they are kept for a while, and routed in the
+transaction that opens their thread. Both sides take the same lock first, or each could miss what the other is about to
+commit.
+
+Messages that are work if their author is a member, which Slack did not say in time. They stay until it does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Final
+
+import orjson
+from sqlalchemy import bindparam, delete, select, update
+
+from swarm.clock import SECOND
+from swarm.domain.model.transcript import Author, AuthorKind, ChannelType, File, SlackMessage, Standing
+from swarm.store.bridge.conditions import AT_MOST_N
+from swarm.store.bridge.statements import Statement
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.tables import early_messages
+
+UNVERIFIED: Final = "unverified"
+"""The topic that tells that a message waits for its author to be verified."""
+
+_e = early_messages.c
+_place = (
+    (_e.team == bindparam("team")) & (_e.channel == bindparam("channel")) & (_e.thread_ts == bindparam("thread_ts"))
+)
+_KEEP = Statement(
+    lambda insert: (
+        insert(early_messages)
+        .values(
+            team=bindparam("team"),
+            channel=bindparam("channel"),
+            thread_ts=bindparam("thread_ts"),
+            ts=bindparam("ts"),
+            message=bindparam("message"),
+            stored_at=bindparam("now"),
+        )
+        .on_conflict_do_nothing()
+    )
+)
+_PARK = Statement(
+    lambda insert: (
+        insert(early_messages)
+        .values(
+            team=bindparam("team"),
+            channel=bindparam("channel"),
+            thread_ts=bindparam("thread_ts"),
+            ts=bindparam("ts"),
+            message=bindparam("message"),
+            stored_at=bindparam("now"),
+            verify_at=bindparam("now"),
+        )
+        .on_conflict_do_update(
+            index_elements=["team", "channel", "thread_ts", "ts"],
+            set_={"message": bindparam("message"), "verify_at": bindparam("now")},
+            where=_e.verify_at.is_(None),
+        )
+    )
+)
+_PARKED = Statement(
+    select(_e.message, _e.stored_at).where(_e.verify_at <= bindparam("now")).order_by(_e.verify_at).limit(AT_MOST_N)
+)
+_POSTPONE = Statement(
+    update(early_messages)
+    .where(_place, _e.ts == bindparam("of_ts"), _e.verify_at.is_not(None))
+    .values(verify_at=bindparam("next_verify_at"))
+)
+_UNPARK = Statement(delete(early_messages).where(_place, _e.ts == bindparam("ts"), _e.verify_at.is_not(None)))
+_CHANGE = Statement(
+    update(early_messages).where(_place, _e.ts == bindparam("of_ts")).values(message=bindparam("new_message"))
+)
+_FIND = Statement(select(_e.message).where(_place, _e.ts == bindparam("ts")))
+_waits_for_thread = _e.verify_at.is_(None)
+_OF_PLACE = Statement(select(_e.message).where(_place, _waits_for_thread).order_by(_e.ts))
+_DROP = Statement(delete(early_messages).where(_place, _waits_for_thread))
+_DROP_ONE = Statement(delete(early_messages).where(_place, _e.ts == bindparam("of_ts")))
+_FORGET = Statement(
+    delete(early_messages).where(
+        _waits_for_thread,
+        _e.stored_at.in_(
+            select(_e.stored_at)
+            .where(_e.stored_at < bindparam("before"), _waits_for_thread)
+            .order_by(_e.stored_at)
+            .limit(AT_MOST_N)
+        ),
+    )
+)
+
+
+def lock(tx: Transaction, team: str, channel: str, thread_ts: str) -> None:
+    """Wait for whoever opens this thread, or keeps a reply to it. SQLite has one writer anyway."""
+    if tx.dialect == "postgresql":
+        place = f"swarm.early:{team}:{channel}:{thread_ts}"
+        tx.fetch("SELECT pg_advisory_xact_lock(hashtextextended(%(place)s, 0))", {"place": place})
+
+
+def keep(tx: Transaction, team: str, message: SlackMessage) -> None:
+    """Keep a reply to a thread of which nobody knows."""
+    place = {"team": team, "channel": message.channel, "thread_ts": message.root_ts}
+    _KEEP.run(tx, **place, ts=message.ts, message=_body(message), now=tx.now)
+
+
+def change(tx: Transaction, team: str, message: SlackMessage) -> None:
+    """A reply reads differently now, if it is kept and what is kept is not newer."""
+    place = {"team": team, "channel": message.channel, "thread_ts": message.root_ts}
+    kept = _FIND.first(tx, **place, ts=message.ts)
+    if kept is None or (orjson.loads(kept["message"])["edited_ts"] or "") > (message.edited_ts or ""):
+        return
+    _CHANGE.run(tx, **place, of_ts=message.ts, new_message=_body(message))
+
+
+def take(tx: Transaction, team: str, channel: str, thread_ts: str) -> list[SlackMessage]:
+    """What came too early for a thread, in order; it is not kept any longer."""
+    rows = _OF_PLACE.all(tx, team=team, channel=channel, thread_ts=thread_ts)
+    if rows:
+        _DROP.run(tx, team=team, channel=channel, thread_ts=thread_ts)
+    return [_message(orjson.loads(row["message"])) for row in rows]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parked:
+    """A message that waits until Slack says who wrote it; ``age_us`` is for how long already, in microseconds."""
+
+    message: SlackMessage
+    age_us: int
+
+
+def park(tx: Transaction, team: str, message: SlackMessage) -> None:
+    """Keep a message until its author is verified."""
+    place = {"team": team, "channel": message.channel, "thread_ts": message.root_ts}
+    _PARK.run(tx, **place, ts=message.ts, message=_body(message), now=tx.now)
+    tx.wake(UNVERIFIED)
+
+
+def parked(tx: Transaction, limit: int) -> list[Parked]:
+    """Messages whose author is to be asked for now, those that have waited longest first."""
+    rows = _PARKED.all(tx, now=tx.now, n=limit)
+    return [Parked(message=_message(orjson.loads(row["message"])), age_us=tx.now - row["stored_at"]) for row in rows]
+
+
+def postpone(tx: Transaction, team: str, message: SlackMessage, seconds: float) -> None:
+    """Ask again later who wrote it."""
+    place = {"team": team, "channel": message.channel, "thread_ts": message.root_ts}
+    _POSTPONE.run(tx, **place, of_ts=message.ts, next_verify_at=tx.now + int(seconds * SECOND))
+
+
+def unpark(tx: Transaction, team: str, message: SlackMessage) -> bool:
+    """The author is verified: it is not kept any longer; False if it was not."""
+    place = {"team": team, "channel": message.channel, "thread_ts": message.root_ts}
+    return bool(_UNPARK.run(tx, **place, ts=message.ts))
+
+
+def drop(tx: Transaction, team: str, channel: str, thread_ts: str, ts: str) -> None:
+    """A message was deleted; it is not kept any longer."""
+    _DROP_ONE.run(tx, team=team, channel=channel, thread_ts=thread_ts, of_ts=ts)
+
+
+def forget(tx: Transaction, before: int, limit: int) -> int:
+    """Drop so many that came before then; how many there were."""
+    return _FORGET.run(tx, before=before, n=limit)
+
+
+def _body(message: SlackMessage) -> str:
+    return orjson.dumps(asdict(message)).decode()
+
+
+def _message(body: dict[str, object]) -> SlackMessage:
+    author = dict(body.pop("author"))  # type: ignore[call-overload]
+    author["teams"] = tuple(author.get("teams", ()))
+    author["standing"] = Standing(standing) if (standing := author.get("standing")) else None
+    files = body.pop("files")
+    channel_type = ChannelType(str(body.pop("channel_type")))
+    return SlackMessage(
+        **body,  # type: ignore[arg-type]
+        author=Author(**{**author, "kind": AuthorKind(author["kind"])}),
+        files=tuple(File(**file) for file in files),  # type: ignore[attr-defined]
+        channel_type=channel_type,
+    )

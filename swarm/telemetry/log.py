@@ -1,0 +1,168 @@
+"""Logging: one line an event, with an ``action`` and its ids, and never a secret (`swarm.telemetry.redaction`).
+
+Everything goes to standard error in one format: our own lines, those of every library, and what nobody caught. A
+person at a terminal reads text; anything else gets a JSON object a line.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from collections.abc import Callable, Iterable, MutableMapping
+from types import TracebackType
+from typing import Any, Final, TextIO
+
+import structlog
+
+from swarm.domain.text.characters import strip_invisible
+from swarm.telemetry.redaction import Redactor
+
+_QUIET: Final = (
+    "alembic",
+    "aiohttp",
+    "aiohttp.access",
+    "anthropic",
+    "asyncio",
+    "bedrock_agentcore",
+    "boto3",
+    "botocore",
+    "httpcore2",
+    "httpx2",
+    "mcp",
+    "opentelemetry",
+    "slack_bolt",
+    "slack_sdk",
+    "sqlalchemy",
+    "urllib3",
+    "uvicorn",
+    "uvicorn.access",
+    "uvicorn.error",
+)
+"""Libraries that say at info what we say better, and at debug what people wrote."""
+
+Event = MutableMapping[str, Any]
+
+_log = structlog.get_logger(__name__)
+
+
+def configure(
+    level: str = "info",
+    *,
+    as_json: bool | None = None,
+    secrets: Iterable[str] = (),
+    stream: TextIO | None = None,
+) -> None:
+    """Send everything that anybody logs to standard error, in one format. Call it before anything logs.
+
+    ``as_json`` says in which; by default JSON unless standard error is a terminal. ``secrets`` are values to hide
+    beside those that can be told by their look. ``stream`` takes the place of standard error.
+    """
+    stream = stream or sys.stderr
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(stream)
+    _redactors[:] = [Redactor(secrets)]
+    handler.setFormatter(_formatter(shared, _redactors[0], not stream.isatty() if as_json is None else as_json))
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    for name in _QUIET:
+        library = logging.getLogger(name)
+        library.setLevel(max(logging.WARNING, root.level))
+        library.handlers.clear()  # one that has set itself up would write past the redaction
+        library.propagate = True
+    sys.excepthook = _on_crash
+    threading.excepthook = _on_thread_crash
+
+
+def hide(secrets: Iterable[str]) -> None:
+    """Hide these values as well from now on, once `configure` was called: secrets that stand in other files."""
+    for redactor in _redactors:
+        redactor.learn(secrets)
+
+
+_redactors: list[Redactor] = []
+"""The one in force; none before `configure`."""
+
+
+def _formatter(shared: list[Any], redactor: Redactor, as_json: bool) -> logging.Formatter:
+    # A traceback becomes text before it is redacted, and shows no local variables: those hold what people wrote.
+    plainly = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=shared,
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            structlog.processors.format_exc_info,
+            structlog.processors.StackInfoRenderer(),
+            _name_action,
+            _hide(redactor),
+            *([] if as_json else [_on_one_line]),
+            structlog.processors.JSONRenderer(ensure_ascii=False) if as_json else plainly,
+            _hide_in_line(redactor),
+        ],
+    )
+
+
+def _hide(redactor: Redactor) -> Callable[[object, str, Event], Event]:
+    def hide(_logger: object, _method: str, event: Event) -> Event:
+        return {name: redactor.value(value, name) for name, value in event.items()}
+
+    return hide
+
+
+def _hide_in_line(redactor: Redactor) -> Callable[[object, str, Any], str]:
+    """Once more as a whole: names of fields, and what was split over fields before. Nothing invisible is left, and
+    none of the line breaks that only some programs know.
+    """
+
+    def hide(_logger: object, _method: str, line: Any) -> str:
+        return redactor.line(strip_invisible(str(line).translate(_BREAKS)))
+
+    return hide
+
+
+_BREAKS: Final = {ord(character): "\\n" for character in "\r\v\f\x85\u2028\u2029"}
+
+
+def _on_one_line(_logger: object, _method: str, event: Event) -> Event:
+    """For people at a terminal: only a traceback has several lines, so that no text can pass for another event."""
+    several = ("exception", "stack")
+    return {
+        name: value.replace("\n", "\\n") if isinstance(value, str) and name not in several else value
+        for name, value in event.items()
+    }
+
+
+def _name_action(_logger: object, _method: str, event: Event) -> Event:
+    """A line that a library wrote has its logger's name for an action."""
+    event.setdefault("action", event.get("logger", "unknown"))
+    return event
+
+
+def _on_crash(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """What nobody caught ends the process; its traceback is redacted like everything else."""
+    if issubclass(kind, KeyboardInterrupt):
+        return
+    _log.critical("The process ends by an error that nobody caught.", action="crash", exc_info=(kind, error, trace))
+
+
+def _on_thread_crash(crash: threading.ExceptHookArgs) -> None:
+    if crash.exc_value is None or issubclass(crash.exc_type, SystemExit):
+        return
+    _log.critical(
+        "A thread ended by an error that nobody caught.",
+        action="crash",
+        thread=crash.thread.name if crash.thread else None,
+        exc_info=(crash.exc_type, crash.exc_value, crash.exc_traceback),
+    )

@@ -1,0 +1,350 @@
+"""Figures of the house, counted the same way every time: how much there is, how it is named, and what depends on what.
+
+``python -m tests.house`` counts this checkout, ``python -m tests.house ../old`` another one. ``--json`` is for
+machines, ``--names`` lists the things behind the numbers, ``--quick`` leaves out the paths, which need a coordinator
+(`tests.house_paths`), and ``--gate FILE`` adds the seconds of the tests from a file that ``pytest --junitxml`` wrote.
+
+Lines are all lines, blank ones included. The twin is counted apart: `swarm/twin`, or a package of its own. Imports are
+read from the code: the circles are those of imports that run when a module is loaded, and arrows between floors are all
+imports, as import-linter counts them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import configparser
+import json
+import statistics
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+from xml.etree import ElementTree
+
+from tests import house_paths
+
+ROOT: Final = Path(__file__).parent.parent
+CORE_APART: Final = {"bench", "demo", "conformance"}
+NOT_LOOSE: Final = {"__init__.py", "__main__.py", "clock.py"}
+PRONOUNS: Final = {
+    *("it", "that", "those", "who", "what", "somebody"),
+    *("nobody", "whoever", "whatever", "anybody", "everybody"),
+}
+ROOMS: Final = (
+    ("intake",),
+    ("runs",),
+    ("inbox",),
+    ("operate",),
+    ("builtin",),
+    ("tasks", "files", "outbox"),
+    ("rules",),
+)
+"""The folders of `swarm/services`, from the top down; those on one line are equals."""
+
+LONG_FILE_LINES: Final = 400
+RUN_LINES: Final = 6
+
+When = Literal["loaded", "typing", "called"]
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Graph = Mapping[str, set[str]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Module:
+    """One file of the product."""
+
+    path: Path  # below the checkout
+    text: str
+    tree: ast.Module
+
+    @property
+    def name(self) -> str:
+        parts = self.path.with_suffix("").parts
+        return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+    @property
+    def lines(self) -> int:
+        return len(self.text.splitlines())
+
+
+@dataclass(kw_only=True, slots=True)
+class House:
+    """The product of a checkout."""
+
+    root: Path
+    modules: list[Module] = field(init=False)
+    twin: list[Module] = field(init=False)
+
+    def __post_init__(self) -> None:
+        found = [self._module(path) for folder in ("swarm", "tools") for path in (self.root / folder).rglob("*.py")]
+        packaged = [self._module(path) for path in (self.root / "packages" / "slack_twin").rglob("*.py")]
+        self.modules = sorted((m for m in found if "twin" not in m.path.parts), key=lambda module: module.path)
+        self.twin = [m for m in found if "twin" in m.path.parts] + [m for m in packaged if not _is_apart(m.path)]
+
+    def _module(self, path: Path) -> Module:
+        text = path.read_text(encoding="utf-8")
+        return Module(path=path.relative_to(self.root), text=text, tree=ast.parse(text))
+
+
+def _is_apart(path: Path) -> bool:
+    """Tests, and what an environment or a build has left there."""
+    return any(part in ("tests", "build", "dist") or part.startswith(".") for part in path.parts)
+
+
+def figures(root: Path) -> dict[str, Any]:
+    """What is read from the code. Lists are what ``--names`` shows."""
+    house = House(root=root)
+    loaded, typing = imports(house.modules, {"loaded"}), imports(house.modules, {"loaded", "typing"})
+    every = imports(house.modules, {"loaded", "typing", "called"})
+    lengths = sorted(_function_lengths(house.modules), reverse=True)
+    words, pronouns = _words(house.modules)
+    rooms = room_layers(root)
+    both = house.modules + house.twin
+    return {
+        "modules, without the twin": len(house.modules),
+        "lines, without the twin": sum(module.lines for module in house.modules),
+        "modules, with the twin": len(both),
+        "lines, with the twin": sum(module.lines for module in both),
+        "public names": sum(1 for module in house.modules for _ in _public(module)),
+        "class names that mean two things in the core": class_names_found_twice(house.modules),
+        "modules loose in swarm/": sorted(
+            m.path.name for m in house.modules if m.path.parent == Path("swarm") and m.path.name not in NOT_LOOSE
+        ),
+        "fullest folders": dict(Counter(str(module.path.parent) for module in house.modules).most_common(6)),
+        f"files over {LONG_FILE_LINES} lines": [str(m.path) for m in house.modules if m.lines > LONG_FILE_LINES],
+        "lines of a function, median": statistics.median(length for length, _ in lengths) if lengths else 0,
+        "lines of a function, longest": {name: length for length, name in lengths[:1]},
+        "circles of imports": circles(loaded),
+        "circles of imports, with those for types": circles(typing),
+        "upward arrows between floors": upward(every, floor_layers(root)),
+        "upward arrows between rooms of swarm/services/": upward(every, [rooms]) if rooms else None,
+        "words of docstrings": words,
+        "pronouns in docstrings, %": round(100 * pronouns / max(words, 1), 1),
+        f"lines that stand in two places, in runs of {RUN_LINES}": repeated_lines(house.modules),
+        "a glossary": (root / "docs" / "glossary.md").exists(),
+    }
+
+
+def _public(module: Module) -> Iterator[ast.ClassDef | Function]:
+    for node in module.tree.body:
+        if isinstance(node, ast.ClassDef | Function) and not node.name.startswith("_"):
+            yield node
+
+
+def class_names_found_twice(modules: Iterable[Module]) -> dict[str, list[str]]:
+    """Public classes of one name in several modules of the core, and where."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for module in modules:
+        if not CORE_APART & set(module.path.parts):
+            for node in _public(module):
+                if isinstance(node, ast.ClassDef):
+                    found[node.name].add(str(module.path))
+    return {name: sorted(where) for name, where in sorted(found.items()) if len(where) > 1}
+
+
+def _function_lengths(modules: Iterable[Module]) -> Iterator[tuple[int, str]]:
+    for module in modules:
+        for node in ast.walk(module.tree):
+            if isinstance(node, Function):
+                yield (node.end_lineno or 0) - node.lineno + 1, f"{module.path}:{node.name}"
+
+
+def _words(modules: Iterable[Module]) -> tuple[int, int]:
+    """The words of all docstrings, and how many of them are pronouns."""
+    said: list[str] = []
+    for module in modules:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Module | ast.ClassDef | Function) and (text := ast.get_docstring(node)):
+                said += text.lower().replace(".", " ").replace(",", " ").split()
+    return len(said), sum(word in PRONOUNS for word in said)
+
+
+def imports(modules: Iterable[Module], when: set[When]) -> Graph:
+    """Which of the modules each of them imports; ``from package import module`` is an import of the module."""
+    by_name = {module.name: module for module in modules}
+    graph: dict[str, set[str]] = {}
+    for name, module in by_name.items():
+        graph[name] = {
+            target
+            for happens, node in _imports(module.tree.body, "loaded")
+            if happens in when
+            for wanted in _wanted(node, module)
+            if (target := wanted if wanted in by_name else wanted.rpartition(".")[0]) in by_name and target != name
+        }
+    return graph
+
+
+def _imports(body: Iterable[ast.AST], when: When) -> Iterator[tuple[When, ast.Import | ast.ImportFrom]]:
+    """All imports, and when they happen."""
+    for node in body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield when, node
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            yield from _imports(node.body, "typing")
+            yield from _imports(node.orelse, when)
+        else:
+            yield from _imports(ast.iter_child_nodes(node), "called" if isinstance(node, Function) else when)
+
+
+def _wanted(node: ast.Import | ast.ImportFrom, module: Module) -> Iterator[str]:
+    """The full names of what is imported, of each a module or something in one."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+        return
+    base = node.module or ""
+    if node.level:
+        here = module.path.parent.parts
+        base = ".".join([*here[: len(here) - node.level + 1], *([node.module] if node.module else [])])
+    yield from (f"{base}.{alias.name}" for alias in node.names)
+
+
+def circles(graph: Graph) -> list[list[str]]:
+    """The modules that import each other, whatever the way: strongly connected components of more than one."""
+    reached = {name: _reached(graph, name) for name in graph}
+    groups = {tuple(sorted(other for other in reached[name] if name in reached[other])) for name in graph}
+    return [list(group) for group in sorted(groups) if len(group) > 1]
+
+
+def _reached(graph: Graph, start: str) -> set[str]:
+    """All that a module leads to; itself only if there is a way back."""
+    found: set[str] = set()
+    waiting = [start]
+    while waiting:
+        new = graph[waiting.pop()] - found
+        found |= new
+        waiting += new
+    return found
+
+
+def floor_layers(root: Path) -> list[list[list[str]]]:
+    """Every contract of ``.importlinter`` about layers: from the top down, the packages of each layer."""
+    settings = configparser.ConfigParser()
+    settings.read(root / ".importlinter", encoding="utf-8")
+    found = []
+    for section in settings.values():
+        if section.get("type") == "layers":
+            layers = section.get("layers", "").split("\n")
+            for container in section.get("containers", "").split() or [""]:
+                found.append([_packages(layer, container) for layer in layers if layer.strip()])
+    return found
+
+
+def _packages(layer: str, container: str) -> list[str]:
+    names = layer.replace("|", ":").split(":")
+    return [f"{container}.{name}".lstrip(".") for name in (name.strip(" ()") for name in names)]
+
+
+def room_layers(root: Path) -> list[list[str]]:
+    """The rooms of the use cases; none as long as these lie in one folder."""
+    services = root / "swarm" / "services"
+    found = [[f"swarm.services.{room}" for room in rooms if (services / room).is_dir()] for rooms in ROOMS]
+    return found if any(found) else []
+
+
+def upward(graph: Graph, contracts: Iterable[list[list[str]]]) -> list[str]:
+    """The imports of a module from a layer above its own."""
+    found = set()
+    for layers in contracts:
+        level = {package: number for number, packages in enumerate(layers) for package in packages}
+        levels = {name: _level(name, level) for name in graph}
+        for name, targets in graph.items():
+            for target in targets:
+                ours, theirs = levels[name], levels[target]
+                if ours is not None and theirs is not None and ours > theirs:
+                    found.add(f"{name} -> {target}")
+    return sorted(found)
+
+
+def _level(name: str, level: Mapping[str, int]) -> int | None:
+    while name and name not in level:
+        name = name.rpartition(".")[0]
+    return level.get(name)
+
+
+def repeated_lines(modules: Iterable[Module]) -> int:
+    """How many lines belong to a run of lines that stands somewhere else too; but for imports, blanks and comments."""
+    where: dict[tuple[str, ...], list[tuple[Path, int]]] = defaultdict(list)
+    for module in modules:
+        imported = {
+            line
+            for _, node in _imports(module.tree.body, "loaded")
+            for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+        }
+        lines = [text.strip() for number, text in enumerate(module.text.splitlines(), 1) if number not in imported]
+        lines = [line for line in lines if line and not line.startswith("#")]
+        for first in range(len(lines) - RUN_LINES + 1):
+            where[tuple(lines[first : first + RUN_LINES])].append((module.path, first))
+    places = (place for found in where.values() if len(found) > 1 for place in found)
+    return len({(path, first + further) for path, first in places for further in range(RUN_LINES)})
+
+
+def paths(root: Path) -> dict[str, Any]:
+    """How many files and functions a payload, a poll and a reply enter."""
+    counted: dict[str, Any] = {}
+    for request, places in house_paths.measure(root).items():
+        counted[f"files that one {request} enters"] = sorted({where for where, _ in places})
+        counted[f"functions that one {request} enters"] = [f"{where}: {name}" for where, name in places]
+    return counted
+
+
+def gate_seconds(report: Path) -> dict[str, float]:
+    """The seconds of all tests by part: the folder below ``tests/``, or the package that has them."""
+    seconds: Counter[str] = Counter()
+    for case in ElementTree.parse(report).iter("testcase"):
+        first, *rest = case.get("classname", "").split(".")
+        part = rest[0] if rest and not (first == "tests" and rest[0].startswith("test_")) else first
+        seconds[part] += float(case.get("time", 0))  # type: ignore[assignment]  # a Counter may hold any number
+    return {f"seconds of tests, {part}": round(total, 1) for part, total in sorted(seconds.items())}
+
+
+def _counted(value: Any) -> Any:
+    """A number for a list, and for a dictionary what it says."""
+    if isinstance(value, dict) and all(isinstance(some, int) for some in value.values()):
+        return ", ".join(f"{name} {number}" for name, number in value.items()) or 0
+    return len(value) if isinstance(value, list | dict) else value
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _listed(value: Any) -> list[str]:
+    """One line for each thing that was counted."""
+    if isinstance(value, dict):
+        return [f"{name}: {', '.join(where)}" for name, where in value.items() if isinstance(where, list)]
+    return (
+        [", ".join(some) if isinstance(some, list) else str(some) for some in value] if isinstance(value, list) else []
+    )
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="tests.house", description="Count the house.")
+    parser.add_argument("checkout", nargs="?", type=Path, default=ROOT)
+    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--names", action="store_true", help="list what was counted")
+    parser.add_argument("--quick", action="store_true", help="start nothing")
+    parser.add_argument("--gate", type=Path, metavar="FILE", help="what pytest --junitxml wrote")
+    options = parser.parse_args(arguments)
+    found = figures(options.checkout)
+    found |= {} if options.quick else paths(options.checkout)
+    found |= gate_seconds(options.gate) if options.gate else {}
+    if options.json:
+        shown = found if options.names else {name: _counted(value) for name, value in found.items()}
+        sys.stdout.write(f"{json.dumps(shown, indent=1)}\n")
+        return 0
+    sys.stdout.write("| figure | count |\n|---|---|\n")
+    for name, value in found.items():
+        sys.stdout.write(f"| {name} | {_shown(_counted(value))} |\n")
+    for name, value in found.items():
+        if options.names and (lines := _listed(value)):
+            sys.stdout.write("\n".join([f"\n{name}:", *(f"  {line}" for line in lines)]) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
