@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 CODE = """
-import contextlib, sys
+import contextlib, runpy, sys
 sys.path[:] = [path for path in sys.path if not path.endswith("packages/slack_twin")]
-from swarm.cli import main
 for command in {commands}:
     sys.argv = ["swarm", *command.split()]
     with contextlib.suppress(SystemExit):
-        main()
+        runpy.run_module("swarm", run_name="__main__")
 """
 NEED_IT = (
     "twin --port 0",
