@@ -104,7 +104,7 @@ def _finish(
     return subprocess.run(
         [str(BIN / command[0]), *command[1:]],
         cwd=folder,
-        env=_environment() | (environment or {}),
+        env={**_environment(), **(environment or {})},
         stdout=subprocess.PIPE if kept else None,
         stderr=subprocess.STDOUT if kept else None,
         text=True,

@@ -42,7 +42,7 @@ def installed(dist: Path, tmp_path: Path) -> Path:
     run(sys.executable, "-m", "venv", "--without-pip", environment, folder=tmp_path)
     known = sorted(f"{one.name}=={one.version}" for one in importlib.metadata.distributions() if one.name not in OURS)
     (tmp_path / "versions.txt").write_text("\n".join(known))
-    wanted = ("install", "-q", "-c", tmp_path / "versions.txt", *dist.glob("*.whl"))
+    wanted: tuple[str | Path, ...] = ("install", "-q", "-c", tmp_path / "versions.txt", *dist.glob("*.whl"))
     python = environment / "bin" / "python"
     try:
         compiled = "--compile-bytecode"  # as pip does: the first start of the demo is not to wait for it
