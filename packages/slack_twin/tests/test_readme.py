@@ -19,7 +19,7 @@ TWIN = PACKAGE / "slack_twin"
 README = (PACKAGE / "README.md").read_text(encoding="utf-8")
 
 # Modules that write events, or what people do, for apps.
-WRITERS = ("events.py", "sessions.py", "homes.py", "methods/files.py", "presses.py", "modals.py", "commands.py")
+WRITERS = ("events.py", "sessions.py", "homes.py", "methods/files.py", "button_actions.py", "modals.py", "commands.py")
 # What is no event: the envelope, and parts of others.
 ENVELOPES = {"event_callback"}
 # Functions that are told the kind, and which argument it is.

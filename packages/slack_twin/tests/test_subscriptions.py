@@ -195,3 +195,49 @@ async def test_where_nobody_answered_the_challenge_comes_again_before_the_next_e
     assert told == ["url_verification", "event_callback"]
     assert (await verified(world))[-1] == (True, None)
     await runner.cleanup()
+
+
+async def test_events_commands_acts_and_options_go_each_to_its_own_address(world: World) -> None:
+    heard: asyncio.Queue[str] = asyncio.Queue()
+
+    async def handle(request: web.Request) -> web.Response:
+        body = await request.read()
+        if b'"url_verification"' not in body:
+            heard.put_nowait(request.path)
+        return web.Response()
+
+    application = web.Application()
+    application.router.add_post("/{what}", handle)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    base = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    settings = {
+        "event_subscriptions": {"bot_events": ["app_mention"], "request_url": f"{base}/events"},
+        "interactivity": {
+            "is_enabled": True,
+            "request_url": f"{base}/acts",
+            "message_menu_options_url": f"{base}/options",
+        },
+    }
+    commands = [{"command": "/deploy", "url": f"{base}/deploy"}, {"command": "/undo"}]
+    features = MANIFEST["features"] | {"slash_commands": commands}
+    await world.ask("POST", "seed", {"apps": [{"manifest": MANIFEST | {"settings": settings, "features": features}}]})
+
+    async def path_of(call: str, **body: Any) -> str:
+        await world.ask("POST", call, {"user": "alice", **body})
+        return await asyncio.wait_for(heard.get(), PATIENCE_SECONDS)
+
+    place, menu = {"channel": "general"}, {"type": "external_select", "action_id": "pick", "min_query_length": 0}
+    assert await path_of("messages", **place, text="@deploy_bot hi") == "/events"
+    assert await path_of("commands", **place, command="/deploy") == "/deploy"
+    assert await path_of("commands", **place, command="/undo") == "/events"
+    assert await path_of("shortcuts", app="deploy_bot", callback_id="roll_back", wait_seconds=0) == "/acts"
+    posted = await world.client("xoxb-twin-deploy_bot").chat_postMessage(
+        channel="C0GENERAL", text="x", blocks=[{"type": "actions", "elements": [menu]}]
+    )
+    await world.control(
+        "POST", "suggestions", {"user": "alice", **place, "ts": posted["ts"], "action_id": "pick", "value": ""}
+    )
+    assert await asyncio.wait_for(heard.get(), PATIENCE_SECONDS) == "/options"
+    await runner.cleanup()
