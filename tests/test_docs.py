@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from swarm.entrypoints.http.metrics import ScrapeCollector
 from swarm.services.operate.statistics import Figures
 from swarm.telemetry.journal import GRAVE, NOTEWORTHY
 from swarm.telemetry.metrics import Metrics
+from tests import house
 from tools.tool import discover
 
 ROOT = Path(__file__).parent.parent
@@ -178,3 +180,37 @@ def test_the_example_of_a_scrape_is_yaml() -> None:
     example = re.search(r"```yaml\n(.*?)```", text(OPERATIONS), re.DOTALL)
     assert example is not None
     assert yaml.safe_load(example.group(1))["scrape_configs"][0]["job_name"] == "swarm"
+
+
+def glossary() -> dict[str, str]:
+    """The terms of the glossary, and the type that stands for each."""
+    return dict(re.findall(r"^\| ([a-zI -]+) \| `(\w+)` \| [A-Z].*\. \|$", text("docs/glossary.md"), re.MULTILINE))
+
+
+def test_the_glossary_is_short_and_in_order_and_the_readme_leads_to_it() -> None:
+    rows = [line for line in text("docs/glossary.md").splitlines() if line.startswith("| ")][1:]
+    assert len(rows) == len(glossary()) <= 40
+    assert list(glossary()) == sorted(glossary())
+    assert "docs/glossary.md" in text("README.md")
+
+
+def types_of_the_core() -> Counter[str]:
+    """How often each name stands for a class or an alias of types at the top of a module."""
+    found: Counter[str] = Counter({"SlackTwin": 1})  # it is in the package of the twin
+    for module in house.House(root=ROOT).modules:
+        if not house.CORE_APART & set(module.path.parts):
+            for node in module.tree.body:
+                if isinstance(node, ast.ClassDef):
+                    found[node.name] += 1
+                elif isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp):
+                    found.update(target.id for target in node.targets if isinstance(target, ast.Name))
+    return found
+
+
+def test_each_term_of_the_glossary_has_one_type_in_the_code() -> None:
+    found = types_of_the_core()
+    assert {term: name for term, name in glossary().items() if found[name] != 1} == {}
+
+
+def test_no_class_name_means_two_things() -> None:
+    assert house.class_names_found_twice(house.House(root=ROOT).modules) == {}

@@ -5,22 +5,15 @@ from __future__ import annotations
 from typing import Annotated
 
 from pydantic import Field
-from typing_extensions import TypedDict
 
 from swarm.domain.model.tasks import TaskStatus
-from swarm.domain.shapes import TaskShape, task_shape
+from swarm.domain.shapes import FoundTasks, task_shape
 from tools.tool import Arguments, CallContext, McpTool
 
 
 class ListTasks(Arguments):
     status: Annotated[TaskStatus | None, Field(strict=False, description="Only tasks in this state.")] = None
     limit: Annotated[int, Field(ge=1, le=100, description="At most so many, the newest first.")] = 20
-
-
-class FoundTasks(TypedDict):
-    """The newest first."""
-
-    tasks: list[TaskShape]
 
 
 async def list_tasks(call: CallContext, said: ListTasks) -> FoundTasks:

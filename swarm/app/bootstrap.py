@@ -1,7 +1,7 @@
-"""The one place where everything is put together; start reading here.
+"""The coordinator put together from the settings; start reading here.
 
-``run`` takes the settings, builds database, Slack and use cases, opens the doors, and keeps the background tasks alive
-until it is told to stop. Nothing else in the system reads the configuration.
+`run` opens database and Slack, `build` wires services and entry points, and `swarm.app.lifecycle` runs them until the
+process is told to stop. Nothing below `swarm.app` reads the settings.
 """
 
 from __future__ import annotations
@@ -9,26 +9,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import socket
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Final
 
 import structlog
-import uvicorn
 from starlette.routing import BaseRoute
-from starlette.types import ASGIApp
 
 from swarm import clock
 from swarm.app import built_in, home, managed_agents, preflight, process, settings_mapping
 from swarm.app.built_in import BuiltInAgentSet
+from swarm.app.lifecycle import UPKEEP, Coordinator, introduce, live
 from swarm.app.reload import Reloader
 from swarm.app.settings_mapping import secret
-from swarm.app.shutdown import Close, StopDeadline, close_all
+from swarm.app.shutdown import StopDeadline
 from swarm.config import Settings, SlackMode
 from swarm.config import secrets as config_secrets
 from swarm.domain.errors import Unavailable
@@ -43,7 +40,7 @@ from swarm.entrypoints.mcp.mcp_door import McpDoor
 from swarm.entrypoints.slack.slack_events import Handle, Press, SlackDoor, Stopped
 from swarm.entrypoints.web.access import Access
 from swarm.entrypoints.web.identity import Identities
-from swarm.entrypoints.web.server import Config, ConnectionLimits
+from swarm.entrypoints.web.server import ConnectionLimits
 from swarm.services.builtin.agent_runs import AgentRuns
 from swarm.services.builtin.conversation_locks import ConversationLocks
 from swarm.services.intake.backfill import Backfill
@@ -52,14 +49,12 @@ from swarm.services.intake.event_watchdog import EventWatchdog
 from swarm.services.intake.ingest import Ingest
 from swarm.services.intake.verify import Verifier
 from swarm.services.operate.statistics import FigureReader
-from swarm.services.operate.sweep import Sweeper, listen
-from swarm.services.operate.ticker import Ticker
+from swarm.services.operate.sweep import Sweeper
 from swarm.services.outbox.deliver import OutboxSender
 from swarm.services.outbox.elections import Election, OfficeTerm, boottime
 from swarm.services.rules.roster import Rosters
 from swarm.services.rules.standings import Standings
 from swarm.services.runs.buttons import Buttons
-from swarm.services.runs.converse import Converse
 from swarm.services.runs.run_control import RunControl
 from swarm.services.use_cases import Services
 from swarm.slack.outgoing.gateway import Gateway
@@ -70,20 +65,10 @@ from swarm.store.admin import preparation
 from swarm.store.bridge import clock_steps
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.urls import PostgresUrl, parse_url
-from swarm.telemetry import loop_lag
 from swarm.telemetry.setup import Telemetry, watching
 from swarm.telemetry.slack import WatchedSender, watched_events
 
-TOOLS_SECONDS: Final = 3.5
-"""So much of the time for a stop is kept for what runs have used: MCP servers, sessions at AWS, models."""
-
-DRAIN_SECONDS: Final = 3
-"""So long answers over HTTP that have begun may take at a stop, in whole seconds."""
-
 IDENTIFY_AGAIN_SECONDS: Final = 2.0
-
-UPKEEP: Final = "upkeep"
-"""The office of the one coordinator process that sends, sweeps and reads threads."""
 
 _elapsed = clock.offset.after(time.monotonic)
 
@@ -95,7 +80,7 @@ def run(settings: Settings) -> None:
 
     The settings have passed `preflight.check`.
     """
-    os.umask(0o077)  # what is written from now on holds what people said
+    os.umask(0o077)  # files from now on hold messages of people
     if settings.test_clock:
         process.follow_test_clock(settings.test_clock)
     text_secrets.switch(on=settings.remove_secrets)
@@ -105,7 +90,7 @@ def run(settings: Settings) -> None:
 
 
 async def serve(settings: Settings) -> None:
-    """The coordinator's whole life."""
+    """Open everything, serve, and close everything again, in reverse order."""
     stop = process.stop_on_signals()
     hangup = process.told_by_hangup(stop)
     deadline = StopDeadline()
@@ -121,48 +106,25 @@ async def serve(settings: Settings) -> None:
                 me = await process.unless_stopped(_identified(slack.gateway, stop), stop)
                 if me and agents:
                     coordinator = build(settings, database, slack, me, telemetry, agents)
-                    await process.unless_stopped(_introduced(coordinator), stop)
-                    await _live(coordinator, database, listener, stop, hangup, deadline)
+                    await process.unless_stopped(introduce(coordinator), stop)
+                    await live(coordinator, database, listener, stop, hangup, deadline)
             finally:
                 stop.begin()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Slack:
-    """What calls Slack, and how often."""
+    """The clients of Slack's Web API."""
 
     gateway: Gateway
     names: Names
     pacing: Pacing
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Coordinator:
-    """Everything that lives while the coordinator does."""
-
-    app: ASGIApp
-    limits: ConnectionLimits  # of what clients may take
-    slack_door: SlackDoor
-    election: Election
-    terms: dict[str, OfficeTerm]  # of the offices that this process has held, by role
-    pacing: Pacing
-    sender: OutboxSender
-    sweeper: Sweeper
-    backfill: Backfill
-    verifier: Verifier
-    catch_up: CatchUp
-    hearing: EventWatchdog
-    converse: Converse
-    agent_runs: AgentRuns
-    reloader: Reloader
-    telemetry: Telemetry
-    lease_seconds: float
-
-
 def build(
     settings: Settings, database: Database, slack: Slack, me: Me, telemetry: Telemetry, agents: BuiltInAgentSet
 ) -> Coordinator:
-    """Wire doors, use cases, database, Slack and the built-in agents."""
+    """Wire entry points, services, database, Slack and built-in agents."""
     conduct = settings_mapping.operating_policy(settings)
     services = Services.over(
         database,
@@ -240,7 +202,7 @@ def _application(
     runs: AgentRuns,
     warnings: Warnings = no_warnings,
 ) -> Measured:
-    """Everything that is served over HTTP."""
+    """The HTTP application: API, MCP, Slack events, AG-UI, metrics."""
     identities = Identities(services.agents, home.make_operator_token(settings), secret(settings.enrolment_key))
     mcp_door = McpDoor(services, identities, watcher=telemetry.watcher)
 
@@ -277,7 +239,7 @@ def _application(
 
 
 def _agui_routes(runs: AgentRuns, identities: Identities) -> list[BaseRoute]:
-    """The built-in agents over AG-UI, if there are any."""
+    """Routes of AG-UI; none without built-in agents."""
     if not runs.names:
         return []
     from swarm.entrypoints.agui.agui_api import AguiDoor  # the protocol's types take a while to load
@@ -285,108 +247,8 @@ def _agui_routes(runs: AgentRuns, identities: Identities) -> list[BaseRoute]:
     return AguiDoor(runs, identities).routes()
 
 
-async def _introduced(coordinator: Coordinator) -> None:
-    """What is done before the doors open."""
-    await coordinator.converse.introduce()
-    await coordinator.reloader.doubts()
-
-
-async def _live(
-    coordinator: Coordinator,
-    database: Database,
-    listener: socket.socket,
-    stop: process.StopSignal,
-    hangup: asyncio.Event,
-    deadline: StopDeadline,
-) -> None:
-    """Open the doors and work until told to stop; then close them so that nothing gets lost."""
-    config = Config(coordinator.app, limits=coordinator.limits, backlog=2048, timeout_graceful_shutdown=DRAIN_SECONDS)
-    server = _Server(config)
-    http = asyncio.create_task(server.serve(sockets=[listener]), name="http")
-    slack = asyncio.create_task(coordinator.slack_door.start(), name="slack")
-    upkeep = partial(_keep_up, coordinator)
-    background = [asyncio.create_task(coordinator.election.run(upkeep), name=UPKEEP)]
-    background.append(asyncio.create_task(coordinator.reloader.obey(hangup), name="reload"))
-    background.append(asyncio.create_task(coordinator.hearing.run(coordinator.slack_door), name="hearing"))
-    background.append(asyncio.create_task(listen(database, coordinator.lease_seconds), name="listen"))
-    lag = coordinator.telemetry.metrics.count.event_loop_lag_seconds
-    background.append(asyncio.create_task(loop_lag.watch(lag.observe), name="loop lag"))
-    if database.dialect == "postgresql":
-        background.append(asyncio.create_task(Ticker(database).run(), name="ticker"))
-    process.settle_memory()
-    _log.info("The coordinator is up.", action="start", address=process.address(listener))
-    try:
-        await _until_told(stop, slack, [http, *background])
-    finally:
-        _log.info("Stopping.", action="stop")
-        stop.begin()
-        for task in (slack, *background):
-            task.cancel()  # the calls to Slack that have begun are brought to their end
-        doors = partial(_close_doors, coordinator, database, server, http)
-        await _ended(coordinator, doors, [slack, *background], deadline)
-
-
-async def _ended(
-    coordinator: Coordinator, close_doors: Close, tasks: list[asyncio.Task[None]], deadline: StopDeadline
-) -> None:
-    """Take nothing more, and wait for what runs: for all at once, since any may have to wait for somebody else."""
-    closings: dict[str, Close] = {
-        "doors": close_doors,
-        "runs": coordinator.agent_runs.close,  # who listens to one is told
-        **{task.get_name(): partial(asyncio.wait, {task}) for task in tasks},
-    }
-    await close_all(closings, within_seconds=deadline.left(reserve_seconds=TOOLS_SECONDS))
-    agents = {"agents": coordinator.converse.close}
-    await close_all(agents, within_seconds=deadline.left(reserve_seconds=TOOLS_SECONDS))
-
-
-async def _close_doors(
-    coordinator: Coordinator, database: Database, server: uvicorn.Server, http: asyncio.Task[None]
-) -> None:
-    try:
-        await coordinator.slack_door.close()  # nothing new is accepted, and what was accepted is stored
-    finally:
-        database.wakeups.close()  # the polls that wait answer with an empty list
-        server.should_exit = True  # runs that answer now still get through
-        await asyncio.wait({http})
-
-
-async def _keep_up(coordinator: Coordinator, term: OfficeTerm) -> None:
-    """What the elected process does."""
-    coordinator.terms[UPKEEP] = term
-    coordinator.pacing.take_over()
-    async with asyncio.TaskGroup() as works:
-        works.create_task(coordinator.sender.run(term.holds, term.is_ours), name="sender")
-        works.create_task(coordinator.sweeper.run(), name="sweeper")
-        works.create_task(coordinator.backfill.run(), name="backfill")
-        works.create_task(coordinator.verifier.run(), name="verifier")
-        works.create_task(coordinator.catch_up.run(), name="catch up")
-        works.create_task(coordinator.converse.run(term), name="converse")
-
-
-class _Server(uvicorn.Server):
-    """A uvicorn that leaves the signals to us."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
-async def _until_told(stop: asyncio.Event, slack: asyncio.Task[None], works: list[asyncio.Task[None]]) -> None:
-    """Return when told to stop. Raise what a task raised, since none but the connecting may end by itself."""
-    stopped = asyncio.create_task(stop.wait())
-    waiting: set[asyncio.Task[Any]] = {stopped, slack, *works}
-    while not stop.is_set():
-        done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        for task in done - {stopped}:
-            task.result()
-            if task is not slack:
-                raise RuntimeError(f"{task.get_name()} ended, which it never should")
-    stopped.cancel()
-
-
 async def _identified(gateway: Gateway, stop: asyncio.Event) -> Me | None:
-    """Who we are in Slack, once it can be asked; None when told to stop before."""
+    """Our identity in Slack. Retries until Slack answers; None when told to stop before."""
     while not stop.is_set():
         try:
             return await gateway.identify()
@@ -404,7 +266,7 @@ def _telemetry(settings: Settings) -> AbstractContextManager[Telemetry]:
 
 @asynccontextmanager
 async def _database(settings: Settings, telemetry: Telemetry) -> AsyncIterator[Database]:
-    """The database, migrated: the embedded one by us, a PostgreSQL by its operator."""
+    """The database, migrated: SQLite here and now, PostgreSQL by its operator before the start."""
     await asyncio.to_thread(preparation.prepare, settings.database_url)
     tests_clock = clock.SystemClock() if settings.test_clock else None  # without it PostgreSQL's own counts
     async with Database(settings.database_url, clock=tests_clock, watcher=telemetry.watcher) as database:

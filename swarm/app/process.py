@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
-from swarm.app.forced_exit import CUT_SECONDS, ForcedExit, end_at_once
+from swarm.app.shutdown import CUT_SECONDS, ForcedExit, end_at_once
 from swarm.clock import new_id, offset
 from swarm.config import HttpSettings
 from swarm.domain.errors import ConfigurationError
@@ -104,7 +104,7 @@ class StopSignal(asyncio.Event):
 def stop_on_signals(*, cut_seconds: float = CUT_SECONDS) -> StopSignal:
     """An event that the first SIGINT or SIGTERM sets; the second one ends the process and its children at once.
 
-    ``cut_seconds`` after the first one the process ends in any case: `swarm.app.forced_exit`. The handlers are not the
+    ``cut_seconds`` after the first one the process ends in any case: `swarm.app.shutdown`. The handlers are not the
     loop's: they work while it is stuck, and when it is closed.
     """
     stop, loop = StopSignal(cut_seconds), asyncio.get_running_loop()

@@ -1,19 +1,34 @@
-"""The end of what was opened: side by side, and by one moment for all of it."""
+"""The end of the process: an orderly one by a common deadline, and a forced one if that hangs.
+
+An orderly end may wait for a party that never answers: a database in the middle of a statement, a thread of a library,
+a disk. A thread that waits for nobody therefore ends the process, and all that it has started, when the time is over.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
+import threading
 import time
+import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 import structlog
 
+from swarm.processes.supervisor import kill_descendants
+
 STOP_SECONDS: Final = 7.5
-"""So long everything together may take to end; `swarm.app.forced_exit` comes a while later."""
+"""Time for everything together to end; `ForcedExit` comes a while later."""
 
 INSIST_SECONDS: Final = 0.5
-"""So long what was cut off has to kill what it has started."""
+"""Time for cancelled work to kill its child processes."""
+
+CUT_SECONDS: Final = 9.0
+"""Seconds from the order to stop to the forced end; a supervisor usually waits for ten."""
+
+_TELL_SECONDS: Final = 0.2  # for the line in the log, which may be what hangs
 
 Close = Callable[[], Awaitable[object]]
 
@@ -76,3 +91,38 @@ async def _closed(name: str, close: Close) -> None:
         await close()
     except Exception:  # noqa: BLE001 - everything else is closed all the same
         _log.exception("Something could not be closed.", action="stop_failed", what=name)
+
+
+class ForcedExit:
+    """Ends the process so many seconds after `begin`, whatever else it is doing."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._reader, self._writer = os.pipe()  # not a lock: a signal's handler may stand anywhere
+        threading.Thread(target=self._wait, name="last resort", daemon=True).start()
+
+    def begin(self, code: int) -> None:
+        """The time runs from the first call; ``code`` is what the process exits with, if it has to be ended."""
+        os.write(self._writer, bytes([code]))
+
+    def _wait(self) -> None:
+        (code,) = os.read(self._reader, 1)
+        time.sleep(self._seconds)
+        telling = threading.Thread(target=self._tell, args=(_stack_of_main_thread(),), daemon=True)
+        telling.start()
+        telling.join(_TELL_SECONDS)
+        end_at_once(code)
+
+    def _tell(self, stack: str) -> None:
+        _log.error("The process does not end, and is cut off.", action="cut_off", seconds=self._seconds, where=stack)
+
+
+def end_at_once(code: int) -> None:
+    """Kill all that descends from this process, and end it."""
+    kill_descendants()
+    os._exit(code)
+
+
+def _stack_of_main_thread() -> str:
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    return "".join(traceback.format_stack(frame)) if frame else ""

@@ -139,6 +139,12 @@ class TaskShape(TypedDict):
     ended_at: str | None
 
 
+class FoundTasks(TypedDict):
+    """Tasks, the newest first."""
+
+    tasks: list[TaskShape]
+
+
 class TriggerShape(TypedDict):
     """One piece of work or news."""
 

@@ -62,7 +62,7 @@ class StopDecision:
     """The person does not want it any more."""
 
 
-Decision = CallTools | AskBack | Refuse | StopDecision
+RouterDecision = CallTools | AskBack | Refuse | StopDecision
 
 
 def offer(tools: Sequence[Tool]) -> ModelRequestParameters:
@@ -85,7 +85,7 @@ def offer(tools: Sequence[Tool]) -> ModelRequestParameters:
     )
 
 
-def decision_in(response: ModelResponse, tools: Sequence[Tool]) -> Decision:
+def decision_in(response: ModelResponse, tools: Sequence[Tool]) -> RouterDecision:
     """What a response decides. A tool that was not offered counts for nothing.
 
     Nor does text in place of calls, unless it is one question and nothing else: then it asks back. An answer to a
@@ -109,7 +109,7 @@ def _is_a_question(text: str) -> bool:
     return text.endswith(_QUESTION_MARKS) and not _SENTENCE_END.search(text[:-1])
 
 
-def _all(calls: Sequence[PlannedCall | AskBack]) -> Decision:
+def _all(calls: Sequence[PlannedCall | AskBack]) -> RouterDecision:
     fit = tuple(call for call in calls if isinstance(call, PlannedCall))
     return CallTools(calls=fit) if fit else Refuse()
 

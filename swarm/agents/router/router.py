@@ -20,7 +20,16 @@ from swarm.agents.builtin.messages import model_messages
 from swarm.agents.builtin.run import BuiltinRun
 from swarm.agents.builtin.sessions import ROLES, asked
 from swarm.agents.router import wording
-from swarm.agents.router.decision import OWN, AskBack, CallTools, Decision, Refuse, StopDecision, decision_in, offer
+from swarm.agents.router.decision import (
+    OWN,
+    AskBack,
+    CallTools,
+    Refuse,
+    RouterDecision,
+    StopDecision,
+    decision_in,
+    offer,
+)
 from swarm.agents.router.meter import Meter
 from swarm.agents.router.tool_results import ANSWER, Teller
 from swarm.agents.toolbox.tool import Tool
@@ -103,11 +112,11 @@ class Router:
             case CallTools(calls=calls):
                 await self._teller.tell(run, calls, words.result_of)
 
-    async def decide(self, run: BuiltinRun, tools: Sequence[Tool]) -> Decision:
+    async def decide(self, run: BuiltinRun, tools: Sequence[Tool]) -> RouterDecision:
         """The decision alone, by exactly one call of the model."""
         return await self._decided(run, tools, await self._wordings(run.turn, tools))
 
-    async def _decided(self, run: BuiltinRun, tools: Sequence[Tool], words: Wordings) -> Decision:
+    async def _decided(self, run: BuiltinRun, tools: Sequence[Tool], words: Wordings) -> RouterDecision:
         new = SessionMessage(role=MessageRole.USER, text=asked(run.turn))
         messages = _instructed(model_messages([*await self._before(run), new]), words.decide)
         offered = offer(tools)

@@ -9,11 +9,10 @@ from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
-from typing_extensions import TypedDict
 
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.tasks import TaskStatus
-from swarm.domain.shapes import TaskShape, task_shape
+from swarm.domain.shapes import FoundTasks, TaskShape, task_shape
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.body import read_model
 from swarm.entrypoints.web.identity import LEASE_HEADER, Identities
@@ -46,12 +45,6 @@ class Cancellation(Input):
 class TasksQuery(Input):
     status: TaskStatus | None = None
     limit: Limit = 50
-
-
-class FoundTasks(TypedDict):
-    """The newest first."""
-
-    tasks: list[TaskShape]
 
 
 def task_router(services: Services, identities: Identities) -> APIRouter:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from swarm.agents.builtin.run import BuiltinRun
-from swarm.agents.router.decision import AskBack, CallTools, Decision, Refuse, StopDecision
+from swarm.agents.router.decision import AskBack, CallTools, Refuse, RouterDecision, StopDecision
 from swarm.agents.router.evaluation.cases import Case, Expected, KnownTool, Suite
 from swarm.agents.router.router import Router
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
@@ -108,7 +108,7 @@ def _turn(case: Case) -> RunInput:
     )
 
 
-def _got(case: Case, decision: Decision) -> tuple[Got, str]:
+def _got(case: Case, decision: RouterDecision) -> tuple[Got, str]:
     match decision:
         case AskBack(question=question, missing=missing, problems=problems):
             return Got.ASK, question or "; ".join((*missing, *problems))

@@ -1,0 +1,171 @@
+"""The life of a coordinator: entry points open, work until told to stop, and close so that nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import structlog
+import uvicorn
+from starlette.types import ASGIApp
+
+from swarm.app import process
+from swarm.app.reload import Reloader
+from swarm.app.shutdown import Close, StopDeadline, close_all
+from swarm.entrypoints.slack.slack_events import SlackDoor
+from swarm.entrypoints.web.server import Config, ConnectionLimits
+from swarm.services.builtin.agent_runs import AgentRuns
+from swarm.services.intake.backfill import Backfill
+from swarm.services.intake.catch_up import CatchUp
+from swarm.services.intake.event_watchdog import EventWatchdog
+from swarm.services.intake.verify import Verifier
+from swarm.services.operate.sweep import Sweeper, listen
+from swarm.services.operate.ticker import Ticker
+from swarm.services.outbox.deliver import OutboxSender
+from swarm.services.outbox.elections import Election, OfficeTerm
+from swarm.services.runs.converse import Converse
+from swarm.slack.outgoing.pacing import Pacing
+from swarm.store.bridge.database import Database
+from swarm.telemetry import loop_lag
+from swarm.telemetry.setup import Telemetry
+
+TOOLS_SECONDS: Final = 3.5
+"""Time kept back at a stop for the resources of runs: MCP servers, sessions at AWS, models."""
+
+DRAIN_SECONDS: Final = 3
+"""Time for HTTP responses that have begun before a stop; whole seconds."""
+
+UPKEEP: Final = "upkeep"
+"""The office of the one coordinator process that sends deliveries, runs scheduled jobs and reads threads."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Coordinator:
+    """All parts that run as long as the coordinator."""
+
+    app: ASGIApp
+    limits: ConnectionLimits
+    slack_door: SlackDoor
+    election: Election
+    terms: dict[str, OfficeTerm]  # latest term of each office that this process has held
+    pacing: Pacing
+    sender: OutboxSender
+    sweeper: Sweeper
+    backfill: Backfill
+    verifier: Verifier
+    catch_up: CatchUp
+    hearing: EventWatchdog
+    converse: Converse
+    agent_runs: AgentRuns
+    reloader: Reloader
+    telemetry: Telemetry
+    lease_seconds: float
+
+
+async def introduce(coordinator: Coordinator) -> None:
+    """Register the managed agents and log doubtful settings, before the entry points open."""
+    await coordinator.converse.introduce()
+    await coordinator.reloader.doubts()
+
+
+async def live(
+    coordinator: Coordinator,
+    database: Database,
+    listener: socket.socket,
+    stop: process.StopSignal,
+    hangup: asyncio.Event,
+    deadline: StopDeadline,
+) -> None:
+    """Serve until ``stop`` is set, then shut down by ``deadline``. Raises the first error of a background task."""
+    config = Config(coordinator.app, limits=coordinator.limits, backlog=2048, timeout_graceful_shutdown=DRAIN_SECONDS)
+    server = _Server(config)
+    http = asyncio.create_task(server.serve(sockets=[listener]), name="http")
+    slack = asyncio.create_task(coordinator.slack_door.start(), name="slack")
+    lag = coordinator.telemetry.metrics.count.event_loop_lag_seconds
+    works = {
+        UPKEEP: coordinator.election.run(partial(_upkeep, coordinator)),
+        "reload": coordinator.reloader.obey(hangup),
+        "hearing": coordinator.hearing.run(coordinator.slack_door),
+        "listen": listen(database, coordinator.lease_seconds),
+        "loop lag": loop_lag.watch(lag.observe),
+    }
+    if database.dialect == "postgresql":
+        works["ticker"] = Ticker(database).run()
+    background = [asyncio.create_task(work, name=name) for name, work in works.items()]
+    process.settle_memory()
+    _log.info("The coordinator is up.", action="start", address=process.address(listener))
+    try:
+        await _until_stopped(stop, slack, [http, *background])
+    finally:
+        _log.info("Stopping.", action="stop")
+        stop.begin()
+        for task in (slack, *background):
+            task.cancel()  # calls to Slack that have begun still end
+        entry_points = partial(_close_entry_points, coordinator, database, server, http)
+        await _shut_down(coordinator, entry_points, [slack, *background], deadline)
+
+
+async def _shut_down(
+    coordinator: Coordinator, close_entry_points: Close, tasks: list[asyncio.Task[None]], deadline: StopDeadline
+) -> None:
+    """Accept nothing more, and wait for all work at once, since any part may wait for another one."""
+    closings: dict[str, Close] = {
+        "doors": close_entry_points,
+        "runs": coordinator.agent_runs.close,  # readers of a run hear of its end
+        **{task.get_name(): partial(asyncio.wait, {task}) for task in tasks},
+    }
+    await close_all(closings, within_seconds=deadline.left(reserve_seconds=TOOLS_SECONDS))
+    agents = {"agents": coordinator.converse.close}
+    await close_all(agents, within_seconds=deadline.left(reserve_seconds=TOOLS_SECONDS))
+
+
+async def _close_entry_points(
+    coordinator: Coordinator, database: Database, server: uvicorn.Server, http: asyncio.Task[None]
+) -> None:
+    try:
+        await coordinator.slack_door.close()  # accepts no new event and stores the accepted ones
+    finally:
+        database.wakeups.close()  # waiting polls answer with an empty list
+        server.should_exit = True  # runs that answer now still get through
+        await asyncio.wait({http})
+
+
+async def _upkeep(coordinator: Coordinator, term: OfficeTerm) -> None:
+    """Run the jobs of the elected process."""
+    coordinator.terms[UPKEEP] = term
+    coordinator.pacing.take_over()
+    async with asyncio.TaskGroup() as works:
+        works.create_task(coordinator.sender.run(term.holds, term.is_ours), name="sender")
+        works.create_task(coordinator.sweeper.run(), name="sweeper")
+        works.create_task(coordinator.backfill.run(), name="backfill")
+        works.create_task(coordinator.verifier.run(), name="verifier")
+        works.create_task(coordinator.catch_up.run(), name="catch up")
+        works.create_task(coordinator.converse.run(term), name="converse")
+
+
+class _Server(uvicorn.Server):
+    """A uvicorn that leaves signals to `process`."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def _until_stopped(stop: asyncio.Event, slack: asyncio.Task[None], works: list[asyncio.Task[None]]) -> None:
+    """Return when told to stop. Raises the error of a task; only the task that connects to Slack may end by itself."""
+    stopped = asyncio.create_task(stop.wait())
+    waiting: set[asyncio.Task[Any]] = {stopped, slack, *works}
+    while not stop.is_set():
+        done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for task in done - {stopped}:
+            task.result()
+            if task is not slack:
+                raise RuntimeError(f"{task.get_name()} ended, which it never should")
+    stopped.cancel()
