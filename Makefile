@@ -5,6 +5,7 @@ PYTHON ?= $(shell for one in python3.11 python3.12 python3.13 python3.14 python3
 	uv python find --no-project '>=3.11,<3.15' 2>/dev/null)
 VENV := .venv
 BIN := $(VENV)/bin
+DIST ?= $(CURDIR)/dist
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile
 # The locks are complete, so there is nothing to resolve; code is compiled when it is used, and most of it never is.
 # Where only pip knows how to reach its packages (a mirror, a certificate), pip does what uv could not.
@@ -13,7 +14,7 @@ define install
 	|| { echo "uv could not install these; pip tries it, which takes longer"; $(PIP) $(1); }
 endef
 
-.PHONY: demo test proof lint fmt lock clean help
+.PHONY: demo test proof twin dist lint fmt lock clean help
 
 help:  ## Show what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -24,8 +25,11 @@ demo: $(VENV)/.runtime  ## Start coordinator, Slack twin and demo agents; print 
 test: $(VENV)/.dev $(VENV)/.npm  ## The whole gate: format, lint, types, floors, migrations, tests on both databases
 	@exec $(BIN)/python -m tests.gate
 
-proof: $(VENV)/.dev $(VENV)/.npm  ## The long proofs: several coordinators that are killed and suspended, storms, load
-	@exec $(BIN)/pytest -q -m long
+proof: $(VENV)/.dev $(VENV)/.npm  ## What takes long: the whole twin, coordinators that are killed and suspended, storms, load
+	@exec $(BIN)/python -m tests.gate --proof
+
+twin: $(VENV)/.dev  ## The twin's part of it: its whole tests; when they are green, the gate leaves them out
+	@exec $(BIN)/python -m tests.gate --twin
 
 lint: $(VENV)/.dev  ## The quick part of the gate
 	@exec $(BIN)/python -m tests.gate --quick
@@ -33,11 +37,17 @@ lint: $(VENV)/.dev  ## The quick part of the gate
 fmt: $(VENV)/.dev  ## Format the code
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
+dist: $(VENV)/.runtime  ## Build both packages, as wheels and as sources, into dist/
+	@rm -f "$(DIST)"/swarm-* "$(DIST)"/slack_twin-*
+	@$(BIN)/hatchling build -d "$(DIST)"
+	@cd packages/slack_twin && "$(CURDIR)/$(BIN)/hatchling" build -d "$(DIST)"
+
+lock: PACKAGES := pyproject.toml packages/slack_twin/pyproject.toml
 lock: COMPILE := $(BIN)/uv pip compile -q --universal --generate-hashes --python-version 3.11 --no-annotate --no-header --upgrade
 lock: $(VENV)/.dev  ## Pin the dependencies anew, with hashes
 	$(COMPILE) --group installer -o requirements-installer.lock
-	$(COMPILE) pyproject.toml --group build -o requirements.lock
-	$(COMPILE) pyproject.toml --group dev -c requirements.lock -o requirements-dev.lock
+	$(COMPILE) $(PACKAGES) --group build -o requirements.lock
+	$(COMPILE) $(PACKAGES) --group dev -c requirements.lock -o requirements-dev.lock
 
 clean:  ## Remove the environment and the demo's state
 	rm -rf $(VENV) .demo

@@ -13,6 +13,7 @@ import pytest
 pytestmark = pytest.mark.xdist_group("requirements")  # every module is parsed once
 
 TESTS = Path(__file__).parent
+TWIN_TESTS = TESTS.parent / "packages" / "slack_twin" / "tests"
 REQUIREMENTS = tomllib.loads((TESTS / "requirements.toml").read_text(encoding="utf-8"))
 STATUSES = {"done", "partial", "absent"}
 BEGUN = {requirement for requirement, entry in REQUIREMENTS.items() if entry["status"] != "absent"}
@@ -32,9 +33,9 @@ def ids_in(tree: ast.AST) -> Iterator[str]:
 def proven() -> dict[str, set[str]]:
     """Ids, and the files in which tests prove them."""
     found: dict[str, set[str]] = {}
-    for path in sorted(TESTS.rglob("test_*.py")):
+    for path in sorted([*TESTS.rglob("test_*.py"), *TWIN_TESTS.rglob("test_*.py")]):
         for requirement in ids_in(ast.parse(path.read_text(encoding="utf-8"))):
-            found.setdefault(requirement, set()).add(path.relative_to(TESTS).as_posix())
+            found.setdefault(requirement, set()).add(path.relative_to(TESTS.parent).as_posix())
     return found
 
 

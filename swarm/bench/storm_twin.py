@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from importlib import import_module
 from typing import Any, Final
 
 import aiohttp
@@ -87,6 +88,7 @@ class Twin:
 @asynccontextmanager
 async def twin(retention_messages: int, *, rates: bool = False) -> AsyncIterator[Twin]:
     """A twin that keeps so many messages a channel, with Slack's ``rates`` or without; gone afterwards."""
+    import_module("slack_twin")  # where it is missing, that is said rather than that the twin did not start
     settings = {"TWIN_RATES": "on" if rates else "off", "TWIN_RETENTION_MESSAGES": str(retention_messages)}
     environment = os.environ | settings
     process = await asyncio.create_subprocess_exec(

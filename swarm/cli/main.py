@@ -44,6 +44,11 @@ app.command(restore)
 
 _out = Terminal()
 
+NO_TWIN = (
+    "This command needs the local Slack workspace, the package slack-twin, which is not installed. "
+    "Install its wheel (`make dist`), or in a checkout `pip install ./packages/slack_twin`."
+)
+
 
 @app.command
 def up() -> None:
@@ -97,8 +102,8 @@ def twin(
     rates: Annotated[str, Parameter(env_var="TWIN_RATES")] = "on",
     allow_host: tuple[str, ...] = (),
     allow_origin: tuple[str, ...] = (),
-) -> None:
-    """Run the Slack twin: a local workspace with Slack's API, Socket Mode and a page.
+) -> int:
+    """Run the Slack twin: a local workspace with Slack's API, Socket Mode and a page. The same as `slack-twin`.
 
     Parameters
     ----------
@@ -107,21 +112,15 @@ def twin(
     port
         The port of the page, the control API and the Web API (under /api/).
     rates
-        `off` for load tests; otherwise Slack's rate limits hold.
+        `on` or `off`: whether Slack's rate limits count; off is for load tests.
     allow_host
         A further name of this machine that is answered, such as twin.example.org; may be given several times.
     allow_origin
         Another web page that may call the twin, such as http://localhost:3000; may be given several times.
     """
-    from slack_twin.server import run, serve
+    from slack_twin.__main__ import run_twin
 
-    log.configure("info")
-    try:
-        run(serve(host, port, rates=rates != "off", hosts=allow_host, origins=allow_origin))
-    except ValueError as error:
-        raise SwarmError(str(error)) from error
-    except OSError as error:
-        raise SwarmError(f"{host}:{port} cannot be used ({error.strerror}); choose another --port.") from error
+    return run_twin(host, port, rates=rates, hosts=allow_host, origins=allow_origin)
 
 
 @agents.command(name="add")
@@ -387,6 +386,11 @@ def main() -> None:
         result = app(result_action="return_value")
     except (SwarmError, NoServer) as error:
         print(f"swarm: {in_one_line(error)}", file=sys.stderr)
+        sys.exit(1)
+    except ModuleNotFoundError as error:
+        if error.name != "slack_twin":
+            raise
+        print(f"swarm: {NO_TWIN}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)

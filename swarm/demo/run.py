@@ -9,12 +9,12 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Final
 
 import httpx2
 import orjson
-from slack_twin.seed import DEFAULT
 
 from swarm.demo import home, settings_file, work_tree
 from swarm.demo.asked import MODEL
@@ -290,6 +290,8 @@ def _operator_token(demo: Plan) -> str:
 
 def _twin_tokens(demo: Plan) -> dict[str, str]:
     """The tokens of the twin's default seed."""
+    from slack_twin.seed import DEFAULT
+
     app = DEFAULT.apps[0]
     return {
         "SLACK_BOT_TOKEN": app.bot_token,
@@ -398,4 +400,6 @@ def main(environment: Mapping[str, str] = os.environ) -> int:
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
+    if not demo.slack:
+        import_module("slack_twin")  # where it is missing, nothing is started
     return asyncio.run(run(demo))

@@ -17,8 +17,11 @@ DEMO_LINES: Final = FOLDERS * LINES_EACH
 class Demo:
     """The demo on free ports, started when it is wanted, and again after a test has ended it."""
 
-    def __init__(self, processes: Processes, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, processes: Processes, settings: Mapping[str, str] | None = None, *, command: str = SWARM
+    ) -> None:
         self.processes = processes
+        self._command = command
         self._settings = dict(settings or {})
         self._ports = {"PORT": str(free_port()), "TWIN_PORT": str(free_port())}
         self._temporary = processes.folder.with_name(
@@ -42,7 +45,7 @@ class Demo:
             self._write_code()
             self._temporary.mkdir(exist_ok=True)
             env = {"TMPDIR": str(self._temporary), **self._ports, **self._settings}
-            self._process = self.processes.start("demo", SWARM, "demo", env=env)
+            self._process = self.processes.start("demo", self._command, "demo", env=env)
         await self._process.says(rf"^Open {self.url}$")
 
     def _write_code(self) -> None:

@@ -16,7 +16,7 @@ from swarm.slack.incoming.payloads import history_message
 
 pytestmark = pytest.mark.req("LOOP-02", "CHAN-10")
 
-SAMPLES = Path(__file__).parent.parent / "samples" / "slack"
+SAMPLES = Path(__file__).parents[2] / "packages" / "slack_twin" / "tests" / "samples" / "slack"
 ME = Me(team="T1", user_id="UBOT", bot_id="BBOT")
 BOT = {"bot_id": "B1", "subtype": "bot_message"}
 PERSON = {"user": "U1"}

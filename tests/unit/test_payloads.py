@@ -26,7 +26,7 @@ from swarm.domain.model.transcript import (
 from swarm.domain.routing import Me
 from swarm.slack.incoming.payloads import history_message, slack_event
 
-SAMPLES = Path(__file__).parent.parent / "samples" / "slack"
+SAMPLES = Path(__file__).parents[2] / "packages" / "slack_twin" / "tests" / "samples" / "slack"
 ME = Me(team="T1", user_id="UBOT", bot_id="BBOT")
 
 FILLED_IN = {

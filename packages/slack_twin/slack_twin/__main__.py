@@ -1,33 +1,127 @@
-"""`python -m slack_twin --port 8400`: run the twin until Ctrl-C."""
+"""``slack-twin``, which is also ``python -m slack_twin``: run a twin until Ctrl-C."""
+
+from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import signal
 import sys
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Coroutine, Sequence
+from typing import Any, NoReturn
 
+from slack_twin.access import LOOPBACK
+from slack_twin.manifest import seed_from_manifests
+from slack_twin.seed import DEFAULT, Seed
 from slack_twin.server import run, serve
+from slack_twin.settings import read_settings
+
+PORT = 8400
+_LAST_PORT = 65_535
 
 
-def main() -> int:
-    """0 after Ctrl-C or SIGTERM, 1 when the address cannot be taken or a setting makes no sense."""
-    parser = argparse.ArgumentParser(prog="slack_twin", description="A local Slack workspace.")
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, default=8400)
-    parser.add_argument("--allow-host", action="append", default=[], help="a further name of this machine")
-    parser.add_argument("--allow-origin", action="append", default=[], help="another web page that may call the twin")
-    options = parser.parse_args()
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """One line on standard error, and exit code 2."""
+        self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit code: 0 after Ctrl-C or SIGTERM, 1 when the twin cannot start. Unknown options exit with 2."""
+    options = _parser().parse_args(arguments)
+    return run_twin(
+        options.host,
+        options.port,
+        rates=options.rates,
+        hosts=options.allow_host,
+        origins=options.allow_origin,
+        manifests=options.manifest,
+    )
+
+
+def run_twin(
+    host: str,
+    port: int,
+    *,
+    rates: str = "",
+    hosts: Sequence[str] = (),
+    origins: Sequence[str] = (),
+    manifests: Sequence[str] = (),
+) -> int:
+    """Serve a twin until Ctrl-C or SIGTERM; `rates` comes before the variable `TWIN_RATES`.
+
+    The apps of `manifests`, which are files, take the place of the default one.
+
+    Returns 0, or 1 after one line on standard error when the address cannot be taken or a setting makes no sense.
+    """
     try:
-        serving = serve(options.host, options.port, hosts=options.allow_host, origins=options.allow_origin)
-        run(_until_signal(serving))
+        if not 0 <= port <= _LAST_PORT:
+            raise ValueError(f"a port is a number from 0 to {_LAST_PORT}, not {port}")
+        settings = read_settings(os.environ | ({"TWIN_RATES": rates} if rates else {}))
+        seed = _seed(manifests)
+        run(_until_signal(serve(host, port, settings=settings, hosts=hosts, origins=origins, seed=seed)))
     except OSError as error:
-        sys.stderr.write(f"Cannot listen on {options.host}:{options.port}: {error.strerror}\n")
+        why = error.strerror or error
+        sys.stderr.write(f"slack-twin: cannot listen on {host}:{port} ({why}); choose another --host or --port\n")
         return 1
     except ValueError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"slack-twin: {error}\n")
         return 1
     return 0
+
+
+def _seed(manifests: Sequence[str]) -> Seed:
+    """Raises ValueError for a manifest that cannot be read or makes no sense."""
+    try:
+        return seed_from_manifests(manifests) if manifests else DEFAULT
+    except OSError as error:
+        raise ValueError(str(error)) from error
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="slack-twin",
+        description="Run a local Slack workspace: Slack's Web API, Socket Mode, signed HTTP delivery and a page. "
+        "It prints the variables that connect an app (tokens, signing secret, base URL) and the address of the page.",
+        epilog="The workspace is in memory and ends with the command. Sizes: TWIN_RETENTION_MESSAGES, "
+        "TWIN_FILE_CAP_BYTES.",
+    )
+    parser.add_argument("--host", default=LOOPBACK, help="the address to listen on (default: %(default)s)")
+    parser.add_argument(
+        "--port",
+        type=int,
+        default=os.environ.get("TWIN_PORT") or PORT,
+        help=f"the port of the page, the control API (/twin/) and the Web API (/api/); 0 takes a free one "
+        f"(default: TWIN_PORT, else {PORT})",
+    )
+    parser.add_argument(
+        "--rates",
+        default="",
+        metavar="on|off",
+        help="whether Slack's rate limits count; off is for load tests (default: TWIN_RATES, else on)",
+    )
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="another name of this machine that is answered, such as twin.example.org; may be given several times",
+    )
+    parser.add_argument(
+        "--allow-origin",
+        action="append",
+        default=[],
+        metavar="ORIGIN",
+        help="another web page that may call the twin, such as http://localhost:3000; may be given several times",
+    )
+    parser.add_argument(
+        "--manifest",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="the manifest of an app (JSON), in place of the app swarm; may be given several times",
+    )
+    return parser
 
 
 async def _until_signal(serve_it: Coroutine[Any, Any, None]) -> None:

@@ -1,7 +1,7 @@
 """Which Host and Origin headers the twin answers, so that no page of another site posts as a person of the workspace.
 
 A page of another site is known by its ``Origin`` or by ``Sec-Fetch-Site``; a page whose own name is made to resolve to
-this machine (DNS rebinding) only by its ``Host``.
+this machine (DNS rebinding) only by its ``Host``. Programs send no ``Origin`` and may call everything.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import ipaddress
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.middleware.cors import CORSMiddleware
@@ -19,75 +18,88 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 LOOPBACK = "127.0.0.1"
 
-_HOST = re.compile(r"(\*\.)?([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.?)+")
+_LABEL = r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
+_NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
+_HOST_HEADER = re.compile(r"(?:\[(?P<six>[0-9a-f:.]+)\]|(?P<name>[^\[\]:/?#@\s]+))(?::[0-9]{1,5})?")
+_DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
     """The hosts and origins that a twin answers, beside its own.
 
-    Own hosts are loopback addresses, ``localhost`` and the address that it listens on; beyond loopback also every IP
-    address and every name without a dot, since nobody can rebind one of these. Raises ValueError for a host or an
-    origin that makes no sense.
+    Own hosts are loopback addresses, ``localhost``, names below it, and the address that the twin listens on; beyond
+    loopback also every IP address and every name without a dot, since nobody can rebind one of these. The own origin is
+    the request's host. Raises ValueError for a host or an origin that makes no sense.
     """
 
     bound_to: str = LOOPBACK  # the address or name that the twin listens on
     hosts: Sequence[str] = ()  # ``*.example.org`` stands for every name below example.org
-    origins: Sequence[str] = ()  # as browsers send them: scheme://host[:port]
+    origins: Sequence[str] = ()  # scheme://host[:port]
 
     def __post_init__(self) -> None:
-        for host in self.hosts:
-            if _address(host) is None and not _HOST.fullmatch(host.lower()):
-                raise ValueError(f"'{host}' is no host; expected is a name such as twin.example.org, without a port")
-        for origin in self.origins:
-            parts = urlsplit(origin)
-            if parts.scheme not in ("http", "https") or origin.lower() != f"{parts.scheme}://{parts.netloc}".lower():
-                raise ValueError(f"'{origin}' is no origin; expected is scheme://host[:port], without a path")
+        object.__setattr__(self, "hosts", tuple(map(_checked_host, self.hosts)))
+        object.__setattr__(self, "origins", tuple(map(_checked_origin, self.origins)))
 
     def guard(self, app: ASGIApp) -> ASGIApp:
         """The application, for allowed callers only."""
         if self.origins:
             app = CORSMiddleware(
                 app,
-                allow_origins=[origin.lower() for origin in self.origins],
-                allow_methods=("*",),
+                allow_origins=self.origins,
+                allow_methods=("GET", "POST", "PUT", "PATCH", "DELETE"),
                 allow_headers=("*",),
                 expose_headers=("Retry-After",),
                 allow_private_network=True,
             )
         return _Guard(app, self)
 
-    def refusal(self, scope: Scope) -> str:
-        """The reason to refuse a request; an empty text if it may pass."""
+    def refusal(self, scope: Scope) -> JSONResponse | None:
+        """The answer to a request that is refused; None if it may pass."""
         headers = Headers(scope=scope)
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
-        if len(hosts) > 1 or len(origins) > 1:
-            return "A request has one Host header, and one Origin at most."
-        host = hosts[0].lower() if hosts else ""
-        if host and not self._is_own(urlsplit(f"//{host}").hostname or ""):
-            return "The Host header names no host of this twin. Use an address that it listens on, or --allow-host."
-        if origins:
-            is_allowed = urlsplit(origins[0].lower()).netloc == host or origins[0].lower() in map(
-                str.lower, self.origins
+        if len(hosts) > 1 or (not hosts and scope.get("http_version") != "1.0"):
+            return _refused(400, "bad_request", "A request has one Host header.", "")
+        host = "".join(hosts).lower()
+        if hosts and not self._is_own(host):
+            return _refused(
+                403,
+                "forbidden",
+                "The Host header names no host of this twin.",
+                "Use an address that it listens on, or start it with --allow-host and this name.",
             )
-        else:
-            is_allowed = headers.get("sec-fetch-site") not in ("cross-site", "same-site") or (
-                scope.get("method") in ("GET", "HEAD") and headers.get("sec-fetch-mode") == "navigate"
+        if _comes_from_elsewhere(scope, headers) if not origins else not self._may_call(origins, host):
+            return _refused(
+                403,
+                "forbidden",
+                "Pages of other sites may not call this twin.",
+                "To allow a page, start the twin with --allow-origin and the page's origin.",
             )
-        return "" if is_allowed else "Pages of other sites may not call this twin. To allow one, use --allow-origin."
+        return None
 
-    def _is_own(self, name: str) -> bool:
-        name = name.removesuffix(".")
+    def _is_own(self, host: str) -> bool:
+        found = _HOST_HEADER.fullmatch(host)
+        if found is None:
+            return False
+        name = found["six"] or found["name"].removesuffix(".")
         address, own = _address(name), _address(self.bound_to)
-        is_local = own.is_loopback if own else _is_localhost(self.bound_to)
+        is_local = own.is_loopback if own else _is_localhost(self.bound_to.lower())
         if address is not None and (address.is_loopback or not is_local):
             return True
-        if address is None and (_is_localhost(name) or (not is_local and "." not in name)):
+        if address is None and not found["six"] and (_is_localhost(name) or (not is_local and "." not in name)):
             return True
         return any(
-            name.endswith(host[1:]) if host.startswith("*.") else name == host
-            for host in map(str.lower, (self.bound_to, *self.hosts))
+            name.endswith(allowed[1:]) if allowed.startswith("*.") else name == allowed
+            for allowed in (self.bound_to.lower(), *self.hosts)
         )
+
+    def _may_call(self, origins: Sequence[str], host: str) -> bool:
+        if len(origins) != 1:
+            return False
+        scheme, _, netloc = (origin := origins[0].lower()).partition("://")
+        port = _DEFAULT_PORTS.get(scheme)
+        is_own = bool(host) and port is not None and host.removesuffix(port) == netloc
+        return is_own or origin in self.origins
 
 
 class _Guard:
@@ -98,12 +110,36 @@ class _Guard:
         self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            reason = self._access.refusal(scope) if scope["type"] != "lifespan" else ""
-        except ValueError:  # of urlsplit
-            reason = "The Host or the Origin header makes no sense."
-        refused = JSONResponse({"error": {"code": "forbidden", "message": reason}}, 403)
-        await (refused if reason else self._app)(scope, receive, send)
+        refusal = self._access.refusal(scope) if scope["type"] != "lifespan" else None
+        await (refusal or self._app)(scope, receive, send)
+
+
+def _comes_from_elsewhere(scope: Scope, headers: Headers) -> bool:
+    """Whether a request without an Origin is a browser's, on behalf of another site, and no link that was followed."""
+    is_link = scope.get("method") in ("GET", "HEAD") and headers.get("sec-fetch-mode") == "navigate"
+    return headers.get("sec-fetch-site") in ("cross-site", "same-site") and not is_link
+
+
+def _refused(status: int, code: str, message: str, hint: str) -> JSONResponse:
+    return JSONResponse({"error": {"code": code, "message": message, "hint": hint}}, status)
+
+
+def _checked_host(text: str) -> str:
+    host = text.strip().lower().removesuffix(".")
+    bare = host.removeprefix("[").removesuffix("]")
+    if _address(bare) is not None:
+        return bare
+    if not _NAME.fullmatch(host.removeprefix("*.")):
+        raise ValueError(f"'{text}' is no host; a name without scheme and port is expected, such as twin.example.org")
+    return host
+
+
+def _checked_origin(text: str) -> str:
+    origin = text.strip().lower()
+    found = re.fullmatch(r"(https?)://(\[[0-9a-f:.]+\]|[^\[\]:/?#@\s]+)(:[0-9]{1,5})?", origin)
+    if found and (_address(found[2].strip("[]")) or _NAME.fullmatch(found[2])):
+        return origin.removesuffix(_DEFAULT_PORTS[found[1]])
+    raise ValueError(f"'{text}' is no origin; scheme, host and port are expected, such as http://localhost:3000")
 
 
 def _is_localhost(name: str) -> bool:

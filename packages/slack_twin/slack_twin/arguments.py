@@ -3,6 +3,7 @@
 Slack's clients send most arguments in the query string, some as a form, some as JSON; all of them count.
 """
 
+import base64
 import re
 from collections.abc import Iterable, Mapping
 from urllib.parse import parse_qsl
@@ -18,6 +19,7 @@ MAX_BODY_BYTES = 8 * 1024 * 1024
 MAX_DEPTH = 100
 
 _TIMESTAMP = re.compile(r"\d{1,12}(\.\d{1,6})?")
+_SECRET = ("token", "client_secret")
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off", ""}
 
 
@@ -28,8 +30,8 @@ class Arguments:
         self._values = dict(values)
 
     def visible(self) -> Json:
-        """All of them except the token."""
-        return {name: value for name, value in self._values.items() if name != "token"}
+        """All of them except what is secret."""
+        return {name: value for name, value in self._values.items() if name not in _SECRET}
 
     def __contains__(self, name: str) -> bool:
         return self._values.get(name) is not None
@@ -112,12 +114,36 @@ def _wrong(name: str, wanted: str) -> SlackError:
 
 
 async def read_arguments(request: Request) -> Arguments:
-    """Merge what the query and the body say; the body wins.
+    """Merge what the query and the body say, and the credentials of HTTP Basic; the body wins.
 
     Raises SlackError with `invalid_json`, `json_not_object`, `invalid_form_data` or `invalid_arguments`.
     """
     values = _form(request.scope["query_string"], "invalid_arguments")
-    return Arguments(values | await _body(request))
+    return Arguments(values | _basic(request) | await _body(request))
+
+
+def _basic(request: Request) -> Json:
+    """`client_id` and `client_secret`, which clients may send as HTTP Basic; anything else there counts as nothing."""
+    scheme, _, credentials = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() != "basic":
+        return {}
+    try:
+        client_id, _, secret = base64.b64decode(credentials.strip(), validate=True).decode("utf-8").partition(":")
+    except ValueError:
+        return {}
+    return {"client_id": client_id, "client_secret": secret}
+
+
+def charset_warnings(request: Request) -> list[str]:
+    """What Slack remarks about the content type: JSON has to name its charset, a form has not."""
+    kind, _, parameters = request.headers.get("content-type", "").lower().partition(";")
+    has_charset = "charset=" in parameters.replace(" ", "")
+    match kind.strip():
+        case "application/json":
+            return [] if has_charset else ["missing_charset"]
+        case "application/x-www-form-urlencoded":
+            return ["superfluous_charset"] if has_charset else []
+    return []
 
 
 async def _body(request: Request) -> Json:

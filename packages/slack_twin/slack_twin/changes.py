@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from slack_twin.errors import Json
-from slack_twin.messages import Message
+from slack_twin.messages import Message, Pin
 from slack_twin.people import Channel
 
 
@@ -11,6 +11,7 @@ from slack_twin.people import Channel
 class MessagePosted:
     channel: Channel
     message: Message
+    by: str | None = None  # who did what a note in the channel says, when it happened to somebody else
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +54,50 @@ class MemberJoined:
     channel: Channel
     user: str
     ts: str
+    inviter: str | None = None  # None for those who came by themselves
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemberLeft:
+    channel: Channel
+    user: str
+    ts: str
+    removed_by: str | None = None  # None for those who went by themselves
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChannelCreated:
+    channel: Channel
+    user: str
+    ts: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChannelRenamed:
+    channel: Channel
+    user: str
+    ts: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChannelArchived:
+    """A channel was archived, or taken back from there: what it is now is in the channel."""
+
+    channel: Channel
+    user: str
+    ts: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PinChanged:
+    """A message was pinned to its channel, or with `is_gone` taken off."""
+
+    channel: Channel
+    message: Message
+    pin: Pin
+    user: str
+    ts: str
+    is_gone: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +159,11 @@ Change = (
     | ReactionAdded
     | ReactionRemoved
     | MemberJoined
+    | MemberLeft
+    | ChannelCreated
+    | ChannelRenamed
+    | ChannelArchived
+    | PinChanged
     | EphemeralPosted
     | StatusChanged
     | AssistantChanged

@@ -61,13 +61,15 @@ class Commands:
         return None
 
     async def shortcut(self, user: User, app: App, callback_id: str) -> Outcome:
-        """Use a global shortcut of an app."""
+        """Use a global shortcut of an app. Raises ControlError 404 for one that it does not have."""
+        _check_shortcut(app, callback_id, is_global=True)
         return await self._use(app, user, payloads.shortcut("shortcut", app, user, callback_id=callback_id))
 
     async def message_shortcut(
         self, user: User, app: App, callback_id: str, channel: Channel, message: Message
     ) -> Outcome:
-        """Use a shortcut of an app on a message."""
+        """Use a shortcut of an app on a message. Raises ControlError 404 for one that it does not have."""
+        _check_shortcut(app, callback_id, is_global=False)
         url = self._workspace.response_urls.issue("app", app_id=app.id, user_id=user.id, channel_id=channel.id)
         payload = {
             **payloads.shortcut("message_action", app, user, callback_id=callback_id),
@@ -86,3 +88,13 @@ class Commands:
         sent = payloads.interaction(payload, accepts_response=False, channel=channel, ts=ts)
         reply = await self._delivery.ask(app, sent)
         return Outcome(error=reply.error, trigger=trigger)
+
+
+def _check_shortcut(app: App, callback_id: str, *, is_global: bool) -> None:
+    if app.shortcuts is None:
+        return
+    known = [shortcut.callback_id for shortcut in app.shortcuts if shortcut.is_global is is_global]
+    if callback_id not in known:
+        kind = "shortcut" if is_global else "shortcut for messages"
+        hint = f"there is: {', '.join(known) or 'none'}"
+        raise ControlError(404, "not_found", f"{app.name} has no {kind} {callback_id!r}", hint)

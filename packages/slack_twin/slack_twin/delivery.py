@@ -5,18 +5,19 @@ After that the event is dropped. What people do (buttons, forms, commands) is se
 """
 
 import asyncio
+import secrets
 from collections import defaultdict
 from typing import Protocol
 
 from slack_twin.changes import Change
 from slack_twin.clock import Clock
 from slack_twin.envelopes import Parcel, Reply
-from slack_twin.events import Event, app_rate_limited, events_for
+from slack_twin.events import Event, app_rate_limited, events_for, url_verification
 from slack_twin.faults import Fault, FaultKind, Faults
 from slack_twin.journal import Attempt, Journal
 from slack_twin.limits import Limits, Passage
 from slack_twin.people import App
-from slack_twin.signed_http import SignedHttp
+from slack_twin.signed_http import SignedHttp, address_of
 from slack_twin.socket_mode import Retry, Sockets
 from slack_twin.workspace import Workspace
 
@@ -45,6 +46,7 @@ class Delivery:
         self._faults = faults
         self._limits = limits
         self._tasks: set[asyncio.Task[None]] = set()
+        self._challenges: dict[str, asyncio.Task[bool]] = {}  # by request URL, of those that answered or still may
         self._held: defaultdict[str, list[asyncio.Event]] = defaultdict(list)
 
     @property
@@ -53,9 +55,9 @@ class Delivery:
 
     def on_change(self, change: Change) -> None:
         """Start the deliveries that a change causes. Tasks start in this order, so events leave in this order."""
-        directory = self._workspace.directory
-        for app in directory.apps_in(change.channel):
-            for event in events_for(app, change, directory, now=self._clock.now()):
+        directory, base_url = self._workspace.directory, self._workspace.base_url
+        for app in directory.apps.values():
+            for event in events_for(app, change, directory, base_url=base_url, now=self._clock.now()):
                 self._dispatch(app, event)
 
     def _dispatch(self, app: App, event: Event) -> None:
@@ -71,9 +73,39 @@ class Delivery:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def verify(self, app: App) -> None:
+        """Ask an app whether its request URL is its own. Nothing waits for the answer; the journal has it."""
+        if app.request_url:
+            task = asyncio.get_running_loop().create_task(self._verified(app, app.request_url))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _verified(self, app: App, url: str) -> None:
+        """Challenge whoever is behind a URL, once; where nobody answered, again before the next event.
+
+        Slack takes no URL that fails. Here events go out all the same, so that an app may be started, and a request
+        looked at, without the challenge: the journal says what Slack would have done.
+        """
+        challenge = self._challenges.get(url)
+        if challenge is None:
+            challenge = self._challenges[url] = asyncio.create_task(self._challenge(app))
+        if not await asyncio.shield(challenge) and self._challenges.get(url) is challenge:
+            del self._challenges[url]
+
+    async def _challenge(self, app: App) -> bool:
+        """Whether there was an answer, be it right or wrong."""
+        parcel = url_verification(secrets.token_urlsafe(32))
+        entry = self.journal.add(_entry(app, parcel, Retry(), at=self._clock.now()))
+        reply = await self._http.send(app, parcel, Retry())
+        is_right = reply.error is None and _echoes(reply.body, parcel.id)
+        entry.error = reply.error or (None if is_right else "wrong_challenge")
+        entry.acked, entry.dropped = is_right, not is_right
+        return reply.error not in ("connection_failed", "timeout")
+
     async def stop(self) -> None:
         """Give up everything that is under way."""
-        tasks = list(self._tasks)
+        tasks = [*self._tasks, *self._challenges.values()]
+        self._challenges.clear()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -86,6 +118,8 @@ class Delivery:
 
     async def _deliver(self, app: App, event: Parcel) -> None:
         entry, reason = None, ""
+        if app.request_url:
+            await self._verified(app, app.request_url)
         for attempt, pause in enumerate(PAUSES):
             await self._clock.sleep(pause)
             entry, reply = await self._attempt(app, event, Retry(attempt=attempt, reason=reason))
@@ -123,7 +157,7 @@ class Delivery:
             asyncio.get_running_loop().call_soon(overtaken.set)
 
     async def _send(self, app: App, parcel: Parcel, retry: Retry, fault: Fault | None) -> Reply:
-        lane: Lane = self._http if app.request_url else self._sockets
+        lane: Lane = self._http if address_of(app, parcel) else self._sockets
         match fault.kind if fault else None:
             case FaultKind.DROP_ACK:
                 return await lane.send(app, parcel, retry, ignore_ack=True)
@@ -137,6 +171,13 @@ class Delivery:
             case FaultKind.SILENT_SOCKET:
                 self._sockets.silence(app.id, fault.seconds if fault else None)
         return await lane.send(app, parcel, retry)
+
+
+def _echoes(said: object, challenge: str) -> bool:
+    """Whether an answer has the challenge: as text, as a form, or in JSON."""
+    if not isinstance(said, dict):
+        return False
+    return said.get("challenge") == challenge or said.get("text") in (challenge, f"challenge={challenge}")
 
 
 def _entry(app: App, parcel: Parcel, retry: Retry, *, at: float) -> Attempt:

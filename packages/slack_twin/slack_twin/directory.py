@@ -53,6 +53,12 @@ class Directory:
         if channel.name:
             self._channel_by_name[channel.name.casefold()] = channel
 
+    def rename_channel(self, channel: Channel, name: str) -> None:
+        del self._channel_by_name[channel.name.casefold()]
+        channel.previous_names.insert(0, channel.name)
+        channel.name = name
+        self.put_channel(channel)
+
     def user(self, id_or_name: str) -> User | None:
         return self.users.get(id_or_name) or self._user_by_name.get(id_or_name.casefold())
 
@@ -107,10 +113,6 @@ class Directory:
         """The workspace of a user."""
         user = self.users.get(user_id)
         return user.team_id if user and user.team_id else TEAM_ID
-
-    def apps_in(self, channel: Channel) -> list[App]:
-        """The apps whose bot is a member."""
-        return [app for app in self.apps.values() if app.bot_user in channel.members]
 
     def name_of_user(self, user_id: str) -> str | None:
         user = self.users.get(user_id)

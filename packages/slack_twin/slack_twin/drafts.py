@@ -4,13 +4,16 @@ from slack_twin.arguments import Arguments
 from slack_twin.blocks import MAX_MARKDOWN_CHARACTERS, checked_attachments, checked_blocks
 from slack_twin.errors import Json, SlackError
 from slack_twin.people import App
+from slack_twin.text import from_app
 from slack_twin.workspace import Draft
 
 MAX_TEXT_CHARACTERS = 40_000
 
 
 def read_draft(args: Arguments, app: App) -> Draft:
-    """Raises `no_text`, `msg_too_long`, `markdown_text_conflict`, `invalid_blocks` and its like, `invalid_attachments`,
+    """The message; a text of more than 40,000 characters is cut.
+
+    Raises `no_text`, `msg_too_long`, `markdown_text_conflict`, `invalid_blocks` and its like, `invalid_attachments`,
     `too_many_attachments`, `invalid_metadata_format`."""
     text, blocks = _text_and_blocks(args)
     attachments = checked_attachments(args.json("attachments"))
@@ -34,11 +37,23 @@ def _text_and_blocks(args: Arguments) -> tuple[str, tuple[Json, ...]]:
     text, markdown = args.optional("text"), args.optional("markdown_text")
     if markdown and ("text" in args or "blocks" in args):
         raise SlackError("markdown_text_conflict")
-    if len(text) > MAX_TEXT_CHARACTERS or len(markdown) > MAX_MARKDOWN_CHARACTERS:
+    if len(markdown) > MAX_MARKDOWN_CHARACTERS:
         raise SlackError("msg_too_long")
     if markdown:
         return markdown, checked_blocks([{"type": "markdown", "text": markdown}])
-    return text, checked_blocks(args.json("blocks"))
+    return stored_text(text), checked_blocks(args.json("blocks"))
+
+
+def stored_text(text: str) -> str:
+    """The text of an app as Slack keeps it: cut and escaped."""
+    return from_app(text[:MAX_TEXT_CHARACTERS])
+
+
+def draft_warnings(args: Arguments) -> list[str]:
+    """What Slack remarks about the arguments of a message that it takes."""
+    if len(args.optional("text")) > MAX_TEXT_CHARACTERS:
+        return ["message_truncated"]
+    return [] if args.optional("text") or args.optional("markdown_text") else ["missing_text_in_message"]
 
 
 def message_metadata(value: object) -> Json | None:

@@ -6,12 +6,13 @@ https://docs.slack.dev/reference/events and https://docs.slack.dev/apis/events-a
 import secrets
 from dataclasses import dataclass
 
-from slack_twin import changes, shapes
+from slack_twin import changes, channel_events, shapes
 from slack_twin.directory import TEAM_ID, Directory
 from slack_twin.envelopes import Envelope
 from slack_twin.errors import Json
 from slack_twin.messages import Message
-from slack_twin.people import App, Channel, ChannelKind
+from slack_twin.people import App, ChannelKind
+from slack_twin.subscriptions import hears
 from slack_twin.text import mentioned
 
 
@@ -55,52 +56,88 @@ class Event:
         return value if isinstance(value, str) else None
 
 
-def events_for(app: App, change: changes.Change, directory: Directory, *, now: float) -> list[Event]:
-    """The events that `app` gets for `change`: only where its bot is a member, only what its scopes allow.
+def events_for(app: App, change: changes.Change, directory: Directory, *, base_url: str, now: float) -> list[Event]:
+    """The events that `app` gets for `change`: only where its bot is a member, only what it subscribed to and may hear.
 
-    An app never gets an event for what it did itself.
+    What happens to public channels themselves is told to everybody. An app never gets an event for what it did itself.
     """
-    if isinstance(change, changes.AppTold):
-        return [_event(app, change.body, now)] if change.app_id == app.id else []
-    if app.bot_user not in change.channel.members or _actor_app(change, directory) == app.id:
+    if _actor_app(change, directory) == app.id or not _reaches(app, change):
         return []
     is_shared = directory.is_shared(change.channel)
-    return [_event(app, body, now, is_shared=is_shared) for body in _bodies(app, change, directory)]
+    bodies = _bodies(app, change, directory, base_url)
+    return [_event(app, body, now, is_shared=is_shared) for body in bodies if hears(app, body, change.channel)]
+
+
+def _reaches(app: App, change: changes.Change) -> bool:
+    """Whether an app is where something happened."""
+    match change:
+        case changes.AppTold():
+            return change.app_id == app.id
+        case changes.ChannelCreated() | changes.ChannelRenamed() | changes.ChannelArchived():
+            return change.channel.kind is ChannelKind.PUBLIC or app.bot_user in change.channel.members
+        case changes.MemberLeft():
+            return app.bot_user in change.channel.members or app.bot_user == change.user
+    return app.bot_user in change.channel.members
 
 
 def _actor_app(change: changes.Change, directory: Directory) -> str | None:
     """The app that caused the change, or None for a person."""
     match change:
         case changes.MessagePosted():
-            return change.message.app_id
+            return change.message.app_id or _app_of(change.by or change.message.user, directory)
         case changes.MessageChanged() | changes.MessageDeleted():
             return change.previous.app_id
-        case changes.ReactionAdded() | changes.ReactionRemoved() | changes.MemberJoined():
-            app = directory.app_of_bot_user(change.user)
-            return app.id if app else None
-        case changes.EphemeralPosted() | changes.StatusChanged() | changes.AssistantChanged() | changes.AppTold():
+        case changes.MemberJoined():
+            return _app_of(change.inviter or change.user, directory)
+        case changes.MemberLeft():
+            return _app_of(change.removed_by or change.user, directory)
+        case (
+            changes.ReactionAdded()
+            | changes.ReactionRemoved()
+            | changes.ChannelCreated()
+            | changes.ChannelRenamed()
+            | changes.ChannelArchived()
+            | changes.PinChanged()
+        ):
+            return _app_of(change.user, directory)
+        case changes.EphemeralPosted() | changes.StatusChanged() | changes.AssistantChanged():
             return change.app_id
-        case changes.ViewChanged():
+        case changes.ViewChanged() | changes.AppTold():
             return None
 
 
-def _bodies(app: App, change: changes.Change, directory: Directory) -> list[Json]:
+def _app_of(user: str, directory: Directory) -> str | None:
+    app = directory.app_of_bot_user(user)
+    return app.id if app else None
+
+
+def _bodies(app: App, change: changes.Change, directory: Directory, base_url: str) -> list[Json]:
     match change:
+        case changes.AppTold():
+            return [change.body]
         case changes.MessagePosted():
             return _posted(app, change, directory)
         case changes.MessageChanged():
-            return [] if change.is_live else _if_readable(app, change.channel, _changed(change, directory))
+            return [] if change.is_live else [_changed(change, directory)]
         case changes.MessageDeleted():
-            return _if_readable(app, change.channel, _deleted(change, directory))
+            return [_deleted(change, directory)]
         case changes.ReactionAdded():
-            return _reaction("reaction_added", app, change)
+            return [_reaction("reaction_added", change)]
         case changes.ReactionRemoved():
-            return _reaction("reaction_removed", app, change)
+            return [_reaction("reaction_removed", change)]
         case changes.MemberJoined():
-            return _joined(app, change)
-        case changes.EphemeralPosted() | changes.StatusChanged() | changes.AssistantChanged() | changes.AppTold():
-            return []
-        case changes.ViewChanged():
+            return [channel_events.joined(change)]
+        case changes.MemberLeft():
+            return [channel_events.left(change, is_own=change.user == app.bot_user)]
+        case changes.ChannelCreated():
+            return channel_events.created(change)
+        case changes.ChannelRenamed():
+            return [channel_events.renamed(change)]
+        case changes.ChannelArchived():
+            return [channel_events.archived(change)]
+        case changes.PinChanged():
+            return [channel_events.pin(change, directory, base_url)]
+        case changes.EphemeralPosted() | changes.StatusChanged() | changes.AssistantChanged() | changes.ViewChanged():
             return []
 
 
@@ -110,16 +147,14 @@ def _posted(app: App, change: changes.MessagePosted, directory: Directory) -> li
     body = _message_body(change, directory)
     events = []
     is_direct = channel.kind in (ChannelKind.DIRECT, ChannelKind.GROUP_DIRECT)
-    if not is_direct and app.bot_user in mentioned(said.text) and "app_mentions:read" in app.scopes:
+    if not (is_direct or said.is_note) and app.bot_user in mentioned(said.text):
         mention = {key: value for key, value in body.items() if key not in ("channel_type", "root", "metadata")}
         events.append(mention | {"type": "app_mention"})
-    return events + _if_readable(app, channel, body) + _shared_files(app, change)
+    return [*events, body, *_shared_files(change)]
 
 
-def _shared_files(app: App, change: changes.MessagePosted) -> list[Json]:
+def _shared_files(change: changes.MessagePosted) -> list[Json]:
     """Each file of a message is announced beside it. https://docs.slack.dev/reference/events/file_shared"""
-    if "files:read" not in app.scopes:
-        return []
     return [
         {
             "type": "file_shared",
@@ -181,38 +216,15 @@ def _deleted(change: changes.MessageDeleted, directory: Directory) -> Json:
     }
 
 
-def _if_readable(app: App, channel: Channel, body: Json) -> list[Json]:
-    return [body] if f"{channel.kind.scope_family}:history" in app.scopes else []
-
-
-def _reaction(name: str, app: App, change: changes.ReactionAdded | changes.ReactionRemoved) -> list[Json]:
-    if "reactions:read" not in app.scopes:
-        return []
-    return [
-        {
-            "type": name,
-            "user": change.user,
-            "item": {"type": "message", "channel": change.channel.id, "ts": change.message.ts},
-            "reaction": change.name,
-            "item_user": change.message.user,
-            "event_ts": change.ts,
-        }
-    ]
-
-
-def _joined(app: App, change: changes.MemberJoined) -> list[Json]:
-    if f"{change.channel.kind.scope_family}:read" not in app.scopes:
-        return []
-    return [
-        {
-            "type": "member_joined_channel",
-            "user": change.user,
-            "channel": change.channel.id,
-            "channel_type": change.channel.id[0],
-            "team": TEAM_ID,
-            "event_ts": change.ts,
-        }
-    ]
+def _reaction(name: str, change: changes.ReactionAdded | changes.ReactionRemoved) -> Json:
+    return {
+        "type": name,
+        "user": change.user,
+        "item": {"type": "message", "channel": change.channel.id, "ts": change.message.ts},
+        "reaction": change.name,
+        "item_user": change.message.user,
+        "event_ts": change.ts,
+    }
 
 
 def _event(app: App, body: Json, now: float, *, is_shared: bool = False) -> Event:
@@ -232,6 +244,15 @@ def _event(app: App, body: Json, now: float, *, is_shared: bool = False) -> Even
         "event_context": f"4-{event_id}",
     }
     return Event(event_id=event_id, type=str(body["type"]), body=body, payload=payload)
+
+
+def url_verification(challenge: str) -> Event:
+    """Asks whoever is behind a request URL to say `challenge` again.
+
+    https://docs.slack.dev/reference/events/url_verification
+    """
+    payload: Json = {"token": "twin", "challenge": challenge, "type": "url_verification"}
+    return Event(event_id=challenge, type="url_verification", body={}, payload=payload)
 
 
 def app_rate_limited(app: App, *, now: float) -> Event:

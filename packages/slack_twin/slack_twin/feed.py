@@ -130,6 +130,8 @@ class Feed:
 def _concerns(change: changes.Change, user_id: str) -> bool:
     if isinstance(change, changes.EphemeralPosted | changes.ViewChanged):
         return change.user == user_id
+    if isinstance(change, changes.MemberLeft) and change.user == user_id:
+        return True
     return user_id in change.channel.members
 
 

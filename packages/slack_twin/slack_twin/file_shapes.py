@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from slack_twin.directory import TEAM_ID
 from slack_twin.errors import Json
 from slack_twin.files import File, Share
+from slack_twin.filetypes import filetype, pretty_type
 from slack_twin.people import ChannelKind
 
 REPLY_USERS_SHOWN = 5
@@ -14,6 +15,7 @@ def file(shared: File) -> Json:
     """A file object, as far as the twin knows it; of a deleted file only that it was there."""
     if shared.is_deleted:
         return {"id": shared.id, "mode": "tombstone"}
+    kind = filetype(shared.name, shared.mimetype)
     shape: Json = {
         "id": shared.id,
         "created": shared.created,
@@ -21,8 +23,8 @@ def file(shared: File) -> Json:
         "name": shared.name,
         "title": shared.title,
         "mimetype": shared.mimetype,
-        "filetype": shared.name.rpartition(".")[2],
-        "pretty_type": shared.mimetype,
+        "filetype": kind,
+        "pretty_type": pretty_type(kind),
         "user": shared.user,
         "mode": "hosted",
         "size": shared.size,
@@ -30,6 +32,7 @@ def file(shared: File) -> Json:
         "is_public": True,
         "url_private": shared.url,
         "url_private_download": shared.url,
+        "permalink": shared.permalink,
     }
     return shape | ({"alt_txt": shared.alt_txt} if shared.alt_txt else {})
 

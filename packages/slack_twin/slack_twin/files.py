@@ -46,6 +46,7 @@ class File:
     mimetype: str
     created: int  # seconds since 1970
     url: str  # for downloads with a bot token
+    permalink: str  # for people: it opens the page where the file is shared
     stored: Content = field(repr=False, compare=False)
     alt_txt: str = ""
     is_deleted: bool = False
@@ -130,6 +131,7 @@ class Files:
     def complete(self, upload: Upload, *, title: str, created: int, base_url: str) -> File:
         """Make a file of an upload, which is used up with that."""
         del self._uploads[upload.ticket]
+        name = quote(upload.name, safe="")
         file = File(
             id=upload.file_id,
             name=upload.name,
@@ -138,7 +140,8 @@ class Files:
             size=upload.size,
             mimetype=mimetypes.guess_type(upload.name)[0] or "application/octet-stream",
             created=created,
-            url=f"{base_url}files/{upload.file_id}/{quote(upload.name, safe='')}",
+            url=f"{base_url}files/{upload.file_id}/{name}",
+            permalink=f"{base_url}files/{upload.user}/{upload.file_id}/{name}",
             stored=Content(data=upload.data),
             alt_txt=upload.alt_txt,
         )

@@ -33,7 +33,7 @@ class Message:
     text: str
     app_id: str | None = None  # the app that posted; None for people
     thread_ts: str | None = None  # the root, for replies only
-    subtype: str | None = None  # thread_broadcast, file_share, channel_join, tombstone
+    subtype: str | None = None  # thread_broadcast, file_share, channel_join, me_message, tombstone
     blocks: tuple[Json, ...] = ()
     attachments: tuple[Json, ...] = ()
     metadata: Json | None = None  # {event_type, event_payload}
@@ -43,6 +43,12 @@ class Message:
     username: str | None = None  # the name an app chose for this post
     client_msg_id: str | None = None
     streaming: bool = False  # an app is still writing it (chat.startStream)
+    details: Json | None = None  # what the subtype adds: the topic that was set, who invited
+
+    @property
+    def is_note(self) -> bool:
+        """Whether it says what happened to the channel: who joined, what the topic is."""
+        return (self.subtype or "").startswith(("channel_", "group_"))
 
     @property
     def in_history(self) -> bool:
@@ -58,10 +64,19 @@ class Thread:
     authors: Counter[str] = field(default_factory=Counter)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Pin:
+    """Who pinned a message to its channel, and when."""
+
+    user: str
+    created: int  # seconds since 1970
+
+
 class MessageLog:
-    """The messages of one channel: by timestamp, as the channel shows them, and by thread."""
+    """The messages of one channel: by timestamp, as the channel shows them, by thread, and those that are pinned."""
 
     def __init__(self) -> None:
+        self.pins: dict[str, Pin] = {}  # by timestamp, the latest last
         self._by_ts: dict[str, Message] = {}
         self._shown: list[str] = []
         self._threads: dict[str, Thread] = {}
@@ -97,6 +112,7 @@ class MessageLog:
 
     def remove(self, message: Message) -> None:
         del self._by_ts[message.ts]
+        self.pins.pop(message.ts, None)
         if message.in_history:
             _discard(self._shown, message.ts)
         if message.thread_ts is not None:

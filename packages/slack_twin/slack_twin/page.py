@@ -45,6 +45,7 @@ def page_routes(twin: Twin) -> list[BaseRoute]:
         Route("/", page.index),
         Route("/archives/{channel}/p{digits}", page.permalink),
         Route("/files/{file_id}/{name}", page.file),
+        Route("/files/{user}/{file_id}/{name}", page.file_permalink),
         Route("/page/state", answering(page.state)),
         Route("/page/messages", answering(page.messages)),
         Route("/page/messages", answering(acts.post), methods=["POST"]),
@@ -82,6 +83,15 @@ class Page:
         channel, digits = request.path_params["channel"], request.path_params["digits"]
         thread_ts = request.query_params.get("thread_ts", "")
         return RedirectResponse(f"/#{channel}/{digits[:-6]}.{digits[-6:]}/{thread_ts}".rstrip("/"))
+
+    async def file_permalink(self, request: Request) -> Response:
+        """A file's link opens the page at the message that shared it last."""
+        shares = self._twin.workspace.files.shares(request.path_params["file_id"])
+        if not shares:
+            return Response("no such file", status_code=404, media_type="text/plain")
+        said = shares[-1].channel.messages.get(shares[-1].ts)
+        thread_ts = said.thread_ts or "" if said else ""
+        return RedirectResponse(f"/#{shares[-1].channel.id}/{shares[-1].ts}/{thread_ts}".rstrip("/"))
 
     async def file(self, request: Request) -> Response:
         """A shared file, for apps with a bot token that may read files, and for the page itself."""

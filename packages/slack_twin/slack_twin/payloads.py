@@ -59,9 +59,13 @@ def common(kind: str, app: App, user: User) -> Json:
 
 
 def shortcut(kind: str, app: App, user: User, *, callback_id: str) -> Json:
-    """What the two kinds of shortcut have: less than other payloads."""
+    """What the two kinds of shortcut have: less than other payloads, and each another word for the user's name."""
     payload = {name: value for name, value in common(kind, app, user).items() if name != "api_app_id"}
-    return payload | {"user": {"id": user.id, "name": user.name, "team_id": TEAM_ID}, "callback_id": callback_id}
+    called = "username" if kind == "shortcut" else "name"
+    return payload | {
+        "user": {"id": user.id, called: user.name, "team_id": user.team_id or TEAM_ID},
+        "callback_id": callback_id,
+    }
 
 
 def channel_name(channel: Channel) -> str:

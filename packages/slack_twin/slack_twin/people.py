@@ -32,6 +32,16 @@ class Command:
     name: str  # with the slash
     description: str = ""
     usage_hint: str = ""
+    url: str | None = None  # where it is sent over HTTP, if not to the request URL of the app
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shortcut:
+    """A shortcut of an app, in the menu of everything or in that of a message."""
+
+    callback_id: str
+    name: str = ""
+    is_global: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +58,12 @@ class App:
     scopes: frozenset[str]
     request_url: str | None = None  # signed HTTP delivery; without it the app uses Socket Mode
     commands: tuple[Command, ...] = ()
+    events: frozenset[str] | None = None  # subscriptions; None: everything that its scopes allow
+    shortcuts: tuple[Shortcut, ...] | None = None  # None: any callback id is one
+    interactivity_url: str | None = None  # for what people do, if not the request URL
+    client_id: str = ""  # what it names itself with when it is installed
+    client_secret: str = ""
+    options_url: str | None = None  # for the options of external menus, if not where the rest goes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,5 +109,11 @@ class Channel:
     members: dict[str, None] = field(default_factory=dict)
     topic: str = ""
     purpose: str = ""
+    topic_set: tuple[str, int] = ("", 0)  # by whom and when, seconds since 1970
+    purpose_set: tuple[str, int] = ("", 0)
+    previous_names: list[str] = field(default_factory=list)
+    is_archived: bool = False
+    closed_by: set[str] = field(default_factory=set)  # direct conversations: whose list it is not in
+    last_read: dict[str, str] = field(default_factory=dict)  # up to which message, for bots that said so
     shared_with: dict[str, None] = field(default_factory=dict)  # other workspaces, by id
     messages: MessageLog = field(default_factory=MessageLog)

@@ -20,7 +20,7 @@ def response_routes(responses: Responses) -> list[Route]:
     async def endpoint(request: Request) -> Response:
         """Answers `{"ok": true}`; 404 for a URL that no longer counts, 400 for anything else that is wrong."""
         try:
-            responses.by_url(request.url.path.removeprefix("/"), _read(await limited_body(request)))
+            responses.by_url(request.url.path.removeprefix("/"), read_payload(await limited_body(request)))
         except SlackError as refusal:
             status = 404 if refusal.code in _GONE else 400
             return json_response({"ok": False, "error": refusal.code} | refusal.fields, status)
@@ -31,7 +31,7 @@ def response_routes(responses: Responses) -> list[Route]:
     return [Route(f"/{kind}/{{secret}}", endpoint, methods=["POST"]) for kind in ("actions", "commands", "app")]
 
 
-def _read(raw: bytes) -> Json:
+def read_payload(raw: bytes) -> Json:
     """A JSON object, be it the body or the field `payload` of a form. Raises SlackError `invalid_payload`."""
     try:
         text = raw.decode("utf-8")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from slack_twin.people import App, Channel, ChannelKind, Command, User, UserGroup
+from slack_twin.people import App, Channel, ChannelKind, Command, Shortcut, User, UserGroup
 from slack_twin.workspace import Workspace
 
 SCOPES = (
@@ -11,6 +11,7 @@ SCOPES = (
     "assistant:write",
     "channels:history",
     "channels:join",
+    "channels:manage",
     "channels:read",
     "chat:write",
     "commands",
@@ -18,15 +19,20 @@ SCOPES = (
     "files:write",
     "groups:history",
     "groups:read",
+    "groups:write",
     "im:history",
     "im:read",
     "im:write",
     "mpim:history",
     "mpim:read",
+    "mpim:write",
+    "pins:read",
+    "pins:write",
     "reactions:read",
     "reactions:write",
     "team:read",
     "usergroups:read",
+    "users.profile:read",
     "users:read",
     "users:read.email",
 )
@@ -68,6 +74,12 @@ class SeedApp:
     request_url: str | None = None
     channels: tuple[str, ...] | None = None  # None: all public channels
     commands: tuple[Command, ...] | None = None  # None: one that is called like the app
+    display_name: str = ""  # how it is shown, if not by its name
+    events: tuple[str, ...] | None = None  # what it subscribed to; None: everything that its scopes allow
+    shortcuts: tuple[Shortcut, ...] | None = None  # None: any callback id is one
+    interactivity_url: str | None = None
+    options_url: str | None = None
+    webhooks: tuple[str, ...] = ()  # channels that it may post to by an incoming webhook
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,6 +148,7 @@ def plant(workspace: Workspace, seed: Seed) -> None:
         _plant_team(workspace, team)
     for app in seed.apps:
         _enter_channels(workspace, app)
+        _issue_webhooks(workspace, app)
     for group in seed.user_groups:
         _plant_user_group(workspace, group)
 
@@ -196,7 +209,8 @@ def _plant_app(workspace: Workspace, seed: SeedApp) -> None:
     known = directory.app(seed.name)
     app_id = known.id if known else directory.free_id("A", seed.name)
     bot_user = known.bot_user if known else directory.free_id("U", seed.name)
-    directory.put_user(User(id=bot_user, name=seed.name, real_name=seed.name, display_name=seed.name, app_id=app_id))
+    shown = seed.display_name or seed.name
+    directory.put_user(User(id=bot_user, name=seed.name, real_name=shown, display_name=shown, app_id=app_id))
     directory.put_app(
         App(
             id=app_id,
@@ -208,6 +222,12 @@ def _plant_app(workspace: Workspace, seed: SeedApp) -> None:
             signing_secret=seed.signing_secret,
             scopes=frozenset(seed.scopes),
             request_url=seed.request_url,
+            interactivity_url=seed.interactivity_url,
+            options_url=seed.options_url,
+            events=None if seed.events is None else frozenset(seed.events),
+            shortcuts=seed.shortcuts,
+            client_id=f"twin-client-{seed.name}",
+            client_secret=f"twin-client-secret-{seed.name}",
             commands=seed.commands if seed.commands is not None else (_command_of(seed),),
         )
     )
@@ -274,6 +294,14 @@ def _enter_channels(workspace: Workspace, seed: SeedApp) -> None:
         channel.members.pop(app.bot_user, None)
     for name in seed.channels:
         _channel(workspace, name).members[app.bot_user] = None
+
+
+def _issue_webhooks(workspace: Workspace, seed: SeedApp) -> None:
+    app = workspace.directory.app(seed.name)
+    if app is not None:
+        workspace.webhooks.withdraw(app)
+        for name in seed.webhooks:
+            workspace.webhooks.issue(app, _channel(workspace, name))
 
 
 def _add_to(user_id: str, channels: Sequence[Channel]) -> None:

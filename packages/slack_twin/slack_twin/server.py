@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
@@ -17,10 +16,12 @@ from slack_twin.access import LOOPBACK, Access
 from slack_twin.control import control_routes
 from slack_twin.page import page_routes
 from slack_twin.response_door import response_routes
-from slack_twin.settings import read_settings
+from slack_twin.seed import DEFAULT, Seed
+from slack_twin.settings import Settings
 from slack_twin.twin import Twin, build_twin
 from slack_twin.uploads import upload_routes
 from slack_twin.web_api import CUT_EXTENSION
+from slack_twin.webhook_door import webhook_routes
 
 _MAX_SOCKET_MESSAGE_BYTES = 1024 * 1024
 
@@ -42,6 +43,7 @@ def create_app(twin: Twin, allowed: Access | None = None) -> Starlette:
             WebSocketRoute("/socket", twin.sockets.serve),
             *upload_routes(twin),
             *response_routes(twin.interactions.responses),
+            *webhook_routes(twin),
             *control_routes(twin),
             *page_routes(twin),
         ],
@@ -130,14 +132,20 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 async def serve(
-    host: str, port: int, *, rates: bool = True, hosts: Sequence[str] = (), origins: Sequence[str] = ()
+    host: str,
+    port: int,
+    *,
+    settings: Settings,
+    hosts: Sequence[str] = (),
+    origins: Sequence[str] = (),
+    seed: Seed = DEFAULT,
 ) -> None:
-    """Serve a twin with the default seed until cancelled, after printing what its app needs to connect.
+    """Serve a twin until cancelled, after printing what the first app of its seed needs to connect.
 
     `hosts` are further names of it, and `origins` other pages that may call it. Raises OSError when the address cannot
-    be taken, ValueError for one of these, or for a variable of the environment, that makes no sense.
+    be taken, ValueError for one of these that makes no sense.
     """
-    twin = build_twin(rates=rates, settings=read_settings(os.environ))
+    twin = build_twin(seed=seed, settings=settings)
     allowed = Access(bound_to=host, hosts=hosts, origins=origins)
     async with running(twin, host, port, allowed=allowed) as base_url:
         sys.stdout.write("\n".join([*environment(twin, base_url), f"Open {base_url}", ""]))
@@ -164,5 +172,6 @@ def environment(twin: Twin, base_url: str) -> list[str]:
         "SLACK_APP_TOKEN": app.app_token,
         "SLACK_SIGNING_SECRET": app.signing_secret,
         "SLACK_API_BASE_URL": f"{base_url}api/",
+        "SLACK_API_URL": f"{base_url}api/",  # the name of many SDKs and tools other than Python's
     }
     return [f"export {name}={value}" for name, value in values.items()]

@@ -1,9 +1,11 @@
 """People, apps, channels and messages as Slack's Web API and events write them."""
 
+from urllib.parse import urlencode
+
 from slack_twin.directory import TEAM_DOMAIN, TEAM_ID, TEAM_NAME, Directory
 from slack_twin.errors import Json
 from slack_twin.file_shapes import REPLY_USERS_SHOWN, file
-from slack_twin.messages import Message, MessageLog, Reaction
+from slack_twin.messages import Message, MessageLog, Pin, Reaction
 from slack_twin.people import App, Channel, ChannelKind, User, UserGroup
 
 
@@ -107,15 +109,17 @@ def channel(conversation: Channel, viewer: str) -> Json:
     common: Json = {
         "id": conversation.id,
         "created": conversation.created,
-        "is_archived": False,
+        "is_archived": conversation.is_archived,
         "is_im": kind is ChannelKind.DIRECT,
         "is_org_shared": False,
         "context_team_id": TEAM_ID,
         "updated": conversation.created * 1000,
     }
+    last_read: Json = {"last_read": read} if (read := conversation.last_read.get(viewer)) else {}
     if kind is ChannelKind.DIRECT:
         other = next((member for member in conversation.members if member != viewer), viewer)
-        return common | {"user": other, "is_user_deleted": False, "is_open": True, "priority": 0}
+        is_open = viewer not in conversation.closed_by
+        return common | {"user": other, "is_user_deleted": False, "is_open": is_open, "priority": 0} | last_read
     return (
         common
         | {
@@ -133,12 +137,17 @@ def channel(conversation: Channel, viewer: str) -> Json:
             "unlinked": 0,
             "creator": conversation.creator,
             "is_member": viewer in conversation.members,
-            "topic": {"value": conversation.topic, "creator": "", "last_set": 0},
-            "purpose": {"value": conversation.purpose, "creator": "", "last_set": 0},
-            "previous_names": [],
+            "topic": _caption(conversation.topic, *conversation.topic_set),
+            "purpose": _caption(conversation.purpose, *conversation.purpose_set),
+            "previous_names": list(conversation.previous_names),
         }
+        | last_read
         | ({"connected_team_ids": list(conversation.shared_with)} if conversation.shared_with else {})
     )
+
+
+def _caption(value: str, creator: str, last_set: int) -> Json:
+    return {"value": value, "creator": creator, "last_set": last_set}
 
 
 def message(said: Message, directory: Directory, *, log: MessageLog | None = None, all_metadata: bool = True) -> Json:
@@ -148,13 +157,41 @@ def message(said: Message, directory: Directory, *, log: MessageLog | None = Non
     shape |= _author(said, directory) | _content(said, all_metadata=all_metadata)
     if said.subtype:
         shape["subtype"] = said.subtype
+    shape |= said.details or {}
     if said.thread_ts:
         root = log.get(said.thread_ts) if log else None
         shape["thread_ts"] = said.thread_ts
         shape |= {"parent_user_id": root.user} if root else {}
     if said.edited:
         shape["edited"] = {"user": said.edited.user, "ts": said.edited.ts}
+    if log and (pin := log.pins.get(said.ts)):
+        shape |= {"pinned_to": [said.channel], "pinned_info": pinned_info(said.channel, pin)}
+    if said.subtype == "bot_message":
+        del shape["user"]  # Slack names the bot alone
     return shape | (_thread_of(said, log) if log else {})
+
+
+def permalink(said: Message, base_url: str) -> str:
+    """A link that opens the message on the twin's page."""
+    link = f"{base_url}archives/{said.channel}/p{said.ts.replace('.', '')}"
+    return link + ("?" + urlencode({"thread_ts": said.thread_ts, "cid": said.channel}) if said.thread_ts else "")
+
+
+def pinned_info(channel_id: str, pin: Pin) -> Json:
+    return {"channel": channel_id, "pinned_by": pin.user, "pinned_ts": pin.created}
+
+
+def pinned(said: Message, pin: Pin, conversation: Channel, directory: Directory, base_url: str) -> Json:
+    """An item of `pins.list`."""
+    shape = message(said, directory, log=conversation.messages)
+    shape.pop("pinned_info", None)
+    return {
+        "type": "message",
+        "created": pin.created,
+        "created_by": pin.user,
+        "channel": conversation.id,
+        "message": shape | {"permalink": permalink(said, base_url)},
+    }
 
 
 def _home(said: Message, directory: Directory) -> Json:

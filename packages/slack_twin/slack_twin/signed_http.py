@@ -12,7 +12,7 @@ import aiohttp
 
 from slack_twin.arguments import loads
 from slack_twin.clock import Clock
-from slack_twin.envelopes import Parcel, Reply, http_body
+from slack_twin.envelopes import Envelope, Parcel, Reply, http_body
 from slack_twin.people import App
 from slack_twin.socket_mode import ACK_SECONDS, Retry
 
@@ -50,7 +50,7 @@ class SignedHttp:
             self._session = aiohttp.ClientSession()
         try:
             async with self._session.post(
-                app.request_url or "", data=body, headers=headers, allow_redirects=False
+                address_of(app, parcel) or "", data=body, headers=headers, allow_redirects=False
             ) as answer:
                 if answer.status < 300 or answer.headers.get("X-Slack-No-Retry") == "1":
                     return Reply(body=_said(await answer.content.read(_MAX_ANSWER_BYTES)))
@@ -62,6 +62,19 @@ class SignedHttp:
         if self._session is not None:
             await self._session.close()
             self._session = None
+
+
+def address_of(app: App, parcel: Parcel) -> str | None:
+    """Where a parcel goes; None for an app that is reached by Socket Mode."""
+    match parcel.envelope:
+        case Envelope.EVENTS_API:
+            return app.request_url
+        case Envelope.SLASH_COMMANDS:
+            named = (one.url for one in app.commands if one.name == parcel.payload.get("command"))
+            return next(named, None) or app.request_url
+        case Envelope.INTERACTIVE:
+            options_url = app.options_url if parcel.type == "block_suggestion" else None
+            return options_url or app.interactivity_url or app.request_url
 
 
 def _said(answer: bytes) -> object:

@@ -19,6 +19,9 @@ _TYPED = re.compile(
     re.DOTALL,
 )
 _STORED = re.compile(r"<([@#!]?)([^<>|]*)(?:\|([^<>]*))?>")
+# What an app writes that Slack takes as it is: mentions and commands, links of any scheme, escaped characters.
+_MARKED = re.compile(r"<(?:[@#!][^<>]+|[A-Za-z][\w+.\-]*:[^<>\s][^<>]*)>|&(?:amp|lt|gt);|[&<>]")
+_LOOSE_AND = re.compile(r"&(?!(?:amp|lt|gt);)")
 _EVERYBODY = {"here": "<!here>", "channel": "<!channel>", "everyone": "<!everyone>"}
 
 
@@ -29,6 +32,15 @@ def escape(text: str) -> str:
 
 def unescape(text: str) -> str:
     return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+
+
+def from_app(text: str) -> str:
+    """What Slack stores when an app sends `text`: its mentions and links stay, any other `&`, `<`, `>` is escaped."""
+
+    def stored(found: re.Match[str]) -> str:
+        return escape(found[0]) if len(found[0]) == 1 else _LOOSE_AND.sub("&amp;", found[0])
+
+    return _MARKED.sub(stored, text)
 
 
 def from_reader(text: str, people: Lookup, channels: Lookup) -> str:

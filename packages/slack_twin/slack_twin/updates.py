@@ -24,7 +24,13 @@ def update_of(workspace: Workspace, change: changes.Change) -> Json | None:
             return _about(view, channel, channel.messages.get(change.message.ts) or change.message, "changed")
         case changes.MessageDeleted():
             return _deleted(view, change)
-        case changes.MemberJoined():
+        case (
+            changes.MemberJoined()
+            | changes.MemberLeft()
+            | changes.ChannelCreated()
+            | changes.ChannelRenamed()
+            | changes.ChannelArchived()
+        ):
             return {"kind": "channels"}
         case changes.EphemeralPosted():
             return _ephemeral(workspace, view, change)
@@ -36,7 +42,7 @@ def update_of(workspace: Workspace, change: changes.Change) -> Json | None:
             return {"kind": "assistant"} | view.assistance(shown)
         case changes.ViewChanged():
             return {"kind": "views"} | views_of(workspace, change.user)
-        case changes.AppTold():
+        case changes.AppTold() | changes.PinChanged():
             return None
 
 

@@ -13,14 +13,14 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from slack_twin.arguments import Arguments, read_arguments
+from slack_twin.arguments import Arguments, charset_warnings, read_arguments
 from slack_twin.clock import Clock
-from slack_twin.errors import Json, SlackError
+from slack_twin.errors import Json, SlackError, with_warnings
 from slack_twin.faults import Fault, FaultKind, Faults
 from slack_twin.journal import Call as CallRecord
 from slack_twin.journal import Journal
 from slack_twin.limits import Limits
-from slack_twin.methods import METHODS, Call, Method, TokenKind, missing_scope
+from slack_twin.methods import METHODS, NOBODY, Call, Method, TokenKind, missing_scope
 from slack_twin.people import App
 from slack_twin.socket_mode import Sockets
 from slack_twin.workspace import Workspace
@@ -67,17 +67,18 @@ class WebApi:
         name = request.path_params["method"]
         record = CallRecord(at=self._clock.now(), app=None, method=name, args={}, ok=False, error=None, status=200)
         headers: Mapping[str, str] = {}
+        warnings = charset_warnings(request)
         body: Json
         fault: Fault | None = None
         try:
             args = await read_arguments(request)
             record.args = args.visible()
             app = self._caller(request, args, name)
-            record.app = app.name
+            record.app = app.name or None
             fault = self._faults.for_call(name, app.id)
             _refuse_by(fault)
             self._expire_stream(fault, args)
-            body = {"ok": True} | self._perform(METHODS[name], app, args, request)
+            body = {"ok": True} | self._perform(METHODS[name], app, args, request, warnings)
             record.ok = True
         except SlackError as refusal:
             body = {"ok": False, "error": refusal.code} | refusal.fields
@@ -88,7 +89,7 @@ class WebApi:
         except ClientDisconnect:
             return Response()
         self.journal.add(record)
-        return await self._respond(fault, record, body, headers)
+        return await self._respond(fault, record, with_warnings(body, warnings), headers)
 
     def _expire_stream(self, fault: Fault | None, args: Arguments) -> None:
         """End the stream that the call is about, as if its time were over."""
@@ -102,6 +103,8 @@ class WebApi:
         method = METHODS.get(name)
         if method is None:
             raise SlackError("unknown_method", req_method=name)
+        if method.token is TokenKind.NONE:
+            return NOBODY
         scheme, _, credential = request.headers.get("authorization", "").partition(" ")
         token = credential.strip() if scheme.lower() == "bearer" else args.optional("token")
         if not token:
@@ -115,7 +118,7 @@ class WebApi:
             raise SlackError("not_allowed_token_type")
         return app
 
-    def _perform(self, method: Method, app: App, args: Arguments, request: Request) -> Json:
+    def _perform(self, method: Method, app: App, args: Arguments, request: Request, warnings: list[str]) -> Json:
         if method.scopes and not app.scopes.intersection(method.scopes):
             raise missing_scope(app, *method.scopes)
         self._keep_limits(method, app, args)
@@ -125,7 +128,14 @@ class WebApi:
             query = urlencode({"ticket": self._sockets.new_ticket(caller), "app_id": caller.id})
             return f"ws{base_url.removeprefix('http')}socket?{query}"
 
-        call = Call(workspace=self._workspace, app=app, args=args, base_url=base_url, open_socket=open_socket)
+        call = Call(
+            workspace=self._workspace,
+            app=app,
+            args=args,
+            base_url=base_url,
+            open_socket=open_socket,
+            warnings=warnings,
+        )
         return method.handle(call)
 
     def _served_at(self, request: Request) -> str:

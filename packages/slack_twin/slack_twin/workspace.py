@@ -12,27 +12,31 @@ from slack_twin.assistants import Assistants
 from slack_twin.changes import (
     Change,
     EphemeralPosted,
-    MemberJoined,
     MessageChanged,
     MessageDeleted,
     MessagePosted,
+    PinChanged,
     ReactionAdded,
     ReactionRemoved,
     StatusChanged,
     ViewChanged,
 )
+from slack_twin.channels import Channels
 from slack_twin.clock import Clock
 from slack_twin.directory import Directory
 from slack_twin.ephemerals import Ephemeral, Ephemerals
 from slack_twin.errors import Json, SlackError
 from slack_twin.files import File, Files
 from slack_twin.forms import Forms
-from slack_twin.messages import Edit, Message, Reaction
+from slack_twin.grants import Grants
+from slack_twin.messages import Edit, Message, Pin, Reaction
 from slack_twin.people import App, Channel, ChannelKind
 from slack_twin.response_urls import ResponseUrls
+from slack_twin.schedules import Schedules
 from slack_twin.streams import Streams
 from slack_twin.surfaces import AppView, Surfaces
 from slack_twin.triggers import Triggers
+from slack_twin.webhooks import Webhooks
 
 STATUS_LIFETIME_SECONDS = 120
 RETENTION_MESSAGES = 20_000
@@ -57,6 +61,8 @@ class Draft:
     username: str | None = None
     subtype: str | None = None  # what kind of message an app's own one is
     streaming: bool = False
+    details: Json | None = None  # what that kind of message has beside the text
+    by: str | None = None  # who did what the message says, when it happened to somebody else
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,8 +91,12 @@ class Workspace:
 
     def __post_init__(self) -> None:
         self.streams = Streams(self)
+        self.channels = Channels(self)
+        self.schedules = Schedules(self)
         self.triggers = Triggers(self.clock)
         self.response_urls = ResponseUrls(self.clock)
+        self.webhooks = Webhooks()
+        self.grants = Grants(self.clock)
         self.surfaces = Surfaces(self.clock, [self._announce_view])
         self.ephemerals = Ephemerals()
         self.forms = Forms()  # what people have entered and not yet sent
@@ -94,11 +104,14 @@ class Workspace:
     def clear(self) -> None:
         """Forget everything but the listeners; timestamps keep growing."""
         self.streams.clear()
+        self.schedules.clear()
         self.directory = Directory()
         self.statuses.clear()
         self.files.clear()
         self.triggers.clear()
         self.response_urls.clear()
+        self.webhooks.clear()
+        self.grants.clear()
         self.surfaces.clear()
         self.ephemerals.clear()
         self.forms.clear()
@@ -117,7 +130,9 @@ class Workspace:
         return message
 
     def post(self, channel: Channel, draft: Draft) -> Message:
-        """Say something. Raises `thread_not_found` when the root is unknown or deleted."""
+        """Say something. Raises `thread_not_found` when the root is unknown or deleted, `is_archived`."""
+        if channel.is_archived:
+            raise SlackError("is_archived")
         root = self._root(channel, draft.thread_ts) if draft.thread_ts else None
         broadcast = "thread_broadcast" if root and draft.broadcast else None
         message = Message(
@@ -133,17 +148,24 @@ class Workspace:
             metadata=draft.metadata,
             files=draft.files,
             username=draft.username,
-            client_msg_id=None if draft.app_id else str(uuid_utils.uuid4()),
+            client_msg_id=None if draft.app_id or draft.subtype else str(uuid_utils.uuid4()),
             streaming=draft.streaming,
+            details=draft.details,
         )
         channel.messages.add(message)
         channel.messages.keep(self.retention)
         for shared in draft.files:
             self.files.share(shared, channel, message.ts)
-        self.announce(MessagePosted(channel=channel, message=message))
+        self.announce(MessagePosted(channel=channel, message=message, by=draft.by))
         if draft.app_id and root:
             self._clear_status_of(draft.app_id, channel, root)
         return message
+
+    def note(
+        self, channel: Channel, *, user: str, text: str, subtype: str, details: Json | None, by: str | None
+    ) -> None:
+        """Say in a channel what happened to it, or to `user` there."""
+        self.post(channel, Draft(user=user, text=text, subtype=subtype, details=details, by=by))
 
     def _root(self, channel: Channel, ts: str) -> str:
         message = channel.messages.get(ts)
@@ -154,8 +176,10 @@ class Workspace:
     def post_ephemeral(self, channel: Channel, *, to: str, draft: Draft, ts: str | None = None) -> str:
         """Show something to one person, or with `ts` replace what they see; returns its timestamp.
 
-        It is in no history, but its buttons work.
+        It is in no history, but its buttons work. Raises `is_archived`.
         """
+        if channel.is_archived:
+            raise SlackError("is_archived")
         message = Message(
             ts=ts or self.next_ts(),
             channel=channel.id,
@@ -236,13 +260,21 @@ class Workspace:
         reactions = tuple(Reaction(name=name, users=users) for name, users in known.items() if users)
         channel.messages.replace(replace(message, reactions=reactions))
 
-    def join(self, channel: Channel, user: str) -> bool:
-        """Add a member; returns whether they were new."""
-        if user in channel.members:
-            return False
-        channel.members[user] = None
-        self.announce(MemberJoined(channel=channel, user=user, ts=self.next_ts()))
-        return True
+    def pin(self, channel: Channel, message: Message, *, user: str) -> None:
+        """Raises `already_pinned`."""
+        pins = channel.messages.pins
+        if message.ts in pins:
+            raise SlackError("already_pinned")
+        pins[message.ts] = pin = Pin(user=user, created=int(self.clock.now()))
+        self.announce(PinChanged(channel=channel, message=message, pin=pin, user=user, ts=self.next_ts()))
+
+    def unpin(self, channel: Channel, message: Message, *, user: str) -> None:
+        """Raises `no_pin`."""
+        pin = channel.messages.pins.pop(message.ts, None)
+        if pin is None:
+            raise SlackError("no_pin")
+        ts = self.next_ts()
+        self.announce(PinChanged(channel=channel, message=message, pin=pin, user=user, ts=ts, is_gone=True))
 
     def direct_channel(self, *members: str) -> Channel:
         """The direct conversation of exactly these people, opened if need be."""

@@ -30,6 +30,8 @@ class Receiver:
         signed = f"v0:{request.headers['X-Slack-Request-Timestamp']}:".encode() + body
         digest = hmac.new(SECRET.encode(), signed, hashlib.sha256).hexdigest()
         assert request.headers["X-Slack-Signature"] == f"v0={digest}"
+        if b'"url_verification"' in body:
+            return web.json_response({"challenge": orjson.loads(body)["challenge"]})
         self.heard.put_nowait((request.headers, body))
         if isinstance(self.answer, str):
             return web.Response(text=self.answer, status=self.status)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import orjson
 import pytest
 from slack_sdk.models import blocks as sdk
 
@@ -367,7 +368,9 @@ def test_blocks_of_attachments_are_checked_too() -> None:
 
 async def test_the_refusal_tells_the_place_in_slacks_words(world: World) -> None:
     blocks = [SECTION, {"type": "section", "text": {"type": "mrkdwn", "text": "x" * 3_001}}]
-    status, answer = await world.raw("chat.postMessage", json={"channel": world.general, "blocks": blocks})
+    body = orjson.dumps({"channel": world.general, "blocks": blocks})
+    kind = {"Content-Type": "application/json; charset=utf-8"}
+    status, answer = await world.raw("chat.postMessage", data=body, headers=kind)
     message = "must be less than 3001 characters [json-pointer:/blocks/1/text/text]"
     assert (status, answer) == (
         200,

@@ -187,6 +187,7 @@ async def test_a_shortcut_reaches_its_app_with_a_trigger(world: World) -> None:
     body = {"user": "alice", "app": "swarm", "callback_id": "plan", "wait_seconds": 0}
     payload, told = await heard(line, asyncio.create_task(world.ask("POST", "shortcuts", body)))
     assert (payload["type"], payload["callback_id"], told) == ("shortcut", "plan", {"ok": True})
+    assert payload["user"] == {"id": "U000ALICE", "username": "alice", "team_id": "T0TWIN"}
     await world.client().views_open(trigger_id=payload["trigger_id"], view=modal())
 
 

@@ -211,3 +211,30 @@ async def test_what_files_answer_and_tell_has_the_shape_of_the_recorded(world: W
         (deleted, "events/FileDeletedPayload.json"),
     ):
         assert (name, differences(sent, sample(name))) == (name, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("notes.txt", ("text", "Plain Text")),
+        ("main.py", ("python", "Python")),
+        ("picture.JPEG", ("jpg", "JPEG")),
+        ("data.json", ("javascript", "JavaScript/JSON")),
+        ("Dockerfile", ("dockerfile", "Docker")),
+        ("README", ("binary", "Binary")),
+        ("core.xyz", ("binary", "Binary")),
+    ],
+)
+async def test_a_file_has_slacks_names_for_its_kind(world: World, name: str, kind: tuple[str, str]) -> None:
+    file_id = await upload(world, b"x", name)
+    (file,) = (await world.client().files_completeUploadExternal(files=[{"id": file_id}]))["files"]
+    assert (file["filetype"], file["pretty_type"]) == kind
+
+
+async def test_a_files_permalink_opens_the_page_where_it_is_shared(world: World) -> None:
+    ts = await world.say("alice", "look", files=[{"name": "a b.txt", "content": "x"}])
+    (said,) = (await world.client().conversations_history(channel=world.general))["messages"]
+    link = said["files"][0]["permalink"]
+    assert link == f"{world.base}files/U000ALICE/F00000001/a%20b.txt"
+    async with world.http.get(link, allow_redirects=False) as answer:
+        assert (answer.status, answer.headers["Location"]) == (307, f"/#{world.general}/{ts}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,8 +12,7 @@ import pytest
 
 from slack_twin.feed import Subscriber
 from tests.twin_page import ALICE, BOB, GENERAL, SWARM
-from tests.waiting import PATIENCE_SECONDS, wait_until
-from tests.world import World, new_world
+from tests.world import PATIENCE_SECONDS, World, new_world
 
 pytestmark = pytest.mark.req("TWIN-05")
 
@@ -151,9 +151,11 @@ async def test_a_page_that_does_not_read_is_hung_up_on_and_one_that_left_is_forg
     assert received == [b"x"] * 1_000 + [None]
 
     async with world.http.ws_connect(f"{world.base}page/live?user=alice"):
-        await wait_until(lambda: pages(world), lambda count: count == 1)
-    await wait_until(lambda: pages(world), lambda count: count == 0)
+        await open_pages_are(1, world)
+    await open_pages_are(0, world)
 
 
-async def pages(world: World) -> int:
-    return world.twin.feed.open_pages
+async def open_pages_are(count: int, world: World) -> None:
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while world.twin.feed.open_pages != count:
+            await asyncio.sleep(0.02)

@@ -8,15 +8,18 @@ import pytest
 from starlette.routing import Route
 
 from slack_twin import build_twin
+from slack_twin.__main__ import _parser
 from slack_twin.control import control_routes
 from slack_twin.faults import FaultKind
 from slack_twin.methods import METHODS
+from slack_twin.subscriptions import SCOPES
 
-TWIN = Path(__file__).parents[3] / "swarm" / "twin"
-README = (TWIN / "README.md").read_text(encoding="utf-8")
+PACKAGE = Path(__file__).parent.parent
+TWIN = PACKAGE / "slack_twin"
+README = (PACKAGE / "README.md").read_text(encoding="utf-8")
 
 # Modules that write events, or what people do, for apps.
-WRITERS = ("events.py", "sessions.py", "homes.py", "methods/files.py", "presses.py", "modals.py", "commands.py")
+WRITERS = ("events.py", "sessions.py", "homes.py", "methods/files.py", "button_actions.py", "modals.py", "commands.py")
 # What is no event: the envelope, and parts of others.
 ENVELOPES = {"event_callback"}
 # Functions that are told the kind, and which argument it is.
@@ -29,7 +32,7 @@ def rows(heading: str) -> list[list[str]]:
     section = rest.partition("\n## ")[0]
     lines = [line.strip("|") for line in section.splitlines() if line.startswith("|")]
     cells = [[cell.strip() for cell in line.split(" | ")] for line in lines]
-    return [row for row in cells if "`" in row[0]]
+    return [row for row in cells if "`" in "".join(row[:2])]
 
 
 def names(heading: str) -> list[str]:
@@ -79,6 +82,10 @@ def test_the_readme_lists_every_event_and_payload() -> None:
     assert set(listed) - known == set()
 
 
+def test_the_readme_lists_every_event_to_subscribe_to() -> None:
+    assert {name for name in SCOPES if not name.startswith("message.")} <= set(names("Events"))
+
+
 @pytest.mark.req("TWIN-04")
 def test_the_readme_lists_every_fault() -> None:
     assert sorted(names("Faults")) == sorted(FaultKind)
@@ -96,10 +103,20 @@ def test_the_readme_lists_every_call_of_the_control_api() -> None:
     assert set(listed) == there
 
 
-def test_the_readme_lists_every_variable() -> None:
-    listed = set(re.findall(r"^\| `(TWIN_[A-Z_]+)` \|", README, re.MULTILINE))
+def test_the_readme_lists_every_option_of_the_command_and_every_variable() -> None:
+    options = {name for row in rows("Install and run") for name in re.findall(r"`(--[a-z-]+)`", row[0])}
+    assert options == {name for action in _parser()._actions for name in action.option_strings if name[1] == "-"} - {
+        "--help"
+    }
+    listed = {name for row in rows("Install and run") for name in re.findall(r"`([A-Z_]+)`", row[1])}
     known = {name for path in TWIN.rglob("*.py") for name in constants(path) if re.fullmatch("TWIN_[A-Z_]+", name)}
     assert listed == known
+
+
+def test_links_to_files_lead_somewhere() -> None:
+    for document in (PACKAGE / "README.md", PACKAGE / "CHANGELOG.md", *(PACKAGE / "docs").glob("*.md")):
+        links = re.findall(r"\]\((?!https?://|#)([^)#]+)", document.read_text(encoding="utf-8"))
+        assert [link for link in links if not (document.parent / link).exists()] == [], document
 
 
 def test_the_readme_names_every_room() -> None:

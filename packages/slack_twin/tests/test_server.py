@@ -1,35 +1,55 @@
-"""The twin as a process of its own."""
+"""The command ``slack-twin``: the twin as a process of its own."""
 
 import asyncio
 import os
+import re
 import signal
 import socket
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 from slack_sdk.web.async_client import AsyncWebClient
 
+from slack_twin.__main__ import main
 from tests.world import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.req("TWIN-01")
 
+PRINTED = {"SLACK_BOT_TOKEN", "SLACK_APP_TOKEN", "SLACK_SIGNING_SECRET", "SLACK_API_BASE_URL", "SLACK_API_URL"}
 
-async def started(port: int) -> asyncio.subprocess.Process:
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "slack_twin", "--port", str(port)),
+
+@asynccontextmanager
+async def started(*arguments: str, **environment: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "slack_twin", *arguments),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env=os.environ | {"TWIN_RATES": "off"},
+        env=os.environ | environment,
     )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
 
 
-async def test_it_prints_what_its_app_needs_serves_and_ends_cleanly_on_a_signal() -> None:
-    process = await started(0)
-    assert process.stdout is not None
-    async with asyncio.timeout(2 * PATIENCE_SECONDS):
-        lines = [(await process.stdout.readline()).decode().strip() for _ in range(5)]
-        printed = dict(line.removeprefix("export ").split("=", 1) for line in lines[:4])
-        assert set(printed) == {"SLACK_BOT_TOKEN", "SLACK_APP_TOKEN", "SLACK_SIGNING_SECRET", "SLACK_API_BASE_URL"}
+@pytest.mark.parametrize(
+    ("arguments", "environment"),
+    [(["--port", "0", "--rates", "off"], {}), ([], {"TWIN_PORT": "0", "TWIN_RATES": "off"})],
+)
+async def test_it_prints_what_its_app_needs_serves_and_ends_cleanly_on_a_signal(
+    arguments: list[str], environment: dict[str, str]
+) -> None:
+    async with started(*arguments, **environment) as process, asyncio.timeout(2 * PATIENCE_SECONDS):
+        assert process.stdout is not None
+        lines = [(await process.stdout.readline()).decode().strip() for _ in range(len(PRINTED) + 1)]
+        printed = dict(line.removeprefix("export ").split("=", 1) for line in lines[:-1])
+        assert set(printed) == PRINTED
+        assert printed["SLACK_API_URL"] == printed["SLACK_API_BASE_URL"]
+        assert lines[-1] == f"Open {printed['SLACK_API_URL'].removesuffix('api/')}"
         client = AsyncWebClient(printed["SLACK_BOT_TOKEN"], base_url=printed["SLACK_API_BASE_URL"])
         for _ in range(8):
             await client.chat_postMessage(channel="#general", text="limits are off")
@@ -38,10 +58,56 @@ async def test_it_prints_what_its_app_needs_serves_and_ends_cleanly_on_a_signal(
     assert (process.returncode, errors) == (0, b"")
 
 
-async def test_a_port_in_use_is_said_in_one_line() -> None:
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    """The exit code and the one line on standard error of a command that cannot start."""
+    try:
+        code = main(arguments)
+    except SystemExit as exited:
+        code = int(str(exited.code))
+    output, errors = capsys.readouterr()
+    assert (output, errors.count("\n")) == ("", 1), errors
+    return code, errors
+
+
+def test_what_makes_no_sense_is_said_in_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for arguments, code, words in (
+        (["--port", "x"], 2, "argument --port: invalid int value: 'x' (see slack-twin --help)"),
+        (["--what"], 2, "unrecognized arguments: --what"),
+        (["--port", "70000"], 1, "a port is a number from 0 to 65535, not 70000"),
+        (["--port", "0", "--rates", "fast"], 1, "TWIN_RATES must be on or off, not 'fast'"),
+        (["--port", "0", "--host", "no.such.host.invalid"], 1, "cannot listen on no.such.host.invalid:0"),
+        (["--port", "0", "--allow-host", "a/b"], 1, "'a/b' is no host"),
+        (["--port", "0", "--allow-origin", "a/b"], 1, "'a/b' is no origin"),
+        (["--port", "0", "--manifest", "no.json"], 1, "No such file or directory: 'no.json'"),
+    ):
+        found, errors = said(capsys, *arguments)
+        assert (found, errors.startswith("slack-twin: "), words in errors) == (code, True, True), errors
+    monkeypatch.setenv("TWIN_RETENTION_MESSAGES", "0")
+    assert "TWIN_RETENTION_MESSAGES must be a whole number" in said(capsys, "--port", "0")[1]
+
+
+def test_a_port_in_use_is_said_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        process = await started(taken.getsockname()[1])
-        output, errors = await asyncio.wait_for(process.communicate(), 2 * PATIENCE_SECONDS)
-    assert (process.returncode, output) == (1, b"")
-    assert errors.decode().count("\n") == 1
-    assert "Cannot listen on 127.0.0.1:" in errors.decode()
+        code, errors = said(capsys, "--port", str(taken.getsockname()[1]))
+    assert code == 1
+    assert "cannot listen on 127.0.0.1:" in errors
+    assert "; choose another --host or --port" in errors
+
+
+def test_the_help_names_every_option_with_its_default(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    shown = re.sub(r"\s+", " ", capsys.readouterr().out)
+    for words in (
+        "--host",
+        "--port",
+        "--rates",
+        "--allow-host",
+        "--allow-origin",
+        "127.0.0.1)",
+        "else 8400",
+        "else on",
+    ):
+        assert words in shown

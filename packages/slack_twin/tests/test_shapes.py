@@ -9,7 +9,7 @@ import pytest
 from tests.world import APP_TOKEN, World
 
 pytestmark = pytest.mark.req("TWIN-01", "TWIN-02")
-SAMPLES = Path(__file__).parents[2] / "samples"
+SAMPLES = Path(__file__).parent / "samples"
 
 # Slack sends these, by its documentation; the samples join several variants and lack them.
 NEWER = {
@@ -89,6 +89,7 @@ async def test_a_bots_post_and_a_joining_member_have_the_shape_of_the_recorded_o
     )
     posted = (await other.next_acknowledged())["payload"]
     await world.client().conversations_join(channel="C0000CLUB")
+    assert (await other.next_acknowledged())["payload"]["event"]["subtype"] == "channel_join"
     joined = (await other.next_acknowledged())["payload"]
     assert differences(posted, sample("events/MessagePayload.json")) == []
     assert differences(joined, sample("events/MemberJoinedChannelPayload.json")) == []

@@ -14,6 +14,7 @@ from slack_bolt.async_app import AsyncApp
 from slack_sdk import WebClient
 from slack_sdk.errors import SlackApiError
 from slack_sdk.web.async_client import AsyncWebClient
+from slack_sdk.webhook import WebhookClient
 
 from slack_twin import build_twin
 from slack_twin.clock import still_clock
@@ -432,3 +433,20 @@ def test_a_workspace_whose_test_is_over_says_so(server: TwinServer, twin: SlackT
     server.stop()
     with pytest.raises(RuntimeError, match="its test is over"):
         twin.messages()
+
+
+def test_an_app_is_installed_by_its_manifest_and_posts_by_webhook(twin: SlackTwin) -> None:
+    scopes = ["app_mentions:read", "chat:write", "incoming-webhook"]
+    manifest = {
+        "display_information": {"name": "Deploy Bot"},
+        "oauth_config": {"scopes": {"bot": scopes}},
+        "settings": {"event_subscriptions": {"bot_events": ["app_mention"]}, "socket_mode_enabled": True},
+    }
+    app = twin.add_app(manifest=manifest, webhooks=["random"])
+    assert app.name == "deploy_bot"
+    (url,) = app.webhook_urls
+    assert WebhookClient(url).send(text="done").body == "ok"
+    assert twin.wait_for_message("random", containing="done").text == "done"
+    twin.user("alice").says("@deploy_bot and nobody else")
+    twin.wait_for(lambda: twin.deliveries(app="deploy_bot"))
+    assert {one.kind for one in twin.deliveries(app="deploy_bot")} == {"app_mention"}

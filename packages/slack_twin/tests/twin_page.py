@@ -16,8 +16,7 @@ from slack_bolt.async_app import AsyncApp
 from slack_sdk.web.async_client import AsyncWebClient
 
 from tests.browser import browser
-from tests.waiting import PATIENCE_SECONDS
-from tests.world import APP_TOKEN, World, new_world
+from tests.world import APP_TOKEN, PATIENCE_SECONDS, World, new_world
 
 GENERAL, RANDOM = "C0GENERAL", "C00RANDOM"
 ALICE, BOB, SWARM = "U000ALICE", "U00000BOB", "U000SWARM"

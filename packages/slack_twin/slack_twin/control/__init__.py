@@ -36,6 +36,7 @@ def control_routes(twin: Twin) -> list[Route]:
         ("POST", "faults", admin.plan_fault),
         ("DELETE", "faults", admin.clear_faults),
         ("POST", "clock", admin.advance_clock),
+        ("POST", "installs", admin.install),
         ("POST", "seed", admin.seed),
         ("POST", "reset", admin.reset),
     )

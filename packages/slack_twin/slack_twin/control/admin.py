@@ -1,19 +1,24 @@
 """What a test does to the workspace from outside: read the journals, plan faults, move the clock, seed and reset."""
 
+from dataclasses import replace
+
 from starlette.requests import Request
 
 from slack_twin.control.body import Body, as_body, query_number, read_body
-from slack_twin.control.lookup import find_app
+from slack_twin.control.lookup import find_app, find_user
 from slack_twin.errors import ControlError, Json
 from slack_twin.faults import CALL_KINDS, EVENT_KINDS, SOCKET_KINDS, STREAM_METHODS, Fault, FaultKind
+from slack_twin.manifest import app_of, credentials
 from slack_twin.methods import METHODS
 from slack_twin.people import App, Command
 from slack_twin.seed import SCOPES, Seed, SeedApp, SeedChannel, SeedGuest, SeedTeam, SeedUser, SeedUserGroup
+from slack_twin.subscriptions import checked_events
 from slack_twin.twin import Twin
 
 _MOST_SECONDS = 10 * 365 * 86_400.0
 _MOST_TIMES = 1_000_000
 _USER = "name real_name display_name email"
+_APP = "name manifest bot_token app_token signing_secret scopes events request_url channels commands webhooks"
 
 
 class Admin:
@@ -90,13 +95,35 @@ class Admin:
         except KeyError as unknown:
             raise ControlError(404, "not_found", f"the seed names {unknown}, which does not exist") from None
         self._twin.feed.reload()
+        self._verify(seed)
         directory = self._twin.workspace.directory
         return {
             "ok": True,
             "users": {user.name: user.id for user in directory.users.values()},
             "channels": {channel.name: channel.id for channel in directory.channels.values() if channel.name},
             "apps": {app.name: app.id for app in directory.apps.values()},
+            "webhooks": {app.name: self._webhook_urls(app) for app in directory.apps.values()},
         }
+
+    def _webhook_urls(self, app: App) -> list[str]:
+        workspace = self._twin.workspace
+        return [workspace.base_url + webhook.path for webhook in workspace.webhooks.of(app.id)]
+
+    async def install(self, request: Request) -> Json:
+        """A person agrees to install an app, which gets a code for its token (`oauth.v2.access`)."""
+        body = await read_body(request, known="app user redirect_uri")
+        workspace = self._twin.workspace
+        app, user = find_app(workspace, body.text("app")), find_user(workspace, body.text("user"))
+        redirect_uri = body.optional("redirect_uri") or ""
+        grant = workspace.grants.issue(app_id=app.id, user_id=user.id, redirect_uri=redirect_uri)
+        return {"code": grant.code, "client_id": app.client_id, "client_secret": app.client_secret}
+
+    def _verify(self, seed: Seed) -> None:
+        """The apps whose request URL is set prove that it is theirs."""
+        for named in seed.apps:
+            app = self._twin.workspace.directory.app(named.name)
+            if app is not None and named.request_url:
+                self._twin.delivery.verify(app)
 
     async def reset(self, request: Request) -> Json:
         """Back to the seed, or with `{"seed": "default"}` to what the twin started with."""
@@ -179,18 +206,40 @@ def _user_group(item: object) -> SeedUserGroup:
 
 
 def _app(item: object) -> SeedApp:
-    given = as_body(item, known="name bot_token app_token signing_secret scopes request_url channels commands")
-    name = given.text("name")
-    return SeedApp(
-        name=name,
-        bot_token=given.optional("bot_token") or f"xoxb-twin-{name}",
-        app_token=given.optional("app_token") or f"xapp-twin-{name}",
-        signing_secret=given.optional("signing_secret") or f"twin-signing-secret-{name}",
-        scopes=given.texts("scopes") or SCOPES,
-        request_url=given.optional("request_url"),
-        channels=given.texts("channels"),
-        commands=given.items("commands", _command) if "commands" in given else None,
+    """An app by what is said of it, or by its manifest with what is said beside that."""
+    given = as_body(item, known=_APP)
+    app = _by_manifest(given) if "manifest" in given else _by_name(given.text("name"))
+    events, channels, webhooks = given.texts("events"), given.texts("channels"), given.texts("webhooks")
+    app = replace(
+        app,
+        bot_token=given.optional("bot_token") or app.bot_token,
+        app_token=given.optional("app_token") or app.app_token,
+        signing_secret=given.optional("signing_secret") or app.signing_secret,
+        request_url=given.optional("request_url") or app.request_url,
+        scopes=given.texts("scopes") or app.scopes,
+        events=app.events if events is None else events,
+        channels=app.channels if channels is None else channels,
+        webhooks=app.webhooks if webhooks is None else webhooks,
+        commands=given.items("commands", _command) if "commands" in given else app.commands,
     )
+    try:
+        checked_events(app.events or (), app.scopes)
+    except ValueError as error:
+        raise ControlError(422, "invalid", f"{app.name}: {error}") from None
+    return app
+
+
+def _by_name(name: str) -> SeedApp:
+    return SeedApp(name=name, **credentials(name), scopes=SCOPES)
+
+
+def _by_manifest(given: Body) -> SeedApp:
+    try:
+        app = app_of(given.mapping("manifest"))
+    except ValueError as error:
+        raise ControlError(422, "invalid", f"the manifest: {error}") from None
+    name = given.optional("name") or app.name
+    return replace(app, name=name, **credentials(name))
 
 
 def _command(item: object) -> Command:

@@ -3,22 +3,26 @@
 from slack_twin.methods import (
     assistant,
     auth,
+    channels,
     chat,
     conversations,
     files,
+    oauth,
+    pins,
     reactions,
+    scheduling,
     sessions,
     streaming,
     team,
     users,
     views,
 )
-from slack_twin.methods.call import Call, Method, TokenKind, missing_scope
+from slack_twin.methods.call import NOBODY, Call, Method, TokenKind, missing_scope
 
-__all__ = ["METHODS", "Call", "Method", "TokenKind", "missing_scope"]
+__all__ = ["METHODS", "NOBODY", "Call", "Method", "TokenKind", "missing_scope"]
 
-METHODS: dict[str, Method] = {
-    method.name: method
-    for namespace in (assistant, auth, chat, conversations, files, reactions, sessions, streaming, team, users, views)
-    for method in namespace.METHODS
-}
+_NAMESPACES = (
+    *(assistant, auth, channels, chat, conversations, files, oauth, pins),
+    *(reactions, scheduling, sessions, streaming, team, users, views),
+)
+METHODS: dict[str, Method] = {method.name: method for namespace in _NAMESPACES for method in namespace.METHODS}

@@ -1,7 +1,7 @@
-"""auth.test and apps.connections.open."""
+"""api.test, auth.test and apps.connections.open."""
 
 from slack_twin.directory import TEAM_ID, TEAM_NAME
-from slack_twin.errors import Json
+from slack_twin.errors import Json, SlackError
 from slack_twin.limits import Tier
 from slack_twin.methods.call import Call, Method, TokenKind
 
@@ -20,12 +20,21 @@ def test(call: Call) -> Json:
     }
 
 
+def test_api(call: Call) -> Json:
+    """Says its arguments again, and fails with `error` if that is one of them."""
+    args = call.args.visible()
+    if "error" in args:
+        raise SlackError(call.args.text("error"), args=args)
+    return {"args": args} if args else {}
+
+
 def open_connection(call: Call) -> Json:
     """A WebSocket URL that serves for one connection."""
     return {"url": call.open_socket(call.app)}
 
 
 METHODS = (
+    Method(name="api.test", handle=test_api, tier=Tier.TIER_4, token=TokenKind.NONE),
     Method(name="auth.test", handle=test, tier=Tier.SPECIAL, token=TokenKind.EITHER),
     Method(name="apps.connections.open", handle=open_connection, tier=Tier.TIER_4, token=TokenKind.APP),
 )

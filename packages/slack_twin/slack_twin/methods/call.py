@@ -1,7 +1,7 @@
 """One call of a Web API method, and what a method says about itself."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from slack_twin.arguments import Arguments
@@ -22,15 +22,16 @@ class Call:
     args: Arguments
     base_url: str  # of the twin, with a slash at its end
     open_socket: Callable[[App], str]  # makes a WebSocket URL for one connection
+    warnings: list[str] = field(default_factory=list)  # what Slack remarks about a call that succeeds
 
     @property
     def directory(self) -> Directory:
         return self.workspace.directory
 
-    def require(self, scope: str) -> None:
-        """Raises `missing_scope`."""
-        if scope not in self.app.scopes:
-            raise missing_scope(self.app, scope)
+    def require(self, *scopes: str) -> None:
+        """One of them is enough. Raises `missing_scope`."""
+        if self.app.scopes.isdisjoint(scopes):
+            raise missing_scope(self.app, *scopes)
 
     def visible_channel(self, name: str = "channel") -> Channel:
         """The conversation named by an argument. Raises `channel_not_found`, also for what the bot may not see."""
@@ -53,6 +54,20 @@ class Call:
         """The message whose timestamp is in an argument. Raises `message_not_found`."""
         return self.workspace.message(channel, self.args.timestamp(name))
 
+    def target_message(self) -> tuple[Channel, Message]:
+        """The message that `channel` and `timestamp` name, as reactions and pins have it.
+
+        Raises `no_item_specified`, `bad_timestamp`, `channel_not_found`, `not_in_channel`, `message_not_found`.
+        """
+        if "channel" not in self.args or "timestamp" not in self.args:
+            raise SlackError("no_item_specified")
+        channel = self.joined_channel()
+        try:
+            timestamp = self.args.timestamp("timestamp")
+        except SlackError:
+            raise SlackError("bad_timestamp") from None
+        return channel, self.workspace.message(channel, timestamp)
+
     def own_message(self, channel: Channel, name: str, refusal: str) -> Message:
         """As `message`; raises `refusal` when another app or a person wrote it."""
         message = self.message(channel, name)
@@ -61,12 +76,18 @@ class Call:
         return message
 
 
+NOBODY = App(
+    id="", name="", bot_id="", bot_user="", bot_token="", app_token="", signing_secret="", scopes=frozenset()
+)  # who calls without a token
+
+
 class TokenKind(Enum):
     """Which tokens a method takes."""
 
     BOT = auto()
     APP = auto()
     EITHER = auto()
+    NONE = auto()  # the method works without a token, and does not look at one
 
 
 @dataclass(frozen=True, kw_only=True)

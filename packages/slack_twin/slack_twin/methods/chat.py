@@ -1,14 +1,14 @@
 """chat.*: posting, changing and deleting messages."""
 
 from dataclasses import replace
-from urllib.parse import urlencode
 
 from slack_twin import shapes
-from slack_twin.drafts import MAX_TEXT_CHARACTERS, read_draft
+from slack_twin.drafts import MAX_TEXT_CHARACTERS, draft_warnings, read_draft, stored_text
 from slack_twin.errors import Json, SlackError
 from slack_twin.limits import Tier
 from slack_twin.methods.call import Call, Method
 from slack_twin.people import Channel, ChannelKind
+from slack_twin.workspace import Draft
 
 __all__ = ["MAX_TEXT_CHARACTERS", "METHODS"]
 
@@ -17,19 +17,22 @@ _MAX_UPDATED_CHARACTERS = 4_000  # of `text`; a post takes ten times as much
 
 def post_message(call: Call) -> Json:
     """Post to a channel, by id or `#name`, or to a person. Raises `no_text`, `msg_too_long`, `thread_not_found`, …"""
-    channel = _writable(call)
+    channel = writable_channel(call)
     message = call.workspace.post(channel, read_draft(call.args, call.app))
+    call.warnings.extend(draft_warnings(call.args))
     shape = shapes.message(message, call.directory, log=channel.messages)
     return {"channel": channel.id, "ts": message.ts, "message": shape}
 
 
 def post_ephemeral(call: Call) -> Json:
     """Raises `user_not_in_channel`."""
-    channel = _writable(call)
+    channel = writable_channel(call)
     user = call.args.text("user")
     if user not in channel.members:
         raise SlackError("user_not_in_channel")
-    return {"message_ts": call.workspace.post_ephemeral(channel, to=user, draft=read_draft(call.args, call.app))}
+    ts = call.workspace.post_ephemeral(channel, to=user, draft=read_draft(call.args, call.app))
+    call.warnings.extend(draft_warnings(call.args))
+    return {"message_ts": ts}
 
 
 def update(call: Call) -> Json:
@@ -67,13 +70,10 @@ def get_permalink(call: Call) -> Json:
     """A link that opens the message on the twin's page."""
     channel = call.visible_channel()
     message = call.message(channel, "message_ts")
-    link = f"{call.base_url}archives/{channel.id}/p{message.ts.replace('.', '')}"
-    if message.thread_ts:
-        link += "?" + urlencode({"thread_ts": message.thread_ts, "cid": channel.id})
-    return {"channel": channel.id, "permalink": link}
+    return {"channel": channel.id, "permalink": shapes.permalink(message, call.base_url)}
 
 
-def _writable(call: Call) -> Channel:
+def writable_channel(call: Call) -> Channel:
     """Where to post: unlike elsewhere a name or a person's id will do. Raises `channel_not_found`, `not_in_channel`."""
     target = call.args.text("channel")
     if target in call.directory.users:
@@ -86,9 +86,22 @@ def _writable(call: Call) -> Channel:
     return channel
 
 
+def me_message(call: Call) -> Json:
+    """Say what the bot does, as `/me` has it. Raises `no_text`."""
+    channel = writable_channel(call)
+    text = call.args.optional("text")
+    if not text:
+        raise SlackError("no_text")
+    draft = Draft(user=call.app.bot_user, app_id=call.app.id, text=stored_text(text), subtype="me_message")
+    message = call.workspace.post(channel, draft)
+    call.warnings.extend(draft_warnings(call.args))
+    return {"channel": channel.id, "ts": message.ts}
+
+
 METHODS = (
     Method(name="chat.postMessage", handle=post_message, tier=Tier.SPECIAL, scopes=("chat:write",), is_post=True),
     Method(name="chat.postEphemeral", handle=post_ephemeral, tier=Tier.TIER_4, scopes=("chat:write",)),
+    Method(name="chat.meMessage", handle=me_message, tier=Tier.TIER_3, scopes=("chat:write",), is_post=True),
     Method(name="chat.update", handle=update, tier=Tier.TIER_3, scopes=("chat:write",)),
     Method(name="chat.delete", handle=delete, tier=Tier.TIER_3, scopes=("chat:write",)),
     Method(name="chat.getPermalink", handle=get_permalink, tier=Tier.SPECIAL),

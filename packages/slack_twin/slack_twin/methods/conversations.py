@@ -24,6 +24,7 @@ def list_conversations(call: Call) -> Json:
         channel
         for channel in call.directory.channels.values()
         if channel.kind in kinds and (channel.kind is ChannelKind.PUBLIC or call.app.bot_user in channel.members)
+        if not (channel.is_archived and call.args.flag("exclude_archived"))
     ]
     channels, metadata = page(visible, call.args)
     shown = [_with_count(call, channel) for channel in channels]
@@ -70,7 +71,7 @@ def history(call: Call) -> Json:
     newest, rest = shown[-limit:], shown[:-limit]
     following = cursor_for("next_ts", newest[0]) if rest else ""
     messages = _messages(call, channel, list(reversed(newest)))
-    return _reading(messages, following) | {"pin_count": 0}
+    return _reading(messages, following) | {"pin_count": len(channel.messages.pins)}
 
 
 def replies(call: Call) -> Json:
@@ -137,18 +138,19 @@ def _reading(messages: list[Json], following: str) -> Json:
 
 
 def join(call: Call) -> Json:
-    """Raises `method_not_supported_for_channel_type` for anything but a public channel."""
+    """Raises `method_not_supported_for_channel_type` for anything but a public channel, `is_archived`."""
     channel = call.visible_channel()
     if channel.kind is not ChannelKind.PUBLIC:
         raise SlackError("method_not_supported_for_channel_type")
-    is_new = call.workspace.join(channel, call.app.bot_user)
-    answer: Json = {"channel": shapes.channel(channel, call.app.bot_user)}
-    return answer if is_new else answer | {"warning": "already_in_channel"}
+    if not call.workspace.channels.join(channel, call.app.bot_user):
+        call.warnings.append("already_in_channel")
+    return {"channel": shapes.channel(channel, call.app.bot_user)}
 
 
 def open_direct(call: Call) -> Json:
     """Open a direct conversation with one to eight people, or return the one named by `channel`."""
     channel = call.visible_channel() if "channel" in call.args else _direct(call)
+    channel.closed_by.discard(call.app.bot_user)
     if call.args.flag("return_im"):
         return {"channel": shapes.channel(channel, call.app.bot_user)}
     return {"channel": {"id": channel.id}}

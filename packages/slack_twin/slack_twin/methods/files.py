@@ -78,6 +78,8 @@ def _channel(call: Call, name: str) -> Channel:
         raise SlackError("channel_not_found")
     if not is_member:
         raise SlackError("not_in_channel")
+    if channel.is_archived:
+        raise SlackError("is_archived")
     return channel
 
 
@@ -153,7 +155,7 @@ def _tell_apps(call: Call, file: File, channels: list[Channel]) -> None:
     ts = call.workspace.next_ts()
     for app in call.directory.apps.values():
         seen = [channel for channel in channels if app.bot_user in channel.members]
-        if seen and app.id != call.app.id and "files:read" in app.scopes:
+        if seen and app.id != call.app.id:
             ids = list(dict.fromkeys(channel.id for channel in seen))
             body: Json = {"type": "file_deleted", "file_id": file.id, "channel_ids": ids, "event_ts": ts}
             call.workspace.announce(AppTold(channel=seen[0], app_id=app.id, body=body))

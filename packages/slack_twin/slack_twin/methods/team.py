@@ -1,4 +1,4 @@
-"""team.info, bots.info and usergroups.list."""
+"""team.info, bots.info and usergroups.*."""
 
 from slack_twin import shapes
 from slack_twin.directory import TEAM_ID
@@ -29,8 +29,18 @@ def list_usergroups(call: Call) -> Json:
     return {"usergroups": [{key: value for key, value in group.items() if key not in hidden} for group in groups]}
 
 
+def list_usergroup_members(call: Call) -> Json:
+    """Raises `no_such_subteam`."""
+    wanted = call.args.text("usergroup")
+    for group in call.directory.user_groups.values():
+        if group.id == wanted:
+            return {"users": list(group.members)}
+    raise SlackError("no_such_subteam")
+
+
 METHODS = (
     Method(name="team.info", handle=team_info, tier=Tier.TIER_3, scopes=("team:read",)),
     Method(name="bots.info", handle=bot_info, tier=Tier.TIER_3, scopes=("users:read",)),
     Method(name="usergroups.list", handle=list_usergroups, tier=Tier.TIER_2, scopes=("usergroups:read",)),
+    Method(name="usergroups.users.list", handle=list_usergroup_members, tier=Tier.TIER_2, scopes=("usergroups:read",)),
 )

@@ -14,6 +14,12 @@ def info(call: Call) -> Json:
     return {"user": _shape(call, _user(call, call.args.text("user")))}
 
 
+def profile(call: Call) -> Json:
+    """The profile of a person, or of the bot itself. Raises `user_not_found`."""
+    shape = _shape(call, _user(call, call.args.optional("user") or call.app.bot_user))
+    return {"profile": shape["profile"]}
+
+
 def list_users(call: Call) -> Json:
     people, metadata = page(list(call.directory.users.values()), call.args, default=1000)
     return {
@@ -41,6 +47,7 @@ def conversations(call: Call) -> Json:
         if channel.kind in kinds
         and user_id in channel.members
         and (channel.kind.value == "channel" or call.app.bot_user in channel.members)
+        and not (channel.is_archived and call.args.flag("exclude_archived"))
     ]
     channels, metadata = page(joined, call.args)
     return {"channels": [_joined(channel, call.app.bot_user) for channel in channels]} | metadata
@@ -69,6 +76,7 @@ def _shape(call: Call, person: User) -> Json:
 
 METHODS = (
     Method(name="users.info", handle=info, tier=Tier.TIER_4, scopes=("users:read",)),
+    Method(name="users.profile.get", handle=profile, tier=Tier.TIER_4, scopes=("users.profile:read",)),
     Method(name="users.list", handle=list_users, tier=Tier.TIER_2, scopes=("users:read",)),
     Method(name="users.lookupByEmail", handle=lookup_by_email, tier=Tier.TIER_3, scopes=("users:read.email",)),
     Method(

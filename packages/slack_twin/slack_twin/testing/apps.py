@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from slack_twin import people
+from slack_twin.workspace import Workspace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,9 +18,10 @@ class InstalledApp:
     app_token: str = field(repr=False)
     signing_secret: str = field(repr=False)
     request_url: str | None  # where signed HTTP goes; without it the app uses Socket Mode
+    webhook_urls: tuple[str, ...] = field(default=(), repr=False)
 
 
-def installed(app: people.App) -> InstalledApp:
+def installed(app: people.App, workspace: Workspace) -> InstalledApp:
     return InstalledApp(
         name=app.name,
         id=app.id,
@@ -29,4 +31,5 @@ def installed(app: people.App) -> InstalledApp:
         app_token=app.app_token,
         signing_secret=app.signing_secret,
         request_url=app.request_url,
+        webhook_urls=tuple(workspace.base_url + one.path for one in workspace.webhooks.of(app.id)),
     )

@@ -1,9 +1,11 @@
 """The workspace as a test sees it: what the fixture `slack_twin` gives."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import TypeVar
 
 from slack_twin.control.lookup import find_app, find_channel, find_user
+from slack_twin.manifest import app_of, read_manifest
 from slack_twin.people import User
 from slack_twin.testing.apps import InstalledApp, installed
 from slack_twin.testing.clock import TwinClock
@@ -45,7 +47,7 @@ class SlackTwin:
 
     def app(self, name: str = DEFAULT_APP) -> InstalledApp:
         """Ids and credentials of an app."""
-        return self._server.do(lambda twin: installed(find_app(twin.workspace, name)))
+        return self._server.do(lambda twin: installed(find_app(twin.workspace, name), twin.workspace))
 
     def bot_token(self, app: str = DEFAULT_APP) -> str:
         """The `xoxb-` token of an app."""
@@ -67,28 +69,39 @@ class SlackTwin:
             "SLACK_APP_TOKEN": known.app_token,
             "SLACK_SIGNING_SECRET": known.signing_secret,
             "SLACK_API_BASE_URL": self.web_api_url,
+            "SLACK_API_URL": self.web_api_url,
         }
 
     def add_app(
         self,
-        name: str,
+        name: str = "",
         *,
+        manifest: str | Path | Mapping[str, object] | None = None,
         request_url: str | None = None,
         scopes: Iterable[str] | None = None,
+        events: Iterable[str] | None = None,
         channels: Iterable[str] | None = None,
         commands: Iterable[str] | None = None,
+        webhooks: Iterable[str] | None = None,
     ) -> InstalledApp:
         """Install an app, or change the one of that name; its tokens are new.
 
         With `request_url` it gets everything by signed HTTP, else by Socket Mode. By default it has all scopes, is in
-        all public channels, and has one slash command that is called like it.
+        all public channels, hears all events, and has one slash command that is called like it. With `manifest`, the
+        path of a file or what is in it, it is as that says; what is given beside it counts more. `webhooks` are
+        channels that it may post to by an incoming webhook.
         """
+        described = read_manifest(manifest) if manifest is not None else None
+        name = name or (app_of(described).name if described else DEFAULT_APP)
         fields = given(
             name=name,
+            manifest=described,
             request_url=request_url,
             scopes=_listed(scopes),
+            events=_listed(events),
             channels=_listed(channels),
             commands=_listed(commands),
+            webhooks=_listed(webhooks),
         )
         self._server.ask("POST", "seed", {"apps": [fields | new_tokens(name)]})
         return self.app(name)

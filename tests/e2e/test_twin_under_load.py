@@ -1,6 +1,7 @@
 """The twin under load, in a process of its own: a short run of what ``python -m swarm.bench.twin`` measures."""
 
 import pytest
+
 from swarm.bench.twin import TwinPlan, measure
 
 pytestmark = [pytest.mark.req("TWIN-03"), pytest.mark.long]

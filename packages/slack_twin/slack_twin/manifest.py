@@ -1,0 +1,150 @@
+"""Apps by their manifest, as Slack exports it in JSON: what they are called, may do, hear, and where they are reached.
+
+https://docs.slack.dev/reference/app-manifest
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypedDict
+
+from slack_twin.arguments import loads
+from slack_twin.people import Command, Shortcut
+from slack_twin.seed import DEFAULT, Seed, SeedApp
+from slack_twin.subscriptions import checked_events
+
+WEBHOOK_SCOPE = "incoming-webhook"
+
+
+class _Part:
+    """An object within a manifest. What is of the wrong type raises ValueError with its place."""
+
+    def __init__(self, value: object, place: str = "") -> None:
+        if not isinstance(value, dict):
+            raise ValueError(f"{place or 'a manifest'} must be an object")
+        self._values = value
+        self._place = place
+
+    def _at(self, name: str) -> str:
+        return f"{self._place}.{name}" if self._place else name
+
+    def part(self, name: str) -> "_Part":
+        """An object, empty when it is absent."""
+        return _Part(self._values.get(name) or {}, self._at(name))
+
+    def text(self, name: str) -> str:
+        value = self._values.get(name) or ""
+        if not isinstance(value, str):
+            raise ValueError(f"{self._at(name)} must be a string")
+        return value
+
+    def required(self, name: str) -> str:
+        if not self.text(name):
+            raise ValueError(f"{self._at(name)} is missing")
+        return self.text(name)
+
+    def flag(self, name: str) -> bool:
+        value = self._values.get(name, False)
+        if not isinstance(value, bool):
+            raise ValueError(f"{self._at(name)} must be true or false")
+        return value
+
+    def items(self, name: str) -> list[object]:
+        value = self._values.get(name) or []
+        if not isinstance(value, list):
+            raise ValueError(f"{self._at(name)} must be a list")
+        return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        items = self.items(name)
+        if not all(isinstance(item, str) for item in items):
+            raise ValueError(f"{self._at(name)} must be a list of strings")
+        return tuple(str(item) for item in items)
+
+    def parts(self, name: str) -> "list[_Part]":
+        return [_Part(item, f"{self._at(name)}[{number}]") for number, item in enumerate(self.items(name))]
+
+
+def app_of(manifest: object) -> SeedApp:
+    """The app that a manifest describes; its credentials follow from its name.
+
+    Raises ValueError for what is missing, of the wrong type, or without the scope or the URL that it needs.
+    """
+    root = _Part(manifest)
+    title = root.part("display_information").required("name")
+    features, settings = root.part("features"), root.part("settings")
+    subscriptions, interactivity = settings.part("event_subscriptions"), settings.part("interactivity")
+    scopes = root.part("oauth_config").part("scopes").texts("bot")
+    shown = features.part("bot_user").text("display_name") or title
+    events = checked_events(subscriptions.texts("bot_events"), scopes)
+    is_http = not settings.flag("socket_mode_enabled")
+    request_url = subscriptions.text("request_url") if is_http else ""
+    if is_http and events and not request_url:
+        raise ValueError("settings.event_subscriptions.request_url is missing, or settings.socket_mode_enabled")
+    name = re.sub(r"[^\w.\-]+", "_", shown.lower()).strip("_") or "app"
+    return SeedApp(
+        name=name,
+        display_name=shown,
+        **credentials(name),
+        scopes=scopes,
+        events=tuple(sorted(events)),
+        request_url=request_url or None,
+        interactivity_url=(interactivity.text("request_url") if is_http else "") or None,
+        options_url=(interactivity.text("message_menu_options_url") if is_http else "") or None,
+        commands=tuple(_command(part, is_http=is_http) for part in features.parts("slash_commands")),
+        shortcuts=tuple(_shortcut(part) for part in features.parts("shortcuts")),
+        webhooks=("general",) if WEBHOOK_SCOPE in scopes else (),
+    )
+
+
+class Credentials(TypedDict):
+    """What an app proves itself with."""
+
+    bot_token: str
+    app_token: str
+    signing_secret: str
+
+
+def credentials(name: str) -> Credentials:
+    """What follows from an app's name, if nothing else is said."""
+    return {
+        "bot_token": f"xoxb-twin-{name}",
+        "app_token": f"xapp-twin-{name}",
+        "signing_secret": f"twin-signing-secret-{name}",
+    }
+
+
+def _command(part: _Part, *, is_http: bool) -> Command:
+    return Command(
+        name=part.required("command"),
+        description=part.text("description"),
+        usage_hint=part.text("usage_hint"),
+        url=(part.text("url") if is_http else "") or None,
+    )
+
+
+def _shortcut(part: _Part) -> Shortcut:
+    kind = part.required("type")
+    if kind not in ("global", "message"):
+        raise ValueError(f"a shortcut's type is 'global' or 'message', not {kind!r}")
+    return Shortcut(callback_id=part.required("callback_id"), name=part.text("name"), is_global=kind == "global")
+
+
+def seed_from_manifests(paths: Sequence[str | Path]) -> Seed:
+    """The people and channels of the default seed, and the apps of these files in place of its own.
+
+    Raises OSError for a file that cannot be read, ValueError that names the file for what is wrong in it.
+    """
+    return Seed(users=DEFAULT.users, channels=DEFAULT.channels, apps=tuple(_app_in(Path(path)) for path in paths))
+
+
+def _app_in(path: Path) -> SeedApp:
+    try:
+        return app_of(read_manifest(path))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def read_manifest(given: str | Path | Mapping[str, object]) -> object:
+    """What is in a file of JSON; what is given in any other way is that already."""
+    return loads(Path(given).read_bytes()) if isinstance(given, str | Path) else given

@@ -1,0 +1,34 @@
+"""pins.*: messages that are pinned to their channel."""
+
+from slack_twin import shapes
+from slack_twin.errors import Json
+from slack_twin.limits import Tier
+from slack_twin.methods.call import Call, Method
+
+
+def add(call: Call) -> Json:
+    """Raises `already_pinned` and what a target can raise."""
+    channel, message = call.target_message()
+    call.workspace.pin(channel, message, user=call.app.bot_user)
+    return {}
+
+
+def remove(call: Call) -> Json:
+    """Raises `no_pin` and what a target can raise."""
+    channel, message = call.target_message()
+    call.workspace.unpin(channel, message, user=call.app.bot_user)
+    return {}
+
+
+def list_pins(call: Call) -> Json:
+    """What is pinned to a channel, the latest first."""
+    channel = call.joined_channel()
+    pins = [(call.workspace.message(channel, ts), pin) for ts, pin in reversed(channel.messages.pins.items())]
+    return {"items": [shapes.pinned(said, pin, channel, call.directory, call.base_url) for said, pin in pins]}
+
+
+METHODS = (
+    Method(name="pins.add", handle=add, tier=Tier.TIER_2, scopes=("pins:write",)),
+    Method(name="pins.remove", handle=remove, tier=Tier.TIER_2, scopes=("pins:write",)),
+    Method(name="pins.list", handle=list_pins, tier=Tier.TIER_2, scopes=("pins:read",)),
+)

@@ -1,0 +1,88 @@
+"""Both packages as somebody installs them: wheels in an environment of their own, far from the checkout."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.e2e.demo import Demo
+from tests.support.processes import Processes
+from tests.support.twin_client import ANSWERED, TwinClient
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+
+ROOT = Path(__file__).parents[2]
+OURS = ("swarm", "slack-twin")
+END_SECONDS = 30
+
+
+def run(*command: str | Path, folder: Path) -> str:
+    done = subprocess.run([str(part) for part in command], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def dist(tmp_path: Path) -> Path:
+    """What ``make dist`` builds."""
+    run("make", "dist", f"DIST={tmp_path / 'dist'}", folder=ROOT)
+    return tmp_path / "dist"
+
+
+@pytest.fixture
+def installed(dist: Path, tmp_path: Path) -> Path:
+    """The programs of an environment with both wheels and what they need, in the versions that are tested here."""
+    environment = tmp_path / "environment"
+    run(sys.executable, "-m", "venv", "--without-pip", environment, folder=tmp_path)
+    known = sorted(f"{one.name}=={one.version}" for one in importlib.metadata.distributions() if one.name not in OURS)
+    (tmp_path / "versions.txt").write_text("\n".join(known))
+    wanted: tuple[str | Path, ...] = ("install", "-q", "-c", tmp_path / "versions.txt", *dist.glob("*.whl"))
+    python = environment / "bin" / "python"
+    try:
+        compiled = "--compile-bytecode"  # as pip does: the first start of the demo is not to wait for it
+        run(sys.executable, "-m", "uv", "pip", *wanted, compiled, "--python", python, folder=tmp_path)
+    except AssertionError:  # where only pip knows how to reach its packages, as in the Makefile
+        run(sys.executable, "-m", "pip", "--python", python, *wanted, folder=tmp_path)
+    return environment / "bin"
+
+
+@pytest.mark.req("OPS-01")
+async def test_wheels_that_are_installed_together_run_the_demo(
+    installed: Path, processes: Processes, http: httpx2.AsyncClient
+) -> None:
+    where = run(
+        installed / "python",
+        "-c",
+        "import swarm, slack_twin; print(swarm.__file__, slack_twin.__file__)",
+        folder=installed,
+    )
+    assert [str(Path(path).is_relative_to(installed.parent)) for path in where.split()] == ["True", "True"]
+    demo = Demo(processes, command=str(installed / "swarm"))
+    await demo.open()
+    twin = TwinClient(demo.url, http)
+    ts = await twin.say("@swarm hello")
+    seen = await twin.until(ts, lambda seen: ANSWERED in seen.emoji, within_seconds=60)
+    assert seen.answers[0].startswith("Hello Alice!")
+    demo.process.send(signal.SIGINT)
+    assert await demo.process.exit_code(END_SECONDS) == 0
+
+
+def test_the_sources_are_enough_to_build_the_wheels_again(dist: Path, tmp_path: Path) -> None:
+    for sources in dist.glob("*.tar.gz"):
+        run("tar", "xzf", sources, folder=tmp_path)
+        folder = tmp_path / sources.name.removesuffix(".tar.gz")
+        run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path / "again", folder=folder)
+    assert {one.name for one in (tmp_path / "again").iterdir()} == {one.name for one in dist.glob("*.whl")}
+    for wheel in dist.glob("*.whl"):
+        contents = [
+            run(sys.executable, "-m", "zipfile", "-l", one / wheel.name, folder=tmp_path).split("\n")
+            for one in (dist, tmp_path / "again")
+        ]
+        first, second = ({line.split()[0] for line in lines if line} for lines in contents)
+        assert first == second
