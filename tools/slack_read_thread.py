@@ -8,7 +8,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from swarm.domain.shapes import MessageShape, ThreadShape, message_shapes, thread_shape
-from swarm.services.rules.thread_lookup import ThreadReference
+from swarm.services.rules.fencing import ThreadReference
 from tools.tool import Arguments, CallContext, McpTool
 
 

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from swarm.domain.errors import Invalid
 from swarm.domain.shapes import SharedFileShape, shared_file_shape
-from swarm.services.rules.thread_lookup import ThreadReference
+from swarm.services.rules.fencing import ThreadReference
 from tools.tool import CallContext, McpTool, WritingArguments
 
 

@@ -52,10 +52,8 @@ from swarm.services.operate.statistics import FigureReader
 from swarm.services.operate.sweep import Sweeper
 from swarm.services.outbox.deliver import OutboxSender
 from swarm.services.outbox.elections import Election, OfficeTerm, boottime
-from swarm.services.rules.roster import Rosters
-from swarm.services.rules.standings import Standings
-from swarm.services.runs.buttons import Buttons
-from swarm.services.runs.run_control import RunControl
+from swarm.services.rules.participants import Rosters, Standings
+from swarm.services.runs.run_control import Buttons, RunControl
 from swarm.services.use_cases import Services
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.outgoing.live import LiveStage

@@ -27,7 +27,7 @@ from swarm.domain.model.model_usage import UsageRecorder
 from swarm.domain.model.models import ModelSpec
 from swarm.domain.model.sessions import Summarise
 from swarm.entrypoints.web import loading
-from swarm.services.runs.run_context import ManagedAgent
+from swarm.services.runs.sources import ManagedAgent
 from swarm.store.bridge.database import Database
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ async def _open(settings: Settings, database: Database, closings: ShutdownStack)
 
 
 def conversation_id(*, team: str, channel: str, thread_ts: str) -> str:
-    """The conversation in a thread; see `swarm.services.runs.run_context.NameConversation`."""
+    """The conversation in a thread; see `swarm.services.runs.sources.NameConversation`."""
     return f"{channel}:{thread_ts}"
 
 

@@ -12,11 +12,11 @@ from swarm.domain.answers.showing import Stage
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import Directory
 from swarm.domain.routing import Me
-from swarm.services.runs.active_runs import ActiveRuns
+from swarm.services.runs.active_runs import ActiveRuns, RunNotifications
+from swarm.services.runs.answer_run import RunContext
 from swarm.services.runs.converse import Converse
-from swarm.services.runs.run_context import ManagedAgent, RunContext
-from swarm.services.runs.run_notifications import RunNotifications
 from swarm.services.runs.run_recovery import Recovery
+from swarm.services.runs.sources import ManagedAgent
 from swarm.services.use_cases import Services
 from swarm.store.bridge.database import Database
 

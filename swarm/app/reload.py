@@ -19,7 +19,7 @@ from swarm.config import BadSettings, Settings, differences, load
 from swarm.domain.errors import ConfigurationError, Invalid, Unavailable
 from swarm.domain.operating_policy import KEPT, PolicyBook, Reloaded
 from swarm.services.rules.guarded import attempt
-from swarm.services.rules.roster import Rosters
+from swarm.services.rules.participants import Rosters
 
 LIVE: Final = (
     "channels",

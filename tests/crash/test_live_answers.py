@@ -22,8 +22,7 @@ import httpx2
 import pytest
 
 from swarm.domain.button_actions import RETRY_RUN_ACTION, STOP_RUN_ACTION
-from swarm.services.runs.run_ends import STOP_TEXT
-from swarm.services.runs.run_loss import RESTARTED, RESTARTED_TEXT
+from swarm.services.runs.run_ends import RESTARTED, RESTARTED_TEXT, STOP_TEXT
 from tests.support.agui_server import STALL, STARTED, AguiServer, Request, answering, said
 from tests.support.http import client as http_client
 from tests.support.postgres import fresh_database

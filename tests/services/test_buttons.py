@@ -9,7 +9,7 @@ from swarm.domain.button_actions import STOP_TASK_ACTION, ButtonPressed
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.services.runs.buttons import OVER_TEXT
+from swarm.services.runs.run_control import OVER_TEXT
 from swarm.services.tasks.task_texts import brief
 from tests.support.world import BOT, World, holding
 

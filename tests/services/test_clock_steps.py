@@ -10,7 +10,7 @@ from swarm.domain.answers.calls import NOTHING_BELOW
 from swarm.domain.model.runs import PageKind, RunOutcome, RunStep
 from swarm.domain.model.sessions import MessageRole, SessionMessage
 from swarm.services.builtin.sessions import DatabaseMemory
-from swarm.services.runs.run_history import heard_before
+from swarm.services.runs.run_input import heard_before
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.runs import run_pages, runs
 from tests.support.scan import places_of

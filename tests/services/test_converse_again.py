@@ -20,9 +20,9 @@ from swarm.domain.model.leases import LEASE_SECONDS
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.operating_policy import OperatingPolicy, Policies
-from swarm.services.rules.reply import Caller
-from swarm.services.runs import answer_run, converse
-from swarm.services.runs.buttons import RETRIED_TEXT, THANKS_TEXT
+from swarm.services.rules.idempotency import Caller
+from swarm.services.runs import converse, sources
+from swarm.services.runs.run_control import RETRIED_TEXT, THANKS_TEXT
 from swarm.store.agents import agents
 from tests.support.conversing import begun, no_news, press, pressed, status
 from tests.support.live import Gate, Scripted, ends, hired, playing, says, show
@@ -106,7 +106,7 @@ async def test_a_thread_that_changes_hands_meanwhile_keeps_the_answer_that_is_gi
 async def test_an_agent_that_is_removed_while_it_answers_is_stopped_until_it_is_introduced_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answer_run, "RELEASE_SECONDS", 0.0)
+    monkeypatch.setattr(sources, "RELEASE_SECONDS", 0.0)
     monkeypatch.setattr(converse, "POLL_SECONDS", 0.1)
     world = world.governed_by(OperatingPolicy(default_agent="bob"))
     gate = Gate()

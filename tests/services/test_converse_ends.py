@@ -17,7 +17,7 @@ from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.tasks import TaskStatus
-from swarm.services.rules.reply import Caller
+from swarm.services.rules.idempotency import Caller
 from swarm.services.runs import converse
 from swarm.services.runs.run_ends import STOP_TEXT
 from swarm.services.tasks.task_texts import brief

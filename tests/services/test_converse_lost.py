@@ -18,9 +18,9 @@ from swarm.domain.model.agents import Role
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.runs import RunStatus
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.services.rules.recipients import QUEUED_TEXT
-from swarm.services.runs import answer_run, converse, run_ends
-from swarm.services.runs.run_loss import RESTARTED, RESTARTED_TEXT
+from swarm.services.rules.system_messages import QUEUED_TEXT
+from swarm.services.runs import answer_run, converse, run_ends, sources
+from swarm.services.runs.run_ends import RESTARTED, RESTARTED_TEXT
 from swarm.store.runs import runs
 from swarm.store.runs.runs import Run
 from tests.support.conversing import begun, press, pressed, status
@@ -64,7 +64,7 @@ async def test_a_message_for_an_agent_that_is_away_waits_for_it_and_the_thread_i
 async def test_a_run_whose_work_was_taken_from_it_is_stopped_and_the_work_runs_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answer_run, "RELEASE_SECONDS", 0.0)
+    monkeypatch.setattr(sources, "RELEASE_SECONDS", 0.0)
     world = world.governed_by(OperatingPolicy(lease_seconds=1.5))
     gate = Gate()
     ada = Scripted()
@@ -298,7 +298,7 @@ class Away:
             self.refused.set()
             raise Unavailable("the database is away")
 
-        patched.setattr("swarm.services.runs.run_record.RunRecord.ending", ending)
+        patched.setattr("swarm.services.runs.answer_run.RunRecord.ending", ending)
         patched.setattr(self.show.recovery, "bring_to_end", bring_to_end)
 
 

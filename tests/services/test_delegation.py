@@ -12,7 +12,7 @@ from swarm.domain.model.notices import NOTICE_ATTEMPTS
 from swarm.domain.model.tasks import MAX_DEPTH, MAX_OPEN_CHILDREN, MAX_OPEN_PER_THREAD, OFFER_SECONDS, TaskStatus
 from swarm.domain.model.transcript import SlackMessage
 from swarm.domain.model.triggers import Trigger
-from swarm.services.rules.reply import Caller
+from swarm.services.rules.idempotency import Caller
 from swarm.services.tasks.task_texts import brief
 from tests.support.tasks import (
     asked_and_handed,

@@ -13,7 +13,7 @@ from swarm.domain.model.files import TEXT_BYTES
 from swarm.domain.model.leases import LEASE_SECONDS
 from swarm.domain.model.transcript import File, SlackMessage
 from swarm.services.files.files import ThreadFiles
-from swarm.services.rules.thread_lookup import ThreadReference
+from swarm.services.rules.fencing import ThreadReference
 from swarm.services.tasks.task_texts import brief
 from tests.support.world import BOT, World, delete, holding, said
 

@@ -10,7 +10,7 @@ from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.services.rules.reply import Caller
+from swarm.services.rules.idempotency import Caller
 from tests.support.world import BOT, World, holding, texts
 
 pytestmark = pytest.mark.req("LOOP-06")

@@ -22,10 +22,9 @@ from swarm.domain.model.leases import LeaseEnd
 from swarm.domain.model.runs import PageKind, PagePhase, RunOutcome, RunStatus
 from swarm.domain.model.transcript import SlackMessage
 from swarm.services.outbox import elections
-from swarm.services.runs import answer_run, converse
-from swarm.services.runs.run_ends import Ending, end_run
-from swarm.services.runs.run_loss import RESTARTED_TEXT, LeaseLossOutcome, Loss, break_off, keep
-from swarm.services.runs.run_record import RunRecord
+from swarm.services.runs import converse, sources
+from swarm.services.runs.answer_run import RunRecord
+from swarm.services.runs.run_ends import RESTARTED_TEXT, Ending, LeaseLossOutcome, Loss, break_off, end_run, keep
 from swarm.store.inbox import leases
 from swarm.store.runs import run_pages, runs
 from swarm.store.runs.runs import Run
@@ -324,7 +323,7 @@ async def test_who_has_slept_past_the_time_of_its_lease_asks_before_the_next_cal
 ) -> None:
     """It wakes up in office, and nothing has told it yet that its work was given to somebody else."""
     slept, clock = 0.0, elections.boottime
-    monkeypatch.setattr(answer_run, "boottime", lambda: clock() + slept)
+    monkeypatch.setattr(sources, "boottime", lambda: clock() + slept)
     woken, hung_up = asyncio.Event(), asyncio.Event()
 
     async def endless(turn: RunInput) -> Events:
@@ -353,13 +352,13 @@ async def test_who_has_slept_past_the_time_of_its_lease_asks_before_the_next_cal
     ]
 
 
-@pytest.mark.parametrize("patience", [answer_run.SEAL_SECONDS, 0.0])
+@pytest.mark.parametrize("patience", [sources.SEAL_SECONDS, 0.0])
 async def test_a_run_waits_until_the_answer_before_it_says_that_it_was_abandoned(
     world: World, monkeypatch: pytest.MonkeyPatch, patience: float
 ) -> None:
     """Where that takes long, the work is given back meanwhile, and comes again."""
-    monkeypatch.setattr(answer_run, "SEAL_SECONDS", patience)
-    monkeypatch.setattr(answer_run, "RELEASE_SECONDS", 0.0)
+    monkeypatch.setattr(sources, "SEAL_SECONDS", patience)
+    monkeypatch.setattr(sources, "RELEASE_SECONDS", 0.0)
     gate, live, ada = Gate(), FakeLive(), Scripted()
     async with playing(world, hired("ada", Scripted(gate)), live=live) as first:
         root = await world.says(f"{BOT} hello")

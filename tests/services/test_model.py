@@ -27,7 +27,7 @@ from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome, LeaseEnd
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.transcript import SlackMessage
 from swarm.domain.model.triggers import Trigger, TriggerKind
-from swarm.services.rules.reply import Caller
+from swarm.services.rules.idempotency import Caller
 from swarm.services.tasks.task_texts import brief
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row

@@ -10,7 +10,7 @@ from swarm.domain.access import ChannelPolicy
 from swarm.domain.model.inbox import InboxStatus, MatchedBy
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules.failover import UnreadOfOffline, reassign_unread
-from swarm.services.rules.recipients import QUEUED_TEXT
+from swarm.services.rules.system_messages import QUEUED_TEXT
 from tests.support.world import BOT, World, texts
 
 pytestmark = pytest.mark.req("LOOP-13")

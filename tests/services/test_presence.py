@@ -12,8 +12,8 @@ from swarm.domain.model.agents import SEEN_EVERY_SECONDS, Agent
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.roster import Roster
 from swarm.services.operate.presence import Presence
-from swarm.services.rules import roster
-from swarm.services.rules.roster import AGENTS, Rosters, read_roster
+from swarm.services.rules import participants
+from swarm.services.rules.participants import AGENTS, Rosters, read_roster
 from swarm.store.bridge.transaction import Transaction
 from tests.support.world import World
 
@@ -82,7 +82,7 @@ async def test_many_who_ask_at_once_look_once(world: World, monkeypatch: pytest.
         looks += 1
         return read_roster(tx, conduct)
 
-    monkeypatch.setattr(roster, "read_roster", counted)
+    monkeypatch.setattr(participants, "read_roster", counted)
     rosters = Rosters(world.database, world.conduct, kept_seconds=3600)
     await asyncio.gather(*(rosters.current() for _ in range(50)))
     assert looks == 1

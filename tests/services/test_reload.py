@@ -17,7 +17,7 @@ from swarm.domain.errors import Invalid
 from swarm.domain.model.transcript import ChannelType
 from swarm.services.intake.ingest import Ingest
 from swarm.services.outbox.deliver import OutboxSender
-from swarm.services.rules.roster import Rosters
+from swarm.services.rules.participants import Rosters
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.support.world import BOT, HTTP_TIMEOUT_SECONDS, ME, World, said
 

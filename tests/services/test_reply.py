@@ -9,7 +9,7 @@ import pytest
 from swarm.domain.errors import Conflict, Invalid, TooLarge, Unavailable, Withdrawn
 from swarm.domain.model.inbox import InboxStatus
 from swarm.services.rules import reply
-from swarm.services.rules.reply import Caller
+from swarm.services.rules.idempotency import Caller
 from swarm.services.rules.system_messages import PART_CHARACTERS
 from tests.support.world import BOT, World, delete, holding
 

@@ -16,7 +16,7 @@ from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.transcript import Author, AuthorKind, Standing
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules.leases import lose
-from swarm.services.runs.buttons import FORGOTTEN_TEXT, NO_RETRY_TEXT, RETRIED_TEXT, THANKS_TEXT, _retry_turn
+from swarm.services.runs.run_control import FORGOTTEN_TEXT, NO_RETRY_TEXT, RETRIED_TEXT, THANKS_TEXT, _retry_turn
 from swarm.services.tasks.tasks import cancel_by_person
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import leases

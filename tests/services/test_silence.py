@@ -11,7 +11,7 @@ from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.triggers import Trigger
 from swarm.services.operate.retention import disown_idle
-from swarm.services.rules.reply import Caller
+from swarm.services.rules.idempotency import Caller
 from swarm.services.tasks.task_texts import brief
 from tests.support.slack import refuses
 from tests.support.tasks import asked_and_handed, status_of

@@ -15,7 +15,7 @@ from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.transcript import AuthorKind, ChannelType, SlackMessage
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.operate.explain import Explanations
-from swarm.services.runs.buttons import COMPLETE_TEXT
+from swarm.services.runs.run_control import COMPLETE_TEXT
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.runs import runs
 from swarm.store.runs.runs import Run

@@ -15,8 +15,8 @@ from swarm.domain.model.triggers import StartedBy
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.people import Person
 from swarm.services.intake.verify import GIVE_UP_SECONDS, RETRY_SECONDS
-from swarm.services.rules.standings import MEMBER_SECONDS, STRANGER_SECONDS
-from swarm.services.runs.buttons import UNVERIFIED_TEXT
+from swarm.services.rules.participants import MEMBER_SECONDS, STRANGER_SECONDS
+from swarm.services.runs.run_control import UNVERIFIED_TEXT
 from swarm.services.tasks.task_texts import brief
 from tests.support.world import BOT, World, delete, edit, holding, said
 

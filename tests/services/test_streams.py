@@ -14,22 +14,24 @@ from swarm.domain.answers.agent_events import MAX_ANSWER_CHARACTERS
 from swarm.domain.answers.calls import AppendStream, Card, CloseStream, Closing, OpenStream
 from swarm.domain.answers.events import StepStatus
 from swarm.domain.answers.pieces import MAX_PIECE_CHARACTERS
-from swarm.domain.errors import Conflict, Invalid, LeaseLost, NotFound, SwarmError, TooLarge, Withdrawn
+from swarm.domain.errors import Conflict, Invalid, LeaseLost, NotFound, SwarmError, TooLarge, Unavailable, Withdrawn
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.leases import FinishOutcome, LeaseEnd
 from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.tasks import TaskStatus
+from swarm.domain.model.threads import Thread
 from swarm.domain.model.transcript import AuthorKind
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.services.rules.reply import Caller
-from swarm.services.runs import stream_ends, stream_run
+from swarm.services.rules.idempotency import Caller
+from swarm.services.runs import answer_run, sources, stream
 from swarm.services.runs.run_control import Retried, retry_run
-from swarm.services.runs.run_loss import RESTARTED_TEXT
+from swarm.services.runs.run_ends import RESTARTED_TEXT
 from swarm.services.runs.stream import Streamed, StreamStatus
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import leases
 from swarm.store.runs import run_events, runs
+from swarm.store.runs.runs import Run
 from tests.services.test_tidy import DAY
 from tests.support.live import Show, playing, show
 from tests.support.streams import Writing, begun, begun_for
@@ -333,7 +335,7 @@ async def test_a_close_that_fails_half_way_has_changed_nothing(world: World, mon
         raise Conflict("the disk is full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(stream_ends, "end_if_resolved", breaks)
+        patch.setattr(stream, "end_if_resolved", breaks)
         with pytest.raises(Conflict):
             await writing.close("Hello.")
     assert await entry_status(writing) is InboxStatus.CLAIMED
@@ -695,7 +697,7 @@ async def test_a_mistake_of_ours_while_it_is_shown_loses_nothing_that_was_said(
 
     async with playing(world) as show:
         with monkeypatch.context() as patch:
-            patch.setattr(stream_run, "RunRecord", breaks)
+            patch.setattr(answer_run, "RunRecord", breaks)
             writing = await begun(world, lead)
             try:
                 await writing.append("All of it.")
@@ -706,6 +708,57 @@ async def test_a_mistake_of_ours_while_it_is_shown_loses_nothing_that_was_said(
         assert show.live.of(writing.root) == []
     await world.send()
     assert [post for post in world.slack.posts if "All of it." in post] != []
+
+
+async def test_a_database_that_is_away_before_an_answer_is_shown_costs_nothing_of_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lead = await world.lead()
+    real, tries = sources._people, 0
+
+    def people(tx: Transaction, turn: Run, thread: Thread) -> frozenset[str]:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise Unavailable("away")
+        return real(tx, turn, thread)
+
+    monkeypatch.setattr(sources, "_people", people)
+    async with playing(world) as show:
+        writing = await begun(world, lead)
+        await writing.close("All of it.")
+        assert (await writing.over(show)).text == "All of it."
+    assert tries == 2, "shown by the next run"
+
+
+async def test_a_process_that_has_lost_its_office_does_not_end_an_answer_that_fails_there(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its successor shows the answer: from what is stored, and only once."""
+    lead = await world.lead()
+    failed = asyncio.Event()
+
+    async with playing(world) as show:
+
+        def breaks(*args: object, **kwargs: object) -> None:
+            show.term.end()
+            failed.set()
+            raise RuntimeError("a mistake")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(answer_run, "RunRecord", breaks)
+            writing = await begun(world, lead)
+            await failed.wait()
+
+            async def has_given_up() -> bool:
+                return not show.running.runs(writing.turn_id)
+
+            await wait_until(has_given_up, what="the run has given up")
+            await show.stop()
+        assert (await writing.turn()).ended_at is None
+        show.begin()
+        await writing.close("All of it.")
+        assert (await writing.over(show)).text == "All of it."
 
 
 async def test_what_was_told_is_tidied_away_with_its_turn(world: World) -> None:

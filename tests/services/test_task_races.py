@@ -20,8 +20,8 @@ from swarm.domain.model.tasks import OFFER_SECONDS, TaskStatus
 from swarm.domain.model.transcript import Standing
 from swarm.domain.model.triggers import TriggerKind
 from swarm.services.inbox.claim import take
-from swarm.services.rules.reply import Caller
-from swarm.services.rules.roster import read_roster
+from swarm.services.rules.idempotency import Caller
+from swarm.services.rules.participants import read_roster
 from swarm.services.tasks.task_maintenance import _tend, end_offer, settle, take_from_absent
 from swarm.services.tasks.task_texts import brief
 from swarm.store.bridge.database import Database

@@ -11,7 +11,7 @@ from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome
 from swarm.domain.model.notices import NOTICE_ATTEMPTS
 from swarm.domain.model.tasks import MAX_ATTEMPTS, MAX_OPEN_CHILDREN, MAX_TEXT_CHARACTERS, TaskStatus
 from swarm.domain.model.triggers import TriggerKind
-from swarm.services.rules.reply import Caller
+from swarm.services.rules.idempotency import Caller
 from swarm.services.tasks.assignees import MAX_WAITED_FOR
 from swarm.services.tasks.task_texts import brief
 from tests.support.tasks import asked_and_handed, complete, news_of, owner_of, status_of, task_of, work_of

@@ -9,7 +9,7 @@ from swarm.domain.model.agents import Agent
 from swarm.domain.model.tasks import OPEN_STATUSES, TaskStatus
 from swarm.domain.model.team import Load
 from swarm.services.operate.message_pages import PageRequest
-from swarm.services.rules.reply import Caller
+from swarm.services.rules.idempotency import Caller
 from tests.support.world import BOT, World
 
 

@@ -29,8 +29,8 @@ from swarm.domain.model.transcript import ContextState, SlackMessage
 from swarm.domain.model.triggers import Trigger
 from swarm.services.files import uploads
 from swarm.services.files.uploads import Uploads
-from swarm.services.rules.reply import Caller
-from swarm.services.rules.thread_lookup import ThreadReference
+from swarm.services.rules.fencing import ThreadReference
+from swarm.services.rules.idempotency import Caller
 from swarm.services.tasks.task_texts import brief
 from tests.support.slack import Killed
 from tests.support.waiting import PATIENCE_SECONDS

@@ -34,11 +34,11 @@ from swarm.domain.model.agents import Agent
 from swarm.domain.model.deliveries import Answer, DeliveryAccepted
 from swarm.domain.model.transcript import SlackMessage
 from swarm.services.outbox.elections import OfficeTerm
-from swarm.services.runs.active_runs import ActiveRuns
+from swarm.services.runs.active_runs import ActiveRuns, RunNotifications
+from swarm.services.runs.answer_run import RunContext
 from swarm.services.runs.converse import Converse
-from swarm.services.runs.run_context import ManagedAgent, RunContext
-from swarm.services.runs.run_notifications import RunNotifications
 from swarm.services.runs.run_recovery import Recovery
+from swarm.services.runs.sources import ManagedAgent
 from swarm.slack.outgoing.live import LiveStage
 from swarm.store.agents import agents
 from swarm.store.runs import run_pages, runs

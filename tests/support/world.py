@@ -19,11 +19,9 @@ from swarm.services.intake.verify import Verifier
 from swarm.services.operate.presence import note_seen
 from swarm.services.operate.sweep import Sweeper
 from swarm.services.outbox.deliver import OutboxSender
-from swarm.services.rules.reply import Caller
-from swarm.services.rules.roster import Rosters
-from swarm.services.rules.standings import Standings
-from swarm.services.runs.buttons import Buttons
-from swarm.services.runs.run_control import RunControl
+from swarm.services.rules.idempotency import Caller
+from swarm.services.rules.participants import Rosters, Standings
+from swarm.services.runs.run_control import Buttons, RunControl
 from swarm.services.use_cases import Services
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row

@@ -27,8 +27,8 @@ from swarm.entrypoints.web.body import refuse_unstorable
 from swarm.entrypoints.web.identity import Identities
 from swarm.entrypoints.web.openapi import problems
 from swarm.entrypoints.web.schema import Input
-from swarm.services.rules.reply import Caller
-from swarm.services.rules.thread_lookup import ThreadReference
+from swarm.services.rules.fencing import ThreadReference
+from swarm.services.rules.idempotency import Caller
 from swarm.services.use_cases import Services
 
 DOWNLOAD_SECONDS: Final = 900.0

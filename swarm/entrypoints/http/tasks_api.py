@@ -18,7 +18,7 @@ from swarm.entrypoints.web.body import read_model
 from swarm.entrypoints.web.identity import LEASE_HEADER, Identities
 from swarm.entrypoints.web.openapi import problems, takes
 from swarm.entrypoints.web.schema import Input, Limit
-from swarm.services.rules.reply import Caller
+from swarm.services.rules.idempotency import Caller
 from swarm.services.tasks.task_texts import brief
 from swarm.services.use_cases import Services
 

@@ -18,10 +18,8 @@ from swarm.domain.model.threads import Thread
 from swarm.domain.model.transcript import Author, AuthorKind, File, SlackMessage
 from swarm.domain.text.mrkdwn import safe
 from swarm.domain.text.secrets import without_secrets
-from swarm.services.rules.fencing import authorize_message, authorize_task
-from swarm.services.rules.idempotency import IdempotentCall
-from swarm.services.rules.reply import Caller
-from swarm.services.rules.thread_lookup import ThreadReference
+from swarm.services.rules.fencing import ThreadReference, authorize_message, authorize_task
+from swarm.services.rules.idempotency import Caller, IdempotentCall
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
 from swarm.store.records import history, idempotency_keys

@@ -23,8 +23,8 @@ from swarm.domain.model.files import INLINE_BYTES, SHARE_DOUBT_SECONDS, Counted,
 from swarm.domain.ports import SlackFiles
 from swarm.services.files import upload_stages as stages
 from swarm.services.files.upload_stages import Upload, UploadClaim
-from swarm.services.rules.reply import Caller
-from swarm.services.rules.thread_lookup import ThreadReference
+from swarm.services.rules.fencing import ThreadReference
+from swarm.services.rules.idempotency import Caller
 from swarm.store.bridge.database import Database
 
 LOOKS_SECONDS: Final = (0.0, 0.5, 1.5)

@@ -26,8 +26,8 @@ from swarm.services.inbox.claimed import ClaimContents, Claimed, read_whole
 from swarm.services.inbox.triggers import Triggers
 from swarm.services.operate.presence import Presence
 from swarm.services.rules.credentials import AgentTokenCache
-from swarm.services.rules.follow_ups import follow_up
 from swarm.services.rules.leases import give_back, lose
+from swarm.services.rules.task_threads import follow_up
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases, notices, queue_heads

@@ -11,7 +11,7 @@ from swarm.domain.model.transcript import ContextState, TranscriptMessage
 from swarm.domain.model.triggers import ThreadView
 from swarm.services.inbox.claimed import ThreadTranscript
 from swarm.services.inbox.triggers import Triggers
-from swarm.services.rules.thread_lookup import ThreadReference, thread_of
+from swarm.services.rules.fencing import ThreadReference, thread_of
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.threads import reading

@@ -12,8 +12,7 @@ from swarm.domain.model.triggers import InboxMessageView, ThreadView
 from swarm.domain.operating_policy import Reactions
 from swarm.services.inbox.claimed import ThreadTranscript, read_conversation
 from swarm.services.inbox.triggers import Triggers, inbox_message_views
-from swarm.services.rules import retry_buttons
-from swarm.services.rules.system_messages import show_anew
+from swarm.services.rules.system_messages import retire_retry_of_message, show_anew
 from swarm.services.tasks.task_view import TaskView, view
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
@@ -84,7 +83,7 @@ def _redrive(tx: Transaction, entry_id: str, reactions: Reactions) -> InboxMessa
     if not inbox.move(tx, InboxStep.REDRIVE, entry, reason="redriven by an operator"):
         raise Conflict(f"This inbox message is {entry.status}; only dead ones can be redriven.")
     show_anew(tx, thread, entry, reactions)
-    retry_buttons.of_message(tx, thread, entry)
+    retire_retry_of_message(tx, thread, entry)
     changed = inbox.get(tx, entry_id)
     assert changed is not None
     return changed

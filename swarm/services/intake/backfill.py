@@ -28,7 +28,7 @@ from swarm.domain.routing import Me
 from swarm.domain.watchers import NO_WATCHERS, Watcher
 from swarm.services.intake.missed import Handle, Missed, oldest_answered
 from swarm.services.rules.guarded import attempt
-from swarm.services.rules.standings import Standings, people_among
+from swarm.services.rules.participants import Standings, people_among
 from swarm.store.agents import agents
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction

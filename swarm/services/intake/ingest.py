@@ -42,12 +42,9 @@ from swarm.domain.routing import (
     names_swarm,
 )
 from swarm.services.rules.erase import erase_deleted, erase_edited, withdraw
-from swarm.services.rules.follow_ups import answer, concerned, stored
-from swarm.services.rules.handover import hand_over
-from swarm.services.rules.recipients import tell_refused, tell_routed
-from swarm.services.rules.roster import Rosters
-from swarm.services.rules.standings import Standings
-from swarm.services.rules.system_messages import show_stored
+from swarm.services.rules.participants import Rosters, Standings
+from swarm.services.rules.system_messages import show_stored, tell_refused, tell_routed
+from swarm.services.rules.task_threads import answer, concerned, hand_over, stored
 from swarm.services.runs.run_control import can_stop, stop_latest, stop_thread
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction

@@ -15,7 +15,7 @@ from swarm.clock import SECOND
 from swarm.domain.model.transcript import Standing
 from swarm.services.intake.ingest import Ingest
 from swarm.services.rules.guarded import attempt
-from swarm.services.rules.standings import Standings
+from swarm.services.rules.participants import Standings
 from swarm.store.bridge.database import Database
 from swarm.store.threads import early
 from swarm.store.threads.early import Parked

@@ -13,7 +13,7 @@ from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules.credentials import AgentTokenCache
 from swarm.services.rules.failover import failover_offline_agents
 from swarm.services.rules.leases import lose
-from swarm.services.rules.roster import AGENTS, began
+from swarm.services.rules.participants import AGENTS, began
 from swarm.services.tasks.task_maintenance import tend_tasks
 from swarm.store.agents import agents
 from swarm.store.bridge.database import Database

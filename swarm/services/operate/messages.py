@@ -21,8 +21,7 @@ from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.operate.agents import Present
 from swarm.services.operate.message_pages import AgentMessagesPage, PageRequest, check_page, read_page
 from swarm.services.operate.team import colleague, read_team
-from swarm.services.rules.idempotency import IdempotentCall, idempotent
-from swarm.services.rules.reply import Caller
+from swarm.services.rules.idempotency import Caller, IdempotentCall, idempotent
 from swarm.store.agents import agent_messages
 from swarm.store.agents.agent_messages import Earlier
 from swarm.store.bridge.database import Database

@@ -11,7 +11,7 @@ from typing import Final, Generic, TypeVar
 from swarm.clock import SECOND
 from swarm.domain.model.agents import Role
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.services.rules.roster import read_roster
+from swarm.services.rules.participants import read_roster
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.records import figures

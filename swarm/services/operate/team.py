@@ -10,7 +10,7 @@ from swarm.domain.model.agents import Agent
 from swarm.domain.model.team import IDLE, Load
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.operate.agents import Present
-from swarm.services.rules.roster import began
+from swarm.services.rules.participants import began
 from swarm.store.agents import agent_loads, agents
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction

@@ -19,7 +19,7 @@ from swarm.domain.model.threads import Thread
 from swarm.domain.model.transcript import AuthorKind
 from swarm.domain.text.copies import parts_of
 from swarm.domain.text.readable import as_asked
-from swarm.services.rules.follow_ups import concerned
+from swarm.services.rules.task_threads import concerned
 from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, notices

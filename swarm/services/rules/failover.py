@@ -15,9 +15,9 @@ from swarm.domain.model.threads import Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.roster import Roster
 from swarm.services.rules.guarded import attempt
-from swarm.services.rules.notifications import tell_result
-from swarm.services.rules.recipients import tell_failover, tell_queued
-from swarm.services.rules.roster import read_roster
+from swarm.services.rules.participants import read_roster
+from swarm.services.rules.system_messages import tell_failover, tell_queued
+from swarm.services.rules.task_ends import tell_result
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, notices, queue_heads

@@ -1,17 +1,19 @@
-"""Fencing: whether a run may still act on an inbox message or a task.
+"""Fencing: whether a run may still act on an inbox message or a task, and which threads an agent may see.
 
 A run proves itself with the token of its lease. A run that names none may act only if the work was leased once in its
 whole life: otherwise a run that comes back late could act under the lease of its successor.
 
 Two kinds of runs act without having claimed the message itself. A run of a task answers follow-ups to the task, which
 are drawn under its lease. A run that was told of something by a notice may say something about it.
+
+A thread is named by an inbox message, a task or itself, and seen by every agent that takes part in it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from swarm.domain.errors import Conflict, LeaseLost, NotFound, Withdrawn
+from swarm.domain.errors import Conflict, Invalid, LeaseLost, NotFound, Withdrawn
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.leases import LeaseEnd, LeaseKind
@@ -25,7 +27,7 @@ from swarm.store.inbox.leases import Lease
 from swarm.store.records import history
 from swarm.store.tasks import tasks
 from swarm.store.tasks.tasks import Task
-from swarm.store.threads import threads
+from swarm.store.threads import reading, threads
 
 _POLL_FIRST = "Take it with GET /poll first; the answer carries the lease token."
 _ENDED_BY_OTHERS = frozenset({TaskStatus.CANCELLED, TaskStatus.DECLINED, TaskStatus.DEAD})
@@ -49,6 +51,33 @@ class AuthorizedTask:
     task: Task
     thread: Thread | None
     lease: Lease
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ThreadReference:
+    """Exactly one of the three."""
+
+    inbox_message_id: str | None = None
+    task_id: str | None = None
+    thread_id: str | None = None
+
+    def __post_init__(self) -> None:
+        given = [name for name, value in self.named.items() if value is not None]
+        if len(given) != 1:
+            raise Invalid(
+                f"Say which thread is meant: {', '.join(given) or 'nothing'} was given, one id is expected.",
+                fields=dict.fromkeys(self.named, "exactly one of these"),
+            )
+
+    @property
+    def named(self) -> dict[str, str | None]:
+        """The three by name."""
+        return {"inbox_message_id": self.inbox_message_id, "task_id": self.task_id, "thread_id": self.thread_id}
+
+    @property
+    def query(self) -> str:
+        """The same as part of an address."""
+        return "&".join(f"{name}={value}" for name, value in self.named.items() if value is not None)
 
 
 def authorize_message(tx: Transaction, agent: Agent, entry_id: str, token: str | None) -> AuthorizedMessage:
@@ -126,6 +155,15 @@ def check_run(tx: Transaction, agent: Agent, token: str | None) -> None:
         raise LeaseLost(hint="Stop working; what is still to be done comes by the next poll.")
 
 
+def thread_of(tx: Transaction, agent: Agent, about: ThreadReference) -> Thread:
+    """The thread, not locked. Raises NotFound for what does not exist and for what is not the agent's alike."""
+    thread_id = _thread_id(tx, agent, about)
+    thread = threads.get(tx, thread_id) if thread_id else None
+    if thread is None or not reading.takes_part(tx, agent.id, thread.id):
+        raise NotFound("You have no such thread.", hint="Use an id from your own poll or tray.")
+    return thread
+
+
 def lock_task(tx: Transaction, task_id: str) -> Task | None:
     """A task, locked after its thread and its lease: in the order in which everybody locks who may change them all."""
     found = tasks.get(tx, task_id)
@@ -134,6 +172,15 @@ def lock_task(tx: Transaction, task_id: str) -> Task | None:
     if found and found.lease_token:
         leases.by_token(tx, found.lease_token)
     return tasks.locked(tx, task_id)
+
+
+def _thread_id(tx: Transaction, agent: Agent, about: ThreadReference) -> str | None:
+    if about.inbox_message_id is not None:
+        entry = inbox.get(tx, about.inbox_message_id)
+        return entry.thread_id if entry else None
+    if about.task_id is not None:
+        return reading.thread_of_task(tx, agent.id, about.task_id)
+    return about.thread_id
 
 
 def _named(tx: Transaction, agent: Agent, own_token: str | None, token: str | None) -> Lease | None:
@@ -203,13 +250,7 @@ def _checked(tx: Transaction, entry: InboxMessage, token: str | None, lease: Lea
     """The lease, if it is the entry's and lets its run act."""
     if entry.claims == 0:
         raise Conflict("This inbox message is not leased to you yet.", hint=_POLL_FIRST)
-    if token is None and entry.claims > 1:
-        raise LeaseLost(
-            "This inbox message was handed out more than once, so your run must name its lease.", hint=NAME_LEASE
-        )
-    if lease is None or lease.token != entry.lease_token or not _lets_act(lease, tx.now):
-        raise LeaseLost(hint="Stop working on it; what is still to be done comes by the next poll.")
-    return lease
+    return _current(tx, entry, "inbox message", token, lease)
 
 
 def _checked_task(tx: Transaction, task: Task, token: str | None, lease: Lease | None) -> Lease:
@@ -220,9 +261,14 @@ def _checked_task(tx: Transaction, task: Task, token: str | None, lease: Lease |
     if task.claims == 0:
         hint = _ACCEPT_FIRST if task.status is TaskStatus.OFFERED else _POLL_FIRST
         raise Conflict(f"This task is {task.status} and not leased to you yet.", hint=hint)
-    if token is None and task.claims > 1:
-        raise LeaseLost("This task was handed out more than once, so your run must name its lease.", hint=NAME_LEASE)
-    if lease is None or lease.token != task.lease_token or not _lets_act(lease, tx.now):
+    return _current(tx, task, "task", token, lease)
+
+
+def _current(tx: Transaction, work: InboxMessage | Task, name: str, token: str | None, lease: Lease | None) -> Lease:
+    """The lease, if it is the last one of the work and lets its run act."""
+    if token is None and work.claims > 1:
+        raise LeaseLost(f"This {name} was handed out more than once, so your run must name its lease.", hint=NAME_LEASE)
+    if lease is None or lease.token != work.lease_token or not _lets_act(lease, tx.now):
         raise LeaseLost(hint="Stop working on it; what is still to be done comes by the next poll.")
     return lease
 

@@ -1,19 +1,26 @@
-"""A tool call that is repeated returns its first result and does nothing."""
+"""Tool calls: whose run makes them, and that one which is repeated returns its first result and does nothing."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
+from swarm.domain.model.agents import Agent
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.records import idempotency_keys
 
-if TYPE_CHECKING:
-    from swarm.services.rules.reply import Caller
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Caller:
+    """The run that calls a tool."""
+
+    agent: Agent
+    lease_token: str | None = None
+    request_id: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

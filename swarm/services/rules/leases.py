@@ -1,4 +1,8 @@
-"""Leases in use: renew, release, finish, and what becomes of the work when one is lost."""
+"""Leases in use: renew, release, finish, and what becomes of the work when one is lost.
+
+Work comes again, and after its last attempt becomes dead. A notice that reaches nobody is dropped after five attempts,
+and what it asked for is settled without its agent.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +16,21 @@ from swarm.domain.metric_events import LeaseRefused
 from swarm.domain.model.agents import Agent, Reach
 from swarm.domain.model.inbox import MAX_ATTEMPTS, InboxStatus, InboxStep
 from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome, LeaseEnd, LeaseKind
-from swarm.domain.model.notices import NoticeKind, NoticeStep
+from swarm.domain.model.notices import NOTICE_ATTEMPTS, NoticeKind, NoticeStep
 from swarm.domain.model.tasks import MAX_ATTEMPTS as MAX_TASK_ATTEMPTS
 from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.model.threads import Thread
 from swarm.domain.operating_policy import OperatingPolicy, Reactions
 from swarm.services.rules import task_ends
-from swarm.services.rules.notifications import lose_notice
-from swarm.services.rules.roster import began
+from swarm.services.rules.participants import began
 from swarm.services.rules.system_messages import show_answered, show_failed
 from swarm.store.agents import agent_messages, agents
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import holds, inbox, leases, notices, queue_heads
 from swarm.store.inbox.inbox import InboxMessage
 from swarm.store.inbox.leases import Lease
+from swarm.store.inbox.notices import Notice
+from swarm.store.records import history
 from swarm.store.runs import run_events, runs
 from swarm.store.tasks import tasks
 from swarm.store.tasks.tasks import Task
@@ -110,7 +115,7 @@ def lose(tx: Transaction, token: str, how: LeaseEnd, reason: str, conduct: Opera
 def expire(tx: Transaction, token: str, conduct: OperatingPolicy) -> None:
     """End a lease that was not renewed in time, unless that has changed meanwhile.
 
-    What the coordinator itself runs, or has run to its end, is `turn_ends.break_off`'s: together with the turn.
+    What the coordinator itself runs, or has run to its end, is `run_ends.break_off`'s: together with the turn.
     """
     _lock_threads(tx, [token])
     lease = leases.by_token(tx, token)
@@ -139,7 +144,7 @@ def _lose(tx: Transaction, lease: Lease, how: LeaseEnd, reason: str, conduct: Op
     if not leases.end(tx, lease.token, how):
         return
     if lease.kind is LeaseKind.NOTICE:
-        lose_notice(tx, lease, reason, conduct)
+        _lose_notice(tx, lease, reason, conduct)
         return
     if lease.task_id:
         _lose_task(tx, lease, lease.task_id, reason, conduct)
@@ -149,6 +154,31 @@ def _lose(tx: Transaction, lease: Lease, how: LeaseEnd, reason: str, conduct: Op
         else:
             inbox.move(tx, InboxStep.LOSE, entry, reason=reason)
     _unlock(tx, lease)
+
+
+def _lose_notice(tx: Transaction, lease: Lease, reason: str, conduct: OperatingPolicy) -> None:
+    """A run had a notice and fell silent or failed: it comes again, or is dropped and recorded."""
+    if lease.attempt < NOTICE_ATTEMPTS:
+        if notices.move(tx, NoticeStep.LOSE, lease.trigger_id):
+            tx.wake(lease.agent_id)
+        return
+    notice = notices.get(tx, lease.trigger_id)
+    if notice and notices.move(tx, NoticeStep.DROP, notice.id):
+        history.record(tx, "notice.drop", notice.id, thread_id=lease.thread_id, agent_id=lease.agent_id, reason=reason)
+        _settle_unheard(tx, notice, conduct)
+
+
+def _settle_unheard(tx: Transaction, notice: Notice, conduct: OperatingPolicy) -> None:
+    """Nobody acted on what a notice asked for, and people must not wait for ever."""
+    task = tasks.locked(tx, notice.task_id) if notice.task_id else None
+    if task is None:
+        return
+    if notice.kind is NoticeKind.TASK_OFFERED:
+        task_ends.decline(tx, task, "the offer was not answered")
+    elif notice.kind is NoticeKind.TASK_RETURNED and task.status is TaskStatus.UNASSIGNED:
+        task_ends.cancel(tx, task, "because its worker is gone and nobody took it over", conduct)
+    elif notice.kind is NoticeKind.TASK_FINISHED:
+        task_ends.tell_result(tx, task.id)
 
 
 def _lose_task(tx: Transaction, lease: Lease, task_id: str, reason: str, conduct: OperatingPolicy) -> None:

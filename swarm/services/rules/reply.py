@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from swarm.domain.errors import Conflict, Invalid, TooLarge, Withdrawn
-from swarm.domain.model.agents import Agent
 from swarm.domain.model.inbox import InboxStatus, InboxStep
 from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.model.threads import Thread
@@ -15,10 +14,10 @@ from swarm.domain.operating_policy import Reactions
 from swarm.domain.text.characters import strip_invisible
 from swarm.domain.text.readable import mentioned_ids
 from swarm.services.rules.fencing import AuthorizedMessage, authorize_message, authorize_task, may_reply_about
-from swarm.services.rules.follow_ups import answered_before
-from swarm.services.rules.idempotency import IdempotentCall, idempotent
+from swarm.services.rules.idempotency import Caller, IdempotentCall, idempotent
 from swarm.services.rules.leases import claimed_members, end_if_resolved
 from swarm.services.rules.system_messages import post_message, show_answered
+from swarm.services.rules.task_threads import answered_before
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
@@ -29,15 +28,6 @@ from swarm.store.threads import threads, transcript
 
 MAX_REPLY_CHARACTERS: Final = 200_000
 """About fifty messages in Slack, which take the better part of a minute to send."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Caller:
-    """The run that calls a tool."""
-
-    agent: Agent
-    lease_token: str | None = None
-    request_id: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -169,20 +159,6 @@ class Replies:
         return InboxStatus(idempotent(tx, call, act)["status"])
 
 
-def _call(tx: Transaction, caller: Caller, tool: str, entry_id: str, said: Mapping[str, object]) -> IdempotentCall:
-    """The call, under the lease that it names or, where it names none, under the entry's."""
-    entry = inbox.get(tx, entry_id)
-    token = caller.lease_token if caller.lease_token is not None else entry.lease_token if entry else None
-    return IdempotentCall(
-        agent_id=caller.agent.id,
-        tool=tool,
-        about=entry_id,
-        lease_token=token,
-        arguments=said,
-        request_id=caller.request_id,
-    )
-
-
 def with_others(tx: Transaction, hold: AuthorizedMessage) -> list[InboxMessage]:
     """The entry, and what else came under its lease and waits for an answer."""
     return [hold.entry, *(entry for entry in claimed_members(tx, hold.lease) if entry.id != hold.entry.id)]
@@ -190,15 +166,13 @@ def with_others(tx: Transaction, hold: AuthorizedMessage) -> list[InboxMessage]:
 
 def task_call(caller: Caller, tool: str, task_id: str, task: Task | None, said: Mapping[str, object]) -> IdempotentCall:
     """The call, under the lease that it names or, where it names none, under the task's."""
-    token = caller.lease_token if caller.lease_token is not None else task.lease_token if task else None
-    return IdempotentCall(
-        agent_id=caller.agent.id,
-        tool=tool,
-        about=task_id,
-        lease_token=token,
-        arguments=said,
-        request_id=caller.request_id,
-    )
+    return IdempotentCall.of(caller, tool, task_id, said, task.lease_token if task else None)
+
+
+def _call(tx: Transaction, caller: Caller, tool: str, entry_id: str, said: Mapping[str, object]) -> IdempotentCall:
+    """The call, under the lease that it names or, where it names none, under the message's."""
+    entry = inbox.get(tx, entry_id)
+    return IdempotentCall.of(caller, tool, entry_id, said, entry.lease_token if entry else None)
 
 
 def post(

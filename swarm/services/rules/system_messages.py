@@ -1,18 +1,31 @@
-"""What the swarm shows in a thread on its own account: reactions, and the few sentences of the coordinator."""
+"""What the swarm shows in a thread on its own account: reactions, and the few sentences of the coordinator.
+
+The thread is told that a message waits, once until it has been answered, and that the default lead answers in an
+agent's place, once a day. A person alone is told that nobody has the name that they wrote, and that they are refused.
+
+The Retry button of a failed answer goes once the work is handed out again, or cannot be any more. It goes by a delivery
+of its own, so also when it was pressed a moment before a restart. Whoever presses a button that is still there makes it
+go again: twice is the same as once.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 import structlog
 
+from swarm.clock import SECOND
 from swarm.domain.answers.calls import AnswerTarget, Closing
 from swarm.domain.model.deliveries import DeliveryKind, Mark
 from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.threads import Thread
-from swarm.domain.model.transcript import Author, ChannelType, SlackMessage, Standing
+from swarm.domain.model.transcript import Author, AuthorKind, ChannelType, SlackMessage, Standing
 from swarm.domain.operating_policy import Reactions
+from swarm.domain.roster import Candidate, Roster, names_and_verb
+from swarm.domain.routing import Decision, RoutingOutcome
 from swarm.domain.text.cutting import split
 from swarm.domain.text.mrkdwn import safe
 from swarm.domain.text.secrets import REMOVED
@@ -20,8 +33,12 @@ from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
 from swarm.store.inbox.inbox import InboxMessage
 from swarm.store.outbox import deliveries
+from swarm.store.outbox.closings import below_of
 from swarm.store.outbox.reactions import react, take_back
+from swarm.store.runs import run_pages, runs
+from swarm.store.runs.runs import Run
 from swarm.store.tasks.tasks import Task
+from swarm.store.threads import threads
 
 PART_CHARACTERS: Final = 3_900
 """Longer texts are split: Slack itself splits a message at about 4,000 characters, without regard for code."""
@@ -34,6 +51,31 @@ LIMITED_TEXT: Final = (
     "That was more than I take from one person within a minute, so no agent has got this message. "
     "Wait a minute, then send it again."
 )
+
+QUEUED_TEXT: Final = (
+    "Nobody is available right now. Your message is queued and will be answered as soon as an agent is back."
+)
+WAITS_TEXT: Final = (
+    "{who} not available right now. Your message is queued and will be answered as soon as {back} available."
+)
+NO_LEAD_TEXT: Final = (
+    "No lead is available right now. Your message is queued and will be answered as soon as one is there."
+)
+FAILOVER_TEXT: Final = "{who} not available right now, so {lead} answers instead."
+UNKNOWN_TEXT: Final = "No agent is called {names}, so {who} got your message. You can write to {choice}."
+BOT_CAPPED_TEXT: Final = (
+    "Bots have said as much in this thread as agents take within an hour, so no agent gets more of it for now. "
+    "People are heard as before; whoever runs me can raise the limit (bot_messages_per_hour)."
+)
+
+_MOST_NAMES: Final = 20
+_MOST_UNKNOWN: Final = 3
+_LONGEST_NAME: Final = 40
+
+RETRY_TAKEN_BY: Final = "🔁 Run again for <@{person}>."
+RETRY_TAKEN: Final = "🔁 Run again."
+RETRY_BY_OPERATOR: Final = "🔁 Handed out again by an operator."
+RETRY_IMPOSSIBLE: Final = "This cannot be run again."
 
 _REFUSED: Final = {
     Standing.GUEST: "You are a guest of this workspace, and I only work for its members here.",
@@ -214,6 +256,82 @@ def close_progress(tx: Transaction, thread: Thread, task: Task, how: str) -> Non
     deliveries.change(tx, thread, _progress_key(task), words, stops_task_id=None, agent_id=task.agent_id)
 
 
+def tell_queued(tx: Transaction, thread: Thread, roster: Roster, waits_for: Sequence[Candidate]) -> None:
+    """Tell a thread that its message waits and for whom, once until it has been answered."""
+    if threads.tell_queued(tx, thread.id):
+        post_message(tx, thread, queued_text(roster, waits_for))
+
+
+def queued_text(roster: Roster, waits_for: Sequence[Candidate]) -> str:
+    """Why a message waits. ``waits_for``: the agents that have it, none of them online; nobody: it waits for a lead."""
+    lead = roster.default_lead
+    if all(agent == lead for agent in waits_for) and not any(agent.online for agent in roster.agents):
+        return QUEUED_TEXT
+    if not waits_for:
+        return NO_LEAD_TEXT
+    others = [lead.name] if lead and lead not in waits_for else []
+    back = " or ".join([*(agent.name for agent in waits_for), *others]) + " is"
+    return WAITS_TEXT.format(who=names_and_verb(waits_for), back=back)
+
+
+def tell_failover(tx: Transaction, thread: Thread, absent: Sequence[Candidate], lead: Candidate) -> None:
+    """Tell a thread that an agent that somebody has named is away, and that the lead answers; once a day for each."""
+    day = tx.now // (24 * 3600 * SECOND)
+    key = f"stands_in:{thread.id}:{','.join(sorted(agent.id for agent in absent))}:{lead.id}:{day}"
+    text = FAILOVER_TEXT.format(who=names_and_verb(absent), lead=lead.name)
+    deliveries.add(tx, DeliveryKind.POST, thread, text=text, once_key=key)
+
+
+def tell_routed(tx: Transaction, thread: Thread, message: SlackMessage, decision: Decision, roster: Roster) -> None:
+    """Tell what is not as the author of a routed message expects, if anything."""
+    takers = [agent for target in decision.targets if (agent := roster.by_id(target.agent_id))]
+    if decision.unknown and roster.agents and message.author.kind is AuthorKind.USER:
+        key = f"unknown:{thread.team}:{message.channel}:{message.ts}"
+        post_ephemeral(tx, thread, message, unknown_text(decision.unknown, takers, roster), key)
+    if not any(agent.online for agent in takers):
+        tell_queued(tx, thread, roster, takers)
+    elif decision.absent and roster.default_lead:
+        tell_failover(tx, thread, decision.absent, roster.default_lead)
+
+
+def unknown_text(unknown: Sequence[str], takers: Sequence[Candidate], roster: Roster) -> str:
+    """Who has the message, where somebody wrote ``swarm#…`` with a name of nobody, and who can be written to."""
+    by_presence = sorted(roster.agents, key=lambda agent: not agent.online)
+    known = ["swarm#" + agent.name for agent in by_presence]
+    shown = ", ".join(known[:_MOST_NAMES])
+    more = f" and {len(known) - _MOST_NAMES} more" if len(known) > _MOST_NAMES else ""
+    names = " or ".join(f"“{_short(name)}”" for name in unknown[:_MOST_UNKNOWN])
+    who = " and ".join(agent.name for agent in takers) or "nobody yet"
+    return UNKNOWN_TEXT.format(names=names, who=who, choice=f"{shown}{more}, or to all of them with swarm#all")
+
+
+def tell_refused(tx: Transaction, thread: Thread, message: SlackMessage, decision: Decision, key: str) -> None:
+    """Say so to this person alone; of bots' messages to the thread, since a bot reads nothing that only it can see."""
+    if decision.outcome is RoutingOutcome.BOT_CAPPED:
+        deliveries.add(tx, DeliveryKind.POST, thread, text=BOT_CAPPED_TEXT, once_key=key)
+        return
+    text = LIMITED_TEXT if decision.outcome is RoutingOutcome.RATE_LIMITED else refused_text(message.author)
+    post_ephemeral(tx, thread, message, text, key)
+
+
+def replace_retry(tx: Transaction, thread: Thread, message_ts: str, text: str) -> None:
+    """The button of that message has been pressed: ``text`` takes its place, mrkdwn."""
+    _replace(tx, thread, text, target_ts=message_ts)
+
+
+def retire_retry_of_message(tx: Transaction, thread: Thread, entry: InboxMessage) -> None:
+    """An operator has handed out a message again: the buttons below answers to it go."""
+    for turn in runs.of_thread(tx, thread.id):
+        if entry.id in turn.entry_ids:
+            _redriven(tx, thread, turn)
+
+
+def retire_retry_of_task(tx: Transaction, thread: Thread, task: Task) -> None:
+    """The same of a task."""
+    for turn in runs.of_task(tx, task.id):
+        _redriven(tx, thread, turn)
+
+
 def _progress_key(task: Task) -> str:
     return f"progress:{task.id}"
 
@@ -234,3 +352,35 @@ def _safe(thread: Thread, text: str, agent_id: str | None, mentionable: frozense
             thread_ts=thread.thread_ts,
         )
     return shown
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
+
+
+def _redriven(tx: Transaction, thread: Thread, turn: Run) -> None:
+    if turn.status is not RunStatus.FAILED or turn.retried_at is not None:
+        return
+    posted = _posted_with_button(tx, turn)
+    page = next((page for page in reversed(run_pages.of_turn(tx, turn.id)) if page.ts), None)
+    if posted:
+        _replace(tx, thread, RETRY_BY_OPERATOR, updates_id=posted)
+    elif page:
+        _replace(tx, thread, RETRY_BY_OPERATOR, target_ts=page.ts)
+
+
+def _posted_with_button(tx: Transaction, turn: Run) -> str | None:
+    """The post below an answer that has its button, if that does not stand below the answer's last page."""
+    about = deliveries.of_task(tx, turn.task_id) if turn.task_id else []
+    about += deliveries.of_entry(tx, turn.entry_ids[0]) if turn.entry_ids else []
+    for row in reversed(about):
+        below = below_of(row["closing"])
+        if below and below.closing.retry and below.place.turn_id == turn.id:
+            return str(row["id"])
+    return None
+
+
+def _replace(
+    tx: Transaction, thread: Thread, text: str, *, target_ts: str | None = None, updates_id: str | None = None
+) -> None:
+    deliveries.add(tx, DeliveryKind.UPDATE, thread, text=text, target_ts=target_ts, updates_id=updates_id, removes=True)

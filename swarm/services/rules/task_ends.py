@@ -15,8 +15,7 @@ from swarm.domain.model.notices import NoticeKind
 from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.model.threads import Thread
 from swarm.domain.operating_policy import OperatingPolicy, Reactions
-from swarm.services.rules.handover import hand_back
-from swarm.services.rules.roster import read_roster
+from swarm.services.rules.participants import read_roster
 from swarm.services.rules.system_messages import (
     close_progress,
     post_message,
@@ -26,8 +25,10 @@ from swarm.services.rules.system_messages import (
     show_answered,
     show_stopped,
 )
+from swarm.services.rules.task_threads import hand_back
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases, notices
+from swarm.store.outbox import deliveries
 from swarm.store.tasks import task_queries, tasks
 from swarm.store.tasks.tasks import Task
 from swarm.store.threads import threads, transcript
@@ -190,6 +191,16 @@ def _report(
             text=text,
             task_id=task.id,
         )
+
+
+def tell_result(tx: Transaction, task_id: str) -> None:
+    """Nobody is there to tell people what came of a task, so the coordinator does, unless somebody has."""
+    task = tasks.locked(tx, task_id)
+    thread = _thread(tx, task) if task else None
+    if task is None or thread is None or task.status is not TaskStatus.COMPLETED or not task.result:
+        return
+    if not deliveries.posted_for_task(tx, task.id, task.ended_at or 0):
+        post_message(tx, thread, task.result, agent_id=task.agent_id, task_id=task.id)
 
 
 def take_marks_back(tx: Transaction, task: Task, conduct: OperatingPolicy) -> None:

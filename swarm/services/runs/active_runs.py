@@ -1,4 +1,4 @@
-"""The turns that this process runs at the moment, one task each."""
+"""The runs of this process, one task each, and the news that stops them."""
 
 from __future__ import annotations
 
@@ -8,20 +8,26 @@ import math
 import structlog
 
 from swarm.domain.model.agents import Agent
-from swarm.domain.model.triggers import Trigger
+from swarm.domain.model.leases import FinishOutcome
+from swarm.domain.model.triggers import NoticeView, Trigger, TriggerKind
+from swarm.services.inbox.work import Work
 from swarm.services.outbox.elections import OfficeTerm, boottime
-from swarm.services.runs.active_streams import ActiveStreams
-from swarm.services.runs.answer_run import AnswerRun
-from swarm.services.runs.run_context import HandleNotifications, ManagedAgent, RunContext
+from swarm.services.rules.guarded import attempt
+from swarm.services.rules.idempotency import Caller
+from swarm.services.runs.answer_run import AnswerRun, RunContext, Source
+from swarm.services.runs.run_input import is_user
+from swarm.services.runs.sources import AgentSource, HandleNotifications, ManagedAgent, StreamSource
+from swarm.services.tasks.delegate import Delegations
+from swarm.services.tasks.tasks import Tasks
+from swarm.store.runs import run_events
 
 _log = structlog.get_logger(__name__)
 
 
 class ActiveRuns:
-    """Begins turns, stops them, and ends them all."""
+    """Begins runs, stops them, and ends them all."""
 
     def __init__(self, crew: RunContext) -> None:
-        self._streams = ActiveStreams(crew)
         self._crew = crew
         self._term = OfficeTerm(0, -math.inf, boottime)
         self._runs: dict[AnswerRun, asyncio.Task[None]] = {}
@@ -32,28 +38,30 @@ class ActiveRuns:
         self._term = term
 
     def places(self, agent_id: str, parallel: int) -> int:
-        """How many more runs an agent may have beside those it has."""
-        return parallel - sum(run.agent.id == agent_id for run in self._runs)
+        """The number of further runs that an agent may have."""
+        return parallel - sum(run.source.agent_id == agent_id for run in self._runs)
 
     def has_room(self, agent_id: str, parallel: int) -> bool:
-        """Whether it may have another one."""
+        """Whether an agent may have another run."""
         return self.places(agent_id, parallel) > 0
 
     async def room(self, agent_id: str, parallel: int) -> None:
-        """Wait until there is."""
+        """Wait until an agent may have another run."""
         async with self._changed:
             await self._changed.wait_for(lambda: self.has_room(agent_id, parallel))
 
     def begin(self, agent: Agent, one: ManagedAgent, trigger: Trigger, take_news: HandleNotifications) -> None:
-        """Begin the run for what was claimed."""
-        run = AnswerRun(self._crew, agent, one, trigger, self._term, take_news)
-        task = asyncio.create_task(run.run(), name=f"turn {run.turn_id}")
-        self._runs[run] = task
-        task.add_done_callback(lambda done: self._ended(run, done))
+        """Begin the run for a trigger that was claimed."""
+        self._begin(AgentSource(self._crew, agent, one, trigger, take_news))
+
+    async def begin_streams(self) -> None:
+        """Begin to show every answer of a polling agent that is open and that this process does not show yet."""
+        for turn_id in await self._crew.database.read(run_events.running):
+            if not self.runs(turn_id):
+                self._begin(StreamSource(self._crew, turn_id))
 
     def stop(self, turn_id: str, by: str | None) -> None:
-        """A person, by user id, does not want a turn any more. One that does not run here is left to where it does."""
-        self._streams.stop(turn_id, by)
+        """A person, by user id, wants a turn stopped. A turn of another process is stopped there."""
         for run in self._runs:
             if run.turn_id == turn_id:
                 run.stop(by)
@@ -61,34 +69,39 @@ class ActiveRuns:
     def stop_for_task(self, task_id: str, by: str | None) -> None:
         """A task is cancelled, by a person with this user id or by somebody else."""
         for run in self._runs:
-            if run.task_id == task_id:
+            if run.source.task_id == task_id:
                 run.stop(by)
 
     def withdraw(self, entry_id: str) -> None:
         """A message is deleted: a run that has no other to answer is stopped."""
         for run in self._runs:
-            run.withdraw(entry_id)
+            if entry_id in run.source.entry_ids:
+                run.source.entry_ids.remove(entry_id)
+                if not run.source.entry_ids:
+                    run.stop(None)
 
     def lose(self, agent_id: str) -> None:
-        """An agent was removed: its work is not its own any more, and nothing more of it is shown."""
+        """An agent was removed: its runs lose their work, and nothing more of them is shown."""
         for run in self._runs:
-            if run.agent.id == agent_id:
+            if run.source.agent_id == agent_id:
                 run.lose()
 
     def runs(self, turn_id: str) -> bool:
         """Whether this process runs a turn, or is just beginning or ending it."""
-        return self._streams.shows(turn_id) or any(run.turn_id == turn_id for run in self._runs)
-
-    async def begin_streams(self) -> None:
-        """Begin to show what polling agents have opened."""
-        await self._streams.begin_opened(self._term)
+        return any(run.turn_id == turn_id for run in self._runs)
 
     async def end_all(self) -> None:
         """End every run, and wait until what it showed is sealed."""
         tasks = list(self._runs.values())
         for task in tasks:
             task.cancel()
-        await asyncio.gather(self._streams.end_all(), *tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _begin(self, source: Source) -> None:
+        run = AnswerRun(self._crew, source, self._term)
+        task = asyncio.create_task(run.run(), name=f"turn {run.turn_id}")
+        self._runs[run] = task
+        task.add_done_callback(lambda done: self._ended(run, done))
 
     def _ended(self, run: AnswerRun, task: asyncio.Task[None]) -> None:
         self._runs.pop(run, None)
@@ -99,3 +112,45 @@ class ActiveRuns:
     async def _tell(self) -> None:
         async with self._changed:
             self._changed.notify_all()
+
+
+class RunNotifications:
+    """Acts on notices for the agents that the coordinator runs: they hear nothing while they run."""
+
+    def __init__(self, work: Work, tasks: Tasks, delegations: Delegations, running: ActiveRuns) -> None:
+        self._work = work
+        self._tasks = tasks
+        self._delegations = delegations
+        self._runs = running
+
+    async def hear(self, agent: Agent) -> None:
+        """Act on all notices for an agent."""
+        heartbeat = await self._work.renew(agent, [])
+        for trigger in heartbeat.notices:
+            await self.take(agent, trigger)
+
+    async def take(self, agent: Agent, trigger: Trigger) -> None:
+        """Act on one notice, and finish it."""
+        await attempt(self._act(agent, trigger), "turn_news", trigger=trigger.id)
+        await self._work.finish(agent, [trigger.lease_token], FinishOutcome.DONE)
+
+    async def _act(self, agent: Agent, trigger: Trigger) -> None:
+        notice = trigger.notice
+        caller = Caller(agent=agent, lease_token=trigger.lease_token)
+        match trigger.kind:
+            case TriggerKind.MESSAGE_DELETED if notice and notice.inbox_message_id:
+                self._runs.withdraw(notice.inbox_message_id)
+            case TriggerKind.TASK_CANCELLED if trigger.task:
+                self._runs.stop_for_task(trigger.task.id, _person(notice))
+            case TriggerKind.TASK_OFFERED if trigger.task:
+                await self._delegations.accept(caller, trigger.task.id)
+            case TriggerKind.TASK_RETURNED if trigger.task:
+                await self._tasks.cancel(caller, trigger.task.id, "its worker has gone")
+            case _:
+                """The agent answers what people said; other notices change nothing for it."""
+
+
+def _person(notice: NoticeView | None) -> str | None:
+    """The person who caused a notice, by user id; None if an agent did, or an operator."""
+    actor = notice.actor_id if notice else None
+    return actor if actor and is_user(actor) else None

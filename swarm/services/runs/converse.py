@@ -1,8 +1,8 @@
 """Running the agents that answer live: the coordinator claims their work itself, in the elected process.
 
 Each agent has a loop that claims, and each claim becomes a turn with a task of its own. What a turn shows is the
-reducer's business (`swarm.domain.answers`), what becomes of the work `turn_ends`'s, and what is found unfinished
-after a crash `turn_recovery`'s. Only the elected process does any of this, since Slack's limits for streams are so low
+reducer's business (`swarm.domain.answers`), what becomes of the work `run_ends`'s, and what is found unfinished
+after a crash `run_recovery`'s. Only the elected process does any of this, since Slack's limits for streams are so low
 that two could not share them without talking; it is fenced by its term, by the turn's row and by the lease.
 """
 
@@ -23,11 +23,10 @@ from swarm.domain.model.triggers import TriggerKind
 from swarm.services.inbox.claim import Polls
 from swarm.services.outbox.elections import OfficeTerm
 from swarm.services.rules.guarded import attempt
-from swarm.services.rules.roster import AGENTS
-from swarm.services.runs.active_runs import ActiveRuns
-from swarm.services.runs.run_context import ManagedAgent
-from swarm.services.runs.run_notifications import RunNotifications
+from swarm.services.rules.participants import AGENTS
+from swarm.services.runs.active_runs import ActiveRuns, RunNotifications
 from swarm.services.runs.run_recovery import Recovery
+from swarm.services.runs.sources import ManagedAgent
 from swarm.store.agents import agents
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction

@@ -1,17 +1,29 @@
-"""What people do to what runs: stop it, have it run again, say what they think of it.
+"""What people do to runs: stop them, have them run again, rate their answers; by `!stop`, Slack's own Stop, and the
+buttons under our messages.
+
+Who may act: a person whose standing lets them write in that channel. What is guaranteed: each press counts once.
 
 Locks are taken in one order: the thread, the leases, the tasks, the messages with their queues, the turns.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Final
 
 import structlog
 
-from swarm.domain.access import denial
-from swarm.domain.button_actions import SessionStopped
+from swarm.domain.access import External, denial
+from swarm.domain.button_actions import (
+    FEEDBACK_ACTION,
+    RETRY_RUN_ACTION,
+    STOP_RUN_ACTION,
+    STOP_TASK_ACTION,
+    ButtonPressed,
+    SessionStopped,
+    feedback_of,
+)
 from swarm.domain.errors import Unavailable
 from swarm.domain.model.inbox import InboxStatus, InboxStep
 from swarm.domain.model.runs import RETRYABLE, UNFINISHED, Opinion, RunStatus
@@ -19,19 +31,37 @@ from swarm.domain.model.tasks import ACTIVE_STATUSES
 from swarm.domain.model.threads import Thread
 from swarm.domain.model.transcript import Author, ChannelType, SlackMessage
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.services.rules import retry_buttons, task_ends
+from swarm.services.rules import task_ends
 from swarm.services.rules.fencing import lock_task
-from swarm.services.rules.standings import Standings
-from swarm.services.rules.system_messages import show_anew, show_answered
-from swarm.services.tasks.tasks import redrive_dead
+from swarm.services.rules.participants import Standings
+from swarm.services.rules.system_messages import (
+    RETRY_IMPOSSIBLE,
+    RETRY_TAKEN,
+    RETRY_TAKEN_BY,
+    replace_retry,
+    show_anew,
+    show_answered,
+    why_refused,
+)
+from swarm.services.tasks.tasks import cancel_by_person, redrive_dead
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases
 from swarm.store.records import idempotency_keys
-from swarm.store.runs import feedback, running, runs
+from swarm.store.runs import feedback, runs
 from swarm.store.runs.runs import Run
 from swarm.store.tasks import task_queries, tasks
-from swarm.store.threads import threads
+from swarm.store.threads import people, threads
+
+NOT_ALLOWED_TEXT: Final = "You may not do that here. {reason}"
+UNVERIFIED_TEXT: Final = "Slack has not told me in time who you are. Press again in a moment."
+LIMITED_TEXT: Final = "That was more than I take from one person within a minute. Press again in a minute."
+OVER_TEXT: Final = "This task is over, so there is nothing to stop."
+COMPLETE_TEXT: Final = "This answer is complete, so there is nothing to stop."
+RETRIED_TEXT: Final = "It has been run again already."
+NO_RETRY_TEXT: Final = "This cannot be run again. Ask anew in the thread."
+THANKS_TEXT: Final = "Thank you, that helps."
+FORGOTTEN_TEXT: Final = "This answer is too old to be rated."
 
 _STOPPED: Final = "true"  # the result in the receipt of a `!stop`
 
@@ -67,6 +97,44 @@ class RunControl:
         return runs.request_stop(tx, stopped.user_id, thread_id=thread.id) if thread else 0
 
 
+class Buttons:
+    """The buttons that the swarm posts. Returns after the commit; an error means that nothing was done."""
+
+    def __init__(self, database: Database, conduct: OperatingPolicy, standings: Standings, team: str) -> None:
+        self._database = database
+        self._conduct = conduct
+        self._standings = standings
+        self._team = team
+
+    async def press(self, press: ButtonPressed) -> str | None:
+        """Do what the button is for; what to tell this person alone, if anything."""
+        act = _ACTS.get(press.action_id)
+        if act is None:
+            return None
+        person = await self._standings.presser(press.user_id, press.team)
+        return await self._database.write(self._once, press, person, act)
+
+    def _once(self, tx: Transaction, press: ButtonPressed, person: Author, act: Act) -> str | None:
+        if not idempotency_keys.record(tx, press.key):
+            return None
+        policy = self._conduct.policy(press.channel)
+        if person.standing is None and policy.external is not External.ALLOW:
+            return UNVERIFIED_TEXT
+        if denial(person, policy):
+            return NOT_ALLOWED_TEXT.format(reason=why_refused(person))
+        return act(tx, press, self._conduct) if self._has_room(tx, person) else LIMITED_TEXT
+
+    def _has_room(self, tx: Transaction, person: Author) -> bool:
+        """Whether this click is within what one person may do in a minute; then it counts."""
+        limit = self._conduct.messages_per_minute
+        if limit is None:
+            return True
+        if people.exhausted(tx, self._team, person.id, limit) is not None:
+            return False
+        people.count(tx, self._team, person.id)
+        return True
+
+
 class Retried(StrEnum):
     """What became of a person's wish to have a turn run again."""
 
@@ -76,9 +144,9 @@ class Retried(StrEnum):
 
 
 _INSTEAD: Final = {
-    Retried.DONE: retry_buttons.RETRIED_BY,
-    Retried.BEFORE: retry_buttons.RETRIED,
-    Retried.IMPOSSIBLE: retry_buttons.IMPOSSIBLE,
+    Retried.DONE: RETRY_TAKEN_BY,
+    Retried.BEFORE: RETRY_TAKEN,
+    Retried.IMPOSSIBLE: RETRY_IMPOSSIBLE,
 }
 """What stands in the place of a Retry button that was pressed."""
 
@@ -89,11 +157,11 @@ def can_stop(tx: Transaction, team: str, message: SlackMessage, thread: Thread |
     True as well for one that has been obeyed: told of again, it is still no message for an agent.
     """
     if thread:
-        return running.in_thread(tx, thread.id)
+        return runs.can_stop_in_thread(tx, thread.id)
     if not message.is_root or message.channel_type is not ChannelType.DM:
         return False
     obeyed = idempotency_keys.result(tx, _stop_receipt(team, message)) is not None
-    return obeyed or running.latest_in_channel(tx, team, message.channel) is not None
+    return obeyed or runs.latest_to_stop(tx, team, message.channel) is not None
 
 
 def stop_latest(tx: Transaction, team: str, message: SlackMessage, conduct: OperatingPolicy) -> Thread | None:
@@ -102,7 +170,7 @@ def stop_latest(tx: Transaction, team: str, message: SlackMessage, conduct: Oper
     if not idempotency_keys.record(tx, key):
         return None
     idempotency_keys.complete(tx, key, _STOPPED)
-    thread_id = running.latest_in_channel(tx, team, message.channel)
+    thread_id = runs.latest_to_stop(tx, team, message.channel)
     if thread_id is None:
         return None
     thread = threads.locked(tx, thread_id)
@@ -124,14 +192,6 @@ def stop_thread(tx: Transaction, thread: Thread, message: SlackMessage, conduct:
     show_answered(tx, thread, message.ts, conduct.reactions)
 
 
-def stop_run(tx: Transaction, turn_id: str, channel: str, person: str) -> bool:
-    """A person pressed Stop in a channel; False if the turn does not run any more, or was never shown there."""
-    turn = shown_in(tx, turn_id, channel)
-    if turn is None:
-        return False
-    return bool(runs.request_stop(tx, person, turn_id=turn.id)) or _is_being_stopped(tx, turn.id)
-
-
 def retry_run(
     tx: Transaction, turn_id: str, channel: str, person: str, conduct: OperatingPolicy, message_ts: str | None = None
 ) -> Retried:
@@ -139,7 +199,7 @@ def retry_run(
 
     ``message_ts`` is the message with the button, which goes: nothing comes of pressing it a second time.
     """
-    turn = shown_in(tx, turn_id, channel)
+    turn = _shown_in(tx, turn_id, channel)
     if turn is None or turn.thread_id is None:
         return Retried.IMPOSSIBLE
     thread = threads.locked(tx, turn.thread_id)
@@ -148,7 +208,7 @@ def retry_run(
         return Retried.IMPOSSIBLE
     retried = _retry(tx, turn, thread, person, conduct)
     if message_ts:
-        retry_buttons.pressed(tx, thread, message_ts, _INSTEAD[retried].format(person=person))
+        replace_retry(tx, thread, message_ts, _INSTEAD[retried].format(person=person))
     return retried
 
 
@@ -168,16 +228,7 @@ def _retry(tx: Transaction, turn: Run, thread: Thread, person: str, conduct: Ope
     return retried
 
 
-def give_feedback(tx: Transaction, turn_id: str, channel: str, person: str, opinion: Opinion) -> bool:
-    """Note what a person thinks of an answer; False if it is no longer known, or was never shown there."""
-    turn = shown_in(tx, turn_id, channel)
-    if turn is None:
-        return False
-    feedback.give(tx, turn.id, person, opinion)
-    return True
-
-
-def shown_in(tx: Transaction, turn_id: str, channel: str) -> Run | None:
+def _shown_in(tx: Transaction, turn_id: str, channel: str) -> Run | None:
     """The turn, if it is one of that channel: the value of a button proves nothing."""
     turn = runs.get(tx, turn_id)
     thread = threads.get(tx, turn.thread_id) if turn and turn.thread_id else None
@@ -210,3 +261,40 @@ def _redrive_entries(tx: Transaction, turn: Run, thread: Thread, reason: str, co
 
 def _stop_receipt(team: str, message: SlackMessage) -> str:
     return f"stop:{team}:{message.channel}:{message.ts}"
+
+
+def _stop_task(tx: Transaction, press: ButtonPressed, conduct: OperatingPolicy) -> str | None:
+    stopped = cancel_by_person(tx, press.value, press.channel, press.user_id, conduct)
+    return None if stopped else OVER_TEXT
+
+
+def _stop_turn(tx: Transaction, press: ButtonPressed, _conduct: OperatingPolicy) -> str | None:
+    turn = _shown_in(tx, press.value, press.channel)
+    stopped = turn and (runs.request_stop(tx, press.user_id, turn_id=turn.id) or _is_being_stopped(tx, turn.id))
+    return None if stopped else COMPLETE_TEXT
+
+
+def _retry_turn(tx: Transaction, press: ButtonPressed, conduct: OperatingPolicy) -> str | None:
+    return _ON_RETRY[retry_run(tx, press.value, press.channel, press.user_id, conduct, press.message_ts)]
+
+
+def _give_feedback(tx: Transaction, press: ButtonPressed, _conduct: OperatingPolicy) -> str | None:
+    said = feedback_of(press.value)
+    if said is None:
+        return None
+    turn = _shown_in(tx, said.turn_id, press.channel)
+    if turn is None:
+        return FORGOTTEN_TEXT
+    feedback.give(tx, turn.id, press.user_id, Opinion.UP if said.is_good else Opinion.DOWN)
+    return THANKS_TEXT
+
+
+Act = Callable[[Transaction, ButtonPressed, OperatingPolicy], str | None]
+
+_ACTS: Final[Mapping[str, Act]] = {
+    STOP_TASK_ACTION: _stop_task,
+    STOP_RUN_ACTION: _stop_turn,
+    RETRY_RUN_ACTION: _retry_turn,
+    FEEDBACK_ACTION: _give_feedback,
+}
+_ON_RETRY: Final = {Retried.DONE: None, Retried.BEFORE: RETRIED_TEXT, Retried.IMPOSSIBLE: NO_RETRY_TEXT}

@@ -1,9 +1,10 @@
 """Turns that were left unfinished: their process has crashed, was stopped, slept too long, or has lost the office.
 
-What is guaranteed: every such turn is brought to an end that people see. One whose run was over is completed from its
-row. Of one in the middle `turn_loss` decides, in one transaction, and then its messages are sealed with what was
-decided. Every step may be done twice; a thread never has two messages of one turn that grow. Other threads do not wait
-for this: it takes as long as Slack's limits say.
+Who may act: the elected process; one that has lost the office makes no call to Slack any more (`LostRight`). What is
+guaranteed: every such turn is brought to an end that people see. One whose run was over is completed from its row. Of
+one in the middle `run_ends.break_off` decides, in one transaction, and then its messages are sealed with what was
+decided. Every step and every call may be repeated; a thread never has two messages of one turn that grow. Other threads
+do not wait for this: it takes as long as Slack's limits say.
 
 What happens on failure: a message that Slack does not let us seal stays as it is, and Slack ends it after five minutes;
 the note then comes as a post of its own. What could not be stored, or not be done before the office was lost, is found
@@ -14,31 +15,36 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import structlog
 
 from swarm.domain.answers.agent import OnRestart, StreamingAgent
-from swarm.domain.answers.calls import NOTHING_BELOW, AnswerTarget, Closing
+from swarm.domain.answers.calls import NOTHING_BELOW, AnswerTarget, CloseStream, Closing, Slot, StreamCall, UpdatePage
 from swarm.domain.answers.outcomes import Answered, AnswerOutcome, Asks, RunFailed, RunStopped
 from swarm.domain.answers.showing import LiveSlack, LostRight, MayCall
-from swarm.domain.model.runs import PagePhase, RunOutcome, RunStatus
-from swarm.domain.model.transcript import ChannelType
+from swarm.domain.errors import NotFound
+from swarm.domain.model.deliveries import Answer, DeliveryAccepted, DeliveryRefused
+from swarm.domain.model.runs import PageKind, PagePhase, RunOutcome, RunStatus
+from swarm.domain.model.threads import Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.text.mrkdwn import unescape
 from swarm.services.rules.guarded import attempt
-from swarm.services.runs.run_ends import Ending, close_pages, end_run
-from swarm.services.runs.run_loss import (
+from swarm.services.runs.run_ends import (
     RESTARTED,
     RESTARTED_TEXT,
+    Ending,
     Loss,
     below_of,
     break_off,
+    close_pages,
+    end_run,
     first_page_is_open,
+    place_of,
     sealed,
 )
-from swarm.services.runs.run_seals import Seals, Unfinished
-from swarm.services.runs.stream_ends import goes_on
+from swarm.services.runs.stream_state import goes_on
 from swarm.store.agents import agents
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
@@ -47,7 +53,21 @@ from swarm.store.runs.run_pages import RunPage
 from swarm.store.runs.runs import Run
 from swarm.store.threads import threads
 
+_ATTEMPTS: Final = 3
+_PAUSE_SECONDS: Final = 0.5
+
 _log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unfinished:
+    """A turn with everything that is known of it."""
+
+    turn: Run
+    agent_name: str
+    thread: Thread | None
+    pages: tuple[RunPage, ...]
+    goes_on: bool  # its agent goes on telling by itself
 
 
 class Recovery:
@@ -64,7 +84,7 @@ class Recovery:
     async def recover(self, is_running: Callable[[str], bool], may_call: MayCall) -> None:
         """All of them but those that ``is_running`` names, by turn id; raises Unavailable when the database is away."""
         found = await self._database.read(runs.unfinished)
-        streams = await self._database.read(run_events.running)  # `StreamRun` looks after those that run
+        streams = await self._database.read(run_events.running)  # `StreamSource` looks after those that run
         lost = [turn.id for turn in found if turn.id not in streams]
         lost += await self._database.read(run_pages.unsealed)
         works = (
@@ -85,7 +105,7 @@ class Recovery:
             _log.info("an unfinished answer is somebody else's by now", action="turn_recover", turn=turn_id)
 
     async def _bring_to_end(self, turn_id: str, may_call: MayCall, *, counts: bool, was_called: bool) -> None:
-        found = await self._database.read(_unfinished, turn_id, self._conduct)
+        found = await self._database.read(unfinished, turn_id, self._conduct)
         if found is None:
             return
         if not await may_call():  # the one who is elected decides
@@ -106,34 +126,27 @@ class Recovery:
     async def _begin_anew(self, found: Unfinished, place: AnswerTarget | None, may_call: MayCall) -> None:
         """Seal what was shown of a polling agent's answer; from what is stored it is shown anew."""
         await self._database.write(first_page_is_open, found.turn)
-        opened = await self._database.read(_unfinished, found.turn.id, self._conduct)
+        opened = await self._database.read(unfinished, found.turn.id, self._conduct)
         if place and opened and opened.pages:
-            seals = Seals(self._database, self._slack, opened, place, may_call)
-            await self._beside_status(place, seals.seal(Closing(note=RESTARTED_TEXT)))
+            await Seals(self._database, self._slack, opened, place, may_call).seal(Closing(note=RESTARTED_TEXT))
         await self._database.write(close_pages, found.turn)
 
     async def _seal(self, turn_id: str, place: AnswerTarget | None, may_call: MayCall) -> None:
         """The messages of a turn that is over say how it ended."""
-        found = await self._database.read(_unfinished, turn_id, self._conduct)
+        found = await self._database.read(unfinished, turn_id, self._conduct)
         if found is None or found.turn.status is RunStatus.CLOSING:  # all is said, or its run has told its end
             if place and found is None:
                 await self._slack.status(place, "", works=False)
             return
         below = below_of(found.turn, is_partial=True)
-        stands = False
-        if place:
-            seals = Seals(self._database, self._slack, found, place, may_call)
-            stands = await self._beside_status(place, seals.seal(below))
+        stands = place and await Seals(self._database, self._slack, found, place, may_call).seal(below)
         await self._database.write(sealed, turn_id, place, NOTHING_BELOW if stands else below)
 
     async def _complete(self, found: Unfinished, place: AnswerTarget | None, may_call: MayCall) -> None:
         """Everything is known: make the last message look so."""
         turn = found.turn
         text, below = turn.final_text or "", turn.final_closing or NOTHING_BELOW
-        is_shown = False
-        if place:
-            seals = Seals(self._database, self._slack, found, place, may_call)
-            is_shown = await self._beside_status(place, seals.show_whole(text, below))
+        is_shown = place and await Seals(self._database, self._slack, found, place, may_call).show_whole(text, below)
         ending = Ending(
             outcome=_outcome(turn),
             text=_said(found.pages, text),
@@ -142,32 +155,20 @@ class Recovery:
         )
         await self._database.write(end_run, turn.id, ending, place, self._conduct)
 
-    async def _beside_status(self, place: AnswerTarget, work: Coroutine[Any, Any, bool]) -> bool:
-        """What a piece of work gives; the status line goes meanwhile, so before another run has one of its own."""
-        clearing = asyncio.create_task(self._slack.status(place, "", works=False))
-        try:
-            return await work
-        finally:
-            await clearing
-
     def _runs_again(self, agent_name: str) -> bool:
         spec = self._specs.get(agent_name)
         return spec is not None and spec.on_restart is OnRestart.RERUN
 
     def _place(self, found: Unfinished) -> AnswerTarget | None:
-        thread, turn = found.thread, found.turn
-        if thread is None:
+        if found.thread is None:
             return None
         spec = self._specs.get(found.agent_name)
-        return AnswerTarget(
-            team=thread.team,
-            channel=thread.channel,
-            thread_ts=thread.thread_ts,
-            is_direct=thread.channel_type is ChannelType.DM,
-            requester=turn.requester,
+        return place_of(
+            found.thread,
+            self._conduct,
+            turn_id=found.turn.id,
+            requester=found.turn.requester,
             agent_name=found.agent_name,
-            turn_id=turn.id,
-            display=self._conduct.policy(thread.channel).display,
             footer=spec.footer if spec else "",
         )
 
@@ -190,7 +191,8 @@ def _outcome(turn: Run) -> AnswerOutcome:
             return Answered()
 
 
-def _unfinished(tx: Transaction, turn_id: str, conduct: OperatingPolicy) -> Unfinished | None:
+def unfinished(tx: Transaction, turn_id: str, conduct: OperatingPolicy) -> Unfinished | None:
+    """A turn that runs, is closing, or has messages to be sealed; None for any other."""
     turn = runs.get(tx, turn_id)
     if turn is None or turn.status is RunStatus.WAITING:
         return None
@@ -206,3 +208,119 @@ def _unfinished(tx: Transaction, turn_id: str, conduct: OperatingPolicy) -> Unfi
         pages=pages,
         goes_on=goes_on(tx, turn, conduct),
     )
+
+
+class Seals:
+    """Brings the messages of one turn to their end. The status line goes meanwhile, before another run has its own."""
+
+    def __init__(
+        self, database: Database, slack: LiveSlack, found: Unfinished, place: AnswerTarget, may_call: MayCall
+    ) -> None:
+        self.place = place
+        self._database = database
+        self._slack = slack
+        self._found = found
+        self._may_call = may_call
+
+    async def show_whole(self, text: str, below: Closing) -> bool:
+        """Show the whole answer in the last message; whether Slack has taken it."""
+        return await self._beside_status(self._show_whole(text, below))
+
+    async def seal(self, below: Closing) -> bool:
+        """End every message that may still grow; whether what is to stand below them does where people look for it.
+
+        The first message says it, so that nobody takes what is abandoned for the answer; what people may do about an
+        answer that failed stands below the last one.
+        """
+        return await self._beside_status(self._seal_all(below))
+
+    async def _beside_status(self, work: Coroutine[Any, Any, bool]) -> bool:
+        clearing = asyncio.create_task(self._slack.status(self.place, "", works=False))
+        try:
+            return await work
+        finally:
+            await clearing
+
+    async def _show_whole(self, text: str, below: Closing) -> bool:
+        page = self._found.pages[-1] if self._found.pages else None
+        ts = await self._ts(page) if page else None
+        if page is None or ts is None or not await self._show(page, ts, text, below):
+            return False
+        await self._database.write(_ended, self._found.turn.id, page.page, ts, text)
+        return True
+
+    async def _seal_all(self, below: Closing) -> bool:
+        pages = self._found.pages
+        stands: dict[int, bool] = {}
+        for page in pages:
+            if page.phase is not PagePhase.CLOSED:
+                is_last = page is pages[-1]
+                stands[page.page] = await self._seal(page, below if is_last else replace(below, retry=False))
+        counts = pages[0] if self._found.turn.status is RunStatus.ABANDONED else pages[-1]
+        return stands.get(counts.page, below == NOTHING_BELOW)
+
+    async def _seal(self, page: RunPage, below: Closing) -> bool:
+        ts = await self._ts(page)
+        if ts is None:
+            return False
+        if page.kind is PageKind.STREAM and isinstance(await self._call(_close(page, ts, below)), DeliveryAccepted):
+            return True
+        if page.text is None:
+            return False
+        return isinstance(
+            await self._call(_update(page, ts, page.text, below)), DeliveryAccepted
+        )  # it was closed before
+
+    async def _show(self, page: RunPage, ts: str, text: str, below: Closing) -> bool:
+        """Close a stream, and set its whole text: nobody knows how much of it had arrived."""
+        if page.kind is PageKind.STREAM:
+            await self._call(_close(page, ts, NOTHING_BELOW))
+        return isinstance(await self._call(_update(page, ts, text, below)), DeliveryAccepted)
+
+    async def _ts(self, page: RunPage) -> str | None:
+        """Where the message is; one that may have begun is searched for."""
+        if page.ts:
+            return page.ts
+        turn = self._found.turn
+        known = {other.ts for other in self._found.pages if other.ts} | await self._database.read(
+            run_pages.known_in_thread, turn.thread_id or ""
+        )
+        try:
+            is_post = page.kind is PageKind.POST
+            after_us = await self._database.read(run_pages.begins_after, turn.id, page.page)
+            ts = await self._slack.find(self.place, page.page, after_us, known, is_post=is_post)
+        except NotFound:
+            return None
+        if ts:
+            await self._database.write(run_pages.page_opened, turn.id, page.page, ts)
+        return ts
+
+    async def _call(self, call: StreamCall) -> Answer:
+        """Make a call that may be repeated, a few times if need be."""
+        place = self.place
+        slot = Slot.CLOSE if isinstance(call, CloseStream) else Slot.UPDATE
+        for number in range(_ATTEMPTS):
+            await asyncio.sleep(_PAUSE_SECONDS * number)
+            await self._slack.turn(slot, place.channel)
+            if not await self._may_call():
+                raise LostRight
+            answer = await self._slack.call(place, call)
+            if isinstance(answer, DeliveryAccepted | DeliveryRefused):
+                break
+        if not isinstance(answer, DeliveryAccepted):
+            _log.info("a message could not be sealed", action="turn_seal", turn=place.turn_id, answer=repr(answer))
+        return answer
+
+
+def _close(page: RunPage, ts: str, below: Closing) -> CloseStream:
+    return CloseStream(page=page.page, ts=ts, chunks=(), closing=below, text="", is_last=True)
+
+
+def _update(page: RunPage, ts: str, text: str, below: Closing) -> UpdatePage:
+    return UpdatePage(page=page.page, ts=ts, text=text, cards=(), closing=below, is_last=True)
+
+
+def _ended(tx: Transaction, turn_id: str, page: int, ts: str, text: str) -> None:
+    run_pages.page_opened(tx, turn_id, page, ts)
+    run_pages.page_text(tx, turn_id, page, text)
+    run_pages.page_closed(tx, turn_id, page)

@@ -1,9 +1,10 @@
 """Answering live: what a polling agent says of its answer while it gives it, on whatever process it calls.
 
-Each call is one transaction that stores a piece; the elected process shows the pieces
-(`swarm.services.runs.stream_run`). What is guaranteed: a piece that was accepted is shown, or the thread is told that
-the answer is not whole. Closing settles the work in the same transaction, as a reply does: from then on the run may go
-away.
+Each call is one transaction that stores a piece; the elected process shows the pieces (`sources.StreamSource`). What is
+guaranteed: a piece that was accepted is shown, or the thread is told that the answer is not whole. Closing settles the
+work in the same transaction, as a reply does, and from then on the run may go away: showing the end changes nothing
+about the work any more. Only a person's Stop settles work that is not closed; an answer that ends in another way leaves
+the work to its lease.
 
 Locks are taken in one order: the thread, the lease, the task, the messages; the lease guards the pieces.
 """
@@ -22,19 +23,25 @@ from swarm.domain.answers.agent_events import MAX_ANSWER_CHARACTERS
 from swarm.domain.answers.events import StepStatus
 from swarm.domain.answers.markers import without_markers
 from swarm.domain.answers.pieces import MAX_PIECE_CHARACTERS, MAX_PIECES, Closed, Doing, Piece, SaidMore, TaskTold
-from swarm.domain.errors import Invalid, TooLarge
+from swarm.domain.errors import Conflict, Invalid, TooLarge
+from swarm.domain.model.inbox import InboxStep
+from swarm.domain.model.tasks import TaskStatus
+from swarm.domain.model.threads import Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.text.characters import strip_invisible
-from swarm.services.rules.idempotency import IdempotentCall, idempotent
-from swarm.services.rules.reply import Caller
-from swarm.services.runs.stream_ends import StreamClosing, settle
-from swarm.services.runs.stream_open import StillShown, Wanted, authorize_answer, begin, fenced, is_closed, own
+from swarm.services.rules import task_ends
+from swarm.services.rules.idempotency import Caller, IdempotentCall, idempotent
+from swarm.services.rules.leases import claimed_members, end_if_resolved
+from swarm.services.runs.stream_state import StillShown, Wanted, authorize_answer, begin, fenced, is_closed, own
 from swarm.services.tasks.task_work import checked
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import inbox
+from swarm.store.inbox.leases import Lease
 from swarm.store.records import idempotency_keys
 from swarm.store.runs import run_events, runs
 from swarm.store.runs.runs import Run
+from swarm.store.tasks import tasks
 from swarm.store.threads import threads
 
 SEAL_SECONDS: Final = 5.0
@@ -58,6 +65,15 @@ class Streamed:
     turn_id: str
     status: StreamStatus
     characters: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Said:
+    """What an agent says when it closes an answer."""
+
+    text: str = ""  # the last of it
+    result: str | None = None  # of the task
+    failed: str | None = None  # why it is not whole, a clause for people
 
 
 class AnswerStreams:
@@ -102,18 +118,20 @@ class AnswerStreams:
         Raises what :meth:`close` raises.
         """
         _check_text(text)
-        return await self._add(caller, turn_id, "append", SaidMore(text=text))
+        return await self._database.write(_add, caller, turn_id, "append", SaidMore(text=text))
 
     async def task(self, caller: Caller, turn_id: str, step_id: str, title: str, status: StepStatus) -> Streamed:
         """Show a step of the work as a card, or change the one with this id. Raises what :meth:`close` raises."""
         for field, value in {"id": step_id, "title": title}.items():
             _check_name(field, value)
-        return await self._add(caller, turn_id, "task", TaskTold(id=step_id, title=title, status=status))
+        return await self._database.write(
+            _add, caller, turn_id, "task", TaskTold(id=step_id, title=title, status=status)
+        )
 
     async def status(self, caller: Caller, turn_id: str, what: str) -> Streamed:
         """Say what is done now: people see it as long as there is no text. Raises what :meth:`close` raises."""
         _check_name("title", what)
-        return await self._add(caller, turn_id, "status", Doing(what=what))
+        return await self._database.write(_add, caller, turn_id, "status", Doing(what=what))
 
     async def close(
         self, caller: Caller, turn_id: str, text: str = "", result: str | None = None, failed: str | None = None
@@ -135,14 +153,9 @@ class AnswerStreams:
         for field, value in {"result": result, "failed": failed}.items():
             if value is not None:
                 checked(value, field)
-        return await self._database.write(
-            self._close, caller, turn_id, StreamClosing(text=text, result=result, failed=failed)
-        )
+        return await self._database.write(self._close, caller, turn_id, Said(text=text, result=result, failed=failed))
 
-    async def _add(self, caller: Caller, turn_id: str, action: str, piece: Piece) -> Streamed:
-        return await self._database.write(_add, caller, turn_id, action, piece)
-
-    def _close(self, tx: Transaction, caller: Caller, turn_id: str, said: StreamClosing) -> Streamed:
+    def _close(self, tx: Transaction, caller: Caller, turn_id: str, said: Said) -> Streamed:
         turn = own(tx, caller, turn_id)
 
         def act() -> Mapping[str, object]:
@@ -152,7 +165,7 @@ class AnswerStreams:
                 _tell(tx, turn, SaidMore(text=said.text))
             if said.failed is None:
                 _check_something_said(tx, turn)
-            settled = settle(tx, turn, lease, thread, said, self._conduct)
+            settled = _settle(tx, turn, lease, thread, said, self._conduct)
             return {"characters": run_events.add(tx, turn.id, Closed(failed=said.failed, settled=settled)).characters}
 
         arguments = {"text": said.text, "result": said.result, "failed": said.failed}
@@ -245,3 +258,39 @@ def _check_something_said(tx: Transaction, turn: Run) -> None:
             hint="Pass the answer as text; or say with failed why there is none.",
             fields={"text": "the answer, or the last of it"},
         )
+
+
+def _settle(
+    tx: Transaction, turn: Run, lease: Lease, thread: Thread, said: Said, conduct: OperatingPolicy
+) -> tuple[str, ...]:
+    """Settle the work of an answer that is closed; the ids of the messages that are settled. The lease is locked."""
+    settled: list[str] = []
+    if turn.task_id is not None:
+        _settle_task(tx, turn.task_id, said, conduct)
+    elif said.result is not None:
+        raise Invalid("Only a task has a result.", fields={"result": "leave it out: what you say is the answer"})
+    else:
+        settled = _settle_messages(tx, lease, said)
+    threads.answered(tx, thread.id)
+    end_if_resolved(tx, lease)
+    return tuple(settled)
+
+
+def _settle_task(tx: Transaction, task_id: str, said: Said, conduct: OperatingPolicy) -> None:
+    """With neither a result nor a failure the agent has only said something: the task goes on."""
+    task = tasks.locked(tx, task_id)
+    if task is None or (said.result is None and said.failed is None):
+        return
+    if task.status is not TaskStatus.IN_PROGRESS:
+        raise Conflict(f"This task is {task.status}, so it cannot be ended.", hint="Stop working on it.")
+    if said.result is not None:
+        task_ends.complete(tx, task, said.result, conduct)
+    else:
+        task_ends.dead_letter(tx, task, said.failed or "", conduct, told=True)
+
+
+def _settle_messages(tx: Transaction, lease: Lease, said: Said) -> list[str]:
+    """Everything that came under the lease and waits for an answer."""
+    step = InboxStep.RESPOND if said.failed is None else InboxStep.BURY
+    waiting = claimed_members(tx, lease)
+    return [entry.id for entry in waiting if inbox.move(tx, step, entry, reason=said.failed)]

@@ -13,11 +13,11 @@ from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.roster import Candidate
 from swarm.services.rules import task_ends
 from swarm.services.rules.fencing import AuthorizedMessage, authorize_message
-from swarm.services.rules.handover import hand_over_for
-from swarm.services.rules.idempotency import IdempotentCall, idempotent
+from swarm.services.rules.idempotency import Caller, IdempotentCall, idempotent
 from swarm.services.rules.leases import end_if_resolved
-from swarm.services.rules.reply import Caller, with_others
-from swarm.services.rules.roster import read_roster
+from swarm.services.rules.participants import read_roster
+from swarm.services.rules.reply import with_others
+from swarm.services.rules.task_threads import hand_over_for
 from swarm.services.tasks.assignees import check_space, check_vouched, must_wait, place_below, worker
 from swarm.services.tasks.task_texts import Brief
 from swarm.services.tasks.task_view import TaskView, view_of

@@ -15,8 +15,8 @@ from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules import task_ends
 from swarm.services.rules.fencing import lock_task
 from swarm.services.rules.guarded import attempt
-from swarm.services.rules.recipients import tell_queued
-from swarm.services.rules.roster import read_roster
+from swarm.services.rules.participants import read_roster
+from swarm.services.rules.system_messages import tell_queued
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tasks import task_queries, tasks

@@ -11,9 +11,9 @@ from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.text.characters import strip_invisible
 from swarm.services.rules import task_ends
 from swarm.services.rules.fencing import AuthorizedTask, authorize_task
-from swarm.services.rules.idempotency import idempotent
+from swarm.services.rules.idempotency import Caller, idempotent
 from swarm.services.rules.leases import end_if_resolved
-from swarm.services.rules.reply import Caller, ReplyText, check_text, post, task_call
+from swarm.services.rules.reply import ReplyText, check_text, post, task_call
 from swarm.services.rules.system_messages import show_progress
 from swarm.services.tasks.task_view import TaskView, view
 from swarm.store.bridge.database import Database

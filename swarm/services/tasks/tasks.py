@@ -10,12 +10,12 @@ from swarm.domain.errors import Conflict, Forbidden, LeaseLost, NotFound
 from swarm.domain.model.agents import Agent, Role
 from swarm.domain.model.tasks import ACTIVE_STATUSES, OPEN_STATUSES, TaskStatus, TaskStep
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.services.rules import retry_buttons, task_ends
+from swarm.services.rules import task_ends
 from swarm.services.rules.fencing import NAME_LEASE, authorize_task, check_run, lock_task
-from swarm.services.rules.handover import take_if_free
-from swarm.services.rules.idempotency import IdempotentCall, digest, idempotent
-from swarm.services.rules.reply import Caller
-from swarm.services.rules.roster import read_roster
+from swarm.services.rules.idempotency import Caller, IdempotentCall, digest, idempotent
+from swarm.services.rules.participants import read_roster
+from swarm.services.rules.system_messages import retire_retry_of_task
+from swarm.services.rules.task_threads import take_if_free
 from swarm.services.tasks.assignees import check_no_return, check_space, check_vouched, must_wait, place_below, worker
 from swarm.services.tasks.task_texts import Brief
 from swarm.services.tasks.task_view import TaskView, find_visible, view, view_of, views_in_brief
@@ -164,7 +164,7 @@ class Tasks:
         if not redrive_dead(tx, task, "redriven by an operator", self._conduct):
             raise Conflict(f"This task is {task.status}; only dead ones can be redriven.")
         if task.thread_id and (thread := threads.get(tx, task.thread_id)):
-            retry_buttons.of_task(tx, thread, task)
+            retire_retry_of_task(tx, thread, task)
         return view_of(tx, task_id)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import BindParameter, ColumnElement, Select, Text, bindparam, delete, func, select, update
+from sqlalchemy import BindParameter, ColumnElement, Select, Text, bindparam, delete, exists, func, or_, select, update
 
 from swarm.clock import new_id
 from swarm.domain.answers.calls import Closing
@@ -25,13 +25,14 @@ from swarm.domain.model.runs import (
     RunStatus,
     RunStep,
 )
+from swarm.domain.model.tasks import ACTIVE_STATUSES
 from swarm.store.bridge.conditions import AT_MOST_N, arrive, literally, may
 from swarm.store.bridge.statements import Row, Statement
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.outbox.closings import closing_of, closing_text
 from swarm.store.records import history
 from swarm.store.runs import interrupts
-from swarm.store.tables import turns
+from swarm.store.tables import tasks, threads, turns
 
 TURNS: Final = "turns"
 """The topic that wakes whoever runs turns: people want one stopped."""
@@ -80,16 +81,7 @@ _START = Statement(
         .values(
             **_VALUES,
             status=RunStatus.RUNNING.value,
-            stop_requested_at=None,
-            stop_requested_by=None,
-            outcome=None,
-            outcome_note=None,
-            final_text=None,
-            final_closing=None,
-            retried_at=None,
-            retried_by=None,
             started_at=bindparam("now"),
-            ended_at=None,
         )
         .on_conflict_do_nothing()
     )
@@ -150,6 +142,20 @@ _RETRY = Statement(
         _t.retried_at.is_(None),
     )
     .values(retried_at=bindparam("now"), retried_by=bindparam("by"))
+)
+_h = threads.c
+_can_be_stopped: Final = or_(
+    exists().where(_t.thread_id == _h.id, _unfinished),
+    exists().where(
+        tasks.c.thread_id == _h.id, tasks.c.status.in_([literally(status) for status in sorted(ACTIVE_STATUSES)])
+    ),
+)
+_STOPPABLE_IN_THREAD = Statement(select(_h.id).where(_h.id == bindparam("thread_id"), _can_be_stopped))
+_LATEST_STOPPABLE = Statement(
+    select(_h.id)
+    .where(_h.team == bindparam("team"), _h.channel == bindparam("channel"), _can_be_stopped)
+    .order_by(_h.active_at.desc(), _h.id.desc())
+    .limit(1)
 )
 _FORGET = Statement(
     delete(turns).where(
@@ -305,6 +311,17 @@ def request_stop(tx: Transaction, by: str, *, turn_id: str | None = None, thread
 def stops_wanted(tx: Transaction) -> list[str]:
     """The ids of the turns that run and that people want stopped."""
     return [row["id"] for row in _STOPS_WANTED.all(tx)]
+
+
+def can_stop_in_thread(tx: Transaction, thread_id: str) -> bool:
+    """Whether something runs in a thread that people can stop: a turn, or a task that an agent has."""
+    return _STOPPABLE_IN_THREAD.first(tx, thread_id=thread_id) is not None
+
+
+def latest_to_stop(tx: Transaction, team: str, channel: str) -> str | None:
+    """Of the threads of a channel in which something runs, the one in which something happened last; its id."""
+    row = _LATEST_STOPPABLE.first(tx, team=team, channel=channel)
+    return row["id"] if row else None
 
 
 def retry(tx: Transaction, turn: Run, by: str) -> bool:

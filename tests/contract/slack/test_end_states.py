@@ -16,7 +16,7 @@ from swarm.domain.model.inbox import MAX_ATTEMPTS, InboxStatus
 from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.model.transcript import SlackMessage
 from swarm.services.outbox.deliver import OutboxSender
-from swarm.services.runs.buttons import NO_RETRY_TEXT, RETRIED_TEXT
+from swarm.services.runs.run_control import NO_RETRY_TEXT, RETRIED_TEXT
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.store.bridge.database import Database
 from tests.contract.slack.workspace import Workspace

@@ -18,8 +18,7 @@ from swarm.services.intake.backfill import Backfill
 from swarm.services.intake.catch_up import CatchUp
 from swarm.services.intake.event_watchdog import EventWatchdog
 from swarm.services.intake.ingest import Ingest
-from swarm.services.rules.roster import Rosters
-from swarm.services.rules.standings import Standings
+from swarm.services.rules.participants import Rosters, Standings
 from swarm.services.use_cases import Services
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.outgoing.names import Names

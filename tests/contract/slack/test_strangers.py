@@ -19,9 +19,8 @@ from swarm.entrypoints.slack.slack_events import SlackDoor
 from swarm.services.intake.ingest import Ingest
 from swarm.services.intake.verify import Verifier
 from swarm.services.outbox.deliver import OutboxSender
-from swarm.services.rules.roster import Rosters
-from swarm.services.rules.standings import Standings
-from swarm.services.runs.buttons import Buttons
+from swarm.services.rules.participants import Rosters, Standings
+from swarm.services.runs.run_control import Buttons
 from swarm.services.use_cases import Services
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.outgoing.names import Names

@@ -1,7 +1,10 @@
-"""How a polling agent begins an answer, and whether it may say more of it: fencing, as for everything that runs do.
+"""The answer of a polling agent, as the database has it: its beginning, the right to say more, its pieces, its end.
 
-An answer is a turn under the run's lease. Its id is known to its run alone, so a call that names no lease acts under
-the turn's; a call that names one must name that.
+An answer is a turn under the run's lease, and is fenced like everything that runs do. Its id is known to its run alone,
+so a call that names no lease acts under the turn's; a call that names one must name that.
+
+Pieces that were stored before the work was lost are still shown; then the events end as honestly as those of an agent
+whose connection broke.
 """
 
 from __future__ import annotations
@@ -12,27 +15,43 @@ from typing import Final
 
 from swarm.agents.conversation import conversation_id
 from swarm.clock import new_id, slack_ts_to_us
+from swarm.domain.answers.events import AgentEvent, Broken, Finished
+from swarm.domain.answers.outcomes import AnswerOutcome, RunStopped
 from swarm.domain.answers.pieces import Closed, Opened
 from swarm.domain.errors import Conflict, LeaseLost, NotFound, SwarmError, Withdrawn
-from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.inbox import MAX_ATTEMPTS, InboxStatus
 from swarm.domain.model.leases import LeaseEnd, LeaseKind
 from swarm.domain.model.runs import RunOutcome, RunStatus
+from swarm.domain.model.tasks import MAX_ATTEMPTS as MAX_TASK_ATTEMPTS
+from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import Thread
 from swarm.domain.model.transcript import AuthorKind
+from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules.fencing import NAME_LEASE, authorize_message, authorize_task
-from swarm.services.rules.leases import claimed_members
-from swarm.services.rules.reply import Caller
+from swarm.services.rules.idempotency import Caller
+from swarm.services.rules.leases import SILENT, could_not_renew
+from swarm.services.rules.reply import with_others
+from swarm.services.rules.system_messages import react_failed, show_answered
+from swarm.services.runs.run_input import is_user
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases
 from swarm.store.inbox.inbox import InboxMessage
 from swarm.store.inbox.leases import Lease
 from swarm.store.runs import run_events, run_pages, runs
+from swarm.store.runs.run_events import RunEvent
 from swarm.store.runs.runs import Run
+from swarm.store.tasks import tasks
 from swarm.store.threads import transcript
 
 _AGENTS_OWN_ENDS: Final = frozenset({LeaseEnd.RESOLVED, LeaseEnd.FINISHED})
 _OVER: Final = "Your work is settled, so nothing more can be streamed."
 _OVER_HINT: Final = "Say what is left with slack-reply; or poll with hold=true, if you want to answer more than once."
+
+_WHY_LOST: Final = {
+    LeaseEnd.RELEASED: "the agent gave the work back",
+    LeaseEnd.FAILED: "the agent reported a failure",
+    LeaseEnd.REVOKED: "the agent was removed",
+}
 
 
 class StillShown(Conflict):
@@ -139,11 +158,64 @@ def is_withdrawn(tx: Transaction, turn: Run) -> bool:
     return bool(entries) and all(entry is not None and entry.status is InboxStatus.WITHDRAWN for entry in entries)
 
 
+def is_polling(tx: Transaction, turn: Run) -> bool:
+    """Whether a turn is the answer of a polling agent."""
+    return run_events.last(tx, turn.id) is not None
+
+
+def goes_on(tx: Transaction, turn: Run, conduct: OperatingPolicy) -> bool:
+    """Whether an answer of which nobody shows more at the moment is still to be shown: its every word is stored.
+
+    False for one that people want stopped, and for one whose run has lost its lease: the work comes again. A lease that
+    could not be renewed is about to be prolonged.
+    """
+    last = run_events.last(tx, turn.id)
+    if last is None or turn.status is not RunStatus.RUNNING or turn.stop_requested_at is not None:
+        return False
+    lease = leases.peek(tx, turn.lease_token)
+    return isinstance(last.piece, Closed) or has_lease(tx, lease, conduct)
+
+
+def has_lease(tx: Transaction, lease: Lease | None, conduct: OperatingPolicy) -> bool:
+    """Whether a polling agent's lease holds, or is about to be prolonged by the sweep."""
+    return leases.holds(lease, tx.now) or bool(lease and not lease.ended_as and could_not_renew(tx, lease, conduct))
+
+
+def is_ours_to_settle(tx: Transaction, turn: Run, outcome: AnswerOutcome) -> bool:
+    """Whether the end of a turn settles its work."""
+    last = run_events.last(tx, turn.id)
+    if last is None:
+        return True
+    return isinstance(outcome, RunStopped) and not isinstance(last.piece, Closed)
+
+
+def show_settled(tx: Transaction, turn: Run, thread: Thread, conduct: OperatingPolicy) -> None:
+    """✅ or ❌ on the messages that were settled when the agent closed its answer."""
+    last = run_events.last(tx, turn.id)
+    for entry_id in last.piece.settled if last and isinstance(last.piece, Closed) else ():
+        entry = inbox.get(tx, entry_id)
+        if entry and entry.status is InboxStatus.RESPONDED:
+            show_answered(tx, thread, entry.ts, conduct.reactions)
+        elif entry and entry.status is InboxStatus.DEAD:
+            react_failed(tx, thread, entry.ts, conduct.reactions)
+
+
+def look_at(
+    tx: Transaction, turn_id: str, after: int, conduct: OperatingPolicy
+) -> tuple[list[RunEvent], AgentEvent | RunStopped | None]:
+    """The pieces behind number ``after``, and how the answer ends if no more can come.
+
+    The lease is looked at first: pieces that were stored before it was lost are all there.
+    """
+    end = _end(tx, turn_id, conduct)
+    return run_events.after(tx, turn_id, after), end
+
+
 def _messages(tx: Transaction, caller: Caller, entry_id: str) -> Claim:
     got = authorize_message(tx, caller.agent, entry_id, caller.lease_token)
     if got.entry.status is InboxStatus.DELEGATED:
         raise Conflict("You have delegated this message.", hint="Say what is left with slack-reply.")
-    members = [got.entry, *(entry for entry in claimed_members(tx, got.lease) if entry.id != got.entry.id)]
+    members = with_others(tx, got)
     return Claim(
         lease=got.lease,
         thread=got.thread,
@@ -166,7 +238,7 @@ def _requester(tx: Transaction, entries: Sequence[InboxMessage]) -> str | None:
     """The person who has spoken last; None if only bots have. Slack streams to people only."""
     rows = (transcript.find(tx, entry.team, entry.channel, entry.ts) for entry in entries)
     said = sorted((transcript.said(row) for row in rows if row), key=lambda one: slack_ts_to_us(one.ts))
-    people = [one.author_id for one in said if one.kind is AuthorKind.USER and one.author_id.startswith(("U", "W"))]
+    people = [one.author_id for one in said if one.kind is AuthorKind.USER and is_user(one.author_id)]
     return people[-1] if people else None
 
 
@@ -188,3 +260,36 @@ def _check_not_told_over(tx: Transaction, turn: Run) -> None:
         raise Conflict(f"This stream was stopped {by}.", hint="Stop working on it, and say nothing more.")
     if is_withdrawn(tx, turn):
         raise Withdrawn(hint="Say nothing; finish the lease.")
+
+
+def _end(tx: Transaction, turn_id: str, conduct: OperatingPolicy) -> AgentEvent | RunStopped | None:
+    turn = runs.get(tx, turn_id)
+    assert turn is not None  # turns are dropped long after their end
+    lease = leases.peek(tx, turn.lease_token)
+    if turn.stop_requested_at is not None:
+        return RunStopped(by=turn.stop_requested_by)
+    if is_withdrawn(tx, turn) or (lease and lease.ended_as is LeaseEnd.CANCELLED):
+        return RunStopped(by=None)
+    return None if has_lease(tx, lease, conduct) else _lost(tx, turn, lease)
+
+
+def _lost(tx: Transaction, turn: Run, lease: Lease | None) -> AgentEvent:
+    """The agent has settled its work in another way and left the answer open, or the work is not its own any more."""
+    how = lease.ended_as if lease else None
+    if how in (LeaseEnd.RESOLVED, LeaseEnd.FINISHED):
+        return Finished(elsewhere=True)
+    return Broken(reason=_WHY_LOST.get(how, SILENT) if how else SILENT, comes_again=_comes_again(tx, turn))
+
+
+def _comes_again(tx: Transaction, turn: Run) -> bool:
+    """Whether the work is handed out again by itself, now or when the sweep finds that its lease has expired."""
+    task = tasks.get(tx, turn.task_id) if turn.task_id else None
+    if task:
+        has_more = task.status is TaskStatus.IN_PROGRESS and task.attempts + 1 < MAX_TASK_ATTEMPTS
+        return has_more or task.status is TaskStatus.PENDING
+    entries = [entry for entry_id in turn.entry_ids if (entry := inbox.get(tx, entry_id))]
+    return any(
+        entry.status is InboxStatus.UNREAD
+        or (entry.status is InboxStatus.CLAIMED and entry.attempts + 1 < MAX_ATTEMPTS)
+        for entry in entries
+    )

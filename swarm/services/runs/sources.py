@@ -1,0 +1,367 @@
+"""The two sources of a run's events: an agent that the coordinator calls, and a polling agent that tells of its answer.
+
+The first runs work that this process has claimed: the source renews the lease, and a run that loses it is ended. A
+polling agent has claimed its work itself, on whatever process it calls: the source reads the pieces that its calls to
+slack-stream have stored, and leaves the work to the agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, Protocol
+
+import structlog
+
+from swarm.clock import new_id, new_trace_id
+from swarm.domain.answers.agent import History, StreamingAgent
+from swarm.domain.answers.events import AgentEvent, RunInput
+from swarm.domain.answers.outcomes import RunStopped
+from swarm.domain.answers.pieces import MAX_PIECES, Closed, event_of
+from swarm.domain.answers.remote import AgentClient
+from swarm.domain.answers.showing import AnswerShown, LostRight
+from swarm.domain.answers.whole import AnswerCollector
+from swarm.domain.errors import LeaseLost, Unavailable
+from swarm.domain.model.agents import Agent
+from swarm.domain.model.runs import PagePhase, RunStatus
+from swarm.domain.model.threads import Thread
+from swarm.domain.model.transcript import AuthorKind, ChannelType
+from swarm.domain.model.triggers import StartedBy, Trigger
+from swarm.domain.prompts.client_context import client_context
+from swarm.domain.text.readable import mentioned_ids
+from swarm.services.outbox.elections import boottime
+from swarm.services.runs.answer_run import AnswerRun, Opening, RunContext
+from swarm.services.runs.run_ends import LeaseLossOutcome, keep, place_of
+from swarm.services.runs.run_input import NOTHING_HEARD, Ids, answered_since, heard_before, requester_of, run_input
+from swarm.services.runs.run_recovery import Unfinished, unfinished
+from swarm.services.runs.stream_state import look_at
+from swarm.store.agents import agents
+from swarm.store.bridge.transaction import Transaction
+from swarm.store.inbox import leases
+from swarm.store.runs import run_events, run_pages, runs
+from swarm.store.runs.run_events import RunEvent
+from swarm.store.runs.runs import Run
+from swarm.store.threads import transcript
+
+SEAL_SECONDS: Final = 5.0
+"""So long a run waits for the abandoned answer before it to be sealed."""
+
+RELEASE_SECONDS: Final = 2.0
+"""After so long a trigger comes again that another turn still had in hand."""
+
+_LOOK_SECONDS: Final = 0.1
+_TAIL_SECONDS: Final = 1.0  # the pieces of an answer are read when one is added, and so often
+_FRESH: Final = 2 / 3  # of a lease; it is renewed every third
+_TO_THE_END: Final = "~"
+
+_log = structlog.get_logger(__name__)
+
+HandleNotifications = Callable[[Agent, Trigger], Awaitable[None]]
+"""Acts on a notice that came with the renewal of a lease."""
+
+
+class NameConversation(Protocol):
+    """Names the conversation in a thread: the same for every run there."""
+
+    def __call__(self, *, team: str, channel: str, thread_ts: str) -> str: ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ManagedAgent:
+    """An agent that the coordinator runs, and how its conversations are named."""
+
+    spec: StreamingAgent
+    client: AgentClient
+    conversation_id: NameConversation
+
+
+class AgentSource:
+    """An agent that is called with a claimed trigger. Implements `Source`."""
+
+    def __init__(
+        self, crew: RunContext, agent: Agent, one: ManagedAgent, trigger: Trigger, take_news: HandleNotifications
+    ) -> None:
+        self.turn_id = new_id()
+        self.agent_id: str | None = agent.id
+        self.task_id = trigger.task.id if trigger.task else None
+        self.entry_ids = {entry.id for entry in trigger.inbox_messages}
+        self.was_called = False
+        self._crew = crew
+        self._agent = agent
+        self._one = one
+        self._trigger = trigger
+        self._take_news = take_news
+        self._requester = requester_of(trigger)
+        self._confirmed_at = boottime()  # the lease held at this moment
+
+    async def ready(self, run: AnswerRun) -> bool:
+        """Wait until the agent's last answer in this thread says that it was abandoned, for a few seconds."""
+        place = self._trigger.place
+        try:
+            async with asyncio.timeout(SEAL_SECONDS):
+                while place:
+                    if not await self._crew.database.read(run_pages.is_unsealed_in_thread, place.id, self._agent.id):
+                        break
+                    await asyncio.sleep(_LOOK_SECONDS)
+        except TimeoutError:
+            pass  # `begin` gives the work back, and it comes again
+        except Unavailable as error:
+            _log.warning("a turn cannot begin yet", action="turn", turn=self.turn_id, error=error.message)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._release(0))
+            raise
+        return True
+
+    async def begin(self) -> Opening | None:
+        starting = self._crew.background(self._crew.database.write(self._started))
+        try:
+            is_started = await asyncio.shield(starting)
+        except BaseException:
+            await asyncio.gather(starting, return_exceptions=True)  # the turn must be there for the one who ends it
+            raise
+        if not is_started:
+            await self._release(RELEASE_SECONDS)
+            return None
+        thread, place = self._trigger.place, None
+        if thread:
+            place = place_of(
+                thread,
+                self._crew.conduct,
+                turn_id=self.turn_id,
+                requester=self._requester,
+                agent_name=self._agent.name,
+                footer=self._one.spec.footer,
+            )
+        spoken = {said.author_id for said in self._trigger.thread_context if said.kind is AuthorKind.USER}
+        return Opening(place=place, mentionable=frozenset(spoken | ({self._requester} if self._requester else set())))
+
+    async def keep(self, run: AnswerRun) -> None:
+        """Renew the lease until the end; a run that has lost it is stopped."""
+        while True:
+            await asyncio.sleep(self._crew.conduct.lease_seconds / 3)
+            asked_at = boottime()
+            try:
+                heartbeat = await self._crew.work.renew(self._agent, [self._trigger.lease_token])
+                if not heartbeat.renewed.lost:
+                    self._confirmed_at = asked_at
+                elif await self._keep(run) is not LeaseLossOutcome.OURS:
+                    return
+            except (Unavailable, LeaseLost) as error:
+                _log.warning("a lease could not be renewed", action="turn_renew", error=error.message)
+                continue
+            for trigger in heartbeat.notices:
+                await self._take_news(self._agent, trigger)
+
+    async def is_ours(self, run: AnswerRun) -> bool:
+        """A lease that was not confirmed for most of its time is asked for, since the process may have slept."""
+        is_fresh = boottime() - self._confirmed_at < self._crew.conduct.lease_seconds * _FRESH
+        return is_fresh or await self._keep(run) is not LeaseLossOutcome.TAKEN
+
+    async def events(self, run: AnswerRun) -> AsyncGenerator[AgentEvent, None]:
+        taken = await self._input()
+        if not await run.may_call():
+            raise LostRight
+        self.was_called = True
+        is_for_bots = self._trigger.place is not None and self._requester is None
+        return self._invoked(taken) if is_for_bots else self._one.client.run(taken)
+
+    async def stored(self) -> AnswerShown | None:
+        return None
+
+    async def _invoked(self, taken: RunInput) -> AsyncGenerator[AgentEvent, None]:
+        yield await self._one.client.invoke(taken)
+
+    async def _release(self, delay_seconds: float) -> None:
+        await self._crew.work.release(self._agent, [self._trigger.lease_token], delay_seconds)
+
+    def _started(self, tx: Transaction) -> bool:
+        """False if the work is not ours to begin.
+
+        Another turn has the trigger in hand, the agent was removed a moment ago, the lease was lost since it was
+        granted, or an earlier answer of the agent in this thread does not say yet that it was abandoned.
+        """
+        trigger = self._trigger
+        if agents.by_id(tx, self._agent.id) is None or not leases.holds(
+            leases.by_token(tx, trigger.lease_token), tx.now
+        ):
+            return False
+        if trigger.place and run_pages.is_unsealed_in_thread(tx, trigger.place.id, self._agent.id):
+            return False
+        turn = runs.start(
+            tx,
+            agent_id=self._agent.id,
+            thread_id=trigger.place.id if trigger.place else None,
+            lease_token=trigger.lease_token,
+            trigger_id=trigger.id,
+            attempt=trigger.attempt,
+            conversation_id=self._ids.conversation_id,
+            run_id=self._ids.run_id,
+            requester=self._requester,
+            task_id=self.task_id,
+            entry_ids=[entry.id for entry in trigger.inbox_messages],
+            turn_id=self.turn_id,
+        )
+        return turn is not None
+
+    @cached_property
+    def _ids(self) -> Ids:
+        """A task without a thread is a conversation of its own."""
+        place, name = self._trigger.place, self._one.conversation_id
+        if place is None:
+            conversation_id = name(team=self._crew.me.team, channel="task", thread_ts=self._trigger.id)
+        else:
+            conversation_id = name(team=place.team, channel=place.channel, thread_ts=place.thread_ts)
+        return Ids(turn_id=self.turn_id, run_id=new_id(), trace_id=new_trace_id(), conversation_id=conversation_id)
+
+    async def _input(self) -> RunInput:
+        database, directory = self._crew.database, self._crew.directory
+        remembers = self._one.spec.history is History.NEW
+        return run_input(
+            self._trigger,
+            self._ids,
+            heard=await heard_before(database, self._trigger, self._agent.id) if remembers else NOTHING_HEARD,
+            history_characters=self._crew.conduct.history_characters,
+            bot_name=await directory.author_name(self._crew.me.user_id, AuthorKind.USER),
+            client_context=await self._context(),
+            since=await answered_since(database, directory, self._trigger),
+        )
+
+    async def _context(self) -> dict[str, object]:
+        """What shapes the answer beside the words: where they were said."""
+        place = self._trigger.place
+        if place is None:
+            return client_context(channel_type=ChannelType.CHANNEL)
+        policy, directory = self._crew.conduct.policy(place.channel), self._crew.directory
+        email = await directory.user_email(self._requester) if policy.share_email and self._requester else None
+        return client_context(
+            channel_type=place.channel_type,
+            facts=await directory.channel_facts(place.channel),
+            user_email=email,
+            by_strangers=self._trigger.started_by is StartedBy.STRANGERS,
+            extra=policy.client_context,
+        )
+
+    async def _keep(self, run: AnswerRun) -> LeaseLossOutcome:
+        """Keep the work although the time of its lease is over, unless it was taken away meanwhile."""
+        asked_at = boottime()
+        kept = await self._crew.database.write(keep, self.turn_id, self._crew.conduct.lease_seconds)
+        if kept is LeaseLossOutcome.OURS:
+            self._confirmed_at = asked_at
+            return kept
+        _log.warning("a turn has lost its lease", action="turn_renew", turn=self.turn_id, work=kept.value)
+        if kept is LeaseLossOutcome.SETTLED:
+            self._confirmed_at = math.inf
+            run.stop(None)
+        else:
+            run.lose()
+        return kept
+
+
+class StreamSource:
+    """The answer of a polling agent, shown from what is stored of it. Implements `Source`.
+
+    News does not concern the run: what ends the work is found with the pieces (`stream_state.look_at`).
+    """
+
+    agent_id: str | None = None
+    task_id: str | None = None
+    was_called = True
+
+    def __init__(self, crew: RunContext, turn_id: str) -> None:
+        self.turn_id = turn_id
+        self.entry_ids: set[str] = set()
+        self._crew = crew
+        self._people: frozenset[str] = frozenset()
+        self._found: Unfinished
+
+    async def ready(self, run: AnswerRun) -> bool:
+        """Seal the messages that another process has begun."""
+        found = await self._read()
+        if found and (not found.goes_on or any(page.phase is not PagePhase.CLOSED for page in found.pages)):
+            await self._crew.recovery.bring_to_end(self.turn_id, run.term.is_ours, counts=True)
+            found = await self._read()
+        if found is None or found.thread is None:
+            return False
+        self._found = found
+        self._people = await self._crew.database.read(_people, found.turn, found.thread)
+        return True
+
+    async def begin(self) -> Opening | None:
+        turn, thread = self._found.turn, self._found.thread
+        assert thread is not None  # else the run was not ready
+        place = place_of(
+            thread,
+            self._crew.conduct,
+            turn_id=turn.id,
+            requester=turn.requester,
+            agent_name=self._found.agent_name,
+        )
+        sealed = max((page.page for page in self._found.pages), default=0)
+        return Opening(place=place, mentionable=self._people, sealed_pages=sealed)
+
+    async def keep(self, run: AnswerRun) -> None:
+        """The agent renews its lease itself."""
+
+    async def is_ours(self, run: AnswerRun) -> bool:
+        return True
+
+    async def events(self, run: AnswerRun) -> AsyncGenerator[AgentEvent, None]:
+        return self._tail(run)
+
+    async def stored(self) -> AnswerShown | None:
+        whole = AnswerCollector(self._people)
+        for event in await self._crew.database.read(_told, self.turn_id):
+            whole.hear(event)
+        return whole.shown()
+
+    async def _tail(self, run: AnswerRun) -> AsyncGenerator[AgentEvent, None]:
+        """Everything from the first piece on. After a stop there comes nothing more, and no end either."""
+        seq, wakeups, topic = 0, self._crew.database.wakeups, run_events.topic_of(self.turn_id)
+        while True:
+            seen = wakeups.generation(topic)
+            pieces, end = await self._look(seq)
+            for event in pieces:
+                seq = event.seq
+                shown = event_of(event.piece)
+                if shown is not None:
+                    yield shown
+                if isinstance(event.piece, Closed):
+                    return
+            if isinstance(end, RunStopped):
+                run.stop(end.by)
+                await asyncio.Event().wait()  # the stopped run ends this
+            elif end is not None and len(pieces) < run_events.AT_ONCE:
+                yield end
+                return
+            if not pieces and wakeups.closed:
+                await asyncio.sleep(_TAIL_SECONDS)
+            elif not pieces:
+                await wakeups.wait(topic, seen, _TAIL_SECONDS)
+
+    async def _look(self, seq: int) -> tuple[list[RunEvent], AgentEvent | RunStopped | None]:
+        while True:
+            try:
+                return await self._crew.database.read(look_at, self.turn_id, seq, self._crew.conduct)
+            except Unavailable as error:
+                _log.warning("a stream cannot be read yet", action="stream_read", error=error.message)
+                await asyncio.sleep(_TAIL_SECONDS)
+
+    async def _read(self) -> Unfinished | None:
+        found = await self._crew.database.read(unfinished, self.turn_id, self._crew.conduct)
+        return found if found and found.turn.status is RunStatus.RUNNING else None
+
+
+def _people(tx: Transaction, turn: Run, thread: Thread) -> frozenset[str]:
+    """Whom the answer may mention: people who have spoken in the thread, or were mentioned there."""
+    said = transcript.of_thread(tx, thread.team, thread.channel, thread.thread_ts, _TO_THE_END)
+    spoken = {one.author_id for one in said if one.kind is AuthorKind.USER}
+    mentioned = set[str]().union(*(mentioned_ids(one.text) for one in said))
+    return frozenset(spoken | mentioned | ({turn.requester} if turn.requester else set()))
+
+
+def _told(tx: Transaction, turn_id: str) -> list[AgentEvent]:
+    found = (event_of(event.piece) for event in run_events.after(tx, turn_id, 0, MAX_PIECES))
+    return [event for event in found if event is not None]
