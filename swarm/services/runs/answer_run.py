@@ -77,7 +77,7 @@ class Opening:
     sealed_pages: int = 0  # messages that show the beginning of the answer already
 
 
-class Source(Protocol):
+class RunSource(Protocol):
     """The events of one run, and the right to show them. Each method gets the run, to stop it or to end it as lost."""
 
     turn_id: str
@@ -114,7 +114,7 @@ class Source(Protocol):
 class AnswerRun:
     """A run in motion. Cancelled, it seals what it has shown and leaves its work to be done anew."""
 
-    def __init__(self, crew: RunContext, source: Source, term: OfficeTerm) -> None:
+    def __init__(self, crew: RunContext, source: RunSource, term: OfficeTerm) -> None:
         self.source = source
         self.turn_id = source.turn_id
         self.term = term
