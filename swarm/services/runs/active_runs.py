@@ -14,7 +14,7 @@ from swarm.services.inbox.work import Work
 from swarm.services.outbox.elections import OfficeTerm, boottime
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.idempotency import Caller
-from swarm.services.runs.answer_run import AnswerRun, RunContext, Source
+from swarm.services.runs.answer_run import AnswerRun, RunContext, RunSource
 from swarm.services.runs.run_input import is_user
 from swarm.services.runs.sources import AgentSource, HandleNotifications, ManagedAgent, StreamSource
 from swarm.services.tasks.delegate import Delegations
@@ -97,7 +97,7 @@ class ActiveRuns:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _begin(self, source: Source) -> None:
+    def _begin(self, source: RunSource) -> None:
         run = AnswerRun(self._crew, source, self._term)
         task = asyncio.create_task(run.run(), name=f"turn {run.turn_id}")
         self._runs[run] = task

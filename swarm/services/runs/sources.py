@@ -79,7 +79,7 @@ class ManagedAgent:
 
 
 class AgentSource:
-    """An agent that is called with a claimed trigger. Implements `Source`."""
+    """An agent that is called with a claimed trigger. Implements `RunSource`."""
 
     def __init__(
         self, crew: RunContext, agent: Agent, one: ManagedAgent, trigger: Trigger, take_news: HandleNotifications
@@ -261,7 +261,7 @@ class AgentSource:
 
 
 class StreamSource:
-    """The answer of a polling agent, shown from what is stored of it. Implements `Source`.
+    """The answer of a polling agent, shown from what is stored of it. Implements `RunSource`.
 
     News does not concern the run: what ends the work is found with the pieces (`stream_state.look_at`).
     """
