@@ -1,4 +1,4 @@
-"""Every test of the use cases runs on SQLite and on PostgreSQL."""
+"""The use cases: behaviour is proven on SQLite; races, locks and recovery on PostgreSQL too (`both_engines`)."""
 
 from __future__ import annotations
 

@@ -332,6 +332,7 @@ async def test_a_run_says_the_same_thing_once_and_the_next_run_may_say_it_again(
     assert await told(world) == {"wim": ["on it", "on it"]}
 
 
+@pytest.mark.both_engines
 async def test_the_same_call_at_the_same_moment_sends_once(world: World) -> None:
     lea, wim = await world.lead("lea"), await world.worker("wim")
     for request_id in (None, "1"):
@@ -357,6 +358,7 @@ async def test_thirty_messages_a_minute_are_the_limit_of_one_sender(world: World
     assert await texts(world, lea, channel="talk") == ["30"]
 
 
+@pytest.mark.both_engines
 async def test_senders_at_the_same_moment_stay_within_the_limit(world: World) -> None:
     lea = await world.lead("lea")
     await world.worker("wim")

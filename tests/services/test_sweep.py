@@ -18,6 +18,8 @@ from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import holds, leases, queue_heads
 from tests.support.world import BOT, World, texts
 
+pytestmark = pytest.mark.both_engines
+
 PATIENCE_SECONDS = 20.0
 
 
