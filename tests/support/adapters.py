@@ -20,7 +20,7 @@ Make = Callable[..., TypeAdapter[Any]]
 def shared_adapters() -> Iterator[None]:
     """For the duration of the block, FastAPI makes one adapter a type instead of one a route and application."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(v2, "TypeAdapter", _once_a_type(v2.TypeAdapter))
+        patch.setattr(v2, "TypeAdapter", _once_a_type(TypeAdapter))
         yield
 
 
