@@ -1,8 +1,8 @@
 """Tests that ask for `database_url` or `database` run on SQLite; what differs between the engines, on PostgreSQL too.
 
-Behaviour is proven once, on SQLite. Tests marked `both_engines` (races, locks, recovery, what only one engine gets
-wrong) and those of the store run on both engines; with ``--engines=both``, as in ``make proof``, all of them do. The
-tests that do not run are never collected. Nothing is skipped quietly.
+Behaviour is proven once, on SQLite. Tests marked `both_engines` (races, locks, recovery, and as many more as let every
+statement of the use cases run on PostgreSQL once) and those of the store run on both engines; with ``--engines=both``,
+as in ``make proof``, all of them do. The tests that do not run are never collected. Nothing is skipped quietly.
 """
 
 from __future__ import annotations

@@ -125,6 +125,7 @@ async def test_what_follows_an_unknown_post_waits_for_it(world: World) -> None:
     assert world.slack.posts == ["one", "two"]
 
 
+@pytest.mark.both_engines
 async def test_a_lookup_that_fails_is_tried_again_later(world: World) -> None:
     await conversation(world, "answer")
     world.slack.script.append(takes_but_the_answer_is_lost)

@@ -186,6 +186,7 @@ async def test_a_message_is_stored_before_slack_is_asked_and_known_when_slack_ha
 # What it asks
 
 
+@pytest.mark.both_engines
 async def test_what_a_run_asks_is_kept_as_it_was_asked(world: World) -> None:
     turn = await waiting(world)
     (interrupt,) = await world.database.read(interrupts.of_turn, turn.id)
@@ -194,6 +195,7 @@ async def test_what_a_run_asks_is_kept_as_it_was_asked(world: World) -> None:
     assert await world.database.read(interrupts.get, interrupt.id) == interrupt
 
 
+@pytest.mark.both_engines
 async def test_an_interrupt_ends_once(world: World) -> None:
     turn = await waiting(world)
     (interrupt,) = await world.database.read(interrupts.of_turn, turn.id)
