@@ -22,7 +22,7 @@ from swarm.store.records import elections
 from swarm.store.records.elections import ELECTIONS
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.both_engines, pytest.mark.req("OPS-03")]
+pytestmark = pytest.mark.req("OPS-03")
 
 ROLE = "upkeep"
 PATIENCE_SECONDS = 20.0
