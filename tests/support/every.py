@@ -17,13 +17,17 @@ _SHOWN = 200
 """Characters of a case's arguments that name the case."""
 
 
-def every(names: str | Sequence[str], cases: Iterable[object]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def every(
+    names: str | Sequence[str], cases: Iterable[object], ids: Iterable[str] | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Run a test for every case, as ``pytest.mark.parametrize`` does, but as one test that lists all failing cases.
 
     Cases share the test's fixtures, so this is for tests that leave nothing behind in these.
     """
     wanted = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
     table = [_case(case, single=len(wanted) == 1) for case in cases]
+    if ids is not None:
+        table = [(name, values) for name, (_, values) in zip(ids, table, strict=True)]
     assert table, "a table without a case proves nothing"
 
     def decorated(test: Callable[..., None]) -> Callable[..., None]:

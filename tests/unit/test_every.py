@@ -41,6 +41,15 @@ def test_a_table_in_a_table_runs_every_pair() -> None:
     assert seen == ["ax", "ay", "bx", "by"]
 
 
+def test_cases_may_have_names() -> None:
+    @every("number", [1, 2], ids=["one", "two"])
+    def table(number: int) -> None:
+        assert number == 1
+
+    with pytest.raises(ExceptionGroup, match=r"^1 of 2 cases fail: two"):
+        table()
+
+
 def test_a_table_without_a_case_is_refused() -> None:
     with pytest.raises(AssertionError, match="proves nothing"):
         every("number", [])
