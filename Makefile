@@ -21,11 +21,12 @@ help:  ## Show what can be made
 demo: $(VENV)/.runtime  ## Start coordinator, Slack twin and demo agents; print one address
 	@exec $(BIN)/swarm demo
 
-test: $(VENV)/.dev $(VENV)/.npm  ## The whole gate: format, lint, types, floors, migrations, tests on both databases
+test: $(VENV)/.dev $(VENV)/.npm  ## The whole gate: format, lint, types, floors, migrations, tests
 	@exec $(BIN)/python -m tests.gate
 
-proof: $(VENV)/.dev $(VENV)/.npm  ## The long proofs: several coordinators that are killed and suspended, storms, load
-	@exec $(BIN)/pytest -q -m long
+proof: $(VENV)/.dev $(VENV)/.npm  ## Every test on both databases, and the long proofs: killed and suspended coordinators, storms, load
+	@exec $(BIN)/pytest -q -n 3 --dist loadgroup --engines=both -m "not long"
+	@exec $(BIN)/pytest -q --engines=both -m long
 
 lint: $(VENV)/.dev  ## The quick part of the gate
 	@exec $(BIN)/python -m tests.gate --quick
