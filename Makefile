@@ -22,10 +22,10 @@ help:  ## Show what can be made
 demo: $(VENV)/.runtime  ## Start coordinator, Slack twin and demo agents; print one address
 	@exec $(BIN)/swarm demo
 
-test: $(VENV)/.dev $(VENV)/.npm  ## The whole gate: format, lint, types, floors, migrations, tests on both databases
+test: $(VENV)/.dev $(VENV)/.npm  ## The whole gate: format, lint, types, floors, migrations, tests
 	@exec $(BIN)/python -m tests.gate
 
-proof: $(VENV)/.dev $(VENV)/.npm  ## What takes long: the whole twin, coordinators that are killed and suspended, storms, load
+proof: $(VENV)/.dev $(VENV)/.npm  ## Every test on both databases, the whole twin, and the long proofs: killed and suspended coordinators, storms, load
 	@exec $(BIN)/python -m tests.gate --proof
 
 twin: $(VENV)/.dev  ## The twin's part of it: its whole tests; when they are green, the gate leaves them out

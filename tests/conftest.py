@@ -1,7 +1,13 @@
-"""Tests that ask for `database_url` or `database` run on SQLite and on PostgreSQL. Nothing is skipped quietly."""
+"""Tests that ask for `database_url` or `database` run on SQLite; what differs between the engines, on PostgreSQL too.
+
+Behaviour is proven once, on SQLite. Tests marked `both_engines` (races, locks, recovery, and as many more as let every
+statement of the use cases run on PostgreSQL once) and those of the store run on both engines; with ``--engines=both``,
+as in ``make proof``, all of them do. The tests that do not run are never collected. Nothing is skipped quietly.
+"""
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 from collections.abc import AsyncIterator, Generator, Iterator
@@ -25,6 +31,45 @@ settings.load_profile("swarm")
 structlog.dev.ConsoleRenderer.get_active().exception_formatter = structlog.dev.plain_traceback
 
 ENGINES = ("sqlite", "postgresql")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--engines",
+        choices=["needed", "both"],
+        default="needed",
+        help="needed: PostgreSQL only for the store and for tests marked both_engines; both: for every test",
+    )
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Thousands of items that stay until the end: looking for garbage among them takes a quarter of collecting them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Parametrize `database_url` with the test's engines, unless the test names them itself."""
+    if "database_url" in metafunc.fixturenames and not _names_engines(metafunc):
+        metafunc.parametrize("database_url", _engines(metafunc), indirect=True)
+
+
+def _names_engines(metafunc: pytest.Metafunc) -> bool:
+    return any(mark.args[0] == "database_url" for mark in metafunc.definition.iter_markers("parametrize"))
+
+
+def _engines(metafunc: pytest.Metafunc) -> tuple[str, ...]:
+    needs_both = (
+        metafunc.definition.get_closest_marker("both_engines") is not None
+        or metafunc.module.__name__.startswith("tests.store.")
+        or metafunc.config.getoption("engines") == "both"
+    )
+    return ENGINES if needs_both else ENGINES[:1]
 
 
 @pytest.fixture(scope="session")
@@ -65,9 +110,9 @@ def postgres_url(postgres_server_url: str, migrated_postgres: str) -> Iterator[s
         yield url
 
 
-@pytest.fixture(params=ENGINES)
+@pytest.fixture
 def database_url(request: pytest.FixtureRequest) -> str:
-    """A migrated database of the test's own, on one engine after the other."""
+    """A migrated database of the test's own, on the engine or engines that `pytest_generate_tests` gives the test."""
     url: str = request.getfixturevalue("sqlite_url" if request.param == "sqlite" else "postgres_url")
     return url
 
@@ -84,7 +129,7 @@ def empty_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterat
 
 @pytest.fixture
 async def database(database_url: str) -> AsyncIterator[Database]:
-    """A migrated database, open, on one engine after the other."""
+    """A migrated database of the test's own, open."""
     async with Database(database_url) as opened:
         yield opened
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.every import every
+
 pytestmark = pytest.mark.xdist_group("requirements")  # every module is parsed once
 
 TESTS = Path(__file__).parent
@@ -48,7 +50,7 @@ def test_every_test_proves_a_requirement_that_was_begun() -> None:
     assert unknown == {}
 
 
-@pytest.mark.parametrize("requirement", REQUIREMENTS)
+@every("requirement", REQUIREMENTS)
 def test_a_requirement_says_what_it_is_and_what_is_missing(requirement: str) -> None:
     entry = REQUIREMENTS[requirement]
     assert entry["is"].endswith(".")

@@ -85,6 +85,7 @@ async def test_while_a_message_is_answered_again_its_earlier_attempt_is_not_told
     assert await told(memory) == ["a", "half", "b", "yes"], "nothing is lost before it is answered"
 
 
+@pytest.mark.both_engines
 async def test_an_attempt_that_answers_takes_the_place_of_all_before_it_and_the_originals_stay(
     world: World, memory: DatabaseMemory, helper: Agent
 ) -> None:
@@ -244,6 +245,7 @@ def show(tx: Transaction, turn: Run, ts: str) -> None:
     post_message(tx, thread, "I am the coordinator.", inbox_message_id=turn.entry_ids[0])
 
 
+@pytest.mark.both_engines
 async def test_of_tasks_each_has_attempts_of_its_own_also_in_one_thread(
     world: World, memory: DatabaseMemory, helper: Agent
 ) -> None:
@@ -272,6 +274,7 @@ async def summarise(session_id: str, messages: Sequence[SessionMessage]) -> str:
     return f"sum({' '.join(message.text for message in messages)})"
 
 
+@pytest.mark.both_engines
 @pytest.mark.req("AGENT-06")
 async def test_an_attempt_that_was_summarised_is_not_told_by_the_summary_either(world: World, helper: Agent) -> None:
     memory = DatabaseMemory(world.database, "helper", summarise, compaction_threshold=4, keep_recent_messages=1)

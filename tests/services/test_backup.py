@@ -21,7 +21,7 @@ from swarm.store.bridge.database import Database
 from tests.support.postgres import fresh_database
 from tests.support.world import BOT, World
 
-pytestmark = pytest.mark.req("SEC-06")
+pytestmark = [pytest.mark.both_engines, pytest.mark.req("SEC-06")]
 
 
 def ignored(done: float) -> None:

@@ -65,6 +65,7 @@ async def test_the_context_ends_with_the_new_message(world: World) -> None:
     assert [one.text for one in whole.thread_context] == ["@UBOT one"]
 
 
+@pytest.mark.both_engines
 async def test_a_thread_that_cannot_be_read_holds_a_message_for_ten_seconds(world: World) -> None:
     lead = await world.lead()
     world.slack.reads_fail.append(Unavailable("Slack is down"))

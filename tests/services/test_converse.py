@@ -314,6 +314,7 @@ async def test_a_question_leaves_the_turn_and_its_message_waiting(world: World) 
         assert await leases_open(world) == 0
 
 
+@pytest.mark.both_engines
 @pytest.mark.req("STREAM-03", "LOOP-12")
 async def test_the_next_message_supersedes_the_question_and_runs_with_both(world: World) -> None:
     ada = Scripted()

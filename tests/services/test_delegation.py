@@ -349,6 +349,7 @@ async def test_an_offer_that_nobody_answers_ends_after_ten_minutes(world: World)
     assert await world.poll(worker) == [], "an offer that has ended is no news"
 
 
+@pytest.mark.both_engines
 async def test_an_offer_to_a_worker_that_goes_offline_is_declined_for_it(world: World) -> None:
     lead, worker = await world.lead(), await world.worker()
     handed = await asked_and_handed(world, lead, worker, offer=True)
@@ -371,6 +372,7 @@ async def test_an_offer_of_which_the_worker_could_never_be_told_is_declined_for_
     assert (await world.entry(handed.root)).status is InboxStatus.UNREAD
 
 
+@pytest.mark.both_engines
 async def test_an_offer_is_nobody_elses_to_answer_and_is_answered_once(world: World) -> None:
     lead, worker, other = await world.lead(), await world.worker(), await world.worker("other")
     handed = await asked_and_handed(world, lead, worker, offer=True)

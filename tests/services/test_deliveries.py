@@ -66,6 +66,7 @@ async def posts(world: World) -> list[Row]:
     return await world.rows("SELECT * FROM deliveries WHERE kind = 'post' ORDER BY seq")
 
 
+@pytest.mark.both_engines
 async def test_posts_of_a_thread_come_in_order_with_two_senders_at_work(world: World) -> None:
     lead = await world.lead()
     for thread in range(4):
@@ -124,6 +125,7 @@ async def test_what_follows_an_unknown_post_waits_for_it(world: World) -> None:
     assert world.slack.posts == ["one", "two"]
 
 
+@pytest.mark.both_engines
 async def test_a_lookup_that_fails_is_tried_again_later(world: World) -> None:
     await conversation(world, "answer")
     world.slack.script.append(takes_but_the_answer_is_lost)
@@ -138,6 +140,7 @@ async def test_a_lookup_that_fails_is_tried_again_later(world: World) -> None:
     assert world.slack.posts == ["answer"]
 
 
+@pytest.mark.both_engines
 @pytest.mark.parametrize("dies", [kills_the_process, takes_and_kills_the_process], ids=["before", "after"])
 async def test_a_process_that_dies_during_a_post_leaves_one_post_in_slack(world: World, dies: object) -> None:
     await conversation(world, "answer", "more")
@@ -153,6 +156,7 @@ async def test_a_process_that_dies_during_a_post_leaves_one_post_in_slack(world:
     assert len(world.slack.looked_up) == 1
 
 
+@pytest.mark.both_engines
 async def test_a_process_that_dies_between_taking_and_calling_leaves_one_post_in_slack(world: World) -> None:
     await conversation(world, "answer")
     (post,) = await posts(world)
@@ -557,6 +561,7 @@ class Suspended(Database):
         return result
 
 
+@pytest.mark.both_engines
 @pytest.mark.req("OPS-03")
 async def test_a_process_that_was_suspended_after_taking_a_delivery_does_not_send_it_beside_its_successor(
     world: World, database_url: str
@@ -643,6 +648,7 @@ async def test_by_a_process_that_is_not_certain_of_its_office_nothing_is_taken(
     assert (posted_at_each_answer[:4], world.slack.posts) == ([0, 0, 0, 0], ["answer"])
 
 
+@pytest.mark.both_engines
 @pytest.mark.req("OPS-03")
 async def test_a_sender_hears_at_once_of_what_another_process_stored(world: World, database_url: str) -> None:
     lead, _, trigger = await conversation(world)

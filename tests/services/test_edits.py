@@ -177,6 +177,7 @@ async def test_a_deleted_message_of_a_bundle_does_not_hinder_the_others(world: W
     assert sorted(len(one.inbox_messages) for one in await world.poll(lead)) == [1, 1]  # the message and the notice
 
 
+@pytest.mark.both_engines
 async def test_edits_deletes_and_claims_at_the_same_moment_leave_nothing_untold(world: World) -> None:
     """Whoever is first: either the agent gets the new state, or it is told."""
     lead = await world.lead()

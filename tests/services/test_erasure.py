@@ -81,6 +81,7 @@ async def test_a_deleted_message_is_found_nowhere(world: World, database_url: st
     assert "Thank you." in (await task_of(world, task_id)).description, "the worker's own part of it stays"
 
 
+@pytest.mark.both_engines
 async def test_an_edited_message_leaves_nothing_of_what_it_said_before(world: World, database_url: str) -> None:
     lead = await world.lead()
     root, turn = await asked(world, lead, f"{BOT} {AS_SLACK_HAS_IT}")
@@ -94,6 +95,7 @@ async def test_an_edited_message_leaves_nothing_of_what_it_said_before(world: Wo
     assert (await remembered(world))[-1] == "noted", "it is still known what was answered"
 
 
+@pytest.mark.both_engines
 async def test_what_else_a_run_read_and_what_other_runs_said_is_still_remembered(world: World) -> None:
     lead = await world.lead()
     root = await world.says(f"{BOT} {SECRET}")
@@ -169,6 +171,7 @@ def over(tx: Transaction, turn: Run) -> None:
     runs.end(tx, turn.id, RunStep.ANSWER)
 
 
+@pytest.mark.both_engines
 @pytest.mark.parametrize("is_over", [True, False], ids=["afterwards", "while it is written"])
 async def test_a_deleted_live_answer_goes_with_what_is_remembered_of_it(world: World, is_over: bool) -> None:
     lead = await world.lead()

@@ -12,7 +12,7 @@ from swarm.domain.model.triggers import Trigger
 from swarm.services.rules.idempotency import Caller
 from tests.support.world import BOT, World, holding
 
-pytestmark = pytest.mark.req("LOOP-06")
+pytestmark = [pytest.mark.both_engines, pytest.mark.req("LOOP-06")]
 
 
 async def two_runs(world: World) -> tuple[Agent, Trigger, Trigger]:

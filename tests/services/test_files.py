@@ -221,6 +221,7 @@ async def gives_away(world: World, agent: Agent, other: Agent) -> None:
 # By a task
 
 
+@pytest.mark.both_engines
 async def test_worker_and_lead_read_the_thread_of_their_task_and_its_files(world: World) -> None:
     lead, worker, other = await world.lead(), await world.worker(), await world.worker("other")
     world.files.keep("F1", b"hello")

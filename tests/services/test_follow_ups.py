@@ -39,6 +39,7 @@ async def test_a_question_leaves_no_lease_costs_no_attempt_and_comes_again_with_
     assert (texts([again]), again.attempt) == ([["@UBOT count the lines", "Python"]], 1)
 
 
+@pytest.mark.both_engines
 async def test_a_question_of_a_task_lets_others_work_in_the_thread_and_is_answered_by_a_person(world: World) -> None:
     lead, worker = await world.lead(), await world.worker()
     handed = await asked_and_handed(world, lead, worker)

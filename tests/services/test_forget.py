@@ -112,6 +112,7 @@ async def test_a_run_that_ends_after_its_person_is_forgotten_leaves_no_trace(wor
     assert await places_of(world.database, WORD, ANN) == {}
 
 
+@pytest.mark.both_engines
 async def test_people_are_found_by_the_name_they_go_by(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     await world.lead()
     for person, name in ((ANN, "Ann"), ("UBOB0001", "bob"), ("UBOB0002", "bob")):
@@ -131,6 +132,7 @@ def test_only_a_digest_tells_who_is_forgotten() -> None:
     assert forgotten.digest(ANN) != forgotten.digest("UANN0043")
 
 
+@pytest.mark.both_engines
 async def test_other_people_and_their_sessions_stay(world: World) -> None:
     await world.lead()
     hers = [SessionMessage(role=MessageRole.USER, text="one"), SessionMessage(role=MessageRole.ASSISTANT, text="two")]

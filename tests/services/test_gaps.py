@@ -285,6 +285,7 @@ async def test_a_thread_that_was_forgotten_is_read_again_as_context_only(world: 
     assert [one.text for one in trigger.thread_context][:2] == ["@UBOT hello", "thanks"]
 
 
+@pytest.mark.both_engines
 async def test_a_delete_that_was_heard_is_not_told_twice(world: World, outage: Outage) -> None:
     lead = await world.lead()
     root = outage.says(said(f"{BOT} hello"))
@@ -317,6 +318,7 @@ async def test_a_reply_that_the_channel_shows_too_comes_behind_those_before_it(w
     assert texts(await world.poll(lead)) == [["first", "for all to see"]]
 
 
+@pytest.mark.both_engines
 async def test_a_fault_of_the_moment_costs_nothing_and_keeps_the_order(world: World, outage: Outage) -> None:
     lead = await world.lead()
     await outage.begins()
@@ -559,6 +561,7 @@ async def test_a_tracked_thread_that_was_left_alone_is_read_in_a_gap_however_old
     assert texts(await world.poll(lead)) == [["and then?"]]
 
 
+@pytest.mark.both_engines
 async def test_a_thread_that_slack_refuses_for_good_is_read_once_in_a_gap(world: World, outage: Outage) -> None:
     lead = await world.lead()
     root = outage.says(said(f"{BOT} hello"))

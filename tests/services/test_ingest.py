@@ -33,6 +33,7 @@ async def test_the_same_message_again_adds_nothing(world: World) -> None:
     assert world.slack.reactions == [(message.ts, "eyes")]
 
 
+@pytest.mark.both_engines
 async def test_redeliveries_at_the_same_moment_add_nothing(world: World) -> None:
     await world.lead()
     messages = [said(f"{BOT} number {number}") for number in range(5)]
@@ -43,6 +44,7 @@ async def test_redeliveries_at_the_same_moment_add_nothing(world: World) -> None
     assert sorted(world.slack.reactions) == sorted((message.ts, "eyes") for message in messages)
 
 
+@pytest.mark.both_engines
 async def test_the_first_messages_of_a_thread_at_the_same_moment_open_it_once(world: World) -> None:
     await world.lead()
     root = said(f"{BOT} hello")

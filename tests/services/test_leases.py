@@ -13,7 +13,7 @@ from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules.idempotency import Caller
 from tests.support.world import BOT, World, holding, texts
 
-pytestmark = pytest.mark.req("LOOP-06")
+pytestmark = [pytest.mark.both_engines, pytest.mark.req("LOOP-06")]
 
 
 async def lost_five_times(world: World, lead: Agent) -> None:

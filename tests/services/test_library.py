@@ -195,6 +195,7 @@ async def test_a_file_that_was_only_just_written_is_read_again(
     assert await ids(library, "horse") == ["a.md"]
 
 
+@pytest.mark.both_engines
 @pytest.mark.usefixtures("filled")
 async def test_two_processes_whose_files_have_other_times_come_to_rest(
     database_url: str, index: FolderIndex, tmp_path: Path
@@ -263,6 +264,7 @@ def test_a_file_that_became_a_link_or_a_pipe_since_it_was_found_is_not_read(plac
             library_folder.read(Folder(path=place), path)
 
 
+@pytest.mark.both_engines
 async def test_files_that_are_no_text_or_too_large_are_left_out_and_the_log_says_so_once(
     database: Database, library: DocumentLibrary, place: Path
 ) -> None:
@@ -311,6 +313,7 @@ async def test_documents_beyond_the_limit_are_left_out(database: Database, place
     ]
 
 
+@pytest.mark.both_engines
 async def test_a_large_document_is_written_in_small_transactions(
     library: DocumentLibrary, index: FolderIndex, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,7 +36,7 @@ from tests.support.turns import now, place_of
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.support.world import BOT, World
 
-pytestmark = pytest.mark.req("STREAM-10", "LOOP-06")
+pytestmark = [pytest.mark.both_engines, pytest.mark.req("STREAM-10", "LOOP-06")]
 
 LOSS = Loss(runs_again=True, counts=True)
 

@@ -186,6 +186,7 @@ async def test_a_mention_in_a_direct_message_tells_nobody_else(world: World) -> 
     assert set(await told(world)) == {"wim"}
 
 
+@pytest.mark.both_engines
 async def test_nobody_but_sender_and_recipient_sees_a_direct_message(world: World) -> None:
     lea, wim, ada = await world.lead("lea"), await world.worker("wim"), await world.worker("ada")
     await send(world, lea, "between us", to="wim")
@@ -197,6 +198,7 @@ async def test_nobody_but_sender_and_recipient_sees_a_direct_message(world: Worl
     assert await texts(world, ada) == []
 
 
+@pytest.mark.both_engines
 async def test_reading_goes_on_where_it_ended(world: World) -> None:
     lea, wim = await world.lead("lea"), await world.worker("wim")
     for number in range(7):
@@ -242,6 +244,7 @@ async def test_what_cannot_be_read_is_refused(world: World) -> None:
             await read(world, lea, **request)
 
 
+@pytest.mark.both_engines
 async def test_an_unknown_channel_is_refused_with_the_channels_there_are(world: World) -> None:
     lea = await world.lead("lea")
     for channel in ("talk", "reviews"):
@@ -251,6 +254,7 @@ async def test_an_unknown_channel_is_refused_with_the_channels_there_are(world: 
     assert refused.value.hint == "There are: #reviews, #talk."
 
 
+@pytest.mark.both_engines
 async def test_reading_marks_what_is_meant_for_the_reader_and_nothing_else(world: World) -> None:
     lea, wim, ada = await world.lead("lea"), await world.worker("wim"), await world.worker("ada")
     await send(world, lea, "@wim @ada first", channel="talk")
@@ -332,6 +336,7 @@ async def test_a_run_says_the_same_thing_once_and_the_next_run_may_say_it_again(
     assert await told(world) == {"wim": ["on it", "on it"]}
 
 
+@pytest.mark.both_engines
 async def test_the_same_call_at_the_same_moment_sends_once(world: World) -> None:
     lea, wim = await world.lead("lea"), await world.worker("wim")
     for request_id in (None, "1"):
@@ -357,6 +362,7 @@ async def test_thirty_messages_a_minute_are_the_limit_of_one_sender(world: World
     assert await texts(world, lea, channel="talk") == ["30"]
 
 
+@pytest.mark.both_engines
 async def test_senders_at_the_same_moment_stay_within_the_limit(world: World) -> None:
     lea = await world.lead("lea")
     await world.worker("wim")
@@ -378,6 +384,7 @@ async def test_ids_grow_also_when_the_clock_of_the_machine_goes_back(
     assert await texts(world, lea, channel="talk") == ["first", "second", "third"]
 
 
+@pytest.mark.both_engines
 async def test_talking_to_agents_is_no_sign_of_life(world: World) -> None:
     lea = await world.lead("lea")
     wim = await world.worker("wim")
@@ -392,6 +399,7 @@ async def test_talking_to_agents_is_no_sign_of_life(world: World) -> None:
     assert [(member.present.agent.name, member.present.online) for member in members] == [("lea", True), ("wim", False)]
 
 
+@pytest.mark.both_engines
 @pytest.mark.parametrize("at_once", [2, 1000])
 async def test_messages_are_forgotten_after_ninety_days_and_what_still_waits_keeps_its_text(
     world: World, monkeypatch: pytest.MonkeyPatch, at_once: int

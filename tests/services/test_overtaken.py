@@ -13,7 +13,7 @@ from swarm.services.operate.retention import forget_early
 from tests.support.slack import next_ts
 from tests.support.world import BOT, World, delete, edit, said, texts
 
-pytestmark = pytest.mark.req("LOOP-01", "LOOP-10", "LOOP-13")
+pytestmark = [pytest.mark.both_engines, pytest.mark.req("LOOP-01", "LOOP-10", "LOOP-13")]
 
 
 async def test_replies_that_overtook_the_mention_are_stored_and_handed_out_with_it_in_order(world: World) -> None:

@@ -18,7 +18,7 @@ from swarm.store.bridge.database import Database
 from swarm.store.inbox import inbox, queue_heads
 from tests.support.world import BOT, World, edit, texts
 
-pytestmark = pytest.mark.req("LOOP-04")
+pytestmark = [pytest.mark.both_engines, pytest.mark.req("LOOP-04")]
 
 PATIENCE_SECONDS = 20.0
 

@@ -86,6 +86,7 @@ async def test_reactions_can_be_chosen_and_switched_off(world: World) -> None:
     assert (await chosen.entry(dying)).status == "dead"
 
 
+@pytest.mark.both_engines
 async def test_a_reaction_that_slack_refuses_hinders_nothing(world: World) -> None:
     lead = await world.lead()
     world.slack.reaction_script.append(refuses("already_reacted"))
@@ -158,6 +159,7 @@ async def test_a_reaction_that_is_late_in_doubt_is_given_up_and_holds_up_no_othe
     assert world.slack.reactions == [(message.ts, "white_check_mark")]
 
 
+@pytest.mark.both_engines
 async def test_no_scarce_call_is_spent_on_eyes_where_the_end_mark_still_waits_for_its_answer(world: World) -> None:
     lead = await world.lead()
     message = await world.says(f"{BOT} hello")

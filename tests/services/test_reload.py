@@ -21,7 +21,7 @@ from swarm.services.rules.participants import Rosters
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.support.world import BOT, HTTP_TIMEOUT_SECONDS, ME, World, said
 
-pytestmark = pytest.mark.req("CHAN-01")
+pytestmark = [pytest.mark.both_engines, pytest.mark.req("CHAN-01")]
 
 LISTENING = "channels: {C123: {agent: %s, listen: all}}"
 

@@ -108,6 +108,7 @@ async def test_of_several_presses_at_once_one_counts_and_the_others_hear_so(worl
     assert [row["change"] for row in told] == ["inbox.retry", "turn.retry"]
 
 
+@pytest.mark.both_engines
 @pytest.mark.req("CHAN-06")
 async def test_the_same_press_told_twice_is_one(world: World) -> None:
     _, turn = await asked(world, await world.lead())
@@ -224,6 +225,7 @@ async def test_a_press_that_meets_another_waits_and_hears_that_it_came_second(wo
 # Feedback
 
 
+@pytest.mark.both_engines
 @pytest.mark.req("CHAN-05", "STREAM-12")
 async def test_an_opinion_is_thanked_for_and_kept_and_the_last_one_of_each_person_counts(world: World) -> None:
     _, turn = await asked(world, await world.lead())

@@ -90,6 +90,7 @@ async def another(database: Database, database_url: str, clock: ManualClock) -> 
 # Sessions and messages
 
 
+@pytest.mark.both_engines
 async def test_a_session_is_made_once_and_keeps_its_metadata_but_for_the_keys_given(
     database: Database, clock: ManualClock
 ) -> None:

@@ -79,6 +79,7 @@ async def test_it_stops_the_turns_of_its_thread_and_goes_to_no_agent(world: Worl
     assert (stop.ts, "eyes") not in world.slack.reactions
 
 
+@pytest.mark.both_engines
 async def test_explain_tells_what_became_of_it(world: World) -> None:
     root, _ = await asked(world, await world.lead())
     stop = await world.says("!stop", thread=root)
@@ -195,6 +196,7 @@ async def test_in_a_direct_message_it_stops_what_was_active_last(world: World) -
     assert idle.ts != stop.ts
 
 
+@pytest.mark.both_engines
 async def test_in_a_direct_message_in_which_nothing_runs_it_is_a_message(world: World) -> None:
     lead = await world.lead()
     _, elsewhere = await asked(world, lead)

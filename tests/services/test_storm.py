@@ -19,6 +19,8 @@ from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import queue_heads
 from tests.support.world import BOT, World, delete, edit, holding, said
 
+pytestmark = pytest.mark.both_engines
+
 WORKERS = 8
 
 

@@ -173,6 +173,7 @@ async def test_people_among_themselves_are_not_asked_for(world: World) -> None:
     assert world.slack.persons_asked == []
 
 
+@pytest.mark.both_engines
 async def test_a_colleague_whom_slack_does_not_name_in_time_is_heard_as_soon_as_it_does(world: World) -> None:
     lead = await world.lead()
     world.slack.persons["U1"] = None

@@ -139,6 +139,7 @@ async def test_the_same_text_appended_twice_is_said_twice_unless_both_calls_have
         assert (await writing.over(show)).text == "ha ha ha ha !"
 
 
+@pytest.mark.both_engines
 async def test_pieces_that_come_at_once_are_all_there_each_once_and_in_one_order(world: World) -> None:
     lead = await world.lead()
     async with playing(world) as show:
@@ -591,6 +592,7 @@ async def test_a_failed_task_is_set_aside_and_can_be_handed_out_again(world: Wor
 # The process that shows it
 
 
+@pytest.mark.both_engines
 @pytest.mark.req("OPS-03")
 async def test_what_is_said_at_another_process_is_shown_by_the_elected_one(
     postgres_url: str, clock: ManualClock

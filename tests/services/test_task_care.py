@@ -127,6 +127,7 @@ async def test_a_blocked_task_of_a_worker_that_has_gone_is_returned_when_it_beco
     assert await status_of(world, second.task_id) is TaskStatus.UNASSIGNED
 
 
+@pytest.mark.both_engines
 async def test_progress_of_a_returned_task_keeps_its_message_for_the_next_worker(world: World) -> None:
     lead, a, b = await world.lead(), await world.worker("a"), await world.worker("b")
     handed = await asked_and_handed(world, lead, a)
@@ -196,6 +197,7 @@ async def test_news_for_a_lead_that_is_offline_waits_where_no_other_lead_is_ther
     assert await news_of(world, lead) == ["task_finished"]
 
 
+@pytest.mark.both_engines
 async def test_news_for_a_lead_that_is_offline_goes_to_one_that_is_there(world: World) -> None:
     lead, worker = await world.lead(), await world.worker()
     await asked_and_handed(world, lead, worker)
@@ -218,6 +220,7 @@ async def test_what_a_removed_lead_was_being_told_is_told_to_the_default_lead(wo
     assert await news_of(world, second) == ["task_finished"]
 
 
+@pytest.mark.both_engines
 async def test_a_configured_default_lead_that_is_offline_gets_no_news_of_others(world: World) -> None:
     lead, worker = await world.lead(), await world.worker()
     ruled = world.governed_by(OperatingPolicy(default_agent="second"))

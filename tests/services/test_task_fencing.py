@@ -14,7 +14,7 @@ from swarm.services.tasks.task_texts import brief
 from tests.support.tasks import Handed, asked_and_handed, complete, status_of, task_of
 from tests.support.world import World, holding
 
-pytestmark = pytest.mark.req("LOOP-06", "LOOP-16")
+pytestmark = [pytest.mark.both_engines, pytest.mark.req("LOOP-06", "LOOP-16")]
 
 
 async def two_runs(world: World) -> tuple[Agent, Handed, Trigger, Trigger]:

@@ -70,6 +70,7 @@ async def test_a_run_in_a_thread_keeps_the_agents_other_tasks_of_that_thread_wai
 # Dependencies and parts
 
 
+@pytest.mark.both_engines
 async def test_a_task_waits_for_what_it_depends_on_and_gets_its_results(world: World) -> None:
     a, b = await world.worker("a"), await world.worker("b")
     first = await world.services.tasks.create(None, brief("Collect."), agent="a")
@@ -100,6 +101,7 @@ async def test_what_depends_on_a_failed_task_fails_with_the_reason_and_so_on(wor
     assert await news_of(world, lead) == ["task_finished", "task_finished"]
 
 
+@pytest.mark.both_engines
 async def test_what_depends_on_a_dead_task_fails_since_nobody_should_wait_for_an_operator_in_silence(
     world: World,
 ) -> None:
@@ -186,6 +188,7 @@ async def test_a_part_cannot_wait_for_what_waits_for_its_parent_through_other_ta
     assert (await create(None, brief("Count it.", depends_on=[beside.id]), parent_id=part.id)).status == "blocked"
 
 
+@pytest.mark.both_engines
 async def test_what_is_done_waits_for_nothing_so_a_part_may_build_on_it(world: World) -> None:
     whole = await world.services.tasks.create(None, brief("Count."))
     after = await world.services.tasks.create(None, brief("Add up.", depends_on=[whole.id]))
@@ -300,6 +303,7 @@ async def test_a_task_that_is_given_again_does_not_take_the_thread_from_a_newer_
     assert await owner_of(world, old.root) == lead.id
 
 
+@pytest.mark.both_engines
 @pytest.mark.req("LOOP-10")
 async def test_a_task_that_is_given_again_takes_no_thread_that_a_newer_task_of_the_same_worker_has(
     world: World,
@@ -357,6 +361,7 @@ async def test_a_lost_lease_counts_an_attempt_and_a_released_one_does_not(world:
     assert (await world.only(worker)).attempt == 2
 
 
+@pytest.mark.both_engines
 async def test_a_task_that_is_released_with_a_delay_comes_after_it(world: World) -> None:
     lead, worker = await world.lead(), await world.worker()
     await asked_and_handed(world, lead, worker)
@@ -503,6 +508,7 @@ async def test_a_failure_shows_one_sign_and_one_sentence(world: World) -> None:
     assert (handed.root.ts, "white_check_mark") not in world.slack.reactions
 
 
+@pytest.mark.both_engines
 async def test_a_failure_in_the_agents_own_words_is_not_told_twice(world: World) -> None:
     lead, worker = await world.lead(), await world.worker()
     handed = await asked_and_handed(world, lead, worker)
@@ -571,6 +577,7 @@ async def test_who_was_told_of_the_end_of_its_task_may_tell_people(world: World)
 # Whose business it is
 
 
+@pytest.mark.both_engines
 async def test_a_worker_sees_its_own_tasks_and_those_that_they_build_on(world: World) -> None:
     lead, a, b = await world.lead(), await world.worker("a"), await world.worker("b")
     first = await world.services.tasks.create(None, brief("Collect."), agent="a")
@@ -602,6 +609,7 @@ async def test_lists_are_newest_first_and_short_and_one_task_is_shown_whole(worl
     assert (await world.services.tasks.get(lead, first.id)).result == whole.depends_on[0].result == long
 
 
+@pytest.mark.both_engines
 async def test_a_list_shows_the_newest_of_what_an_agent_has_and_has_created_each_once(world: World) -> None:
     a, _ = await world.worker("a"), await world.worker("b")
     create, latest = world.services.tasks.create, world.services.tasks.latest

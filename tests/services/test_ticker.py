@@ -120,6 +120,7 @@ async def test_due_is_what_a_claim_would_find(world: World) -> None:
     assert await due_for(world, lead)
 
 
+@pytest.mark.both_engines
 async def test_nothing_is_due_for_an_agent_that_was_removed(world: World) -> None:
     lead = await world.lead()
     await world.says(f"{BOT} hello")

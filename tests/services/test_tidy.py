@@ -93,6 +93,7 @@ async def test_a_thread_without_activity_is_forgotten_after_ninety_days(
     assert await count(world, "deliveries", "kind = 'post' AND text = ''") == 1, "that there was an answer is known"
 
 
+@pytest.mark.both_engines
 async def test_a_forgotten_thread_is_read_again_when_somebody_speaks_in_it(world: World) -> None:
     root = await answered_thread(world)
     world.clock.advance(91 * DAY)

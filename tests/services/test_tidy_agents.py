@@ -32,6 +32,7 @@ async def test_sessions_are_forgotten_when_they_are_idle_for_ninety_days(
     assert len(await memory.get_messages("two")) == 2
 
 
+@pytest.mark.both_engines
 @pytest.mark.req("AGENT-07")
 async def test_what_runs_have_used_is_forgotten_after_ninety_days(world: World) -> None:
     runs = world.services.model_runs

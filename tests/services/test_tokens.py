@@ -83,6 +83,7 @@ async def test_what_was_claimed_just_before_its_token_ended_is_given_back(world:
     assert (entry.status, entry.attempts, entry.claims) == ("unread", 0, 0)
 
 
+@pytest.mark.both_engines
 async def test_a_claim_spares_its_answer_the_look_at_the_token(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     lea, _ = await lea_of(world)
     await world.says(f"{BOT} hello")

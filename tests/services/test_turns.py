@@ -47,6 +47,7 @@ pytestmark = pytest.mark.req("STREAM-10")
 # One run for one trigger
 
 
+@pytest.mark.both_engines
 async def test_of_several_that_start_one_trigger_at_once_one_does(world: World) -> None:
     lead = await world.lead()
     await world.says(f"{BOT} hello")
@@ -109,6 +110,7 @@ async def test_the_timeline_of_a_thread_tells_each_step_of_its_turns(world: Worl
     assert told[1]["reason"] == "by <@U2>"
 
 
+@pytest.mark.both_engines
 @pytest.mark.req("STREAM-09")
 async def test_of_two_who_stop_a_run_at_once_one_is_first_and_whoever_runs_it_is_woken_once(world: World) -> None:
     _, turn = await asked(world, await world.lead())
@@ -130,6 +132,7 @@ async def test_a_run_that_is_over_cannot_be_stopped_any_more(world: World) -> No
     assert await world.database.read(runs.stops_wanted) == []
 
 
+@pytest.mark.both_engines
 @pytest.mark.req("STREAM-09")
 async def test_a_stop_and_an_end_at_once_leave_one_truth(world: World) -> None:
     lead = await world.lead()
@@ -183,6 +186,7 @@ async def test_a_message_is_stored_before_slack_is_asked_and_known_when_slack_ha
 # What it asks
 
 
+@pytest.mark.both_engines
 async def test_what_a_run_asks_is_kept_as_it_was_asked(world: World) -> None:
     turn = await waiting(world)
     (interrupt,) = await world.database.read(interrupts.of_turn, turn.id)
@@ -191,6 +195,7 @@ async def test_what_a_run_asks_is_kept_as_it_was_asked(world: World) -> None:
     assert await world.database.read(interrupts.get, interrupt.id) == interrupt
 
 
+@pytest.mark.both_engines
 async def test_an_interrupt_ends_once(world: World) -> None:
     turn = await waiting(world)
     (interrupt,) = await world.database.read(interrupts.of_turn, turn.id)

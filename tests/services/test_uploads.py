@@ -129,6 +129,7 @@ async def test_a_streamed_file_is_known_again_by_its_content(world: World) -> No
     assert len(world.files.shared) == 2
 
 
+@pytest.mark.both_engines
 async def test_two_equal_calls_at_once_put_one_file_there(world: World) -> None:
     lead, trigger, _ = await asked(world)
     world.files.go_on = asyncio.Event()
@@ -184,6 +185,7 @@ async def test_a_second_try_is_refused_because_the_first_had_landed_late(world: 
     assert len(world.files.shared) == 1
 
 
+@pytest.mark.both_engines
 @pytest.mark.parametrize("lands", [True, False], ids=["Slack had it", "Slack never got it"])
 async def test_after_a_kill_in_the_middle_the_repeated_call_shares_it_once(
     world: World, monkeypatch: pytest.MonkeyPatch, lands: bool

@@ -22,6 +22,7 @@ from swarm.slack.outgoing.answer_blocks import (
     stream_chunks,
 )
 from tests.contract.slack.answers import TURN, card, place
+from tests.support.every import every
 
 THERE = place("1700000000.000100")
 CLOSINGS = list(product(["", "n" * 20_000], *[[False, True]] * 3))
@@ -35,7 +36,7 @@ def blocks(made: list[dict[str, object]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.req("STREAM-12")
-@pytest.mark.parametrize(
+@every(
     ("more", "expected"),
     [
         ({}, FOOTER),
@@ -72,7 +73,7 @@ def test_what_is_wanted_below_stands_there_in_order_and_nothing_else() -> None:
 
 
 @pytest.mark.req("CHAN-05", "CHAN-06")
-@pytest.mark.parametrize(("note", "retry", "feedback", "footer"), CLOSINGS)
+@every(("note", "retry", "feedback", "footer"), CLOSINGS)
 def test_slack_takes_every_closing_even_a_very_long_one(note: str, retry: bool, feedback: bool, footer: bool) -> None:
     where = place("1700000000.000100", footer="f" * 9_000)
     made = blocks(closing_blocks(Closing(note=note, retry=retry, feedback=feedback, footer=footer), where))

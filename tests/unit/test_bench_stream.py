@@ -9,6 +9,7 @@ import pytest
 from swarm.bench.lag import Lag, lag_on
 from swarm.bench.stream_log import Asked, CallLog, faults, waits
 from swarm.bench.streaming_agent import Order, Sent, marks_in, order_in
+from tests.support.every import every
 
 ORDER = Order(stream=7, deltas=4, per_second=2.5)
 
@@ -36,7 +37,7 @@ def test_an_answer_over_two_messages_is_whole() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@every(
     ("texts", "found"),
     [
         ([ORDER.delta(0) + ORDER.delta(1) + ORDER.delta(3)], (1, 0, True)),

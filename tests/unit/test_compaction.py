@@ -13,6 +13,7 @@ from swarm.domain.errors import Invalid
 from swarm.domain.model.compaction import cut, last_of, pairs, tellable, to_summarise
 from swarm.domain.model.session_messages import MOST_BYTES, MOST_CHARACTERS, checked_name, kept, message_of, plain
 from swarm.domain.model.sessions import MessageRole, SessionMessage
+from tests.support.every import every
 
 pytestmark = pytest.mark.req("AGENT-06")
 
@@ -226,7 +227,7 @@ def test_messages_are_made_of_role_and_content() -> None:
 
 
 @pytest.mark.req("AGENT-05")
-@pytest.mark.parametrize(
+@every(
     ("role", "content", "field"),
     [
         ("king", "hello", "role"),

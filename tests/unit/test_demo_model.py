@@ -22,6 +22,7 @@ from swarm.demo.calculator import calculator
 from swarm.demo.model import reply
 from swarm.demo.model_server import pieces
 from swarm.demo.settings_file import Wanted
+from tests.support.every import every
 
 pytestmark = pytest.mark.req("OPS-01")
 
@@ -49,7 +50,7 @@ def text(*texts: str) -> str:
     return answer.text
 
 
-@pytest.mark.parametrize(
+@every(
     ("asked", "tool", "a", "b"),
     [
         ("what is 6 times 7?", "multiply", 6, 7),
@@ -64,7 +65,7 @@ def text(*texts: str) -> str:
         ("¿cuánto es 6 por 7?", "multiply", 6, 7),
     ],
 )
-@pytest.mark.parametrize("tools", [ROUTER, ASSISTANT], ids=["router", "assistant"])
+@every("tools", [ROUTER, ASSISTANT], ids=["router", "assistant"])
 def test_a_sum_is_a_call_of_the_tool_that_fits(asked: str, tool: str, a: float, b: float, tools: object) -> None:
     assert calls(said(asked, tools=tools)) == [(tool, {"a": a, "b": b})]
 

@@ -18,6 +18,7 @@ from swarm.domain.documents.extracts import (
 )
 from swarm.domain.documents.words import MOST_TERMS, terms_of, words_of
 from swarm.domain.text.html_text import text_of
+from tests.support.every import every
 
 pytestmark = pytest.mark.req("TOOL-06")
 
@@ -26,7 +27,7 @@ MARKDOWN = st.lists(
 )
 
 
-@pytest.mark.parametrize(
+@every(
     ("one", "other"),
     [
         ("Größe", "GRÖSSE"),
@@ -62,7 +63,7 @@ def test_a_query_asks_for_words_of_its_own_only_and_for_a_bounded_number(query: 
     assert {word for term in terms for word in term.words} <= set(words_of(query))
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "title"),
     [
         ("# The *guide* to [VPN](https://x.example)\n\nText", "The guide to VPN"),

@@ -21,11 +21,12 @@ from swarm.domain.model.files import (
     may_be_text,
     new_file,
 )
+from tests.support.every import every
 
 pytestmark = pytest.mark.req("LOOP-20")
 
 
-@pytest.mark.parametrize(
+@every(
     ("name", "rule"),
     [
         ("", "empty"),
@@ -56,7 +57,7 @@ def test_a_name_that_means_something_to_a_file_system_is_refused_by_its_rule(nam
     assert list(caught.value.fields) == ["name"]
 
 
-@pytest.mark.parametrize(
+@every(
     "name",
     [
         "a",
@@ -105,7 +106,7 @@ def test_title_and_comment_lose_what_nobody_sees_and_have_a_limit() -> None:
         assert list(caught.value.fields) == [field]
 
 
-@pytest.mark.parametrize(
+@every(
     ("content", "text"),
     [(b"a,b", "a,b"), ("ä\n".encode(), "ä\n"), (b"\xef\xbb\xbfa", "a"), (b"", ""), (b"a\0", None), (b"\xff", None)],
     ids=["ASCII", "UTF-8", "with a byte order mark", "nothing", "NUL", "not UTF-8"],

@@ -20,6 +20,7 @@ from sqlalchemy.exc import StatementError
 from swarm.config import load, secrets
 from swarm.telemetry import log
 from swarm.telemetry.redaction import HIDDEN, Redactor
+from tests.support.every import every
 from tests.support.naughty import TEXT, hidden_in
 
 OPERATOR = 'made-up by "somebody"\\ß'
@@ -213,7 +214,7 @@ def test_values_under_the_name_of_a_secret_are_hidden_whatever_they_are(written:
     assert line["tokens"] == HIDDEN
 
 
-@pytest.mark.parametrize(
+@every(
     "harmless",
     [
         "Slack does not accept SLACK_BOT_TOKEN: invalid_auth.",

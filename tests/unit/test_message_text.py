@@ -13,6 +13,7 @@ from swarm.domain.model.transcript import SlackMessage
 from swarm.domain.routing import Me
 from swarm.slack.incoming.message_text import MAX_ADDED_CHARACTERS
 from swarm.slack.incoming.payloads import history_message
+from tests.support.every import every
 
 pytestmark = pytest.mark.req("LOOP-02", "CHAN-10")
 
@@ -154,7 +155,7 @@ BLOCKS = {
 }
 
 
-@pytest.mark.parametrize(("block", "says"), BLOCKS.values(), ids=BLOCKS)
+@every(("block", "says"), BLOCKS.values(), ids=BLOCKS)
 def test_a_bots_blocks_are_read_below_its_text(block: dict[str, Any], says: str) -> None:
     assert read(BOT, text="Notification", blocks=[block]).text == "\n".join(filter(None, ["Notification", says]))
     assert read(BOT, text="", attachments=[{"blocks": [block], "fallback": "[no preview available]"}]).text == says

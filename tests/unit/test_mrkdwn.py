@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from swarm.domain.text.characters import Visible, strip_invisible
 from swarm.domain.text.cutting import MIN_LIMIT, cut, join, split
 from swarm.domain.text.mrkdwn import escape, preview, safe, unescape
+from tests.support.every import every
 
 PEOPLE = frozenset({"U1ALICE", "W2BOB"})
 LIVE = re.compile(
@@ -71,7 +72,7 @@ def open_fence(text: str) -> str:
 
 
 @pytest.mark.req("LOOP-08")
-@pytest.mark.parametrize(
+@every(
     ("written", "posted"),
     [
         ("a < b & c > d", "a &lt; b &amp; c &gt; d"),
@@ -222,7 +223,7 @@ def test_an_escape_a_link_or_a_character_as_a_reader_sees_it_is_never_divided(pi
 
 
 @pytest.mark.req("LOOP-08")
-@pytest.mark.parametrize(
+@every(
     ("text", "parts"),
     [
         ("", []),
@@ -275,7 +276,7 @@ def test_a_very_long_text_is_cut_without_loss_whatever_it_consists_of(piece: str
 
 
 @pytest.mark.req("SEC-04")
-@pytest.mark.parametrize(
+@every(
     ("written", "posted"),
     [
         ("<https://evil.example|https://bank.example>", "https://bank.example (<https://evil.example>)"),
@@ -347,7 +348,7 @@ def test_every_invisible_character_of_unicode_goes_and_every_other_one_stays() -
 
 
 @pytest.mark.req("SEC-04")
-@pytest.mark.parametrize(
+@every(
     ("written", "read"),
     [
         ("❤\ufe0f 1\ufe0f\u20e3 ☎\ufe0e ‼\ufe0f", "❤\ufe0f 1\ufe0f\u20e3 ☎\ufe0e ‼\ufe0f"),

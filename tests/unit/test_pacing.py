@@ -12,6 +12,7 @@ from slack_twin.methods import METHODS
 
 from swarm.domain.answers.calls import Slot
 from swarm.slack.outgoing.pacing import FORGET_ABOVE, METHOD_LIMITS, TIER_2, TIER_3, TIER_4, UNLIMITED, Limit, Pacing
+from tests.support.every import every
 
 pytestmark = pytest.mark.req("OPS-10")
 
@@ -218,7 +219,7 @@ async def test_without_limits_only_pauses_count(time: FakeTime) -> None:
     assert callers.turns[-1] == ("paused", 3)
 
 
-@pytest.mark.parametrize("calls", [1, 20, 50, 100, 600])
+@every("calls", [1, 20, 50, 100, 600])
 def test_a_tier_is_a_burst_and_a_rate_that_fit_into_a_minute(calls: int) -> None:
     limit = Limit.per_minute(calls)
     assert limit.burst >= 1
@@ -299,7 +300,7 @@ def test_streams_have_the_tiers_that_slack_gives_them() -> None:
     assert METHOD_LIMITS["agents.sessions.setStatus"] == TIER_3
 
 
-@pytest.mark.parametrize("method", sorted(name for name, limit in METHOD_LIMITS.items() if limit != UNLIMITED))
+@every("method", sorted(name for name, limit in METHOD_LIMITS.items() if limit != UNLIMITED))
 def test_no_minute_of_ours_sees_more_calls_than_slack_allows(method: str) -> None:
     limit, tier = METHOD_LIMITS[method], METHODS[method].tier
     assert limit.burst + 60 * limit.per_second <= tier.value

@@ -25,6 +25,7 @@ from swarm.domain.model.transcript import (
 )
 from swarm.domain.routing import Me
 from swarm.slack.incoming.payloads import history_message, slack_event
+from tests.support.every import every
 
 SAMPLES = Path(__file__).parents[2] / "packages" / "slack_twin" / "tests" / "samples" / "slack"
 ME = Me(team="T1", user_id="UBOT", bot_id="BBOT")
@@ -81,7 +82,7 @@ def message(**event: Any) -> SlackMessage:
     return found
 
 
-@pytest.mark.parametrize("name", NAMES_OF_SAMPLES)
+@every("name", NAMES_OF_SAMPLES)
 def test_every_recorded_kind_of_message_is_understood(name: str) -> None:
     found = slack_event(sample(name), ME)
     assert isinstance(found, SlackMessage)
@@ -111,7 +112,7 @@ def test_news_that_a_message_was_replied_to_says_nothing_new() -> None:
     assert logs == []
 
 
-@pytest.mark.parametrize(
+@every(
     ("told", "channel", "expected"),
     [
         ("im", "D1", ChannelType.DM),
@@ -232,7 +233,7 @@ RICH_TEXT = {
 }
 
 
-@pytest.mark.parametrize(
+@every(
     ("content", "expected"),
     [
         (
@@ -277,7 +278,7 @@ def test_text_that_no_database_takes_is_mended() -> None:
     assert mended.files[0].name == "\ufffd.txt"
 
 
-@pytest.mark.parametrize(
+@every(
     "broken",
     [
         {"channel": None},

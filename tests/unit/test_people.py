@@ -10,6 +10,7 @@ from swarm.domain.model.transcript import Author, AuthorKind, Standing
 from swarm.domain.people import standing_by_event, standing_of
 from swarm.domain.routing import Me
 from swarm.slack.incoming.payloads import person_of, slack_event
+from tests.support.every import every
 
 pytestmark = pytest.mark.req("CHAN-11")
 
@@ -18,7 +19,7 @@ IN_AN_ORGANISATION = Me(team="T1", user_id="UBOT", bot_id="BBOT", enterprise="E1
 WHOLE_ORGANISATION = Me(team="E1", user_id="UBOT", bot_id="BBOT", enterprise="E1")
 
 
-@pytest.mark.parametrize(
+@every(
     ("me", "user", "standing"),
     [
         (ALONE, {"team_id": "T1"}, Standing.MEMBER),
@@ -49,7 +50,7 @@ def test_only_a_full_member_of_the_workspace_or_its_organisation_is_one(
     assert standing_of(person_of("U1", user), me) is standing
 
 
-@pytest.mark.parametrize(
+@every(
     ("fields", "alone", "in_an_organisation"),
     [
         ({}, None, None),

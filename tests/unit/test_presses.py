@@ -16,6 +16,7 @@ from swarm.domain.button_actions import (
     feedback_value,
 )
 from swarm.slack.incoming.button_actions import button_pressed, session_stopped
+from tests.support.every import every
 
 PAYLOAD: dict[str, Any] = {
     "type": "block_actions",
@@ -40,8 +41,8 @@ def test_a_press_names_the_button_its_value_the_person_and_the_place() -> None:
     )
 
 
-@pytest.mark.parametrize("path", [("user", "id"), ("channel", "id"), ("container", "message_ts"), ("trigger_id",)])
-@pytest.mark.parametrize("value", [None, 7, [], {}, ""])
+@every("path", [("user", "id"), ("channel", "id"), ("container", "message_ts"), ("trigger_id",)])
+@every("value", [None, 7, [], {}, ""])
 def test_a_press_that_lacks_what_every_press_has_is_none(path: tuple[str, ...], value: object) -> None:
     payload = copy.deepcopy(PAYLOAD)
     inner = payload
@@ -51,7 +52,7 @@ def test_a_press_that_lacks_what_every_press_has_is_none(path: tuple[str, ...], 
     assert button_pressed(payload) is None
 
 
-@pytest.mark.parametrize("payload", [None, [], {}, {"type": "view_submission"}, {**PAYLOAD, "actions": []}])
+@every("payload", [None, [], {}, {"type": "view_submission"}, {**PAYLOAD, "actions": []}])
 def test_what_is_no_press_is_none(payload: object) -> None:
     assert button_pressed(payload) is None
 
@@ -80,20 +81,20 @@ def test_a_press_of_slacks_stop_names_the_person_the_thread_and_what_was_being_w
     )
 
 
-@pytest.mark.parametrize("given", [None, [], "1700000000.000200", [7, "soon"], {}])
+@every("given", [None, [], "1700000000.000200", [7, "soon"], {}])
 def test_a_stop_that_names_no_messages_still_counts(given: object) -> None:
     stop = session_stopped({**STOPPED, "event": {**STOPPED["event"], "streaming_message_ts": given}})
     assert stop is not None
     assert stop.message_ts == ()
 
 
-@pytest.mark.parametrize("field", ["type", "channel", "thread_ts", "user"])
-@pytest.mark.parametrize("value", [None, 7, [], {}, ""])
+@every("field", ["type", "channel", "thread_ts", "user"])
+@every("value", [None, 7, [], {}, ""])
 def test_a_stop_that_does_not_say_where_or_by_whom_is_none(field: str, value: object) -> None:
     assert session_stopped({**STOPPED, "event": {**STOPPED["event"], field: value}}) is None
 
 
-@pytest.mark.parametrize("body", [None, [], {}, {**STOPPED, "event": 5}, {**STOPPED, "event_id": None}, PAYLOAD])
+@every("body", [None, [], {}, {**STOPPED, "event": 5}, {**STOPPED, "event_id": None}, PAYLOAD])
 def test_what_is_no_stop_is_none(body: object) -> None:
     assert session_stopped(body) is None
 
@@ -106,6 +107,6 @@ def test_feedback_survives_the_way_through_a_button(turn_id: str, is_good: bool)
     assert feedback_of(feedback_value(feedback)) == feedback
 
 
-@pytest.mark.parametrize("value", ["", "up", ":up", "turn:sideways", "turn:"])
+@every("value", ["", "up", ":up", "turn:sideways", "turn:"])
 def test_a_value_that_is_no_feedback_of_ours_is_none(value: str) -> None:
     assert feedback_of(value) is None

@@ -18,6 +18,7 @@ from swarm.domain.prompts.prompt_input import NewMessage, PromptMessage
 from swarm.domain.prompts.prompts import render
 from swarm.domain.text.characters import strip_invisible
 from swarm.domain.text.mrkdwn import unescape
+from tests.support.every import every
 from tests.support.prompts import (
     CONTENT,
     FENCE,
@@ -123,7 +124,7 @@ def test_angle_brackets_stand_in_fence_lines_only_and_everything_can_be_encoded(
 
 
 @pytest.mark.req("LOOP-05")
-@pytest.mark.parametrize("marker", ["", "short", "with space in it", 'quote"quote', "é" * 16, "x" * 65, MARKER + "\n"])
+@every("marker", ["", "short", "with space in it", 'quote"quote', "é" * 16, "x" * 65, MARKER + "\n"])
 def test_a_marker_that_could_be_guessed_or_read_otherwise_is_refused(marker: str) -> None:
     with pytest.raises(ValueError, match="marker"):
         render(PLAIN, marker)

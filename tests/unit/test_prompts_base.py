@@ -10,6 +10,7 @@ import swarm
 from swarm.domain.model.agents import Role
 from swarm.domain.model.tasks import MAX_DEPTH, MAX_OPEN_PER_THREAD
 from swarm.domain.model.triggers import TriggerKind
+from tests.support.every import every
 from tests.support.prompts import MARKER, fences, read_history, read_new
 
 TOOLS = [
@@ -67,8 +68,8 @@ def base_prompt(role: Role) -> str:
 
 
 @pytest.mark.req("LOOP-19")
-@pytest.mark.parametrize("role", Role)
-@pytest.mark.parametrize("word", EXPLAINED)
+@every("role", Role)
+@every("word", EXPLAINED)
 def test_a_base_prompt_explains_what_an_agent_meets(role: Role, word: str) -> None:
     assert word in base_prompt(role)
 
@@ -95,7 +96,7 @@ def test_every_kind_of_trigger_is_meant_for_somebody() -> None:
 
 
 @pytest.mark.req("LOOP-19")
-@pytest.mark.parametrize(("role", "tool"), [(role, tool) for role, tools in TOOLS_OF_ROLE.items() for tool in tools])
+@every(("role", "tool"), [(role, tool) for role, tools in TOOLS_OF_ROLE.items() for tool in tools])
 def test_a_base_prompt_names_the_tools_of_its_role(role: Role, tool: str) -> None:
     assert f"`{tool}`" in base_prompt(role)
 

@@ -16,6 +16,7 @@ from swarm.domain.prompts.prompt_input import TASK_TRIGGER, PromptDependency, Pr
 from swarm.domain.prompts.prompts import render
 from swarm.domain.text.characters import strip_invisible
 from swarm.domain.text.mrkdwn import unescape
+from tests.support.every import every
 from tests.support.prompts import (
     CONTENT,
     MARKER,
@@ -277,7 +278,7 @@ def test_a_task_whose_history_has_gaps_names_the_tool_that_reads_threads() -> No
 
 
 @pytest.mark.req("LOOP-05")
-@pytest.mark.parametrize("kind", ABOUT_TASKS)
+@every("kind", ABOUT_TASKS)
 def test_a_trigger_about_a_task_without_the_task_is_an_error(kind: TriggerKind) -> None:
     with pytest.raises(ValueError, match=f"{kind}.* needs its task"):
         render(replace(PLAIN, kind=kind), MARKER)

@@ -7,12 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.domain.text.readable import readable
+from tests.support.every import every
 
 NAMES = {"U1": "alice", "C1": "general"}
 
 
 @pytest.mark.req("LOOP-02")
-@pytest.mark.parametrize(
+@every(
     ("stored", "read"),
     [
         ("<@U1> hello", "@alice hello"),

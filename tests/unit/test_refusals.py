@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from swarm.domain.answers.refusals import Meaning, is_for_good, meaning
+from tests.support.every import every
 
 pytestmark = pytest.mark.req("STREAM-06", "STREAM-08")
 
@@ -42,9 +43,7 @@ MEANINGS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("error", "expected"), [(error, means) for means, errors in MEANINGS.items() for error in errors]
-)
+@every(("error", "expected"), [(error, means) for means, errors in MEANINGS.items() for error in errors])
 def test_a_refusal_means_one_thing(error: str, expected: Meaning) -> None:
     assert meaning(error) is expected
 

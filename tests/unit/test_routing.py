@@ -22,6 +22,7 @@ from swarm.domain.routing import (
     decide,
     names_swarm,
 )
+from tests.support.every import every
 
 pytestmark = pytest.mark.req("LOOP-11")
 
@@ -652,7 +653,7 @@ ROWS = {
 }
 
 
-@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS.keys())
+@every("row", ROWS.values(), ids=ROWS.keys())
 def test_every_row_of_the_table(row: Row) -> None:
     decision = decide(row.message, row.situation, row.change)
     assert decision.outcome is row.outcome
@@ -668,7 +669,7 @@ def test_the_table_has_every_outcome_and_every_way_to_match() -> None:
     assert {row.matched_by for row in ROWS.values()} == {None, *MatchedBy}
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "names"),
     [
         ("swarm#rev hi", ["rev"]),

@@ -24,6 +24,7 @@ from swarm.domain.answers.events import (
 from swarm.domain.answers.pages import PageMode
 from swarm.domain.answers.reducer import StopRequested
 from swarm.domain.model.deliveries import DeliveryAccepted
+from tests.support.every import every
 from tests.support.slack_model import Run, no_answer
 
 pytestmark = pytest.mark.req("STREAM-03")
@@ -97,8 +98,8 @@ def test_more_tools_than_fit_do_not_crowd_out_the_answer(mode: PageMode) -> None
     assert 5 < sum(len(message.cards) for message in run.messages) < 200
 
 
-@pytest.mark.parametrize("id_", ["", " ", "\x00", "\ud83d", "x" * 5_000, "日" * 900, '"' * 300])
-@pytest.mark.parametrize("name", ["", "\n", "\ud83d", "y" * 5_000, "<!channel>", "@here", "&" * 300, '"' * 300])
+@every("id_", ["", " ", "\x00", "\ud83d", "x" * 5_000, "日" * 900, '"' * 300])
+@every("name", ["", "\n", "\ud83d", "y" * 5_000, "<!channel>", "@here", "&" * 300, '"' * 300])
 def test_strange_ids_and_names_make_cards_that_slack_takes(id_: str, name: str) -> None:
     """Never too long, never empty, and nobody is pinged."""
     run = Run().play([(0, ToolStarted(id=id_, name=name)), (1, ToolEnded(id=id_)), (2, text("Hm.")), (3, Finished())])
@@ -162,11 +163,11 @@ def test_the_status_line_is_shown_changed_and_renewed() -> None:
 
 
 @pytest.mark.req("STREAM-09")
-@pytest.mark.parametrize(
+@every(
     "end",
     [Finished(), Failed(message="x"), Broken(reason="y"), Cancelled(), Interrupted(asked=()), StopRequested(by="U1")],
 )
-@pytest.mark.parametrize("before", [[], [(0.0, ToolStarted(id="t", name="x"))], [(0.0, TextDelta(text="Hi."))]])
+@every("before", [[], [(0.0, ToolStarted(id="t", name="x"))], [(0.0, TextDelta(text="Hi."))]])
 def test_the_status_line_is_cleared_in_every_ending(before: Events, end: AgentEvent | StopRequested) -> None:
     """Also where nothing was shown."""
     run = Run().play([*before, (5, end)])
@@ -175,8 +176,8 @@ def test_the_status_line_is_cleared_in_every_ending(before: Events, end: AgentEv
 
 
 @pytest.mark.req("STREAM-07", "STREAM-12", "STREAM-04")
-@pytest.mark.parametrize("said", ["", "Some of it"])
-@pytest.mark.parametrize(
+@every("said", ["", "Some of it"])
+@every(
     ("end", "retry", "feedback", "footer", "words"),
     [
         (Failed(message="no model <!here>"), True, False, False, "no model"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from swarm.domain.answers.events import AgentEvent, Finished, SourceChanged, TextDelta, TextEnded
+from tests.support.every import every
 from tests.support.slack_model import Run
 
 pytestmark = pytest.mark.req("STREAM-04")
@@ -12,7 +13,7 @@ pytestmark = pytest.mark.req("STREAM-04")
 SAID = "Let me look it up.\n\nIs it 42 or is it not? It is 42, and that is certain.\nYesterday it was 41."
 
 
-@pytest.mark.parametrize(
+@every(
     ("said", "result", "shown"),
     [
         ([SAID], SAID, SAID),

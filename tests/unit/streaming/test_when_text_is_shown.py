@@ -22,6 +22,7 @@ from swarm.domain.answers.events import (
 from swarm.domain.answers.pages import PageMode
 from swarm.domain.answers.reducer import StopRequested
 from swarm.domain.text.mrkdwn import safe
+from tests.support.every import every
 from tests.support.slack_model import Run
 
 pytestmark = pytest.mark.req("STREAM-03")
@@ -35,7 +36,7 @@ def text(words: str, message_id: str = "m") -> TextDelta:
 
 
 @pytest.mark.req("STREAM-04", "STREAM-05")
-@pytest.mark.parametrize("first", ["Hello", "Hello ", "chunk-1,", "日本", "Let me look\n", "x" * 5_000])
+@every("first", ["Hello", "Hello ", "chunk-1,", "日本", "Let me look\n", "x" * 5_000])
 def test_the_first_piece_is_shown_at_once(first: str) -> None:
     """Also an unfinished word, when the agent then thinks for a while."""
     run = Run().play([(0, text(first)), (20, text(" and the rest.")), (21, Finished())])
@@ -54,7 +55,7 @@ def test_an_unfinished_word_does_not_wait_for_the_next_one() -> None:
 
 
 @pytest.mark.req("STREAM-05")
-@pytest.mark.parametrize("held", ["<!chan", "`code", "https://exam", "@chan", "[FINAL AN", "see <https://a.b|l"])
+@every("held", ["<!chan", "`code", "https://exam", "@chan", "[FINAL AN", "see <https://a.b|l"])
 def test_what_may_still_change_its_meaning_waits(held: str) -> None:
     """However long the agent pauses."""
     run = Run().play([(0, text("Look " + held)), (50, text("x")), (51, Finished())])
@@ -149,7 +150,7 @@ def test_markers_are_never_shown() -> None:
     assert run.shown == ["Yes.  Done ."]
 
 
-@pytest.mark.parametrize(
+@every(
     ("events", "shown"),
     [
         ([ToolEnded(id="t"), TextEnded(message_id="z"), text("A.")], "A."),
