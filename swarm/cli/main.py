@@ -23,7 +23,7 @@ from swarm.domain.errors import ConfigurationError, SwarmError
 from swarm.domain.model.agents import Role
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.operating_policy import KEPT
-from swarm.domain.text.terminal import for_terminal, line_for_terminal
+from swarm.domain.text.characters import for_terminal, line_for_terminal
 from swarm.entrypoints.web import loading
 from swarm.telemetry import log
 

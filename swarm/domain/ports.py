@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import Protocol
 
+from swarm.domain.access import Person
 from swarm.domain.model.deliveries import Answer, Delivery, DeliveryAccepted
 from swarm.domain.model.files import FileInfo, Share
-from swarm.domain.model.transcript import AuthorKind, ChannelMessage, SlackMessage
-from swarm.domain.people import Person
+from swarm.domain.model.threads import AuthorKind, ChannelMessage, SlackMessage
 from swarm.domain.prompts.client_context import ChannelFacts
 
 

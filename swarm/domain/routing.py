@@ -20,9 +20,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from swarm.domain.access import ChannelPolicy, External, Listen, denial
+from swarm.domain.access import ChannelPolicy, External, Listen, Me, denial
 from swarm.domain.model.inbox import MatchedBy
-from swarm.domain.model.transcript import Author, AuthorKind, ChannelType, SlackMessage, Standing
+from swarm.domain.model.threads import Author, AuthorKind, ChannelType, SlackMessage, Standing
 from swarm.domain.roster import ADDRESS, Candidate, Roster, addressed, names_and_verb
 
 _CONTENT_SUBTYPES: Final = frozenset({None, "file_share", "thread_broadcast", "me_message", "bot_message"})
@@ -63,25 +63,6 @@ class RoutingOutcome(StrEnum):
     MENTION = "mention"
     DIRECT_MESSAGE = "direct_message"
     CONTEXT = "context"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Me:
-    """The Slack identity of this app's bot, from ``auth.test``."""
-
-    team: str
-    user_id: str
-    bot_id: str
-    url: str = ""  # of the workspace, for permalinks
-    enterprise: str = ""  # the Enterprise Grid organisation's id; empty: the workspace belongs to none
-
-    @property
-    def homes(self) -> frozenset[str]:
-        """Whose people are colleagues. An installation for the whole organisation has its id as ``team``."""
-        return frozenset(filter(None, (self.team, self.enterprise)))
-
-    def wrote(self, author: Author) -> bool:
-        return author.id in (self.user_id, self.bot_id) or author.bot_id == self.bot_id
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

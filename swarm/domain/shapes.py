@@ -10,13 +10,11 @@ from collections.abc import Sequence
 from typing_extensions import TypedDict
 
 from swarm.clock import to_iso
-from swarm.domain.model.agent_messages import AgentMessage
-from swarm.domain.model.agents import Agent
+from swarm.domain.model.agents import Agent, AgentMessage
 from swarm.domain.model.files import Shared
-from swarm.domain.model.task_views import TaskView
-from swarm.domain.model.transcript import File, TranscriptMessage
-from swarm.domain.model.tray import Tray
-from swarm.domain.model.triggers import InboxMessageView, NoticeView, ThreadView, Trigger
+from swarm.domain.model.tasks import TaskView
+from swarm.domain.model.threads import File, TranscriptMessage
+from swarm.domain.model.triggers import InboxMessageView, NoticeView, ThreadView, Tray, Trigger
 from swarm.domain.text.mrkdwn import preview
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing_extensions import TypedDict
 
 from swarm.clock import to_iso
-from swarm.domain.model.agent_messages import AgentMessage
-from swarm.domain.model.agents import Agent
-from swarm.domain.model.team import Load
+from swarm.domain.model.agents import Agent, AgentMessage, Load
 from swarm.domain.shapes import AgentShape, UserShape, agent_shape
 
 

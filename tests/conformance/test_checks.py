@@ -11,8 +11,17 @@ from swarm.conformance.checks import Limits, Seen, judge
 from swarm.conformance.record import APPENDS, CLOSES, OPENS, POSTS, UPDATES, Call, Heard, Message, Record
 from swarm.conformance.scenarios import SCENARIOS, Check
 from swarm.conformance.words import said_twice, words
-from swarm.domain.answers.events import Asked, Finished, SourceChanged, TextDelta, ToolStarted
-from swarm.domain.answers.outcomes import Answered, Asks, RunFailed, RunStopped
+from swarm.domain.answers.events import (
+    Answered,
+    Asked,
+    Asks,
+    Finished,
+    RunFailed,
+    RunStopped,
+    SourceChanged,
+    TextDelta,
+    ToolStarted,
+)
 
 pytestmark = [pytest.mark.req("CONF-01"), pytest.mark.req("CONF-02")]
 

@@ -15,10 +15,10 @@ from slack_twin.twin import build_twin
 from swarm.domain.answers.calls import AnswerTarget
 from swarm.domain.answers.events import (
     AgentEvent,
+    AnswerOutcome,
     Finished,
     TextDelta,
 )
-from swarm.domain.answers.outcomes import AnswerOutcome
 from swarm.domain.answers.reducer import Pace
 from swarm.domain.answers.showing import AnswerShown, Last
 from swarm.slack.outgoing.gateway import Gateway

@@ -9,21 +9,24 @@ import pytest
 from structlog.testing import capture_logs
 
 from swarm.agents.remote.agui import AguiAgent
+from swarm.domain.answers.agents import RemoteAgent
 from swarm.domain.answers.calls import Closing
 from swarm.domain.answers.events import (
     AgentEvent,
+    Answered,
     Asked,
+    Asks,
     Broken,
     Finished,
     Interrupted,
+    RunFailed,
+    RunStopped,
     TextDelta,
     TextEnded,
     ToolEnded,
     ToolStarted,
 )
-from swarm.domain.answers.outcomes import Answered, Asks, RunFailed, RunStopped
-from swarm.domain.answers.pages import PageMode
-from swarm.domain.answers.remote import RemoteAgent
+from swarm.domain.answers.state import PageMode
 from tests.agents.asking import turn
 from tests.contract.live_scene import (
     LINES,

@@ -16,12 +16,13 @@ from structlog.testing import capture_logs
 from swarm.domain.answers.agent_events import MAX_ANSWER_CHARACTERS, TOO_LONG
 from swarm.domain.answers.calls import Closing
 from swarm.domain.answers.events import (
+    Answered,
     Finished,
+    RunFailed,
     SourceChanged,
     StepNamed,
     TextDelta,
 )
-from swarm.domain.answers.outcomes import Answered, RunFailed
 from swarm.domain.answers.showing import LostRight
 from swarm.slack.outgoing.live import EVENTS_AHEAD
 from swarm.slack.outgoing.pacing import Pacing

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from swarm.domain.documents.document_index import DocumentBatch
+from swarm.domain.documents.documents import DocumentBatch
 from swarm.domain.documents.extracts import EXCERPT_CHARACTERS
-from swarm.domain.documents.words import is_asked, terms_of, words_of
+from swarm.domain.documents.query_words import is_asked, terms_of, words_of
 from swarm.services.builtin import library_folder, library_index
 from swarm.services.builtin.library import DocumentLibrary
 from swarm.services.builtin.library_folder import Folder, Inventory, Unreadable

@@ -10,17 +10,16 @@ from dataclasses import dataclass
 
 import pytest
 
-from swarm.domain.answers.agent import OnRestart
+from swarm.domain.answers.agents import OnRestart
 from swarm.domain.answers.calls import NOTHING_BELOW, AnswerTarget, CloseStream, OpenStream
-from swarm.domain.answers.events import RunInput, TextDelta
-from swarm.domain.answers.outcomes import Answered
+from swarm.domain.answers.events import Answered, RunInput, TextDelta
 from swarm.domain.answers.showing import LostRight
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.deliveries import DeliveryAccepted, DeliveryRefused
 from swarm.domain.model.inbox import MAX_ATTEMPTS, InboxStatus
 from swarm.domain.model.leases import LeaseEnd
 from swarm.domain.model.runs import PageKind, PagePhase, RunOutcome, RunStatus
-from swarm.domain.model.transcript import SlackMessage
+from swarm.domain.model.threads import SlackMessage
 from swarm.services.outbox import elections
 from swarm.services.runs import answer_run, converse
 from swarm.services.runs.run_ends import Ending, end_run

@@ -19,7 +19,7 @@ from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.leases import FinishOutcome, LeaseEnd
 from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.tasks import TaskStatus
-from swarm.domain.model.transcript import AuthorKind
+from swarm.domain.model.threads import AuthorKind
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules.reply import Caller
 from swarm.services.runs import stream_ends, stream_run

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from swarm.clock import ManualClock, new_id
-from swarm.domain.documents.document_index import DocumentBatch, DocumentReading, FileState, IndexedPiece, Known
-from swarm.domain.documents.words import terms_of, words_of
+from swarm.domain.documents.documents import DocumentBatch, DocumentReading, FileState, IndexedPiece, Known
+from swarm.domain.documents.query_words import terms_of, words_of
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.builtin import document_search, documents

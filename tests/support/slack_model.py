@@ -30,7 +30,6 @@ from swarm.domain.answers.calls import (
     UpdatePage,
 )
 from swarm.domain.answers.events import AgentEvent
-from swarm.domain.answers.pages import PageMode
 from swarm.domain.answers.reducer import (
     AgentEventReceived,
     Input,
@@ -44,6 +43,7 @@ from swarm.domain.answers.reducer import (
     step,
     wake_at,
 )
+from swarm.domain.answers.state import PageMode
 from swarm.domain.model.deliveries import Answer, DeliveryAccepted, DeliveryRefused, InDoubt, NotSent
 
 MAX_BYTES = 10_500

@@ -15,7 +15,7 @@ from swarm.app import bootstrap
 from swarm.clock import ManualClock
 from swarm.config import load
 from swarm.domain.access import CallerPolicy
-from swarm.domain.answers.remote import AgentClient
+from swarm.domain.answers.agents import AgentClient
 from swarm.domain.model.deliveries import Answer
 from swarm.domain.model.files import FileInfo, Share
 from swarm.domain.operating_policy import OperatingPolicy, Reloaded

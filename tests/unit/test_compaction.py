@@ -10,9 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.domain.errors import Invalid
-from swarm.domain.model.compaction import cut, last_of, pairs, tellable, to_summarise
-from swarm.domain.model.session_messages import MOST_BYTES, MOST_CHARACTERS, checked_name, kept, message_of, plain
-from swarm.domain.model.sessions import MessageRole, SessionMessage
+from swarm.domain.model.sessions import (
+    MOST_BYTES,
+    MOST_CHARACTERS,
+    MessageRole,
+    SessionMessage,
+    checked_name,
+    compaction_point,
+    kept,
+    message_of,
+    plain,
+    recent_messages,
+    tellable,
+    to_summarise,
+    tool_pairs,
+)
 
 pytestmark = pytest.mark.req("AGENT-06")
 
@@ -64,7 +76,7 @@ def calls_in(messages: Sequence[SessionMessage], role: MessageRole) -> set[str]:
 def test_a_cut_parts_no_call_from_its_result_and_keeps_as_many_as_it_must(
     messages: list[SessionMessage], keep: int
 ) -> None:
-    place = cut(messages, keep)
+    place = compaction_point(messages, keep)
     for side in (messages[:place], messages[place:]):
         assert calls_in(side, USE) == calls_in(side, RESULT)
     assert len(messages) - place >= min(keep, len(messages))
@@ -72,7 +84,7 @@ def test_a_cut_parts_no_call_from_its_result_and_keeps_as_many_as_it_must(
 
 @given(conversations(), st.integers(0, 40))
 def test_a_cut_is_moved_no_further_than_needed(messages: list[SessionMessage], keep: int) -> None:
-    place, wanted = cut(messages, keep), max(len(messages) - keep, 0)
+    place, wanted = compaction_point(messages, keep), max(len(messages) - keep, 0)
     for later in range(place + 1, wanted + 1):
         assert calls_in(messages[:later], USE) != calls_in(messages[:later], RESULT)
 
@@ -120,13 +132,13 @@ def test_what_is_told_is_in_order_and_lacks_nothing_that_could_be_told(messages:
 
 def test_a_result_belongs_to_the_last_call_with_its_id() -> None:
     crashed, again, answer = use("call_0"), use("call_0"), result("call_0")
-    assert pairs([crashed, says(), again, answer]) == {2: 3}
+    assert tool_pairs([crashed, says(), again, answer]) == {2: 3}
     assert tellable([crashed, says(), again, answer]) == [says(), again, answer]
 
 
 @given(broken, st.integers(0, 30))
 def test_with_a_limit_the_last_are_told_and_what_keeps_them_whole(messages: list[SessionMessage], limit: int) -> None:
-    told, last = tellable(messages), last_of(messages, limit)
+    told, last = tellable(messages), recent_messages(messages, limit)
     assert last == told[len(told) - len(last) :]
     assert len(last) >= min(limit, len(told))
     assert tellable(last) == last
@@ -153,7 +165,7 @@ def test_calls_side_by_side_and_their_results_are_one() -> None:
     side_by_side = [use("a"), use("b"), use("c"), result("b"), result("a"), result("c")]
     one_by_one = [use("d"), result("d"), use("e"), result("e")]
     messages = [says(), *side_by_side, *one_by_one]
-    assert [cut(messages, keep) for keep in range(12)] == [11, 9, 9, 7, 7, 1, 1, 1, 1, 1, 1, 0]
+    assert [compaction_point(messages, keep) for keep in range(12)] == [11, 9, 9, 7, 7, 1, 1, 1, 1, 1, 1, 0]
 
 
 def test_a_summary_alone_is_not_summarised_again() -> None:

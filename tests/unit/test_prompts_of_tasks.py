@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.domain.model.agents import Role
-from swarm.domain.model.notices import NoticeKind
+from swarm.domain.model.inbox import NoticeKind
 from swarm.domain.model.triggers import TriggerKind
-from swarm.domain.prompts.prompt_input import TASK_TRIGGER, PromptDependency, PromptTask
+from swarm.domain.prompts.input import TASK_TRIGGER, PromptDependency, PromptTask
 from swarm.domain.prompts.prompts import render
 from swarm.domain.text.characters import strip_invisible
 from swarm.domain.text.mrkdwn import unescape

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from swarm.agents.toolbox.tool import ToolAnswer
-from swarm.domain.model.session_messages import storable
+from swarm.domain.model.sessions import storable
 
 _NOTE_CHARACTERS: Final = 60
 """So long may the note be that something was left out."""

@@ -1,22 +1,33 @@
-"""The half of the reducer that listens to the agent: what it does becomes text, cards, a status, and an outcome."""
+"""What of a final result has not been said yet.
+
+Some agents send their whole answer once more at the end, some only then, and some the rest of it. Blanks do not count
+in the comparison: agents trim and wrap.
+
+The half of the reducer that listens to the agent: what it does becomes text, cards, a status, and an outcome.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Final, assert_never
 
-from swarm.domain.answers import words
+from swarm.domain.answers import wording
 from swarm.domain.answers.calls import Card, Closing, Command, Hang, PlanTitle, Text
 from swarm.domain.answers.events import (
     AgentEvent,
+    Answered,
+    AnswerOutcome,
+    Asks,
     Broken,
     Cancelled,
     Failed,
     Finished,
     Interrupted,
     PlanShown,
+    RunFailed,
+    RunStopped,
     SourceChanged,
     StepNamed,
     StepStatus,
@@ -26,14 +37,60 @@ from swarm.domain.answers.events import (
     ToolStarted,
     Warned,
 )
-from swarm.domain.answers.markers import without_markers
-from swarm.domain.answers.outcomes import Answered, AnswerOutcome, Asks, RunFailed, RunStopped
-from swarm.domain.answers.results import missing_of
-from swarm.domain.answers.rope import Rope
-from swarm.domain.answers.state import Live, join
-from swarm.domain.answers.text import SafeText
+from swarm.domain.answers.state import Live, Rope, join
+from swarm.domain.answers.text import SafeText, without_markers
 from swarm.domain.text.characters import strip_invisible
 from swarm.domain.text.secrets import without_secrets
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Missing:
+    """What is still to be shown; ``goes_on`` is whether it continues the last text message."""
+
+    text: str = ""
+    goes_on: bool = False
+
+
+_SHORT_CHARACTERS: Final = 40
+"""So short a result may stand by accident within a sentence about something else."""
+
+
+def missing_of(result: str, said: str, last: str) -> Missing:
+    """What of ``result`` is in neither everything that was ``said`` nor the ``last`` text message of it."""
+    if not result.strip() or _is_in(result, said):
+        return Missing()
+    for begun in (said, last):
+        rest = _rest_behind(result, begun)
+        if rest is not None:
+            return Missing(text=rest, goes_on=True)
+    return Missing(text=result)
+
+
+def _is_in(result: str, said: str) -> bool:
+    """Whether a result was said: as whole words in a row, a short one as a whole line or at the very end."""
+    wanted = _in_words(result)
+    if len(wanted) > _SHORT_CHARACTERS:
+        return wanted in _in_words(said)
+    return _in_words(said).endswith(wanted) or any(_in_words(line) == wanted for line in said.splitlines())
+
+
+def _in_words(text: str) -> str:
+    return f" {' '.join(text.split())} "
+
+
+def _rest_behind(result: str, begun: str) -> str | None:
+    """What follows in ``result`` on what has begun it; None if it does not begin so."""
+    at = 0
+    for character in begun:
+        if character.isspace():
+            continue
+        while at < len(result) and result[at].isspace():
+            at += 1
+        if at >= len(result) or result[at] != character:
+            return None
+        at += 1
+    return result[at:] if begun.strip() else None
+
 
 MAX_ANSWER_CHARACTERS: Final = 200_000
 """Longer answers are cut off: they would be dozens of messages that nobody reads."""
@@ -64,7 +121,7 @@ def hear(live: Live, event: AgentEvent, now: float) -> Heard:
         case PlanShown():
             return _plan(live, event), ()
         case StepNamed():
-            return _with_status(live, words.doing(event.name)), ()
+            return _with_status(live, wording.doing(event.name)), ()
         case SourceChanged():
             return replace(live, sub_agent=event.sub_agent), ()
         case Warned():
@@ -74,7 +131,7 @@ def hear(live: Live, event: AgentEvent, now: float) -> Heard:
         case Interrupted():
             return end(live, Asks(asked=event.asked), now), ()
         case Cancelled():
-            return end(live, RunFailed(reason=words.CANCELLED), now), ()
+            return end(live, RunFailed(reason=wording.CANCELLED), now), ()
         case Failed():
             return end(live, RunFailed(reason=event.message), now), ()
         case Broken():
@@ -107,11 +164,11 @@ def _closing(outcome: AnswerOutcome, *, is_partial: bool) -> Closing:
         case Answered():
             return Closing(feedback=True, footer=True)
         case RunFailed(reason=reason, comes_again=comes_again):
-            return Closing(note=words.broke_off(reason, is_partial=is_partial), retry=not comes_again)
+            return Closing(note=wording.broke_off(reason, is_partial=is_partial), retry=not comes_again)
         case RunStopped(by=by):
-            return Closing(note=words.stopped(by))
+            return Closing(note=wording.stopped(by))
         case Asks(asked=asked):
-            return Closing(note=words.questions(asked), footer=True)
+            return Closing(note=wording.questions(asked), footer=True)
         case _:
             assert_never(outcome)
 
@@ -170,8 +227,8 @@ def _message_ended(live: Live) -> Live:
 
 
 def _tool_started(live: Live, event: ToolStarted) -> Live:
-    live = _with_status(live, words.using(event.name))
-    card = Card(id=_card_id(event.id), title=words.label(event.name), status=StepStatus.IN_PROGRESS)
+    live = _with_status(live, wording.using(event.name))
+    card = Card(id=_card_id(event.id), title=wording.label(event.name), status=StepStatus.IN_PROGRESS)
     return _show(live, card)
 
 
@@ -187,8 +244,8 @@ def _tool_ended(live: Live, event: ToolEnded) -> Live:
 
 def _plan(live: Live, event: PlanShown) -> Live:
     for step in event.steps[:MAX_CARDS]:
-        live = _show(live, Card(id=_card_id(f"plan:{step.id}"), title=words.label(step.title), status=step.status))
-    title = words.label(event.title) if event.title.strip() else live.plan_title
+        live = _show(live, Card(id=_card_id(f"plan:{step.id}"), title=wording.label(step.title), status=step.status))
+    title = wording.label(event.title) if event.title.strip() else live.plan_title
     if title == live.plan_title:
         return live
     return replace(live, plan_title=title).queued(PlanTitle(title=title))
@@ -238,4 +295,4 @@ def _finished(live: Live, event: Finished, now: float) -> Live:
     if live.outcome:
         return live
     is_answered = event.elsewhere or bool(str(live.said).strip())
-    return end(live, Answered() if is_answered else RunFailed(reason=words.EMPTY), now)
+    return end(live, Answered() if is_answered else RunFailed(reason=wording.EMPTY), now)

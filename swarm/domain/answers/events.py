@@ -1,4 +1,7 @@
-"""What an agent does during a run, free of any protocol: AG-UI is translated at the edge (`swarm.agents`)."""
+"""What an agent does during a run, free of any protocol: AG-UI is translated at the edge (`swarm.agents`).
+
+How a run ended, as people see it.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from swarm.domain.model.model_usage import Door
-from swarm.domain.model.transcript import STANDING_WORDS, Standing
+from swarm.domain.model.models import Door
+from swarm.domain.model.threads import STANDING_WORDS, Standing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -249,3 +252,33 @@ class RunInput:
     client_context: Mapping[str, object] = field(default_factory=dict)
     decided: tuple[Decided, ...] = ()  # of a resumed run: one for each open interrupt
     origin: Origin = Origin()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answered:
+    """The answer is whole."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunFailed:
+    """There is no answer, or it is not whole. ``reason`` is a clause for people."""
+
+    reason: str
+    comes_again: bool = False  # the work is handed out again by itself, so nobody is asked to retry it
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunStopped:
+    """A person did not want it any more; ``by`` is the user id, None where Slack does not say."""
+
+    by: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asks:
+    """The agent waits for people."""
+
+    asked: tuple[Asked, ...]
+
+
+AnswerOutcome = Answered | RunFailed | RunStopped | Asks

@@ -16,14 +16,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from swarm.domain.answers import words
+from swarm.domain.answers import wording
 from swarm.domain.answers.agent_events import hear, stop
-from swarm.domain.answers.answers import answered, found
 from swarm.domain.answers.calls import Command, Slot
 from swarm.domain.answers.events import AgentEvent
-from swarm.domain.answers.pages import PageMode
 from swarm.domain.answers.sending import GIVE_UP_SECONDS, advance, wake_at
-from swarm.domain.answers.state import Live, Pace
+from swarm.domain.answers.slack_results import answered, found
+from swarm.domain.answers.state import Live, Pace, PageMode
 from swarm.domain.answers.text import SafeText
 from swarm.domain.model.deliveries import Answer
 
@@ -108,7 +107,7 @@ def begin(
         pace=pace or Pace(),
         pages=pages,
         spread=spread,
-        status_wanted=words.THINKING,
+        status_wanted=wording.THINKING,
         status_at=now - GIVE_UP_SECONDS,
     )
     return advance(live, now)

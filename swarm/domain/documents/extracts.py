@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from swarm.domain.documents.words import QueryTerm, Span, is_asked, spans_of
+from swarm.domain.documents.query_words import QueryTerm, Span, is_asked, spans_of
 
 PIECE_CHARACTERS: Final = 1_000
 """At most so many are in one piece."""

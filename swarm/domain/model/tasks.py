@@ -1,8 +1,12 @@
-"""Tasks: work given to an agent, usually by delegation."""
+"""Tasks: work given to an agent, usually by delegation.
+
+Tasks as agents and operators see them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -158,3 +162,41 @@ def check_dependencies(depends_on: Collection[str], ancestors: Collection[str]) 
             f"The task would wait for {', '.join(circular)}, which it is a part of: a cycle.",
             hint="Leave its own parents out of depends_on.",
         )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Dependency:
+    """A task that another one waits for."""
+
+    id: str
+    title: str
+    status: TaskStatus
+    result: str | None
+    error: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskView:
+    """A task with names in place of ids."""
+
+    id: str
+    title: str
+    description: str
+    status: TaskStatus
+    priority: int
+    agent_id: str | None
+    agent: str | None  # its worker's name
+    created_by: str | None  # an agent's name; None: an operator
+    requester: str | None  # a Slack user's id
+    parent_id: str | None
+    depends_on: tuple[Dependency, ...]
+    thread_id: str | None
+    inbox_message_id: str | None
+    attempts: int
+    progress: str | None
+    percent: int | None
+    result: str | None
+    error: str | None
+    created_at: int
+    started_at: int | None
+    ended_at: int | None

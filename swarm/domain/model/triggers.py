@@ -1,14 +1,18 @@
-"""Triggers: what ``/poll`` hands out."""
+"""Triggers: what ``/poll`` hands out.
+
+The tray: what lies before an agent, in brief.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from swarm.domain.model.inbox import InboxStatus, MatchedBy
-from swarm.domain.model.notices import NoticeKind
-from swarm.domain.model.task_views import TaskView
-from swarm.domain.model.transcript import ChannelType, File, Standing, TranscriptMessage
+from swarm.domain.model.agents import AgentMessage
+from swarm.domain.model.inbox import InboxStatus, MatchedBy, NoticeKind
+from swarm.domain.model.tasks import TaskView
+from swarm.domain.model.threads import ChannelType, File, Standing, TranscriptMessage
 
 
 class TriggerKind(StrEnum):
@@ -99,3 +103,25 @@ class Trigger:
     notice: NoticeView | None
     task: TaskView | None = None
     started_by: StartedBy = StartedBy.MEMBERS
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Preview:
+    """One unread message in a tray: the beginning of the new message, not of the thread."""
+
+    inbox_message_id: str
+    sender: str
+    channel: str
+    preview: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tray:
+    """What lies before an agent."""
+
+    unread: int
+    previews: tuple[Preview, ...]
+    mentions: int  # unread messages of other agents: direct ones, and those that mention it in a channel
+    messages: tuple[AgentMessage, ...]  # the first of them
+    tasks: Mapping[str, int]  # its open tasks by status
+    threads_owned: int

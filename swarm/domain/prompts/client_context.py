@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from swarm.domain.model.transcript import ChannelType
-from swarm.domain.text.readable import readable
+from swarm.domain.model.threads import ChannelType
+from swarm.domain.text.mrkdwn import readable
 
 SOURCE: Final = "slack"
 

@@ -36,30 +36,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from swarm.domain.model.notices import NoticeKind
-from swarm.domain.model.transcript import STANDING_WORDS, AuthorKind, Standing
-from swarm.domain.prompts import prompt_words as words
-from swarm.domain.prompts.excerpts import left_out
-from swarm.domain.prompts.prompt_fences import (
-    barred,
-    check_marker,
-    fenced,
-    harmless,
-    moment,
-    one_line,
-    plain_id,
-    quoted,
-)
-from swarm.domain.prompts.prompt_input import (
+from swarm.domain.model.inbox import NoticeKind
+from swarm.domain.model.threads import STANDING_WORDS, AuthorKind, Standing
+from swarm.domain.prompts import wording
+from swarm.domain.prompts.fences import barred, check_marker, fenced, harmless, moment, one_line, plain_id, quoted
+from swarm.domain.prompts.input import (
     ABOUT_TASKS,
     INBOX_TRIGGER,
     TASK_TRIGGER,
     NewMessage,
     PromptInput,
     PromptMessage,
+    left_out,
 )
-from swarm.domain.prompts.prompt_notices import NOTICES
-from swarm.domain.prompts.prompt_tasks import outcome_sections, task_sections
+from swarm.domain.prompts.notices import NOTICES
+from swarm.domain.prompts.tasks import outcome_sections, task_sections
 
 _KIND_WORDS: Final[Mapping[AuthorKind, str]] = {
     AuthorKind.USER: "person",
@@ -80,16 +71,16 @@ def render(prompt: PromptInput, marker: str) -> str:
     if prompt.kind in ABOUT_TASKS and prompt.task is None:
         raise ValueError(f"the prompt of a trigger of kind {prompt.kind!r} needs its task")
     sections = [
-        words.opening(prompt),
-        words.facts(prompt),
-        *words.how_to_settle(prompt),
-        words.how_to_read(marker),
-        *words.about_strangers(prompt),
+        wording.opening(prompt),
+        wording.facts(prompt),
+        *wording.how_to_settle(prompt),
+        wording.how_to_read(marker),
+        *wording.about_strangers(prompt),
         *_news(prompt, marker),
         *_previous_reply(prompt, marker),
         *_history(prompt, marker),
-        *words.gaps(prompt),
-        words.tail(prompt),
+        *wording.gaps(prompt),
+        wording.tail(prompt),
     ]
     return "\n\n".join(sections) + "\n"
 
@@ -160,7 +151,7 @@ def _history(prompt: PromptInput, marker: str) -> list[str]:
     shown = ["\n".join(_said(message, places.get(message.ts))) for message in prompt.history]
     gap = left_out([len(lines) for lines in shown], prompt.history_characters)
     told = [lines for place, lines in enumerate(shown) if place not in gap]
-    return [words.history(prompt, len(gap)), fenced("thread_context", "\n".join(told), marker)]
+    return [wording.history(prompt, len(gap)), fenced("thread_context", "\n".join(told), marker)]
 
 
 def _said(message: PromptMessage, place: str | None) -> Iterable[str]:

@@ -10,14 +10,19 @@ nothing:
 
 The selectors VS1 to VS14 and VS17 to VS256 never stay: behind an ideograph each of them is one of 240 values, a byte,
 and without it the ideograph is only drawn in its usual form.
+
+Text for models: the one function on the way to each of them.
+
+Text for terminals.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 _BREAKS: Final = "\r\v\f\x85\u2028\u2029"
 _IGNORED: Final = (
@@ -131,3 +136,34 @@ def _joins_letters(character: str) -> bool:
         or "\ua840" <= character <= "\uabff"
         or "\U00010a00" <= character <= "\U00011fff"
     )
+
+
+def for_model(text: str) -> str:
+    """Text as a model may have it: what a person sees of it, and nothing else. Otherwise it stays as it is."""
+    return strip_invisible(text)
+
+
+def data_for_model(value: Any) -> Any:
+    """JSON-like data with every text in it as `for_model` gives it, names of fields included."""
+    match value:
+        case str():
+            return for_model(value)
+        case Mapping():
+            return {data_for_model(name): data_for_model(part) for name, part in value.items()}
+        case list() | tuple():
+            return [data_for_model(part) for part in value]
+        case _:
+            return value
+
+
+def for_terminal(text: object) -> str:
+    """Text that commands no terminal: without escapes, control and invisible characters, with its line breaks.
+
+    What rich would read as its own markup is no concern of this function: consoles print it with ``markup=False``.
+    """
+    return strip_invisible(str(text))
+
+
+def line_for_terminal(text: object) -> str:
+    """The same on one line."""
+    return " ".join(for_terminal(text).split())

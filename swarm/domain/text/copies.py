@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from swarm.domain.text.mrkdwn import escape, unescape
-from swarm.domain.text.readable import readable
+from swarm.domain.text.mrkdwn import escape, readable, unescape
 
 TOMBSTONE: Final = "[deleted]"
 """Stands where a copy stood."""

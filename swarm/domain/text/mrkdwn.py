@@ -2,12 +2,14 @@
 
 Slack gives ``<…>`` a meaning (a link, a mention, a ping of everybody) and knows three escapes, ``&amp; &lt; &gt;``.
 An agent's words are never trusted with that: everything is escaped, and only what has been checked is live again.
+
+Slack's text as a reader sees it: names for ids, characters for entities.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Container
+from collections.abc import Container, Mapping
 
 from swarm.domain.text.characters import strip_invisible
 from swarm.domain.text.code_blocks import INLINE_CODE, code_blocks
@@ -132,3 +134,39 @@ def _linked(found: re.Match[str], mentionable: Container[str]) -> str:
 def inert(text: str) -> str:
     """Text in which nothing is live, as in code; it is visible already."""
     return _PING.sub("@" + _WORD_JOINER, escape(text))
+
+
+_TOKEN = re.compile(r"<([^<>\n]+)>")
+_ADDRESSED = re.compile(r"^\s*<@[UW][A-Z0-9]*(?:\|[^>]*)?>[\s,:]*")
+_USER = re.compile(r"<@([UW][A-Z0-9]*)(?:\|[^>]*)?>")
+
+
+def mentioned_ids(text: str) -> set[str]:
+    """The users whose names :func:`readable` needs."""
+    return set(_USER.findall(text))
+
+
+def readable(text: str, names: Mapping[str, str]) -> str:
+    """``<@U1> see <https://a.b|this> &amp; <#C1|random>`` as ``@alice see this (https://a.b) & #random``."""
+    return unescape(_TOKEN.sub(lambda found: _word(found.group(1), names), text))
+
+
+def as_asked(text: str) -> str:
+    """The same without whom it is said to, where that stands in front; people whose names are not at hand go by id."""
+    return readable(_ADDRESSED.sub("", text), {})
+
+
+def _word(token: str, names: Mapping[str, str]) -> str:
+    target, _, label = token.partition("|")
+    match target[:1]:
+        case "":
+            return label
+        case "@":
+            return "@" + (names.get(target[1:]) or label or target[1:])
+        case "#":
+            return "#" + (label or names.get(target[1:]) or target[1:])
+        case "!":
+            return label if label.startswith("@") else "@" + (label or target[1:].partition("^")[0])
+        case _:
+            address = target.removeprefix("mailto:")
+            return f"{label} ({address})" if label and label != address else address

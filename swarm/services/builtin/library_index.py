@@ -21,7 +21,7 @@ from typing import Final
 import structlog
 
 from swarm.clock import Clock, SystemClock
-from swarm.domain.documents.document_index import DocumentBatch, FileState, Known
+from swarm.domain.documents.documents import DocumentBatch, FileState, Known
 from swarm.services.builtin import library_folder
 from swarm.services.builtin.library_folder import Folder, Inventory, Unreadable
 from swarm.services.builtin.library_reading import PART_PIECES, FileRead, read_some

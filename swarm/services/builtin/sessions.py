@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 import structlog
 
 from swarm.domain.errors import Invalid, SwarmError
-from swarm.domain.model.compaction import last_of, tellable, to_summarise
-from swarm.domain.model.session_messages import checked_name, kept, kept_text, message_of, plain
 from swarm.domain.model.sessions import (
     COMPACTION_THRESHOLD,
     KEEP_RECENT_MESSAGES,
@@ -16,6 +14,14 @@ from swarm.domain.model.sessions import (
     Session,
     SessionMessage,
     Summarise,
+    checked_name,
+    kept,
+    kept_text,
+    message_of,
+    plain,
+    recent_messages,
+    tellable,
+    to_summarise,
 )
 from swarm.store.bridge.database import Database
 from swarm.store.builtin import sessions
@@ -66,7 +72,7 @@ class DatabaseMemory:
         """
         if limit is not None and limit < 0:
             raise Invalid("A limit is 0 or more.", fields={"limit": "0 or more"})
-        return last_of((await self._told(session_id, turn_id)).messages, limit)
+        return recent_messages((await self._told(session_id, turn_id)).messages, limit)
 
     async def shown_before(self, turn_id: str) -> frozenset[str]:
         """Where in Slack (``ts``) other attempts at what a turn answers were shown."""

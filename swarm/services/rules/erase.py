@@ -13,12 +13,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from swarm.clock import SECOND
-from swarm.domain.model.inbox import InboxStatus, InboxStep
-from swarm.domain.model.notices import NoticeKind
-from swarm.domain.model.threads import Thread
-from swarm.domain.model.transcript import AuthorKind
+from swarm.domain.model.inbox import InboxStatus, InboxStep, NoticeKind
+from swarm.domain.model.threads import AuthorKind, Thread
 from swarm.domain.text.copies import parts_of
-from swarm.domain.text.readable import as_asked
+from swarm.domain.text.mrkdwn import as_asked
 from swarm.services.rules.follow_ups import concerned
 from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction

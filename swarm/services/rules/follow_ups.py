@@ -6,8 +6,7 @@ next poll or with the next renewal, and answers it under the task's lease. A tas
 
 from __future__ import annotations
 
-from swarm.domain.model.inbox import InboxStatus, InboxStep
-from swarm.domain.model.notices import NoticeKind
+from swarm.domain.model.inbox import InboxStatus, InboxStep, NoticeKind
 from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.model.threads import Thread
 from swarm.store.bridge.transaction import Transaction

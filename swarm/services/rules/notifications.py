@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from swarm.domain.model.notices import NOTICE_ATTEMPTS, NoticeKind, NoticeStep
+from swarm.domain.model.inbox import NOTICE_ATTEMPTS, NoticeKind, NoticeStep
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules import task_ends

@@ -11,8 +11,7 @@ from typing import Final
 
 from swarm.clock import SECOND
 from swarm.domain.model.deliveries import DeliveryKind
-from swarm.domain.model.threads import Thread
-from swarm.domain.model.transcript import AuthorKind, SlackMessage
+from swarm.domain.model.threads import AuthorKind, SlackMessage, Thread
 from swarm.domain.roster import Candidate, Roster, names_and_verb
 from swarm.domain.routing import Decision, RoutingOutcome
 from swarm.services.rules.system_messages import LIMITED_TEXT, post_ephemeral, post_message, refused_text

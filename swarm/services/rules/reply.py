@@ -13,7 +13,7 @@ from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.model.threads import Thread
 from swarm.domain.operating_policy import Reactions
 from swarm.domain.text.characters import strip_invisible
-from swarm.domain.text.readable import mentioned_ids
+from swarm.domain.text.mrkdwn import mentioned_ids
 from swarm.services.rules.fencing import AuthorizedMessage, authorize_message, authorize_task, may_reply_about
 from swarm.services.rules.follow_ups import answered_before
 from swarm.services.rules.idempotency import IdempotentCall, idempotent

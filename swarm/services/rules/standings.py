@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from swarm.clock import SECOND, MeasuredClock, SystemClock
-from swarm.domain.model.transcript import Author, AuthorKind, Standing
-from swarm.domain.people import standing_by_event, standing_of
+from swarm.domain.access import Me, standing_by_event, standing_of
+from swarm.domain.model.threads import Author, AuthorKind, Standing
 from swarm.domain.ports import PersonLookup
-from swarm.domain.routing import Me
 from swarm.store.bridge.database import Database
 from swarm.store.threads import people
 from swarm.store.threads.people import Verified

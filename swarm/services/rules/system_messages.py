@@ -10,8 +10,7 @@ import structlog
 from swarm.domain.answers.calls import AnswerTarget, Closing
 from swarm.domain.model.deliveries import DeliveryKind, Mark
 from swarm.domain.model.inbox import InboxStatus
-from swarm.domain.model.threads import Thread
-from swarm.domain.model.transcript import Author, ChannelType, SlackMessage, Standing
+from swarm.domain.model.threads import Author, ChannelType, SlackMessage, Standing, Thread
 from swarm.domain.operating_policy import Reactions
 from swarm.domain.text.cutting import split
 from swarm.domain.text.mrkdwn import safe

@@ -11,14 +11,13 @@ from typing import Final
 import structlog
 
 from swarm.clock import new_id, new_trace_id
-from swarm.domain.answers.agent import History
+from swarm.domain.answers.agents import History
 from swarm.domain.answers.calls import AnswerTarget
 from swarm.domain.answers.events import AgentEvent, RunInput
-from swarm.domain.answers.showing import AnswerShown, LostRight, Showing
-from swarm.domain.answers.whole import AnswerCollector
+from swarm.domain.answers.showing import AnswerCollector, AnswerShown, LostRight, Showing
 from swarm.domain.errors import LeaseLost, SwarmError, Unavailable
 from swarm.domain.model.agents import Agent
-from swarm.domain.model.transcript import AuthorKind, ChannelType
+from swarm.domain.model.threads import AuthorKind, ChannelType
 from swarm.domain.model.triggers import StartedBy, Trigger
 from swarm.domain.prompts.client_context import client_context
 from swarm.services.outbox.elections import OfficeTerm, boottime

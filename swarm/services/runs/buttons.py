@@ -15,7 +15,7 @@ from swarm.domain.button_actions import (
     feedback_of,
 )
 from swarm.domain.model.runs import Opinion
-from swarm.domain.model.transcript import Author
+from swarm.domain.model.threads import Author
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules.standings import Standings
 from swarm.services.rules.system_messages import why_refused

@@ -7,14 +7,13 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from swarm.domain.answers.agent import StreamingAgent
-from swarm.domain.answers.remote import AgentClient
+from swarm.domain.access import Me
+from swarm.domain.answers.agents import AgentClient, StreamingAgent
 from swarm.domain.answers.showing import Stage
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import Directory
-from swarm.domain.routing import Me
 from swarm.services.inbox.work import Work
 from swarm.services.runs.run_recovery import Recovery
 from swarm.store.bridge.database import Database

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from swarm.domain.answers.calls import NOTHING_BELOW, AnswerTarget, Closing
-from swarm.domain.answers.outcomes import AnswerOutcome, Asks, RunFailed, RunStopped
+from swarm.domain.answers.events import AnswerOutcome, Asks, RunFailed, RunStopped
 from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.inbox import InboxStep
 from swarm.domain.model.runs import UNFINISHED, RunOutcome, RunStep
 from swarm.domain.model.tasks import TaskStatus, TaskStep
-from swarm.domain.model.threads import Thread
-from swarm.domain.model.transcript import Author, AuthorKind, SlackMessage
+from swarm.domain.model.threads import Author, AuthorKind, SlackMessage, Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules import task_ends
 from swarm.services.rules.follow_ups import answered_before

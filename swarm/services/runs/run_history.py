@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from swarm.domain.model.transcript import AuthorKind, TranscriptMessage
+from swarm.domain.model.threads import AuthorKind, TranscriptMessage
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.ports import Directory
-from swarm.domain.text.readable import mentioned_ids, readable
+from swarm.domain.text.mrkdwn import mentioned_ids, readable
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox

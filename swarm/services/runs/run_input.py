@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from swarm.domain.answers.events import InputMessage, Origin, RunInput, Speaker
-from swarm.domain.model.task_views import TaskView
-from swarm.domain.model.transcript import AuthorKind, TranscriptMessage
+from swarm.domain.model.tasks import TaskView
+from swarm.domain.model.threads import AuthorKind, TranscriptMessage
 from swarm.domain.model.triggers import InboxMessageView, StartedBy, Trigger
-from swarm.domain.prompts.excerpts import HISTORY_CHARACTERS, left_out
+from swarm.domain.prompts.input import HISTORY_CHARACTERS, left_out
 from swarm.services.runs.run_history import NOTHING_HEARD, KnownMessages
 
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from swarm.domain.answers import words
+from swarm.domain.answers import wording
 from swarm.domain.answers.calls import NOTHING_BELOW, AnswerTarget, Closing
-from swarm.domain.answers.outcomes import Answered, AnswerOutcome, RunFailed, RunStopped
+from swarm.domain.answers.events import Answered, AnswerOutcome, RunFailed, RunStopped
 from swarm.domain.model.inbox import MAX_ATTEMPTS
 from swarm.domain.model.leases import LeaseEnd
 from swarm.domain.model.runs import PagePhase, RunStatus, RunStep
@@ -109,9 +109,9 @@ def below_of(turn: Run, *, is_partial: bool) -> Closing:
         case RunStatus.ABANDONED:
             return Closing(note=RESTARTED_TEXT)
         case RunStatus.STOPPED:
-            return Closing(note=words.stopped(turn.stop_requested_by))
+            return Closing(note=wording.stopped(turn.stop_requested_by))
         case RunStatus.FAILED:
-            return Closing(note=words.broke_off(turn.outcome_note or RESTARTED, is_partial=is_partial), retry=True)
+            return Closing(note=wording.broke_off(turn.outcome_note or RESTARTED, is_partial=is_partial), retry=True)
         case _:
             return NOTHING_BELOW
 

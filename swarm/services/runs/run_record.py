@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from swarm.domain.answers.outcomes import Answered, AnswerOutcome, Asks, RunFailed, RunStopped
+from swarm.domain.answers.events import Answered, AnswerOutcome, Asks, RunFailed, RunStopped
 from swarm.domain.answers.showing import Last, LostRight
 from swarm.domain.model.runs import PageKind, RunOutcome
 from swarm.store.bridge.database import Database

@@ -18,12 +18,12 @@ from typing import Any
 
 import structlog
 
-from swarm.domain.answers.agent import OnRestart, StreamingAgent
+from swarm.domain.answers.agents import OnRestart, StreamingAgent
 from swarm.domain.answers.calls import NOTHING_BELOW, AnswerTarget, Closing
-from swarm.domain.answers.outcomes import Answered, AnswerOutcome, Asks, RunFailed, RunStopped
+from swarm.domain.answers.events import Answered, AnswerOutcome, Asks, RunFailed, RunStopped
 from swarm.domain.answers.showing import LiveSlack, LostRight, MayCall
 from swarm.domain.model.runs import PagePhase, RunOutcome, RunStatus
-from swarm.domain.model.transcript import ChannelType
+from swarm.domain.model.threads import ChannelType
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.text.mrkdwn import unescape
 from swarm.services.rules.guarded import attempt

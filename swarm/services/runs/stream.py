@@ -20,8 +20,8 @@ import orjson
 
 from swarm.domain.answers.agent_events import MAX_ANSWER_CHARACTERS
 from swarm.domain.answers.events import StepStatus
-from swarm.domain.answers.markers import without_markers
 from swarm.domain.answers.pieces import MAX_PIECE_CHARACTERS, MAX_PIECES, Closed, Doing, Piece, SaidMore, TaskTold
+from swarm.domain.answers.text import without_markers
 from swarm.domain.errors import Invalid, TooLarge
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.text.characters import strip_invisible

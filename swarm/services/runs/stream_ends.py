@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from swarm.domain.answers.outcomes import AnswerOutcome, RunStopped
+from swarm.domain.answers.events import AnswerOutcome, RunStopped
 from swarm.domain.answers.pieces import Closed
 from swarm.domain.errors import Conflict, Invalid
 from swarm.domain.model.inbox import InboxStatus, InboxStep

@@ -17,8 +17,7 @@ from swarm.domain.errors import Conflict, LeaseLost, NotFound, SwarmError, Withd
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.leases import LeaseEnd, LeaseKind
 from swarm.domain.model.runs import RunOutcome, RunStatus
-from swarm.domain.model.threads import Thread
-from swarm.domain.model.transcript import AuthorKind
+from swarm.domain.model.threads import AuthorKind, Thread
 from swarm.services.rules.fencing import NAME_LEASE, authorize_message, authorize_task
 from swarm.services.rules.leases import claimed_members
 from swarm.services.rules.reply import Caller

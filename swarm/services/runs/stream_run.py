@@ -18,14 +18,12 @@ import structlog
 from swarm.domain.answers.calls import AnswerTarget
 from swarm.domain.answers.events import AgentEvent
 from swarm.domain.answers.pieces import MAX_PIECES, event_of
-from swarm.domain.answers.showing import AnswerShown, LostRight, Showing
-from swarm.domain.answers.whole import AnswerCollector
+from swarm.domain.answers.showing import AnswerCollector, AnswerShown, LostRight, Showing
 from swarm.domain.errors import SwarmError, Unavailable
 from swarm.domain.model.runs import PagePhase, RunStatus
-from swarm.domain.model.threads import Thread
-from swarm.domain.model.transcript import AuthorKind, ChannelType
+from swarm.domain.model.threads import AuthorKind, ChannelType, Thread
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.domain.text.readable import mentioned_ids
+from swarm.domain.text.mrkdwn import mentioned_ids
 from swarm.services.outbox.elections import OfficeTerm
 from swarm.services.runs.run_context import RunContext
 from swarm.services.runs.run_ends import Ending, end_run, offer_stop

@@ -31,9 +31,7 @@ from swarm.domain.answers.calls import (
     StreamCall,
     UpdatePage,
 )
-from swarm.domain.answers.events import AgentEvent, Broken, TextDelta, Warned
-from swarm.domain.answers.outcomes import AnswerOutcome
-from swarm.domain.answers.pages import PageMode
+from swarm.domain.answers.events import AgentEvent, AnswerOutcome, Broken, TextDelta, Warned
 from swarm.domain.answers.reducer import (
     AgentEventReceived,
     Input,
@@ -49,6 +47,7 @@ from swarm.domain.answers.reducer import (
     wake_at,
 )
 from swarm.domain.answers.showing import AnswerShown, Last, LiveSlack, LostRight, MayCall, PageRecord
+from swarm.domain.answers.state import PageMode
 from swarm.domain.errors import NotFound, SwarmError
 from swarm.domain.model.deliveries import Answer, DeliveryAccepted
 from swarm.domain.text.secrets import REMOVED

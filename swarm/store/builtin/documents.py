@@ -14,7 +14,8 @@ from sqlalchemy import bindparam, cast, delete, insert, or_, select, update
 from sqlalchemy.dialects.postgresql import TSVECTOR
 
 from swarm.clock import SECOND
-from swarm.domain.documents.document_index import (
+from swarm.domain.documents.documents import (
+    Document,
     DocumentBatch,
     DocumentReading,
     DocumentStatus,
@@ -22,7 +23,6 @@ from swarm.domain.documents.document_index import (
     IndexedPiece,
     Known,
 )
-from swarm.domain.documents.documents import Document
 from swarm.store.bridge.conditions import AT_MOST_N, literally
 from swarm.store.bridge.statements import Row, Statement
 from swarm.store.bridge.transaction import Dialect, Transaction

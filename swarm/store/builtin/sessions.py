@@ -21,7 +21,7 @@ from sqlalchemy import tuple_ as columns
 
 from swarm.domain.model.sessions import Session, SessionMessage
 from swarm.domain.text.copies import SHORTEST_IN_THREAD, parts_of, says, without
-from swarm.domain.text.readable import as_asked
+from swarm.domain.text.mrkdwn import as_asked
 from swarm.store.bridge.conditions import AT_MOST_N
 from swarm.store.bridge.statements import InsertFactory, Row, Statement
 from swarm.store.bridge.transaction import Transaction

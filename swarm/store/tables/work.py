@@ -18,9 +18,8 @@ from sqlalchemy import (
     text,
 )
 
-from swarm.domain.model.inbox import Hold, InboxStatus, MatchedBy
+from swarm.domain.model.inbox import Hold, InboxStatus, MatchedBy, NoticeKind, NoticeStatus
 from swarm.domain.model.leases import LeaseEnd, LeaseKind
-from swarm.domain.model.notices import NoticeKind, NoticeStatus
 from swarm.domain.model.tasks import TaskHold, TaskStatus
 from swarm.store.tables.schema import metadata, one_of
 

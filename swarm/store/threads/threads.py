@@ -6,8 +6,7 @@ from sqlalchemy import BigInteger, bindparam, case, exists, func, select, update
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.model.inbox import Hold, InboxStatus
-from swarm.domain.model.threads import Thread
-from swarm.domain.model.transcript import CONTEXT_TRANSITIONS, ChannelType, ContextState, ContextStep
+from swarm.domain.model.threads import CONTEXT_TRANSITIONS, ChannelType, ContextState, ContextStep, Thread
 from swarm.store.bridge.conditions import AT_MOST_N, literally, may
 from swarm.store.bridge.statements import Row, Statement
 from swarm.store.bridge.transaction import Transaction

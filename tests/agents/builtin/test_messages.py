@@ -28,8 +28,7 @@ from swarm.agents.builtin.messages import (
     in_words,
     model_messages,
 )
-from swarm.domain.model.compaction import tellable
-from swarm.domain.model.sessions import MessageRole, SessionMessage
+from swarm.domain.model.sessions import MessageRole, SessionMessage, tellable
 
 pytestmark = pytest.mark.req("AGENT-05")
 

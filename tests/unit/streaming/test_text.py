@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarm.domain.answers.markers import without_markers
-from swarm.domain.answers.text import SafeText
+from swarm.domain.answers.text import SafeText, without_markers
 from swarm.domain.text import secrets
 from swarm.domain.text.characters import strip_invisible
 from swarm.domain.text.mrkdwn import safe

@@ -19,8 +19,8 @@ from ag_ui.core import (
 from swarm.agents.remote.translation.questions import asked
 from swarm.agents.remote.translation.tools import Tools
 from swarm.agents.remote.translation.values import clean, first, id_of, is_object, line_of
+from swarm.domain.answers.agents import RunEnd
 from swarm.domain.answers.events import Cancelled, Failed, Finished, Interrupted
-from swarm.domain.answers.remote import RunEnd
 from swarm.telemetry.redaction import Redactor
 
 INTERRUPTS: Final = 20

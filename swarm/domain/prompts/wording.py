@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from swarm.domain.model.agents import Role
-from swarm.domain.model.notices import NoticeKind
+from swarm.domain.model.inbox import NoticeKind
 from swarm.domain.model.tasks import TaskStatus
-from swarm.domain.model.transcript import STANDING_WORDS
-from swarm.domain.prompts.prompt_fences import plain_id, plain_link, quoted
-from swarm.domain.prompts.prompt_input import INBOX_TRIGGER, TASK_TRIGGER, PromptInput
-from swarm.domain.prompts.prompt_notices import NOTICES
+from swarm.domain.model.threads import STANDING_WORDS
+from swarm.domain.prompts.fences import plain_id, plain_link, quoted
+from swarm.domain.prompts.input import INBOX_TRIGGER, TASK_TRIGGER, PromptInput
+from swarm.domain.prompts.notices import NOTICES
 
 _ENDS: Final[Mapping[str, str]] = {
     TaskStatus.COMPLETED: "It was completed.",

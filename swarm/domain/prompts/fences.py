@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
 
-from swarm.domain.text.model import for_model
+from swarm.domain.text.characters import for_model
 from swarm.domain.text.mrkdwn import escape
 
 _MARKER: Final = re.compile(r"[A-Za-z0-9]{8,64}")

@@ -1,15 +1,36 @@
-"""What a prompt is made of: values without a word of ours."""
+"""What of a long thread is told with a prompt or a run: its first message and the newest ones, within a bound.
+
+What a prompt is made of: values without a word of ours.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from swarm.domain.model.agents import Role
-from swarm.domain.model.inbox import MatchedBy
-from swarm.domain.model.notices import NoticeKind
-from swarm.domain.model.transcript import AuthorKind, Standing
-from swarm.domain.prompts.excerpts import HISTORY_CHARACTERS
+from swarm.domain.model.inbox import MatchedBy, NoticeKind
+from swarm.domain.model.threads import AuthorKind, Standing
+
+HISTORY_CHARACTERS: Final = 100_000
+"""About 25,000 tokens: a part of what every model reads that is in use today."""
+
+
+def left_out(sizes: Sequence[int], most: int | None) -> range:
+    """The positions of messages that are left out so that the others have at most ``most`` characters.
+
+    ``sizes`` are those of the messages, oldest first. The first one is always told, however long it is, and then as
+    many of the newest as there is room for; without ``most``, all.
+    """
+    if most is None or sum(sizes) <= most:
+        return range(0)
+    room, first_told = most - sizes[0], len(sizes)
+    while first_told > 1 and sizes[first_told - 1] <= room:
+        first_told -= 1
+        room -= sizes[first_told]
+    return range(1, first_told)
+
 
 INBOX_TRIGGER: Final = "slack_inbox_message"
 """The kind of a trigger that brings new messages to answer."""

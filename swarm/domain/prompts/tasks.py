@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from swarm.domain.model.notices import NoticeKind
-from swarm.domain.prompts.prompt_fences import fenced, harmless, plain_id, quoted
-from swarm.domain.prompts.prompt_input import TASK_TRIGGER, PromptDependency, PromptTask
+from swarm.domain.model.inbox import NoticeKind
+from swarm.domain.prompts.fences import fenced, harmless, plain_id, quoted
+from swarm.domain.prompts.input import TASK_TRIGGER, PromptDependency, PromptTask
 
 _BUILDS_ON: Final = frozenset({TASK_TRIGGER, NoticeKind.TASK_OFFERED})
 """Where the results of other tasks are needed: by who does the task, or decides whether to."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from swarm.domain.model.notices import NoticeKind
+from swarm.domain.model.inbox import NoticeKind
 from swarm.domain.model.tasks import OFFER_SECONDS
 
 _BESIDE_WORK: Final = "of this notice only; your work keeps its own token"
