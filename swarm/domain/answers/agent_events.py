@@ -1,9 +1,8 @@
-"""What of a final result has not been said yet.
+"""The reducer's input from the agent: events become text, cards, a status line and an outcome.
 
-Some agents send their whole answer once more at the end, some only then, and some the rest of it. Blanks do not count
-in the comparison: agents trim and wrap.
-
-The half of the reducer that listens to the agent: what it does becomes text, cards, a status, and an outcome.
+Some agents repeat their whole answer as the final result, some send only the final result, and some send the rest of
+the answer there. `missing_of` finds the part of the final result that is not shown yet. The comparison ignores
+whitespace, since agents trim and wrap.
 """
 
 from __future__ import annotations
@@ -45,18 +44,18 @@ from swarm.domain.text.secrets import without_secrets
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Missing:
-    """What is still to be shown; ``goes_on`` is whether it continues the last text message."""
+    """The part of a final result still to be shown. ``goes_on``: it continues the last text message."""
 
     text: str = ""
     goes_on: bool = False
 
 
 _SHORT_CHARACTERS: Final = 40
-"""So short a result may stand by accident within a sentence about something else."""
+"""A shorter result may occur by accident inside a sentence about something else."""
 
 
 def missing_of(result: str, said: str, last: str) -> Missing:
-    """What of ``result`` is in neither everything that was ``said`` nor the ``last`` text message of it."""
+    """Returns the part of ``result`` that is neither in ``said`` (all text) nor in ``last`` (the last text message)."""
     if not result.strip() or _is_in(result, said):
         return Missing()
     for begun in (said, last):
@@ -67,7 +66,7 @@ def missing_of(result: str, said: str, last: str) -> Missing:
 
 
 def _is_in(result: str, said: str) -> bool:
-    """Whether a result was said: as whole words in a row, a short one as a whole line or at the very end."""
+    """Whether ``said`` contains the result as consecutive words; a short one must be a whole line or the very end."""
     wanted = _in_words(result)
     if len(wanted) > _SHORT_CHARACTERS:
         return wanted in _in_words(said)
@@ -79,7 +78,9 @@ def _in_words(text: str) -> str:
 
 
 def _rest_behind(result: str, begun: str) -> str | None:
-    """What follows in ``result`` on what has begun it; None if it does not begin so."""
+    """Returns the rest of ``result`` after its beginning ``begun``, compared without whitespace; None for another
+    beginning.
+    """
     at = 0
     for character in begun:
         if character.isspace():
@@ -93,12 +94,12 @@ def _rest_behind(result: str, begun: str) -> str | None:
 
 
 MAX_ANSWER_CHARACTERS: Final = 200_000
-"""Longer answers are cut off: they would be dozens of messages that nobody reads."""
+"""Longer answers are cut off: they would fill dozens of messages."""
 
 TOO_LONG: Final = f"it is longer than {MAX_ANSWER_CHARACTERS:,} characters and was cut off"
 
 MAX_CARDS: Final = 200
-"""Of so many tools and steps a card is kept; further ones are not shown."""
+"""The largest number of cards (tools and steps) per answer; further ones are not shown."""
 
 _MAX_ID: Final = 200
 
@@ -106,7 +107,7 @@ Heard = tuple[Live, tuple[Command, ...]]
 
 
 def hear(live: Live, event: AgentEvent, now: float) -> Heard:
-    """Take one event. After the end of the run nothing counts any more."""
+    """Takes one event. Events after the end of the run are ignored."""
     if live.outcome:
         return live, ()
     match event:
@@ -141,7 +142,7 @@ def hear(live: Live, event: AgentEvent, now: float) -> Heard:
 
 
 def stop(live: Live, by: str | None, now: float) -> Heard:
-    """A person has had enough: the agent is cut off, and what it said so far stays."""
+    """Ends the run on a person's request: the agent is cut off, the text shown so far stays."""
     if isinstance(live.outcome, RunStopped) and live.outcome.by is None and by:
         known = RunStopped(by=by)
         return replace(live, outcome=known, closing=_closing(known, is_partial=True)), ()
@@ -151,7 +152,7 @@ def stop(live: Live, by: str | None, now: float) -> Heard:
 
 
 def end(live: Live, outcome: AnswerOutcome, now: float) -> Live:
-    """The run is over: everything held back is settled, and what stands below the answer is known."""
+    """Ends the run: settles all text held back and sets the closing blocks."""
     live = _settled(live)
     live = _cards_ended(live, StepStatus.COMPLETE if isinstance(outcome, Answered | Asks) else StepStatus.ERROR)
     is_partial = bool(str(live.said).strip())
@@ -185,7 +186,7 @@ def _text(live: Live, delta: TextDelta, now: float) -> Heard:
 
 
 def _begin_message(live: Live, message_id: str, now: float) -> Live:
-    """Another text message: a blank line stands between it and the last one."""
+    """Starts another text message, separated by a blank line."""
     live = _settled(live)
     between = "" if not live.said.length or live.said.ends_with("\n\n") else "\n\n"
     if between and live.said.ends_with("\n"):
@@ -200,13 +201,13 @@ def _said(live: Live, text: str, now: float) -> Live:
 
 
 def _settled(live: Live) -> Live:
-    """Nothing more comes on this line."""
+    """Settles the current line: no more text follows on it."""
     state, plain, settled = live.text.end_line()
     return _heard(live, state, plain, settled, held_since=live.held_since)
 
 
 def _heard(live: Live, state: SafeText, plain: str, settled: str, held_since: float) -> Live:
-    """In one go: this is what a run does most often."""
+    """Adds text to the state in a single `replace`: this is the most frequent operation of a run."""
     added = (Text(text=settled),) if settled else ()
     return replace(
         live,
@@ -233,7 +234,7 @@ def _tool_started(live: Live, event: ToolStarted) -> Live:
 
 
 def _with_status(live: Live, text: str) -> Live:
-    """The status line is for the time before there is something of the answer to see."""
+    """Sets the status line, which is used only before any text of the answer is visible."""
     return live if live.pages else replace(live, status_wanted=text)
 
 
@@ -252,7 +253,7 @@ def _plan(live: Live, event: PlanShown) -> Live:
 
 
 def _card_id(id_: str) -> str:
-    """An id that Slack takes, and that stays apart from others that begin the same."""
+    """Returns an id for Slack. Long ids are shortened with a digest, so that equal beginnings stay distinct."""
     id_ = strip_invisible(id_).strip() or "tool"
     if len(id_) <= _MAX_ID:
         return id_
@@ -261,7 +262,7 @@ def _card_id(id_: str) -> str:
 
 
 def _cards_ended(live: Live, status: StepStatus) -> Live:
-    """Nothing runs any more. Steps that were never begun stay as they are."""
+    """Ends all running cards. Steps that never started keep their status."""
     return _moved(live, lambda card: True, status)
 
 
@@ -273,7 +274,7 @@ def _moved(live: Live, concerns: Callable[[Card], bool], status: StepStatus) -> 
 
 
 def _show(live: Live, card: Card) -> Live:
-    """Show a card that is new or has changed."""
+    """Queues a new or changed card."""
     known = next((shown for shown in live.cards if shown.id == card.id), None)
     if known == card or (known is None and len(live.cards) >= MAX_CARDS):
         return live
@@ -285,7 +286,7 @@ def _show(live: Live, card: Card) -> Live:
 
 
 def _finished(live: Live, event: Finished, now: float) -> Live:
-    """A final result that was streamed already is not shown again; what was not, is."""
+    """Ends a successful run. Text of the final result that was not streamed is shown first."""
     live = _settled(live)
     result = without_secrets(without_markers(strip_invisible(event.result or ""))).strip()
     missing = missing_of(result, str(live.said), str(live.last))

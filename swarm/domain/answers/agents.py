@@ -1,7 +1,4 @@
-"""Agents that answer live: what the use case that runs them has to know. How they are reached is told by `remote`.
-
-Agents that answer live, by the way they are reached: what all of them can do, and how a remote one is called.
-"""
+"""Agents whose answers are shown live: their configuration, and the client interface of a remote agent."""
 
 from __future__ import annotations
 
@@ -18,31 +15,31 @@ PARALLEL_RUNS: Final = 20
 
 
 class History(StrEnum):
-    """What of a thread an agent gets with each run."""
+    """Which part of the thread's history an agent gets with each run."""
 
-    NEW = "new"  # what was said since its last run there: the agent remembers the conversation itself
-    ALL = "all"  # everything, with each run: the agent remembers nothing
+    NEW = "new"  # messages since its last run there: the agent keeps the conversation itself
+    ALL = "all"  # the whole thread with each run: the agent keeps nothing
 
 
 class OnRestart(StrEnum):
-    """What becomes of a run that a restart of the coordinator has cut off."""
+    """The treatment of a run that a restart of the coordinator interrupted."""
 
-    RERUN = "rerun"  # it begins anew
-    ASK = "ask"  # a Retry button is shown: the agent does what must not be done twice
+    RERUN = "rerun"  # it starts again
+    ASK = "ask"  # a Retry button is shown: the agent has side effects that must not happen twice
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StreamingAgent:
-    """An agent that the coordinator runs itself, one run for each trigger."""
+    """An agent run by the coordinator, one run per trigger."""
 
     name: str
     role: Role = Role.LEAD
     reach: Reach = Reach.AGUI
-    description: str = ""  # what it is good at, for the agents that delegate
+    description: str = ""  # its skills, for the agents that delegate
     history: History = History.ALL
-    parallel: int = PARALLEL_RUNS  # at most so many runs at once in one coordinator process; at least 1
+    parallel: int = PARALLEL_RUNS  # the largest number of concurrent runs in one coordinator process; at least 1
     on_restart: OnRestart = OnRestart.RERUN
-    footer: str = ""  # the operator's own words below every answer, mrkdwn
+    footer: str = ""  # the operator's text below every answer, mrkdwn
 
 
 TIMEOUT_SECONDS: Final = 300.0
@@ -50,33 +47,33 @@ LONGEST_RUN_SECONDS: Final = 3600.0
 INVOKE_SECONDS: Final = 60.0
 
 RunEnd = Finished | Interrupted | Cancelled | Failed | Broken
-"""The last event of every run, and the whole of an `invoke`."""
+"""The last event of every run, and the result of `AgentClient.invoke`."""
 
 
 class Dialect(StrEnum):
-    """Which requests a remote agent understands; the events that it answers with are AG-UI's in both."""
+    """The request format of a remote agent; the events of its answers are AG-UI in both."""
 
-    AGUI = "agui"  # one address that takes a RunAgentInput, AG-UI 1.0
+    AGUI = "agui"  # one URL that takes a RunAgentInput, AG-UI 1.0
     CAIPE = "caipe"  # /api/v1/chat/… of CAIPE's backend
 
 
 class ThreadContext(StrEnum):
-    """Where a caipe service finds what was said in the thread before the new messages."""
+    """Where a caipe service gets the thread's messages before the new ones."""
 
-    CLIENT_CONTEXT = "client_context"  # as ``thread_context`` in there, for the agent's own system prompt
-    MESSAGE = "message"  # in front of the message, for agents whose prompt says nothing of it
+    CLIENT_CONTEXT = "client_context"  # as ``thread_context`` of the client context, for the agent's own system prompt
+    MESSAGE = "message"  # in front of the message, for agents whose prompt does not mention it
 
 
 class ResumeForm(StrEnum):
-    """How a caipe service takes what people answered."""
+    """How a caipe service takes people's answers to an interrupt."""
 
     FORM = "form"  # ``form_data``, the values alone
-    DATA = "data"  # ``resume_data``, the values and what they answer
+    DATA = "data"  # ``resume_data``, the values and the questions
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClientCredentials:
-    """What an OAuth2 token service gives an access token for (RFC 6749, section 4.4)."""
+    """The OAuth2 client credentials grant (RFC 6749, section 4.4)."""
 
     token_url: str
     client_id: str
@@ -87,15 +84,15 @@ class ClientCredentials:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RemoteAgent:
-    """An agent that is a service of its own and speaks AG-UI over HTTP."""
+    """An agent that runs as a separate service and speaks AG-UI over HTTP."""
 
     name: str
-    url: str  # agui: where runs are posted; caipe: what all paths are appended to
+    url: str  # agui: the URL for runs; caipe: the base of all paths
     dialect: Dialect = Dialect.AGUI
-    token: str | None = field(default=None, repr=False)  # a bearer token; ``oauth`` goes before it
+    token: str | None = field(default=None, repr=False)  # a bearer token; ``oauth`` takes precedence
     oauth: ClientCredentials | None = None
-    agent_id: str | None = None  # which of several agents behind one address
-    timeout_seconds: float = TIMEOUT_SECONDS  # the longest silence; any byte breaks it
+    agent_id: str | None = None  # selects one of several agents behind one URL
+    timeout_seconds: float = TIMEOUT_SECONDS  # the longest silence; any byte ends it
     longest_run_seconds: float = LONGEST_RUN_SECONDS
     invoke_seconds: float = INVOKE_SECONDS
     namespace: UUID | None = None  # of conversation ids; None: the dialect's own
@@ -106,31 +103,31 @@ class RemoteAgent:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Health:
-    """Whether an agent can be reached now."""
+    """Whether an agent is reachable now."""
 
     reachable: bool
     detail: str  # a clause for people, without a secret: "it cannot be reached"
 
 
 class AgentClient(Protocol):
-    """An agent, wherever it runs."""
+    """The client of one agent, local or remote."""
 
     def run(self, turn: RunInput) -> AsyncGenerator[AgentEvent, None]:
-        """What the agent does during one run, as it happens; the last event is a `RunEnd`, and there is only one.
+        """Yields the events of one run as they happen. The last event, and no other, is a `RunEnd`.
 
-        Raises nothing. Closing the generator, or cancelling who reads it, ends the run on the agent's side too, as
-        far as the agent can be told.
+        Raises nothing. Closing the generator or cancelling its reader also ends the run on the agent's side, as far as
+        the agent can be told.
         """
         ...
 
     async def invoke(self, turn: RunInput) -> RunEnd:
-        """One run whose answer comes whole: in `Finished.result`. Raises nothing."""
+        """Makes one run without streaming; the answer is in `Finished.result`. Raises nothing."""
         ...
 
     async def health(self) -> Health:
-        """Whether a run would reach the agent; takes a few seconds at most. Raises nothing."""
+        """Checks whether a run would reach the agent, within a few seconds. Raises nothing."""
         ...
 
     async def aclose(self) -> None:
-        """Let go of all connections; runs that go on break off."""
+        """Closes all connections; current runs break off."""
         ...

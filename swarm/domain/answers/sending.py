@@ -1,9 +1,7 @@
-"""The calls of Slack that show an answer, made from what waits to be shown.
+"""The reducer's choice of the next Slack call, and the content of each call.
 
-The half of the reducer that decides which call of Slack comes next.
-
-At most one call is under way. What it carries is chosen only when its turn has come, so the longer an answer has to
-wait for its turn, the more goes into one call.
+At most one call is in flight. Its content is chosen only when its slot is granted: the longer an answer waits, the more
+text goes into one call.
 """
 
 from __future__ import annotations
@@ -47,13 +45,13 @@ from swarm.domain.answers.state import (
 )
 
 Made = tuple[Live, StreamCall | None]
-"""The state with the call under way; no call where it turned out that there is nothing to send."""
+"""The state with its call in flight; None as the call if there was nothing to send."""
 
 Make = Callable[[Live, AnswerPage | None, float], Made]
 
 
 def open_stream(live: Live, page: AnswerPage | None, now: float) -> Made:
-    """Begin a message as a stream."""
+    """Begins a message as a stream."""
     live = without_empty_code(live)
     filled = _first(live, PageMode.STREAM, now)
     call = OpenStream(page=filled.page.number, chunks=filled.chunks, opened=live.reopen)
@@ -61,7 +59,7 @@ def open_stream(live: Live, page: AnswerPage | None, now: float) -> Made:
 
 
 def post(live: Live, page: AnswerPage | None, now: float) -> Made:
-    """Begin a message as a post, which is updated from then on."""
+    """Begins a message as a post, which later calls update."""
     live = without_empty_code(live)
     filled = _first(live, PageMode.POST, now)
     is_last, below = _below(live, filled)
@@ -72,7 +70,7 @@ def post(live: Live, page: AnswerPage | None, now: float) -> Made:
 
 
 def append(live: Live, page: AnswerPage | None, now: float) -> Made:
-    """Add to a stream what fits."""
+    """Appends to a stream as much as fits."""
     page = _grown(page)
     filled = fill(page, live.queue, now)
     if not filled.chunks:  # there is no room, so the message is to be closed first
@@ -82,7 +80,7 @@ def append(live: Live, page: AnswerPage | None, now: float) -> Made:
 
 
 def close(live: Live, page: AnswerPage | None, now: float) -> Made:
-    """Close a stream. At the end of the run with everything that is left, if it fits."""
+    """Closes a stream; at the end of the run with all remaining text, if it fits."""
     page = _grown(page)
     if page.is_doubted:
         return _close(live, Filled(page=page, chunks=(), rest=live.queue, reopen=live.reopen), now)
@@ -112,7 +110,7 @@ def _close(live: Live, filled: Filled, now: float) -> Made:
 
 
 def rewrite(live: Live, page: AnswerPage | None, now: float) -> Made:
-    """Show a post with what has been added."""
+    """Updates a post with its new text."""
     filled = fill(_grown(page), live.queue, now)
     is_last, below = _below(live, filled)
     call = _update(filled.page, _shown(filled.page), below, is_last=is_last)
@@ -120,7 +118,7 @@ def rewrite(live: Live, page: AnswerPage | None, now: float) -> Made:
 
 
 def mend(live: Live, page: AnswerPage | None, now: float) -> Made:
-    """Show a stream that has ended as it should be, with what else fits: Slack may not have the last of it."""
+    """Rewrites an ended stream that may lack its last text, and adds as much new text as fits."""
     page = _grown(page)
     if page.is_full:
         filled = with_changed_cards(Filled(page=page, chunks=(), rest=live.queue, reopen=live.reopen))
@@ -144,7 +142,7 @@ def _update(page: AnswerPage, text: str, below: Closing, *, is_last: bool) -> Up
 
 
 def _below(live: Live, filled: Filled) -> tuple[bool, Closing]:
-    """Whether nothing follows on this message, and what then stands below it."""
+    """Returns whether the message is the answer's last one, and the blocks below it."""
     is_last = live.outcome is not None and not is_visible(filled.rest)
     return is_last, live.closing if is_last and not live.below_apart else NOTHING_BELOW
 
@@ -173,27 +171,27 @@ def _grown(page: AnswerPage | None) -> AnswerPage:
 
 
 OPEN_PATIENCE_SECONDS: Final = 2.0
-"""An answer that is whole and still waits for a stream after this time is posted instead."""
+"""After this time a complete answer that still waits for a stream is posted instead."""
 
 CLOSE_PATIENCE_SECONDS: Final = 1.0
-"""The end of an answer that waits longer for its message to be closed is appended meanwhile."""
+"""After this time the end of an answer is appended while its close still waits for a slot."""
 
 GIVE_UP_SECONDS: Final = 90.0
-"""What Slack has not taken live so long after the end of the run is left to posts that can wait."""
+"""After this time since the end of the run, unsent text is left to queued posts."""
 
 STATUS_SECONDS: Final = 90.0
-"""A status line is renewed after this time: Slack forgets it after two minutes."""
+"""The interval for renewing a status line: Slack drops it after two minutes."""
 
 STATUS_GAP_SECONDS: Final = 1.0
 
 HOLD_SECONDS: Final = 0.2
-"""An unfinished word is shown after this time, as far as it can no longer become a mention, a link or code."""
+"""After this time an unfinished word is shown, except for a part that may become a mention, a link or code."""
 
 Step = tuple[Live, tuple[Command, ...]]
 
 
 def advance(live: Live, now: float) -> Step:
-    """What is to be done now, if anything."""
+    """Returns the commands that are due now."""
     live = _released(live, now)
     live, status = _status(live, now)
     if live.flight or live.is_over:
@@ -203,7 +201,7 @@ def advance(live: Live, now: float) -> Step:
 
 
 def _released(live: Live, now: float) -> Live:
-    """The end of a text is held back while it may still change its meaning, but not for long."""
+    """Releases text held back for too long, as far as its meaning is certain."""
     if not live.text.line or live.outcome or now < _release_at(live):
         return live
     state, settled = live.text.release()
@@ -216,7 +214,7 @@ def _release_at(live: Live) -> float:
 
 
 def over(live: Live) -> Step:
-    """The end: what is not shown is left to others."""
+    """Ends the answer; unsent text is handed over in `Over`."""
     live = without_empty_code(without_page(live))
     text = text_of(live.queue)
     leftover = live.reopen + text if text.strip() else ""
@@ -225,7 +223,7 @@ def over(live: Live) -> Step:
 
 
 def without_page(live: Live) -> Live:
-    """The message that grows stays as it is. What is left goes into another one, and what it may not have as well."""
+    """Closes the current Slack message unchanged, and moves all unsent or unconfirmed text to a new one."""
     page = live.page
     if page is None:
         return live
@@ -236,12 +234,12 @@ def without_page(live: Live) -> Live:
 
 
 def wake_at(live: Live, now: float) -> float | None:
-    """When to look again even if nothing happens; None: only when something does."""
+    """Returns the time of the next step without any input; None: only input can change anything."""
     return min((moment for moment in _moments(live) if moment > now), default=None)
 
 
 def _moments(live: Live) -> list[float]:
-    """When something may become due."""
+    """All times at which a call may become due."""
     moments = [live.not_before, _status_at(live)]
     if live.text.line:
         moments.append(_release_at(live))
@@ -266,7 +264,7 @@ def _next(live: Live, now: float) -> Step:
 
 
 def _begin(live: Live, now: float) -> Step:
-    """Begin a message once there is something to see."""
+    """Begins a message once the queue has visible content."""
     if live.gives_up:
         return live, ()
     if not is_visible(live.queue):
@@ -279,14 +277,14 @@ def _begin(live: Live, now: float) -> Step:
 
 
 def _finish(live: Live, now: float) -> Step:
-    """Nothing follows. What stands below an answer belongs below its last message, though that was ended before."""
+    """Ends the answer. Closing blocks that are still missing go below the last message, by an update."""
     if live.ended is None or live.below_apart or live.closing == NOTHING_BELOW:
         return over(live)
     return _next(replace(live, page=replace(live.ended, is_sealed=True), ended=None), now)
 
 
 def _grow(live: Live, page: AnswerPage, now: float) -> Step:
-    """Append to a stream, or close it."""
+    """Appends to a stream or closes it."""
     if not _must_close(live, page, now):
         return _use(live, Slot.APPEND, now, append) if _is_due(live, page, now) else (live, ())
     live, commands = _use(live, Slot.CLOSE, now, close)
@@ -312,7 +310,7 @@ def _is_due(live: Live, page: AnswerPage, now: float) -> bool:
 
 
 def _due_at(live: Live, page: AnswerPage) -> float:
-    """When what waits should be appended."""
+    """The time for the next append."""
     if page.sent_at is None or not live.queue:
         return 0.0
     if page.mode is PageMode.POST:
@@ -321,7 +319,7 @@ def _due_at(live: Live, page: AnswerPage) -> float:
 
 
 def _use(live: Live, slot: Slot, now: float, make: Make) -> Step:
-    """Make a call if its turn has come, else ask for a turn, once."""
+    """Makes a call if its slot is granted, otherwise requests the slot once."""
     if slot not in live.granted:
         if slot in live.asked:
             return live, ()
@@ -335,7 +333,7 @@ def _use(live: Live, slot: Slot, now: float, make: Make) -> Step:
 
 
 def _status(live: Live, now: float) -> Step:
-    """The status line: what the agent does until there is something of its answer to see."""
+    """Updates the status line: the agent's activity until its first text is visible."""
     is_wanted = bool(live.status) or live.status_wanted != live.status
     if live.is_over or not is_wanted or now < _status_at(live):
         return live, ()
@@ -344,7 +342,7 @@ def _status(live: Live, now: float) -> Step:
 
 
 def _status_at(live: Live) -> float:
-    """When the status line is to be shown next: cleared at once, changed soon, else renewed."""
+    """The time of the next status call: a clear is immediate, a change waits briefly, a renewal waits longest."""
     if live.status_wanted == live.status:
         return live.status_at + STATUS_SECONDS
     return live.status_at + (STATUS_GAP_SECONDS if live.status_wanted else 0.0)

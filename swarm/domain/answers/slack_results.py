@@ -1,10 +1,8 @@
-"""What Slack's error codes for the calls of a live answer mean for the answer: a closed set.
+"""The reducer's input from Slack: the effect of each call's result on the answer. No refusal loses text.
 
-The codes are those of https://docs.slack.dev/reference/methods/chat.startStream, chat.appendStream, chat.stopStream,
-chat.postMessage and chat.update, and some that Slack gives without documenting them (streams refused to a recipient,
-a message that may not be changed).
-
-What Slack's answer to a call means for the answer that is being shown. A refusal loses nothing.
+`Meaning` groups Slack's error codes for https://docs.slack.dev/reference/methods/chat.startStream, chat.appendStream,
+chat.stopStream, chat.postMessage and chat.update, and some undocumented ones (streams refused to a recipient, a message
+that may not be changed).
 """
 
 from __future__ import annotations
@@ -32,15 +30,15 @@ from swarm.domain.model.deliveries import Answer, DeliveryAccepted, DeliveryRefu
 
 
 class Meaning(StrEnum):
-    """What a refusal says about the answer that is being shown."""
+    """The meaning of a refusal for the answer being shown."""
 
-    EXPIRED = "expired"  # Slack has ended the stream: its message stays and can be changed with chat.update
-    TOO_LONG = "too_long"  # the message is full: the rest belongs into another one
-    STOPPED = "stopped"  # a person pressed Slack's own Stop: the stream may be closed, and nothing more
-    MESSAGE_GONE = "message_gone"  # deleted, or no longer ours to change: whatever is left belongs into another one
-    PLACE_GONE = "place_gone"  # nothing of ours can be written in this thread
+    EXPIRED = "expired"  # Slack has ended the stream: the message stays, and chat.update can change it
+    TOO_LONG = "too_long"  # the message is full: the remaining text belongs in another one
+    STOPPED = "stopped"  # a person pressed Slack's own Stop: only closing the stream is still allowed
+    MESSAGE_GONE = "message_gone"  # deleted, or no longer ours to change: the remaining text belongs in another one
+    PLACE_GONE = "place_gone"  # the app can write nothing in this thread
     NO_STREAMS = "no_streams"  # no streams here, or not for this person: posts may still work
-    OTHER = "other"  # a mistake in the call, or a code that is new
+    OTHER = "other"  # a mistake in the call, or an unknown code
 
 
 _TOO_LONG: Final = frozenset({"msg_blocks_too_long", "msg_blocks_too_many", "msg_too_long"})
@@ -101,7 +99,7 @@ _NO_SUCH_METHOD: Final = frozenset(
         "unknown_method",
     }
 )
-"""The workspace or our app does not have the method at all, whoever and whatever is concerned."""
+"""The workspace or the app does not have the method at all, for any recipient."""
 
 _NOT_FOR_THIS_ONE: Final = frozenset(
     {
@@ -115,7 +113,7 @@ _NOT_FOR_THIS_ONE: Final = frozenset(
         "user_not_visible",
     }
 )
-"""The recipient is a bot, a guest from elsewhere or unknown, or the kind of conversation has no streams."""
+"""The recipient is a bot, an external guest or unknown, or this kind of conversation has no streams."""
 
 _MEANINGS: Final = {
     "message_not_in_streaming_state": Meaning.EXPIRED,
@@ -128,12 +126,12 @@ _MEANINGS: Final = {
 
 
 def meaning(error: str) -> Meaning:
-    """What Slack's code, as in ``Refused.error``, means for a live answer. A code that is not known is OTHER."""
+    """Returns the meaning of Slack's code, as in `DeliveryRefused.error`; OTHER for an unknown code."""
     return _MEANINGS.get(error, Meaning.OTHER)
 
 
 def is_for_good(error: str) -> bool:
-    """Whether the same method would be refused the same way for everybody, so that asking again is no use."""
+    """Whether Slack would refuse the method in the same way for everyone, so that a retry is useless."""
     return error in _NO_SUCH_METHOD
 
 
@@ -143,7 +141,7 @@ _REPEAT_SECONDS: Final = 1.0
 _DOUBT_SECONDS: Final = 0.1
 
 MOST_DOUBTS: Final = 10
-"""After so many calls in a row in doubt, over 51 seconds and more, the rest of an answer is left to posts that wait."""
+"""After this many consecutive calls in doubt (over 51 seconds), the remaining text goes out as queued posts."""
 
 _RATE_LIMITED: Final = "ratelimited"  # why a call was not sent, if Slack says when it may be
 _STILL_LIVE: Final = "streaming_state_conflict"  # of chat.update
@@ -152,7 +150,7 @@ Step = tuple[Live, tuple[Command, ...]]
 
 
 def answered(live: Live, answer: Answer, now: float) -> Step:
-    """Take the answer to the call that is under way."""
+    """Takes the result of the call in flight."""
     flight = live.flight
     assert flight is not None  # only a call that is under way is answered
     match answer:
@@ -169,7 +167,7 @@ def answered(live: Live, answer: Answer, now: float) -> Step:
 
 
 def found(live: Live, ts: str | None, now: float) -> Step:
-    """What the search for a message in doubt gave: it is there, or Slack never got it."""
+    """Takes the result of a search: the message's timestamp, or None if Slack never got the message."""
     flight = live.flight
     assert flight is not None  # it is searched for while its call is under way
     live = replace(live, finds=False)
@@ -210,7 +208,7 @@ def _page_is_over(live: Live, *, is_last: bool) -> Step:
 
 
 def _done(live: Live, flight: Flight, page: AnswerPage | None) -> Live:
-    """The call is over, and what it carried is shown."""
+    """Ends the call in flight; its content is shown."""
     return replace(
         live,
         flight=None,
@@ -223,7 +221,7 @@ def _done(live: Live, flight: Flight, page: AnswerPage | None) -> Live:
 
 
 def _undone(live: Live, flight: Flight) -> Live:
-    """The call is over, and nothing of it has happened."""
+    """Ends the call in flight; nothing of it happened."""
     return replace(
         live,
         flight=None,
@@ -235,7 +233,9 @@ def _undone(live: Live, flight: Flight) -> Live:
 
 
 def _doubted(live: Live, flight: Flight, now: float) -> Step:
-    """Nobody knows. A message that may have begun is searched for; one that may have grown is closed and rewritten."""
+    """Handles an unknown outcome. A message that may have begun is searched for; one that may have grown is closed and
+    rewritten.
+    """
     match flight.call:
         case OpenStream(page=page) | PostPage(page=page):
             return replace(live, finds=True), (Find(page=page),)
@@ -249,19 +249,19 @@ def _doubted(live: Live, flight: Flight, now: float) -> Step:
 
 
 def _doubted_stream(live: Live, now: float) -> Live:
-    """It is closed again; at last it stays as it is."""
+    """Closes the stream again; after too many doubts the message stays as it is."""
     live = _repeated_later(live, now)
     return replace(without_page(live), gives_up=True) if live.doubts >= MOST_DOUBTS else live
 
 
 def _repeated_later(live: Live, now: float) -> Live:
-    """A call in doubt is repeated, ever later, since a connection that is reset is reset at once."""
+    """Repeats a call in doubt with growing pauses, since a resetting connection fails at once each time."""
     pause = _DOUBT_SECONDS * 2**live.doubts
     return replace(live, doubts=live.doubts + 1, not_before=now + pause * live.spread)
 
 
 def _unsent(live: Live, reason: str, seconds: float, now: float) -> Live:
-    """Slack says how long a limit lasts. Where there is no connection, one is tried ever later."""
+    """Waits before the next call: as long as Slack's limit says, otherwise with growing pauses."""
     if reason == _RATE_LIMITED:
         return replace(live, not_before=now + max(seconds, _PAUSE_SECONDS))
     pause = min(max(seconds, _PAUSE_SECONDS) * 2**live.unsent, _LONGEST_PAUSE_SECONDS)
@@ -295,13 +295,13 @@ def _refused(live: Live, flight: Flight, error: str, now: float) -> Step:
 
 
 def _close_again(live: Live, now: float) -> Live:
-    """A stream can be mended only when it is closed; Slack ends it by itself at last."""
+    """Closes the stream once more: only a closed stream can be updated. Slack also ends it by itself in the end."""
     assert live.page is not None  # its update was refused
     return replace(live, page=replace(live.page, is_sealed=False), not_before=now + _REPEAT_SECONDS)
 
 
 def _expired(live: Live, flight: Flight, now: float) -> Step:
-    """Slack has ended the stream. What it has, it shows; the rest goes on in another message, or by an update."""
+    """Slack has ended the stream. The text that it took stays; the rest goes into another message or an update."""
     if not isinstance(flight.call, CloseStream):
         return without_page(_undone(live, flight)), ()
     is_ours = flight.page_before is not None and flight.page_before.may_be_last
@@ -310,7 +310,7 @@ def _expired(live: Live, flight: Flight, now: float) -> Step:
 
 
 def _too_long(live: Live, flight: Flight) -> Step:
-    """The message is full, sooner than we thought. One that takes nothing at all is of no use."""
+    """The message is full earlier than computed. A message that takes nothing at all is given up."""
     live, page = _undone(live, flight), flight.page_before
     carries = isinstance(flight.call, AppendStream | CloseStream) and bool(flight.call.chunks)
     if page and carries and page.is_full and page.closed:  # then not even the end of its code fits
@@ -323,7 +323,7 @@ def _too_long(live: Live, flight: Flight) -> Step:
 
 
 def _stopped(live: Live, flight: Flight, now: float) -> Step:
-    """A person pressed Slack's own Stop. Nothing more is shown but that."""
+    """A person pressed Slack's own Stop: only the closing blocks are still shown."""
     live = _undone(live, flight)
     if live.outcome and not isinstance(live.outcome, RunStopped):
         live = end(replace(live, outcome=None), RunStopped(by=None), now)
@@ -337,7 +337,7 @@ def _stopped(live: Live, flight: Flight, now: float) -> Step:
 
 
 def _message_gone(live: Live, flight: Flight, now: float) -> Step:
-    """Somebody deleted the message while it was written: that is a Stop. An update only loses what it was about."""
+    """The message was deleted while growing, which counts as a Stop. A refused update loses only its own content."""
     live = _undone(live, flight)
     if isinstance(flight.call, UpdatePage):
         return _unmended(live) if live.page and live.page.may_be_last else (without_page(live), ())
@@ -349,7 +349,7 @@ def _message_gone(live: Live, flight: Flight, now: float) -> Step:
 
 
 def _place_gone(live: Live, flight: Flight, error: str, now: float) -> Step:
-    """Nothing can be shown in this thread any more, so nobody can be told. What was not shown is no answer."""
+    """The thread takes no messages any more, so the answer ends without a word. Unsent text makes the run a failure."""
     live = _undone(live, flight)
     hang: tuple[Command, ...] = () if live.outcome else (Hang(),)
     if live.outcome is None or (is_visible(live.queue) and not isinstance(live.outcome, RunStopped)):
@@ -359,7 +359,7 @@ def _place_gone(live: Live, flight: Flight, error: str, now: float) -> Step:
 
 
 def _useless(live: Live, flight: Flight) -> Step:
-    """Slack does not take this, for a reason that we do not know: another way is tried, at last posts that wait."""
+    """Slack refuses the call for an unknown reason: tries another kind of call, in the end queued posts."""
     match flight.call:
         case OpenStream():
             return replace(live, mode=PageMode.POST), ()
@@ -381,12 +381,12 @@ def _useless(live: Live, flight: Flight) -> Step:
 
 
 def _unmended(live: Live) -> Step:
-    """A call to end the answer was in doubt, and afterwards the stream had ended: so that call has happened."""
+    """The closing call was in doubt and the stream has ended since: the closing call has happened."""
     return over(replace(live, page=None, queue=(), closing=NOTHING_BELOW))
 
 
 def _full(live: Live, *, is_closed: bool = True) -> Live:
-    """The message that grows takes no more text; without ``is_closed`` not even the end of its code block."""
+    """Marks the current message as full. Without ``is_closed`` even the end of its code block did not fit."""
     assert live.page is not None  # a call about it was refused
     closed, reopen = (live.page.closed, live.reopen) if live.page.is_full else seal(live.page)
     return replace(live, page=replace(live.page, is_full=True, closed=closed if is_closed else ""), reopen=reopen)

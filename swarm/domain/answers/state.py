@@ -1,11 +1,7 @@
-"""A text that grows by small pieces and may become long: adding costs no more than a few kilobytes of copying.
+"""The state of a live answer: all text so far, the queue, and the Slack message that grows.
 
-One Slack message of an answer while it grows: what fits into it, and when it has lived long enough.
-
-Slack ends a stream's growth near 10 kB, cards included, and its life after about five minutes. Both are avoided: a
-message ends in time, between paragraphs if it can, and the next one goes on.
-
-Everything that is known of an answer while it is shown.
+Slack ends a stream near 10 kB (cards included) and after about five minutes. Each message therefore ends earlier,
+between paragraphs if possible, and the answer continues in another one.
 """
 
 from __future__ import annotations
@@ -26,7 +22,7 @@ _TAIL_CHARACTERS: Final = 4_096
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rope:
-    """An immutable text in pieces."""
+    """An immutable, growing text in pieces: appending copies a few kilobytes at most."""
 
     pieces: tuple[str, ...] = ()
     tail: str = ""
@@ -44,22 +40,22 @@ class Rope:
         return "".join([*self.pieces, self.tail])
 
     def ends_with(self, ending: str) -> bool:
-        """Whether the text ends so; only as much is looked at as needed."""
+        """Whether the text has this ending; reads only the last pieces."""
         last = "".join([*self.pieces[-1:], self.tail]) if len(self.tail) < len(ending) else self.tail
         return last.endswith(ending)
 
 
 STREAM_BYTES: Final = 9_000
-"""A stream gets no more than this."""
+"""The largest size of a stream."""
 
 POST_BYTES: Final = 3_800
-"""A message without a stream gets no more: Slack splits texts at about 4,000 characters."""
+"""The largest size of a post: Slack splits texts at about 4,000 characters."""
 
 _WANTED: Final = 2 / 3
 """From this share of its size on, a message ends at the next paragraph."""
 
 MAX_OPENING_CHARACTERS: Final = 200
-"""A code block whose first line is longer is not opened again in another message."""
+"""A code block with a longer first line is not reopened in the next message."""
 
 _FENCE_BYTES: Final = 64  # room for closing a code block
 _CARDS_BYTES: Final = 3_000
@@ -69,11 +65,11 @@ AGING_SECONDS: Final = 230.0
 """From this age on, a stream ends at the next paragraph."""
 
 OLD_SECONDS: Final = 265.0
-"""At this age a stream ends wherever it is."""
+"""At this age a stream ends at any position."""
 
 
 class PageMode(StrEnum):
-    """How messages grow."""
+    """How a message grows."""
 
     STREAM = "stream"
     POST = "post"  # posted and updated: the workspace has no streams
@@ -81,26 +77,26 @@ class PageMode(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnswerPage:
-    """A message of the answer. ``ts`` is None until Slack has it."""
+    """One Slack message of the answer. ``ts`` is None until Slack has accepted the message."""
 
     number: int
     mode: PageMode
     ts: str | None = None
-    text: str = ""  # everything that was sent, what reopens a code block included
+    text: str = ""  # all text sent, including the line that reopens a code block
     card_bytes: int = 0
-    cards: tuple[Card, ...] = ()  # as they stand in it
+    cards: tuple[Card, ...] = ()  # their current states in this message
     opened_at: float = 0.0
-    sent_at: float | None = None  # when it last grew; None: never
+    sent_at: float | None = None  # the time of the last growth; None: never
     is_full: bool = False
-    closed: str = ""  # of a full one: what has to close its code block
-    is_doubted: bool = False  # nobody knows whether Slack took the last of it
+    closed: str = ""  # of a full one: the line that closes its code block
+    is_doubted: bool = False  # the outcome of its last call is unknown
     unsure: str = ""  # of a doubted one: the end of its text that Slack may not have
-    may_be_last: bool = False  # of a doubted one: its last call was to end the answer, and nothing speaks against that
-    is_sealed: bool = False  # its stream has ended, however; only an update can change it
+    may_be_last: bool = False  # of a doubted one: its last call was to end the answer, and no result contradicts that
+    is_sealed: bool = False  # its stream has ended, by any cause; only an update can change it
 
     @property
     def limit(self) -> int:
-        """Bytes of text that it takes."""
+        """The room for text, in bytes."""
         most = STREAM_BYTES if self.mode is PageMode.STREAM else POST_BYTES
         return most - self.card_bytes - _FENCE_BYTES
 
@@ -113,16 +109,16 @@ class AnswerPage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Filled:
-    """A message with more in it, what went in now, and what is left for the next one."""
+    """A message after filling: the chunks added, and the rest for the next message."""
 
     page: AnswerPage
     chunks: tuple[Chunk, ...]
     rest: tuple[Chunk, ...] = ()
-    reopen: str = ""  # what opens the code block again in the next one that a full one has to close
+    reopen: str = ""  # of a full message: the line that reopens its code block in the next one
 
 
 def fill(page: AnswerPage, queue: Sequence[Chunk], now: float) -> Filled:
-    """Put as much of the queue into a message as fits."""
+    """Puts as much of the queue into a message as fits."""
     chunks: list[Chunk] = []
     for place, chunk in enumerate(queue):
         if isinstance(chunk, Text):
@@ -141,7 +137,7 @@ def fill(page: AnswerPage, queue: Sequence[Chunk], now: float) -> Filled:
 
 
 def with_card(page: AnswerPage, card: Card) -> tuple[AnswerPage, bool]:
-    """The message with a card, new or changed; and whether there was room for it."""
+    """Returns the message with a new or changed card, and whether there was room for the card."""
     known = next((known for known in page.cards if known.id == card.id), None)
     cost = _bytes_of(card) - (_bytes_of(known) if known else 0)
     if cost > 0 and (page.card_bytes + cost > _CARDS_BYTES or len(page.text.encode()) + cost > page.limit):
@@ -155,7 +151,7 @@ def _bytes_of(card: Card) -> int:
 
 
 def with_changed_cards(filled: Filled) -> Filled:
-    """A message that takes no more text, with what has changed of its cards: they stand in no later one."""
+    """Adds changes of the message's own cards to a full message: later messages do not show these cards."""
     page, chunks, rest = filled.page, list(filled.chunks), []
     for chunk in filled.rest:
         is_known = isinstance(chunk, Card) and any(card.id == chunk.id for card in page.cards)
@@ -184,7 +180,7 @@ def _with_text(page: AnswerPage, text: str, now: float) -> Filled:
 
 
 def seal(page: AnswerPage) -> tuple[str, str]:
-    """What closes the code block that a message leaves open, and what opens it again in the next; else empty."""
+    """Returns the lines that close and reopen the message's open code block; both empty without one."""
     block = open_at_end(page.text)
     if block is None or len(block.opening) > MAX_OPENING_CHARACTERS:
         return "", ""
@@ -192,7 +188,7 @@ def seal(page: AnswerPage) -> tuple[str, str]:
 
 
 def _characters(text: str, most_bytes: int) -> int:
-    """How many characters of a text take at most so many bytes."""
+    """Returns the number of characters of a text that fit into this many bytes."""
     if len(text) * 4 <= most_bytes:
         return len(text)
     data = text.encode()
@@ -214,10 +210,10 @@ class Pace:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Flight:
-    """A call that is under way: what holds if Slack accepts it, and what held before."""
+    """The call in flight, the state after its success, and the state before it."""
 
     call: StreamCall
-    at: float  # when it was made
+    at: float  # the time of the call
     page: AnswerPage
     queue: tuple[Chunk, ...]
     reopen: str
@@ -228,18 +224,18 @@ class Flight:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Live:
-    """The state of an answer. Times are seconds on the caller's clock, which never goes back."""
+    """The state of an answer. Times are seconds on the caller's monotonic clock."""
 
     pace: Pace = field(default_factory=Pace)
 
     # What the agent has said.
     text: SafeText = field(default_factory=SafeText)
     said: Rope = field(default_factory=Rope)  # all its text, plain, without markers
-    last: Rope = field(default_factory=Rope)  # the same of its last text message alone
+    last: Rope = field(default_factory=Rope)  # the last text message alone
     message_id: str | None = None  # of the text message that is open
-    held_since: float = 0.0  # how long the end of the text waits already, which may still change its meaning
-    sub_agent: str | None = None  # whose text is kept out
-    cards: tuple[Card, ...] = ()  # all tools and steps, as they are now
+    held_since: float = 0.0  # since when the end of the text is held back because its meaning may still change
+    sub_agent: str | None = None  # its text is kept out of the answer
+    cards: tuple[Card, ...] = ()  # all tools and steps, in their current state
     plan_title: str = ""
     outcome: AnswerOutcome | None = None  # None: the run goes on
     closing: Closing = NOTHING_BELOW
@@ -247,26 +243,26 @@ class Live:
 
     # What of it is still to be shown, oldest first.
     queue: tuple[Chunk, ...] = ()
-    later: tuple[Chunk, ...] = ()  # what came while a call was under way
-    urgent: bool = False  # something came that should not wait for the interval
+    later: tuple[Chunk, ...] = ()  # chunks that arrived while a call was in flight
+    urgent: bool = False  # a chunk arrived that should not wait for the interval
 
     # The message that grows.
     mode: PageMode = PageMode.STREAM
     page: AnswerPage | None = None
-    ended: AnswerPage | None = None  # the last message that was ended before it was known that nothing follows
-    pages: int = 0  # messages that were begun
-    reopen: str = ""  # how the next one begins: the code block that the last one had to close
+    ended: AnswerPage | None = None  # the last message, ended before the end of the answer was known
+    pages: int = 0  # the number of messages begun
+    reopen: str = ""  # the beginning of the next message: reopens the code block of the last one
 
     # What is under way.
     flight: Flight | None = None
-    finds: bool = False  # Slack is being searched for the message of the call under way
+    finds: bool = False  # a search for the message of the call in flight is running
     asked: frozenset[Slot] = frozenset()
     granted: frozenset[Slot] = frozenset()
     not_before: float = 0.0  # no call sooner
-    doubts: int = 0  # calls in a row whose outcome nobody knows, about a message that is there
-    unsent: int = 0  # calls in a row that did not reach Slack
-    spread: float = 1.0  # by which pauses differ from those of other answers, so that not all come back at once
-    gives_up: bool = False  # Slack takes nothing more of it live
+    doubts: int = 0  # consecutive calls about an existing message with an unknown outcome
+    unsent: int = 0  # consecutive calls that did not reach Slack
+    spread: float = 1.0  # factor for pauses, different for each answer, so that not all retry at the same moment
+    gives_up: bool = False  # Slack takes no more live text of this answer
     below_apart: bool = False  # the closing blocks do not fit below the last message
     is_over: bool = False
 
@@ -276,14 +272,14 @@ class Live:
     status_at: float = 0.0
 
     def queued(self, *chunks: Chunk, urgent: bool = False) -> Live:
-        """The state with more to show."""
+        """Returns the state with more to show."""
         if self.flight:
             return replace(self, later=join(self.later, chunks), urgent=self.urgent or urgent)
         return replace(self, queue=join(self.queue, chunks), urgent=self.urgent or urgent)
 
 
 def join(queue: tuple[Chunk, ...], added: tuple[Chunk, ...]) -> tuple[Chunk, ...]:
-    """Two queues as one: text goes on where text ends, what else is still to be shown is shown as it is now."""
+    """Joins two queues: adjacent texts merge, and a card or title replaces its earlier version."""
     for chunk in added:
         queue = _with(queue, chunk)
     return queue
@@ -310,17 +306,17 @@ def _is_same(known: Chunk, chunk: Chunk) -> bool:
 
 
 def text_of(queue: tuple[Chunk, ...]) -> str:
-    """All text in a queue."""
+    """Returns all text of a queue."""
     return "".join(chunk.text for chunk in queue if isinstance(chunk, Text))
 
 
 def is_visible(queue: tuple[Chunk, ...]) -> bool:
-    """Whether there is anything in it that a person would see."""
+    """Whether the queue has content that a person would see."""
     return any(isinstance(chunk, Card) or (isinstance(chunk, Text) and chunk.text.strip()) for chunk in queue)
 
 
 def without_empty_code(live: Live) -> Live:
-    """The same state; but a code block is not opened again only to be closed at once, nor for what is not text."""
+    """Drops the reopening of a code block that would be empty."""
     first = next((chunk for chunk in live.queue if isinstance(chunk, Text)), None)
     if not live.reopen or first is None:
         return live

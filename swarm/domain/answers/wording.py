@@ -1,4 +1,4 @@
-"""The sentences below an answer, and on the status line. Markdown, safe for Slack."""
+"""The sentences below an answer and on the status line: Markdown, safe for Slack."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MAX_LABEL: Final = 250  # Slack takes 256; escapes make a name longer
 
 
 def broke_off(reason: str, *, is_partial: bool) -> str:
-    """Why an answer is missing or not whole."""
+    """The reason of a missing or incomplete answer."""
     why = safe(_cut(without_secrets(_clause(reason)), _MAX_REASON))
     if is_partial:
         return f"⚠️ This answer is not complete: {why}."
@@ -30,7 +30,7 @@ def broke_off(reason: str, *, is_partial: bool) -> str:
 
 
 def stopped(by: str | None) -> str:
-    """Who stopped an answer; ``by`` is a user id."""
+    """The note of a stopped answer; ``by`` is a user id."""
     return f"🛑 Stopped by <@{by}>." if by else "🛑 Stopped."
 
 
@@ -45,12 +45,12 @@ def doing(step: str) -> str:
 
 
 def label(name: str) -> str:
-    """A name for a card or a status line, on one line and without a ping."""
+    """A name for a card or a status line: one line, without pings."""
     return _cut(safe(_cut(without_secrets(" ".join(name.split())), _MAX_NAME)), _MAX_LABEL) or "…"
 
 
 def questions(asked: Sequence[Asked]) -> str:
-    """What an agent wants to know, in words."""
+    """The agent's questions to people, as text."""
     return _cut("\n\n".join(_question(one) for one in asked), MAX_NOTE_CHARACTERS)
 
 

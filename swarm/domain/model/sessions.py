@@ -1,18 +1,13 @@
-"""Sessions: what a built-in agent remembers of a conversation, however often the coordinator restarts.
+"""Sessions: a built-in agent's memory of a conversation, kept over restarts of the coordinator.
 
-A session grows by blocks, one for each run: what was said to the agent, the tools it called with what they answered,
-and its answer. A block is stored when its run is over, whole, so a tool's call is never without its result. Where a
-message in Slack is answered once more, its runs are attempts: while one goes on, it is told none of the others, and the
-one that answers takes their place. When a session has grown long, its older part is summarised (`compaction`): from
-then on the agent is told the summary in its place. The originals stay, all attempts among them.
+A session grows by blocks, one per run: the input, the tool calls with their results, and the answer. A block is stored
+whole when its run is over, so no tool call lacks its result. Several runs that answer the same Slack message are
+attempts: a run sees none of the other attempts, and the one that answers replaces them. The older part of a long
+session is summarised; from then on the agent gets the summary instead. The original messages stay, including all
+attempts.
 
-What a session keeps of a message: text that every database takes, and not more of it than anybody reads.
-
-Which messages of a session may be parted: a tool's use and its result are told together, summarised together or not
-at all. Pure: what is cut where, not who summarises.
-
-A use and a result belong together by their call id. Models that number their calls anew in each run use an id again, so
-a result belongs to the last use before it that has none yet.
+Compaction never separates a tool call from its result: both are summarised, or both are kept. They are paired by call
+id. Some models number their calls anew in each run, so a result belongs to the last call of its id without a result.
 """
 
 from __future__ import annotations
@@ -31,11 +26,11 @@ KEEP_RECENT_MESSAGES: Final = 5
 
 
 class MessageRole(StrEnum):
-    """Who says a message of a session."""
+    """The role of a session message."""
 
     USER = "user"
     ASSISTANT = "assistant"
-    SYSTEM = "system"  # the summary of what came before
+    SYSTEM = "system"  # the summary of the earlier messages
     TOOL_USE = "tool_use"
     TOOL_RESULT = "tool_result"
 
@@ -45,70 +40,70 @@ class SessionMessage:
     """One message of a session."""
 
     role: MessageRole
-    text: str = ""  # what is said; of a tool's result, what the tool answered; of its use, nothing
-    author: str = ""  # of a user's: the display name
+    text: str = ""  # of a tool's result, the tool's answer; of its use, empty
+    author: str = ""  # of a user's message: the display name
     call_id: str = ""  # joins a tool's use and its result
     tool: str = ""  # of a tool's use and its result: the tool's name
     arguments: Mapping[str, object] = field(default_factory=dict)  # of a tool's use
     failed: bool = False  # of a tool's result
-    source: str = ""  # of a user's: the inbox message or task that it says, where it came through Slack
+    source: str = ""  # of a user's message from Slack: the id of its inbox message or task
     position: int = 0  # 1 is the session's first; 0: not stored
     created_at: int = 0  # microseconds since 1970 UTC; 0: not stored
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Session:
-    """A session, without its messages."""
+    """A session without its messages."""
 
     id: str
-    agent: str  # whose memory it is: two agents in one conversation remember apart
+    agent: str  # the owner: two agents in one conversation have separate sessions
     metadata: Mapping[str, object]
-    messages: int  # so many the agent is told, the summary included
+    messages: int  # the number of messages the agent gets, including the summary
     created_at: int  # microseconds since 1970 UTC
     updated_at: int
 
 
 class SessionScope(StrEnum):
-    """What in Slack makes one session."""
+    """The Slack conversations that share a session."""
 
     USER = "user"  # a person in a channel, over all threads there
-    THREAD = "thread"  # a thread, with everybody in it
+    THREAD = "thread"  # a thread, with all its people
 
 
 Summarise = Callable[[str, Sequence[SessionMessage]], Awaitable[str]]
-"""Puts messages of a session (its id) into a few words. Raises whatever it likes; the session then stays as it is."""
+"""Summarises messages of a session (its id). May raise any error; the session then stays unchanged."""
 
 
 class Memory(Protocol):
-    """The sessions of one agent. All of it raises Unavailable while the database is away."""
+    """The sessions of one agent. Every method raises Unavailable while the database is away."""
 
     async def get_or_create_session(self, session_id: str, metadata: Mapping[str, object] | None = None) -> Session:
-        """The session; one that is there keeps its metadata, but for the keys that are given."""
+        """Returns the session. An existing one keeps its metadata, except for the given keys."""
         ...
 
     async def get_messages(
         self, session_id: str, limit: int | None = None, *, turn_id: str = ""
     ) -> list[SessionMessage]:
-        """What the agent is told, oldest first: the summary, if there is one, and what came after it.
+        """Returns the messages that the agent gets, oldest first: the summary, if any, and all messages after it.
 
-        With ``limit`` the last so many, and beyond that what keeps a tool's use with its result. Empty for a session
-        that is not there. With ``turn_id``, that of a turn in Slack, nothing of other attempts at what it answers; if
-        the summary knows of one, the last of the messages themselves in its place.
+        With ``limit``, the last so many, plus the messages that keep a tool's use with its result. Empty for an
+        unknown session. With the ``turn_id`` of a turn in Slack, without other attempts at the same answer; if the
+        summary includes one, the last messages themselves are returned in its place.
         """
         ...
 
     async def shown_before(self, turn_id: str) -> frozenset[str]:
-        """Where in Slack (``ts``) other attempts at what a turn answers were shown."""
+        """Returns the Slack messages (``ts``) that show other attempts at the turn's answer."""
         ...
 
     async def get_originals(self, session_id: str) -> list[SessionMessage]:
-        """Everything that was ever said, oldest first, without summaries."""
+        """Returns all messages ever stored, oldest first, without summaries."""
         ...
 
     async def add_message(
         self, session_id: str, role: MessageRole | str, content: str | Mapping[str, object]
     ) -> SessionMessage:
-        """Add one message; the session is made if it is not there. Raises Invalid for a role or content that cannot be.
+        """Adds one message and creates a missing session. Raises Invalid for an impossible role or content.
 
         ``content`` is text, or for tools a mapping: ``{"id", "name", "arguments"}`` of a use, ``{"id", "name",
         "content", "failed"}`` of a result.
@@ -124,28 +119,28 @@ class Memory(Protocol):
         turn_id: str = "",
         has_answered: bool = True,
     ) -> None:
-        """Add all messages of a run, named by its id, at once. What is there of it already stays as it is.
+        """Adds all messages of a run, named by its id, at once. Messages stored before stay unchanged.
 
-        With ``turn_id``, that of a turn in Slack: a run that ``has_answered`` takes the place of all earlier attempts
-        at what this turn answers, one that broke off of none. If a newer attempt is there already, the messages are
-        kept among the originals and never told.
+        With the ``turn_id`` of a turn in Slack: a run that ``has_answered`` replaces all earlier attempts at the same
+        answer; a run that broke off replaces none. If a newer attempt exists, the messages are kept among the
+        originals only.
         """
         ...
 
     async def compact_session(self, session_id: str) -> bool:
-        """Summarise all but the last messages, if there are more than the threshold; whether that was done.
+        """Summarises all but the last messages if their number exceeds the threshold; returns whether it did.
 
-        It may take as long as a model does, and holds up nobody: what is said meanwhile is kept after the summary. Two
-        at once do no harm: one of them does nothing. A summary that fails leaves the session as it was, and is logged.
+        May take as long as a model call, without blocking others: messages that arrive meanwhile follow the summary.
+        Of two concurrent calls one does nothing. A failed summary is logged and leaves the session unchanged.
         """
         ...
 
 
 MOST_BYTES: Final = 1_000_000
-"""So long may a text be, in UTF-8; and so long the arguments of a call, all in all."""
+"""The largest size of a text, and of a call's arguments together, in bytes of UTF-8."""
 
 MOST_CHARACTERS: Final = 500
-"""So long may what names something be: a session, a run, a call, a tool, an author."""
+"""The largest length of a name or id: of a session, a run, a call, a tool, an author."""
 
 _MOST_DEPTH: Final = 50
 _UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
@@ -153,17 +148,17 @@ _ROLES_OF_TEXT: Final = (MessageRole.USER, MessageRole.ASSISTANT, MessageRole.SY
 
 
 def storable(text: str) -> str:
-    """Text that every database takes: NUL, and halves of surrogate pairs, become U+FFFD."""
+    """Returns text that every database accepts: NUL and lone surrogates become U+FFFD."""
     return _UNSTORABLE.sub("\ufffd", text)
 
 
 def kept_text(text: str) -> str:
-    """Text as it is kept: storable, and cut with a note if it is longer than `MOST_BYTES`."""
+    """Returns text for storage: storable, and cut with a note beyond `MOST_BYTES`."""
     return _cut(storable(text))
 
 
 def checked_name(name: str, what: str) -> str:
-    """The name of a session or run, if it can be one. Raises Invalid."""
+    """Returns the id of a session or run. Raises Invalid for an impossible one."""
     if not 0 < len(name) <= MOST_CHARACTERS or _UNSTORABLE.search(name):
         raise Invalid(
             f"The id of a {what} has 1 to {MOST_CHARACTERS} characters, and no NUL.", fields={what: "another id"}
@@ -172,7 +167,7 @@ def checked_name(name: str, what: str) -> str:
 
 
 def kept(message: SessionMessage) -> SessionMessage:
-    """A message as it is kept. What is too long is cut, and says so."""
+    """Returns a message for storage. Long parts are cut, with a note."""
     return replace(
         message,
         text=kept_text(message.text),
@@ -184,7 +179,7 @@ def kept(message: SessionMessage) -> SessionMessage:
 
 
 def message_of(role: MessageRole | str, content: str | Mapping[str, object]) -> SessionMessage:
-    """A message out of its role and content (see `swarm.domain.model.sessions.Memory.add_message`). Raises Invalid."""
+    """Builds a message from role and content (see `Memory.add_message`). Raises Invalid."""
     try:
         known = MessageRole(role)
     except ValueError:
@@ -199,7 +194,7 @@ def message_of(role: MessageRole | str, content: str | Mapping[str, object]) -> 
 
 
 def plain(value: object, depth: int = 0) -> Any:
-    """A value as JSON has it: with storable text, what is unknown as text, and nothing nested deeper than needed."""
+    """Returns a value as JSON types: storable text, unknown types as text, and a limited depth."""
     if isinstance(value, str):
         return storable(value)
     if value is None or isinstance(value, bool | int | float):
@@ -236,7 +231,7 @@ def _kept_arguments(arguments: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def _size(value: object) -> int:
-    """About so many bytes of JSON."""
+    """The approximate size as JSON, in bytes."""
     if isinstance(value, str):
         return len(value.encode()) + 2
     if isinstance(value, dict):
@@ -267,7 +262,7 @@ _OF_TOOLS = (MessageRole.TOOL_USE, MessageRole.TOOL_RESULT)
 
 
 def tool_pairs(messages: Sequence[SessionMessage]) -> Mapping[int, int]:
-    """The uses of tools that have a result, each with it, as places in ``messages``."""
+    """Returns the tool calls that have a result: a map from the call's to the result's position."""
     waiting: dict[str, list[int]] = {}
     found: dict[int, int] = {}
     for place, message in enumerate(messages):
@@ -279,9 +274,9 @@ def tool_pairs(messages: Sequence[SessionMessage]) -> Mapping[int, int]:
 
 
 def compaction_point(messages: Sequence[SessionMessage], keep: int) -> int:
-    """Where to cut so that at least the last ``keep`` messages stay together with their like: how many come before.
+    """Returns the number of messages before the cut that keeps at least the last ``keep`` together.
 
-    Calls that were made side by side, and their results, are one: the cut is before the first of them.
+    Parallel calls and their results stay together: the cut is before the first of them.
     """
     place = max(len(messages) - keep, 0)
     whole = tool_pairs(messages)
@@ -291,9 +286,9 @@ def compaction_point(messages: Sequence[SessionMessage], keep: int) -> int:
 
 
 def tellable(messages: Sequence[SessionMessage]) -> list[SessionMessage]:
-    """What may be told to a model, which refuses a use without its result, a result without its use, and empty words.
+    """Returns the messages that a model accepts: no tool call without its result, no result alone, no empty text.
 
-    A history has such after a crash, when somebody has added messages singly, or because an answer was empty.
+    Such messages exist after a crash, after single `add_message` calls, and after an empty answer.
     """
     whole = tool_pairs(messages)
     in_pairs = whole.keys() | set(whole.values())
@@ -305,15 +300,15 @@ def tellable(messages: Sequence[SessionMessage]) -> list[SessionMessage]:
 
 
 def recent_messages(messages: Sequence[SessionMessage], limit: int | None) -> list[SessionMessage]:
-    """The last so many that may be told, and those before them without which they could not be; None: all."""
+    """Returns the last ``limit`` messages for a model, plus the calls of their results; None: all."""
     told = tellable(messages)
     return told if limit is None else told[compaction_point(told, limit) :]
 
 
 def to_summarise(messages: Sequence[SessionMessage], threshold: int, keep_recent: int) -> Sequence[SessionMessage]:
-    """The first of the messages that are told: those to put into the summary. Empty unless there is need and use.
+    """Returns the leading messages to summarise; empty without need or use.
 
-    There is need above ``threshold`` messages, and use unless there is nothing but an earlier summary.
+    A summary is needed above ``threshold`` messages, and useful unless the only such message is an earlier summary.
     """
     if len(messages) <= threshold:
         return ()

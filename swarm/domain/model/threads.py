@@ -1,7 +1,4 @@
-"""What is said in a thread: messages as Slack tells us of them, and as we keep them.
-
-Threads: one Slack conversation, its owner, and how much of it we know.
-"""
+"""Slack threads: their messages, authors and events, the owner, and how much of a thread is known."""
 
 from __future__ import annotations
 
@@ -13,29 +10,29 @@ from typing import Final
 from swarm.domain.model.states import step
 
 CONTEXT_WAIT_SECONDS: Final = 10
-"""So long a message waits for its thread to be read from Slack; then it goes out with ``context_incomplete``."""
+"""The longest wait for a thread's history from Slack; then the message goes out with ``context_incomplete``."""
 
 
 class AuthorKind(StrEnum):
-    """Who wrote a message."""
+    """The kind of a message's author."""
 
     USER = "user"
-    AGENT = "agent"  # one of ours
-    BOT = "bot"  # somebody else's
+    AGENT = "agent"  # one of this swarm's agents
+    BOT = "bot"  # another app
 
 
 class Standing(StrEnum):
-    """How the author of a message stands to the workspace and, where that is the channel's rule, to the channel."""
+    """The author's standing in the workspace and, by the channel's policy, in the channel."""
 
     MEMBER = "member"  # also our own agents, and bots on the channel's list
     GUEST = "guest"
-    EXTERNAL = "external"  # of another workspace
-    UNVERIFIED = "unverified"  # Slack does not know the author, or has not said yet
-    NOT_ALLOWED = "not_allowed"  # a member, or a bot, whom the channel's lists leave out
+    EXTERNAL = "external"  # from another workspace
+    UNVERIFIED = "unverified"  # unknown to Slack, or not looked up yet
+    NOT_ALLOWED = "not_allowed"  # a member or bot that the channel's lists exclude
 
 
 STRANGERS: Final = frozenset({Standing.GUEST, Standing.EXTERNAL, Standing.UNVERIFIED})
-"""Whose words alone make nothing write."""
+"""Messages of these authors alone never start a tool that writes."""
 
 STANDING_WORDS: Final[Mapping[Standing, str]] = {
     Standing.GUEST: "a guest",
@@ -43,15 +40,15 @@ STANDING_WORDS: Final[Mapping[Standing, str]] = {
     Standing.UNVERIFIED: "unverified",
     Standing.NOT_ALLOWED: "not allowed here",
 }
-"""How a message is marked for its readers; a member's has no mark."""
+"""The mark of a message for its readers; a member's message has none."""
 
 
 class ChannelType(StrEnum):
-    """Where a message was written."""
+    """The kind of conversation of a message."""
 
     CHANNEL = "channel"  # public or private
     DM = "dm"
-    GROUP = "group"  # a direct message among several people
+    GROUP = "group"  # a direct message between several people
 
 
 class ContextState(StrEnum):
@@ -72,12 +69,12 @@ class ContextState(StrEnum):
 
 
 class ContextStep(StrEnum):
-    """What can happen to our knowledge of a thread."""
+    """The steps of a thread's context."""
 
-    BEGIN = "begin"  # to read it from Slack; again, if a reader was never heard of again
+    BEGIN = "begin"  # starts reading from Slack; again, if the previous reader has vanished
     LOAD = "load"
     GIVE_UP = "give_up"
-    DOUBT = "doubt"  # something may have been missed, also by a read under way
+    DOUBT = "doubt"  # messages may have been missed, also by a read under way
 
 
 _C = ContextState
@@ -92,7 +89,7 @@ CONTEXT_TRANSITIONS: Final = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class File:
-    """An attachment, by name; its content stays in Slack until somebody asks for it."""
+    """An attachment by name; its content stays in Slack until requested."""
 
     id: str
     name: str
@@ -102,19 +99,19 @@ class File:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Author:
-    """Who wrote a message. ``id`` is a user's id (``U…``, ``W…``) or, of a bot without a user, the bot's (``B…``)."""
+    """The author of a message. ``id`` is a user id (``U…``, ``W…``); for a bot without a user, the bot id (``B…``)."""
 
     id: str
     kind: AuthorKind
-    name: str | None = None  # the display name, where it is known
+    name: str | None = None  # the display name, if known
     bot_id: str | None = None
-    teams: tuple[str, ...] = ()  # the workspaces that Slack names as the author's own, where it says so
-    standing: Standing | None = None  # None: not known yet, which counts as a stranger's
+    teams: tuple[str, ...] = ()  # the author's own workspaces, where Slack names them
+    standing: Standing | None = None  # None: unknown, treated as a stranger's
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlackMessage:
-    """A message of a conversation as Slack told it, whatever the event was called."""
+    """A message from Slack, independent of the event type that carried it."""
 
     channel: str
     ts: str
@@ -124,20 +121,20 @@ class SlackMessage:
     subtype: str | None = None
     channel_type: ChannelType = ChannelType.CHANNEL
     files: tuple[File, ...] = ()
-    edited_ts: str | None = None  # when it was last edited
+    edited_ts: str | None = None  # the time of the last edit
     event_id: str | None = None
-    delivery_id: str | None = None  # our own key, from a post's metadata
-    has_replies: bool = False  # as its conversation's history says of a root; an event does not say it
-    quoted: str = ""  # the end of ``text`` that somebody else has said, in a message that is forwarded
+    delivery_id: str | None = None  # the key in the metadata of our own post
+    has_replies: bool = False  # of a root in a conversation's history; events do not have it
+    quoted: str = ""  # the end of ``text`` that quotes another author, in a forwarded message
 
     @property
     def own_text(self) -> str:
-        """What the author says: mentions and addresses count here, and not in what is forwarded."""
+        """The author's own text: mentions and addresses count here, and not in forwarded text."""
         return self.text.removesuffix(self.quoted)
 
     @property
     def root_ts(self) -> str:
-        """The timestamp that names the thread which this message belongs to or opens."""
+        """The timestamp of the thread that this message belongs to or opens."""
         return self.thread_ts or self.ts
 
     @property
@@ -147,7 +144,7 @@ class SlackMessage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChannelMessage:
-    """A message as the history of its conversation shows it: outside of threads, or the root of one."""
+    """A message in its conversation's history: outside of threads, or the root of one."""
 
     message: SlackMessage
     latest_reply_ts: str | None = None  # of the newest message in its thread
@@ -155,7 +152,7 @@ class ChannelMessage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MessageEdited:
-    """Slack says that a message reads differently now."""
+    """A message was edited in Slack."""
 
     message: SlackMessage
     previous_text: str | None
@@ -163,7 +160,7 @@ class MessageEdited:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MessageDeleted:
-    """Slack says that a message is gone."""
+    """A message was deleted in Slack."""
 
     channel: str
     ts: str
@@ -176,7 +173,7 @@ SlackEvent = SlackMessage | MessageEdited | MessageDeleted
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TranscriptMessage:
-    """One message of a transcript, ready to be read by an agent or a person."""
+    """One message of a transcript for an agent or a person."""
 
     ts: str
     author_id: str
@@ -189,12 +186,12 @@ class TranscriptMessage:
 
 
 OWNED_FOR_IDLE_DAYS: Final = 7
-"""Ownership of a thread ends after so many days without a message."""
+"""Ownership of a thread ends after this many days without a message."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Thread:
-    """A thread that the swarm takes part in."""
+    """A thread with the swarm as a participant."""
 
     id: str
     team: str
@@ -204,5 +201,5 @@ class Thread:
     owner_id: str | None
     epoch: int  # counts the changes of owner
     context: ContextState
-    told_queued_at: int | None  # when the thread was told that nobody is there; None once it was answered
-    watermark_ts: str  # what was said later than this and was not routed was missed
+    told_queued_at: int | None  # when the thread was told that no agent is online; None once it was answered
+    watermark_ts: str  # later messages that were not routed were missed
