@@ -1,4 +1,4 @@
-"""The one tree of errors. A class's docstring is its message unless the raiser says it better; only doors translate."""
+"""The error tree. A class's docstring is its default message; only entry points translate errors."""
 
 from __future__ import annotations
 

@@ -78,9 +78,7 @@ class NoticeView:
     channel: str | None  # the internal channel of an agent message; None: sent directly
     actor_id: str | None
     actor_name: str | None
-    text: (
-        str | None
-    )  # the changed message, the agent message, or the reason of a decline or cancellation
+    text: str | None  # the changed message, the agent message, or the reason of a decline or cancellation
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

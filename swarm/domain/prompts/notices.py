@@ -1,4 +1,4 @@
-"""Our own words in the prompts of notices: one entry a kind."""
+"""The wording of notices in prompts, one entry per kind."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _NO_ANSWER: Final = f"That was a notice: there is nothing to answer. {_GO_ON}"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NoticeWords:
-    """What one kind of notice says, from top to bottom."""
+    """The sentences of one kind of notice, from top to bottom."""
 
-    what: str  # what happened
-    lease: str  # what its lease is good for
-    ways: tuple[str, ...] = ()  # what to do
-    ways_in_thread: tuple[str, ...] = ()  # what else, where there is a thread to post to
+    what: str  # the event
+    lease: str  # the use of its lease
+    ways: tuple[str, ...] = ()  # possible actions
+    ways_in_thread: tuple[str, ...] = ()  # further actions, where there is a thread to post to
     tail: str
 
 

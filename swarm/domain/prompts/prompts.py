@@ -1,8 +1,8 @@
-"""The prompt of a trigger: what an agent reads when there is something for it. Pure text; no message is ever cut.
+"""The prompt of a trigger: the text for an agent with new work. Pure; messages are never cut.
 
-The shape, from top to bottom: a head in our own words (who, what, ids, what to call), what is new, whole and in
-fences of its own (a message, a task, the end of one, what another agent wrote), the agent's previous answer, the
-history of the thread, a last sentence in our own words::
+The parts from top to bottom: an introduction (agent, event, ids, tools to call); the news, whole and in fences (a
+message, a task, a result, another agent's message); the agent's previous answer; the history of the thread; a closing
+sentence::
 
     <new_message marker="9f3c…">
     from: "Alice" (person U0ALICE), 2026-11-21 09:30:00 UTC
@@ -26,9 +26,9 @@ history of the thread, a last sentence in our own words::
     [2026-11-21 09:30:00 UTC] "Alice" (person U0ALICE) is new message 1, in full above
     </thread_context marker="9f3c…">
 
-Of a history that is longer than ``history_characters`` the messages behind the first one are left out until the rest
-fits, and the sentence above it says how many and how they are read. The words are in ``prompt_words`` and
-``prompt_notices``; why content cannot leave its fence, in ``prompt_fences``.
+A history longer than ``history_characters`` omits messages after the first one until the rest fits; the sentence above
+it gives their number and the way to read them. ``wording`` and ``notices`` hold the sentences; ``fences`` explains why
+content cannot leave its fence.
 """
 
 from __future__ import annotations
@@ -60,10 +60,9 @@ _KIND_WORDS: Final[Mapping[AuthorKind, str]] = {
 
 
 def render(prompt: PromptInput, marker: str) -> str:
-    """The prompt as text. ``marker`` must be random and new for each prompt: 8 to 64 letters and digits.
+    """Returns the prompt as text. ``marker`` must be random and new for each prompt: 8 to 64 letters and digits.
 
-    :raises ValueError: the marker is not of that form, there are no words for this kind of trigger, or it is about a
-        task and the task is not given.
+    :raises ValueError: malformed marker, unknown kind of trigger, or a missing task.
     """
     check_marker(marker)
     if prompt.kind not in {INBOX_TRIGGER, TASK_TRIGGER, *NOTICES}:
@@ -86,7 +85,7 @@ def render(prompt: PromptInput, marker: str) -> str:
 
 
 def _news(prompt: PromptInput, marker: str) -> list[str]:
-    """What the trigger brings, the newest first: a task that is to be done comes before what was said about it."""
+    """The trigger's news, most important first: a task to do comes before the messages about it."""
     messages = _messages(prompt, marker)
     task = task_sections(prompt.task, prompt.kind, marker) if prompt.task else []
     told = [*_notice(prompt, marker), *(outcome_sections(prompt.task, marker) if prompt.task else [])]
@@ -96,7 +95,7 @@ def _news(prompt: PromptInput, marker: str) -> list[str]:
 
 
 def _shown(prompt: PromptInput) -> tuple[NewMessage, ...]:
-    """The messages that stand in full above the history."""
+    """The messages in full above the history."""
     is_gone = prompt.kind == NoticeKind.MESSAGE_DELETED
     is_in_notice = prompt.kind == NoticeKind.MESSAGE_CHANGED and prompt.notice_text is not None
     return () if is_gone or is_in_notice else prompt.new_messages
@@ -108,7 +107,7 @@ def _messages(prompt: PromptInput, marker: str) -> list[str]:
 
 
 def _places(prompt: PromptInput) -> dict[str, str]:
-    """What the messages above the history are called, by timestamp."""
+    """The labels of the messages above the history, by timestamp."""
     new = [message for message in _shown(prompt) if message.inbox_message_id != prompt.delegated_id]
     numbers = {message.ts: f"new message {number}" for number, message in enumerate(new, 1)}
     return {message.ts: numbers.get(message.ts, "the delegated message") for message in _shown(prompt)}
@@ -125,7 +124,7 @@ def _new_message(message: NewMessage, place: str, marker: str) -> str:
 
 
 def _notice(prompt: PromptInput, marker: str) -> list[str]:
-    """What another agent wrote, why something happened to a task, or how a message reads now."""
+    """Another agent's message, the reason of a task's event, or the new text of a message."""
     if prompt.notice_text is None:
         return []
     text = harmless(prompt.notice_text)

@@ -1,4 +1,4 @@
-"""The readable text of an HTML page, with headings in the manner of Markdown."""
+"""HTML pages as readable text, with Markdown headings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HEADINGS: Final = {f"h{level}": "#" * level for level in range(1, 7)}
 
 
 def text_of(page: str) -> str:
-    """What a page says, its title first unless it has a heading of the first level. Any text is a page."""
+    """Returns the text of a page, after its title unless the page has a first-level heading. Accepts any text."""
     reader = _Reader()
     reader.feed(page)
     reader.close()
@@ -27,7 +27,7 @@ def text_of(page: str) -> str:
 
 
 class _Reader(HTMLParser):
-    """Collects what is to be read."""
+    """Collects the readable text."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)

@@ -1,9 +1,8 @@
-"""Text on its way to and from Slack: made safe to post, cleaned of what nobody can see.
+"""Text to and from Slack: safe text to post, and readable text from Slack's format.
 
-Slack gives ``<…>`` a meaning (a link, a mention, a ping of everybody) and knows three escapes, ``&amp; &lt; &gt;``.
-An agent's words are never trusted with that: everything is escaped, and only what has been checked is live again.
-
-Slack's text as a reader sees it: names for ids, characters for entities.
+Slack gives ``<…>`` a meaning (a link, a mention, a ping of everybody) and has three escapes, ``&amp; &lt; &gt;``.
+Agents' text is never trusted with these: `safe` escapes everything and restores only checked constructs. `readable`
+replaces ids by names and entities by characters.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from swarm.domain.text.secrets import without_secrets
 
 
 def preview(text: str, limit: int = 200) -> str:
-    """The first ``limit`` characters of a message, without the invisible ones."""
+    """Returns the first ``limit`` characters of a message, without invisible ones."""
     return strip_invisible(text)[:limit]
 
 
@@ -40,7 +39,7 @@ MAY_BE_MARKDOWN_LINK = re.compile(
     rf"\[{_LABEL}{{0,200}}(?:\\|\[[^\[\]\n]{{0,200}}|\]|"
     r"\]\([ \t]{0,8}<?(?P<begun>[^\s\[\]<]{0,1700})(?P<title>[ \t][^\n)]{0,200})?)?\Z"
 )
-"""The beginning of one, up to the end of what has come."""
+"""The beginning of such a link, up to the end of the text so far."""
 
 _PROSE = re.compile(
     rf"(?P<code>{INLINE_CODE.pattern})"
@@ -56,14 +55,13 @@ _LINK = re.compile(r"(?P<url>(?:https?://\w|mailto:[^\s<>|`@]+@)[^\s<>|`]+)(?:\|
 
 
 def safe(text: str, mentionable: Container[str] = frozenset()) -> str:
-    """Text of an agent as Slack may have it: a reader sees what the agent wrote, and nobody is pinged by it.
+    """Returns an agent's text for Slack: readers see the agent's text, and no one is pinged.
 
-    ``&``, ``<`` and ``>`` are escaped, escapes that are in the text already included: call this once. Live again are
-    http, https and mailto links, mentions of the user ids in ``mentionable``, channel links, and the ``>`` that makes
-    a line a quote; in code nothing is. ``@channel`` and its like get a word joiner after the ``@``, in code too,
-    since Slack decides where code ends. A link whose label names another host than its address has is no link any
-    more, and its address stands behind it. What no reader sees is removed (`strip_invisible`), and secrets are
-    (`without_secrets`).
+    ``&``, ``<`` and ``>`` are escaped, including existing escapes, so call this once. Restored are http, https and
+    mailto links, mentions of the user ids in ``mentionable``, channel links, and the ``>`` of quoted lines; nothing in
+    code. ``@channel`` and the like get a word joiner after the ``@``, also in code, since Slack decides where code
+    ends. A link whose label names another host than its address becomes plain text followed by its address. Invisible
+    characters (`strip_invisible`) and secrets (`without_secrets`) are removed.
     """
     text = without_secrets(strip_invisible(text))
     pieces: list[str] = []
@@ -75,17 +73,17 @@ def safe(text: str, mentionable: Container[str] = frozenset()) -> str:
 
 
 def escape(text: str) -> str:
-    """The three characters that mean something to Slack, escaped its way."""
+    """Escapes Slack's three special characters."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def unescape(text: str) -> str:
-    """The reverse of ``escape``, once: ``&amp;lt;`` becomes ``&lt;``."""
+    """Reverses ``escape``, once: ``&amp;lt;`` becomes ``&lt;``."""
     return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
 def prose(text: str, mentionable: Container[str]) -> str:
-    """Text outside code blocks. Searched once from left to right, so nothing that was escaped is looked at again."""
+    """Makes text outside code blocks safe. One pass from left to right, so escaped text is never examined again."""
     pieces: list[str] = []
     at = 0
     for found in _PROSE.finditer(text):
@@ -106,7 +104,7 @@ def _checked(found: re.Match[str], mentionable: Container[str]) -> str:
 
 
 def _live(token: str, mentionable: Container[str]) -> str | None:
-    """What stood between ``<`` and ``>`` as Slack's markup, or None if it must stay plain text."""
+    """Returns the content of ``<…>`` as Slack's markup; None if it must stay plain text."""
     if mention := _MENTION.fullmatch(token):
         return f"<@{mention['user']}>" if mention["user"] in mentionable else None
     if channel := _CHANNEL.fullmatch(token):
@@ -122,7 +120,7 @@ def _live(token: str, mentionable: Container[str]) -> str | None:
 
 
 def _linked(found: re.Match[str], mentionable: Container[str]) -> str:
-    """A link of Markdown. One whose label deceives is no link any more: its address stands behind it."""
+    """Returns a Markdown link; a deceptive one becomes plain text followed by its address."""
     url = unescape(found["target"])
     before = "x("  # a label begins no line
     label = prose(before + found["shown"], mentionable)[len(before) :]
@@ -132,7 +130,7 @@ def _linked(found: re.Match[str], mentionable: Container[str]) -> str:
 
 
 def inert(text: str) -> str:
-    """Text in which nothing is live, as in code; it is visible already."""
+    """Returns visible text with nothing live, as in code."""
     return _PING.sub("@" + _WORD_JOINER, escape(text))
 
 
@@ -142,7 +140,7 @@ _USER = re.compile(r"<@([UW][A-Z0-9]*)(?:\|[^>]*)?>")
 
 
 def mentioned_ids(text: str) -> set[str]:
-    """The users whose names :func:`readable` needs."""
+    """Returns the users whose names :func:`readable` needs."""
     return set(_USER.findall(text))
 
 
@@ -152,7 +150,7 @@ def readable(text: str, names: Mapping[str, str]) -> str:
 
 
 def as_asked(text: str) -> str:
-    """The same without whom it is said to, where that stands in front; people whose names are not at hand go by id."""
+    """Returns readable text without a leading mention; other people appear by id."""
     return readable(_ADDRESSED.sub("", text), {})
 
 
