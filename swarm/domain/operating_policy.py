@@ -170,12 +170,12 @@ class OperatingPolicy:
         return self.book.current.of(channel)
 
 
-KEPT: Final = "The old ones stay."
+SETTINGS_KEPT: Final = "The old ones stay."
 """The note of a failed reload."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reloaded:
+class ReloadResult:
     """The result of a reload. Keys are dotted; no value is disclosed except agents' names."""
 
     changed: tuple[str, ...]  # in force from now on

@@ -125,11 +125,11 @@ def decide(message: SlackMessage, situation: Situation, change: Change = Change.
     return (
         _never_work(message, situation, change)
         or _refused(message, situation, change)
-        or _heard(message, situation, change)
+        or _by_rules(message, situation, change)
     )
 
 
-def _heard(message: SlackMessage, situation: Situation, change: Change) -> Decision:
+def _by_rules(message: SlackMessage, situation: Situation, change: Change) -> Decision:
     """Rules 2 to 6, and ``!stop``, for authors with access."""
     return (
         _by_stop(message, situation, change)
@@ -160,15 +160,15 @@ def _refused(message: SlackMessage, situation: Situation, change: Change) -> Dec
     """The rest of rule 1: authors without access, and bots over their limit."""
     denied = denial(message.author, situation.policy)
     if denied:
-        outcome, heard = _refusal(message.author, situation.policy), _heard(message, situation, change)
-        if outcome is RoutingOutcome.UNVERIFIED and not heard.is_work:
-            return heard  # it is nobody's work, whoever wrote it
+        outcome, decision = _refusal(message.author, situation.policy), _by_rules(message, situation, change)
+        if outcome is RoutingOutcome.UNVERIFIED and not decision.is_work:
+            return decision  # it is nobody's work, whoever wrote it
         is_told = situation.policy.enabled and message.author.kind is AuthorKind.USER
-        return Decision(outcome=outcome, reason=denied, is_refusal=is_told and heard.is_work)
+        return Decision(outcome=outcome, reason=denied, is_refusal=is_told and decision.is_work)
     most = situation.policy.bot_messages_per_hour
     if message.author.kind is AuthorKind.BOT and situation.bot_turns >= most:
         reason = f"bots have had their {most} messages of this hour in this thread (bot_messages_per_hour)"
-        is_work = _heard(message, situation, change).is_work
+        is_work = _by_rules(message, situation, change).is_work
         return Decision(outcome=RoutingOutcome.BOT_CAPPED, reason=reason, is_refusal=is_work)
     return None
 

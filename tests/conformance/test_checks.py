@@ -14,8 +14,8 @@ from swarm.conformance.words import said_twice, words
 from swarm.domain.answers.events import (
     Answered,
     Asked,
-    Asks,
     Finished,
+    NeedsInput,
     RunFailed,
     RunStopped,
     SourceChanged,
@@ -211,9 +211,10 @@ def test_words_are_the_same_whatever_markdown_and_slack_do_to_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "outcome", [RunFailed(reason="it hung up"), RunStopped(by=None), Asks(asked=(Asked(id="1", prompt="Which?"),))]
+    "outcome",
+    [RunFailed(reason="it hung up"), RunStopped(by=None), NeedsInput(asked=(Asked(id="1", prompt="Which?"),))],
 )
-def test_a_run_that_did_not_finish_is_not_latched(outcome: RunFailed | RunStopped | Asks) -> None:
+def test_a_run_that_did_not_finish_is_not_latched(outcome: RunFailed | RunStopped | NeedsInput) -> None:
     assert not found(Check.LATCHED, record(outcome=outcome)).passed
 
 

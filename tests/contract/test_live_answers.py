@@ -15,10 +15,10 @@ from swarm.domain.answers.events import (
     AgentEvent,
     Answered,
     Asked,
-    Asks,
     Broken,
     Finished,
     Interrupted,
+    NeedsInput,
     RunFailed,
     RunStopped,
     TextDelta,
@@ -308,7 +308,7 @@ async def test_an_agent_that_fails_inside_or_ends_without_a_word_is_no_success(s
 async def test_questions_close_the_message_and_stand_below_it(scene: Scene) -> None:
     asked = (Asked(id="1", prompt="Which one?"),)
     shown = await scene.show(saying("I can do two things.", end=Interrupted(asked=asked)))
-    assert shown.outcome == Asks(asked=asked)
+    assert shown.outcome == NeedsInput(asked=asked)
     [message] = await scene.shown()
     assert message["blocks"][1]["text"] == "✋ Which one?"
 

@@ -13,7 +13,7 @@ import pytest
 from swarm.domain.answers.agents import OnRestart
 from swarm.domain.answers.calls import NOTHING_BELOW, AnswerTarget, CloseStream, OpenStream
 from swarm.domain.answers.events import Answered, RunInput, TextDelta
-from swarm.domain.answers.showing import LostRight
+from swarm.domain.answers.showing import AnswerLost
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.deliveries import DeliveryAccepted, DeliveryRefused
 from swarm.domain.model.inbox import MAX_ATTEMPTS, InboxStatus
@@ -263,9 +263,9 @@ async def test_a_message_that_came_to_slack_after_its_answer_was_abandoned_is_se
     begun = await lost.live.call(run.place, OpenStream(page=1, chunks=()))
     assert isinstance(begun, DeliveryAccepted)
     assert begun.ts
-    with pytest.raises(LostRight):
+    with pytest.raises(AnswerLost):
         await record.began(1, begun.ts)
-    with pytest.raises(LostRight):
+    with pytest.raises(AnswerLost):
         await record.beginning(2, is_post=False)
     await lost.recovery.recover(lambda turn_id: False, lost.term.is_ours)
     (late,) = lost.live.of(run.root)

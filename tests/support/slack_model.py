@@ -18,7 +18,7 @@ from swarm.domain.answers.calls import (
     CloseStream,
     Closing,
     Find,
-    Hang,
+    HangUp,
     OpenStream,
     Over,
     PlanTitle,
@@ -162,7 +162,7 @@ class Run:
                     self._later(self.turn_seconds(slot), SlotGranted(slot=slot))
                 case Find():
                     self._later(self.search_seconds, PageLocated(ts=self._begun_last()))
-                case Hang():
+                case HangUp():
                     self.hung_up_at = self.now
                 case SetStatus():
                     self.statuses.append((self.now, command))

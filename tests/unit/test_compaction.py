@@ -19,9 +19,9 @@ from swarm.domain.model.sessions import (
     compaction_point,
     kept,
     message_of,
+    messages_for_model,
     plain,
     recent_messages,
-    tellable,
     to_summarise,
     tool_pairs,
 )
@@ -91,14 +91,14 @@ def test_a_cut_is_moved_no_further_than_needed(messages: list[SessionMessage], k
 
 @given(conversations())
 def test_a_history_that_is_whole_is_told_as_it_is(messages: list[SessionMessage]) -> None:
-    assert tellable(messages) == messages
+    assert messages_for_model(messages) == messages
 
 
 @given(broken)
 def test_of_a_history_that_was_cut_every_call_that_is_told_has_one_result_behind_it(
     messages: list[SessionMessage],
 ) -> None:
-    told = tellable(messages)
+    told = messages_for_model(messages)
     open_calls: dict[str, int] = {}
     for message in told:
         if message.role is USE:
@@ -114,7 +114,7 @@ def test_of_a_history_that_was_cut_every_call_that_is_told_has_one_result_behind
 @given(broken)
 def test_what_is_told_is_in_order_and_lacks_nothing_that_could_be_told(messages: list[SessionMessage]) -> None:
     rest = iter([id(message) for message in messages])
-    told = tellable(messages)
+    told = messages_for_model(messages)
     assert all(id(message) in rest for message in told)  # a subsequence
     assert [m for m in told if m.role not in (USE, RESULT)] == [
         m for m in messages if m.role not in (USE, RESULT) and m.text.strip()
@@ -127,21 +127,21 @@ def test_what_is_told_is_in_order_and_lacks_nothing_that_could_be_told(messages:
                 if message.role is RESULT and waiting:
                     waiting, taken = waiting - 1, taken + 1
         assert sum(message.role is RESULT and message.call_id == call for message in told) == taken
-    assert tellable(told) == told
+    assert messages_for_model(told) == told
 
 
 def test_a_result_belongs_to_the_last_call_with_its_id() -> None:
     crashed, again, answer = use("call_0"), use("call_0"), result("call_0")
     assert tool_pairs([crashed, says(), again, answer]) == {2: 3}
-    assert tellable([crashed, says(), again, answer]) == [says(), again, answer]
+    assert messages_for_model([crashed, says(), again, answer]) == [says(), again, answer]
 
 
 @given(broken, st.integers(0, 30))
 def test_with_a_limit_the_last_are_told_and_what_keeps_them_whole(messages: list[SessionMessage], limit: int) -> None:
-    told, last = tellable(messages), recent_messages(messages, limit)
+    told, last = messages_for_model(messages), recent_messages(messages, limit)
     assert last == told[len(told) - len(last) :]
     assert len(last) >= min(limit, len(told))
-    assert tellable(last) == last
+    assert messages_for_model(last) == last
 
 
 @given(conversations(), st.integers(1, 30), st.integers(0, 10))

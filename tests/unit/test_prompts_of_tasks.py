@@ -244,7 +244,7 @@ def test_a_dependency_without_a_result_is_named() -> None:
 def test_a_later_attempt_at_a_task_is_told_to_look_what_was_done() -> None:
     assert "earlier run" not in render(ASSIGNED, MARKER)
     later = render(replace(ASSIGNED, attempt=2), MARKER)
-    assert "This is attempt 2: an earlier run did not finish. Look for what it has done and posted" in later
+    assert "This is attempt 2: an earlier run did not finish. Check for what it has done and posted" in later
 
 
 @pytest.mark.req("LOOP-05")
@@ -323,7 +323,7 @@ def test_a_declined_offer_gives_the_reason_first_and_says_that_the_message_comes
 def test_a_task_that_ended_says_how_and_gives_its_end_whole_and_first(status: str, words: str) -> None:
     long = "\n".join(f"row {number}" for number in range(5_000))
     prompt = of_notice(NoticeKind.TASK_FINISHED, replace(BARE, status=status, result=long, error="a gap"))
-    assert f"A task of yours is over. {words}" in prompt
+    assert f"A task of yours has ended. {words}" in prompt
     assert fences(prompt, MARKER)[0] == ("task_result", long)
     assert fences(prompt, MARKER)[1] == ("task_error", "a gap")
     assert names(prompt)[2:] == ["new_message", "task", "thread_context"]

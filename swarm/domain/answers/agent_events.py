@@ -1,7 +1,7 @@
 """The reducer's input from the agent: events become text, cards, a status line and an outcome.
 
 Some agents repeat their whole answer as the final result, some send only the final result, and some send the rest of
-the answer there. `missing_of` finds the part of the final result that is not shown yet. The comparison ignores
+the answer there. `missing_text` finds the part of the final result that is not shown yet. The comparison ignores
 whitespace, since agents trim and wrap.
 """
 
@@ -13,17 +13,17 @@ from hashlib import sha256
 from typing import Final, assert_never
 
 from swarm.domain.answers import wording
-from swarm.domain.answers.calls import Card, Closing, Command, Hang, PlanTitle, Text
+from swarm.domain.answers.calls import Card, Closing, Command, HangUp, PlanTitle, Text
 from swarm.domain.answers.events import (
     AgentEvent,
     Answered,
     AnswerOutcome,
-    Asks,
     Broken,
     Cancelled,
     Failed,
     Finished,
     Interrupted,
+    NeedsInput,
     PlanShown,
     RunFailed,
     RunStopped,
@@ -43,7 +43,7 @@ from swarm.domain.text.secrets import without_secrets
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Missing:
+class MissingText:
     """The part of a final result still to be shown. ``goes_on``: it continues the last text message."""
 
     text: str = ""
@@ -54,15 +54,15 @@ _SHORT_CHARACTERS: Final = 40
 """A shorter result may occur by accident inside a sentence about something else."""
 
 
-def missing_of(result: str, said: str, last: str) -> Missing:
+def missing_text(result: str, said: str, last: str) -> MissingText:
     """Returns the part of ``result`` that is neither in ``said`` (all text) nor in ``last`` (the last text message)."""
     if not result.strip() or _is_in(result, said):
-        return Missing()
+        return MissingText()
     for begun in (said, last):
         rest = _rest_behind(result, begun)
         if rest is not None:
-            return Missing(text=rest, goes_on=True)
-    return Missing(text=result)
+            return MissingText(text=rest, goes_on=True)
+    return MissingText(text=result)
 
 
 def _is_in(result: str, said: str) -> bool:
@@ -103,10 +103,10 @@ MAX_CARDS: Final = 200
 
 _MAX_ID: Final = 200
 
-Heard = tuple[Live, tuple[Command, ...]]
+Step = tuple[Live, tuple[Command, ...]]
 
 
-def hear(live: Live, event: AgentEvent, now: float) -> Heard:
+def take_event(live: Live, event: AgentEvent, now: float) -> Step:
     """Takes one event. Events after the end of the run are ignored."""
     if live.outcome:
         return live, ()
@@ -130,7 +130,7 @@ def hear(live: Live, event: AgentEvent, now: float) -> Heard:
         case Finished():
             return _finished(live, event, now), ()
         case Interrupted():
-            return end(live, Asks(asked=event.asked), now), ()
+            return end(live, NeedsInput(asked=event.asked), now), ()
         case Cancelled():
             return end(live, RunFailed(reason=wording.CANCELLED), now), ()
         case Failed():
@@ -141,20 +141,20 @@ def hear(live: Live, event: AgentEvent, now: float) -> Heard:
             assert_never(event)
 
 
-def stop(live: Live, by: str | None, now: float) -> Heard:
+def stop(live: Live, by: str | None, now: float) -> Step:
     """Ends the run on a person's request: the agent is cut off, the text shown so far stays."""
     if isinstance(live.outcome, RunStopped) and live.outcome.by is None and by:
         known = RunStopped(by=by)
         return replace(live, outcome=known, closing=_closing(known, is_partial=True)), ()
     if live.outcome:
         return live, ()
-    return end(live, RunStopped(by=by), now), (Hang(),)
+    return end(live, RunStopped(by=by), now), (HangUp(),)
 
 
 def end(live: Live, outcome: AnswerOutcome, now: float) -> Live:
     """Ends the run: settles all text held back and sets the closing blocks."""
     live = _settled(live)
-    live = _cards_ended(live, StepStatus.COMPLETE if isinstance(outcome, Answered | Asks) else StepStatus.ERROR)
+    live = _cards_ended(live, StepStatus.COMPLETE if isinstance(outcome, Answered | NeedsInput) else StepStatus.ERROR)
     is_partial = bool(str(live.said).strip())
     closing = _closing(outcome, is_partial=is_partial)
     return replace(live, outcome=outcome, closing=closing, over_at=now, urgent=True)
@@ -168,20 +168,20 @@ def _closing(outcome: AnswerOutcome, *, is_partial: bool) -> Closing:
             return Closing(note=wording.broke_off(reason, is_partial=is_partial), retry=not comes_again)
         case RunStopped(by=by):
             return Closing(note=wording.stopped(by))
-        case Asks(asked=asked):
+        case NeedsInput(asked=asked):
             return Closing(note=wording.questions(asked), footer=True)
         case _:
             assert_never(outcome)
 
 
-def _text(live: Live, delta: TextDelta, now: float) -> Heard:
+def _text(live: Live, delta: TextDelta, now: float) -> Step:
     if live.sub_agent is not None or not delta.text:
         return live, ()
     if live.message_id != delta.message_id:
         live = _begin_message(live, delta.message_id, now)
     room = MAX_ANSWER_CHARACTERS - live.said.length
     if len(delta.text) > room:
-        return end(_said(live, delta.text[:room], now), RunFailed(reason=TOO_LONG), now), (Hang(),)
+        return end(_said(live, delta.text[:room], now), RunFailed(reason=TOO_LONG), now), (HangUp(),)
     return _said(live, delta.text, now), ()
 
 
@@ -289,7 +289,7 @@ def _finished(live: Live, event: Finished, now: float) -> Live:
     """Ends a successful run. Text of the final result that was not streamed is shown first."""
     live = _settled(live)
     result = without_secrets(without_markers(strip_invisible(event.result or ""))).strip()
-    missing = missing_of(result, str(live.said), str(live.last))
+    missing = missing_text(result, str(live.said), str(live.last))
     if missing.text:
         live = live if missing.goes_on else _begin_message(live, "", now)
         live, _ = _text(replace(live, message_id="", sub_agent=None), TextDelta(text=missing.text), now)

@@ -139,7 +139,7 @@ class Find:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Hang:
+class HangUp:
     """Close the connection to the agent: its further events are not needed."""
 
 
@@ -162,7 +162,7 @@ class Over:
     closing: Closing
 
 
-Command = OpenStream | AppendStream | CloseStream | PostPage | UpdatePage | AcquireSlot | Find | Hang | SetStatus | Over
+Command = StreamCall | AcquireSlot | Find | HangUp | SetStatus | Over
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

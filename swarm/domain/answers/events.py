@@ -275,10 +275,10 @@ class RunStopped:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asks:
+class NeedsInput:
     """The agent waits for people."""
 
     asked: tuple[Asked, ...]
 
 
-AnswerOutcome = Answered | RunFailed | RunStopped | Asks
+AnswerOutcome = Answered | RunFailed | RunStopped | NeedsInput

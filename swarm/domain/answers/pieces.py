@@ -42,14 +42,14 @@ class Opened:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SaidMore:
+class TextAdded:
     """More text."""
 
     text: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TaskTold:
+class StepUpdated:
     """The current state of a step; the same id again changes its card."""
 
     id: str
@@ -75,7 +75,7 @@ class Closed:
     settled: tuple[str, ...] = ()
 
 
-Piece = Opened | SaidMore | TaskTold | Doing | Closed
+Piece = Opened | TextAdded | StepUpdated | Doing | Closed
 
 
 def kind_of(piece: Piece) -> PieceKind:
@@ -83,9 +83,9 @@ def kind_of(piece: Piece) -> PieceKind:
     match piece:
         case Opened():
             return PieceKind.OPENED
-        case SaidMore():
+        case TextAdded():
             return PieceKind.SAID
-        case TaskTold():
+        case StepUpdated():
             return PieceKind.TASK
         case Doing():
             return PieceKind.DOING
@@ -100,9 +100,9 @@ def event_of(piece: Piece) -> AgentEvent | None:
     match piece:
         case Opened():
             return None
-        case SaidMore(text=text):
+        case TextAdded(text=text):
             return TextDelta(text=text, message_id=_ONE_MESSAGE)
-        case TaskTold(id=task_id, title=title, status=status):
+        case StepUpdated(id=task_id, title=title, status=status):
             return PlanShown(steps=(PlanStep(id=task_id, title=title, status=status),))
         case Doing(what=what):
             return StepNamed(name=what)

@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from swarm.domain.answers import wording
-from swarm.domain.answers.agent_events import hear, stop
+from swarm.domain.answers.agent_events import stop, take_event
 from swarm.domain.answers.calls import Command, Slot
 from swarm.domain.answers.events import AgentEvent
 from swarm.domain.answers.sending import GIVE_UP_SECONDS, advance, wake_at
-from swarm.domain.answers.slack_results import answered, found
+from swarm.domain.answers.slack_results import take_location, take_result
 from swarm.domain.answers.state import Live, Pace, PageMode
 from swarm.domain.answers.text import SafeText
 from swarm.domain.model.deliveries import Answer
@@ -125,13 +125,13 @@ def step(live: Live, taken: Input, now: float) -> Step:
 def _take(live: Live, taken: Input, now: float) -> Step:
     match taken:
         case AgentEventReceived(event=event):
-            return hear(live, event, now)
+            return take_event(live, event, now)
         case SlotGranted(slot=slot):
             return _granted(live, slot), ()
         case SlackAnswered(answer=answer):
-            return answered(live, answer, now)
+            return take_result(live, answer, now)
         case PageLocated(ts=ts):
-            return found(live, ts, now)
+            return take_location(live, ts, now)
         case StopRequested(by=by):
             return stop(live, by, now)
         case Tick():
@@ -147,5 +147,5 @@ def _granted(live: Live, slot: Slot) -> Live:
 def _give_up_search(live: Live, now: float) -> Step:
     """Ends a search in Slack that takes too long after the end of the run."""
     if live.finds and live.outcome and now >= live.over_at + GIVE_UP_SECONDS:
-        return found(live, None, now)
+        return take_location(live, None, now)
     return live, ()

@@ -213,7 +213,7 @@ def _release_at(live: Live) -> float:
     return live.held_since + (0.0 if is_first else HOLD_SECONDS)
 
 
-def over(live: Live) -> Step:
+def end_display(live: Live) -> Step:
     """Ends the answer; unsent text is handed over in `Over`."""
     live = without_empty_code(without_page(live))
     text = text_of(live.queue)
@@ -253,7 +253,7 @@ def _moments(live: Live) -> list[float]:
 
 def _next(live: Live, now: float) -> Step:
     if live.outcome and ((live.gives_up and live.page is None) or now >= live.over_at + GIVE_UP_SECONDS):
-        return over(live)
+        return end_display(live)
     if live.page is None:
         return _begin(live, now)
     if live.page.mode is PageMode.POST:
@@ -272,14 +272,14 @@ def _begin(live: Live, now: float) -> Step:
     if live.mode is PageMode.POST:
         return _use(live, Slot.POST, now, post)
     if live.outcome and now >= live.over_at + OPEN_PATIENCE_SECONDS and Slot.OPEN not in live.granted:
-        return over(live)
+        return end_display(live)
     return _use(live, Slot.OPEN, now, open_stream)
 
 
 def _finish(live: Live, now: float) -> Step:
     """Ends the answer. Closing blocks that are still missing go below the last message, by an update."""
     if live.ended is None or live.below_apart or live.closing == NOTHING_BELOW:
-        return over(live)
+        return end_display(live)
     return _next(replace(live, page=replace(live.ended, is_sealed=True), ended=None), now)
 
 

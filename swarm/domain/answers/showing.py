@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Iter
 from dataclasses import dataclass
 from typing import Protocol
 
-from swarm.domain.answers.agent_events import hear, stop
+from swarm.domain.answers.agent_events import stop, take_event
 from swarm.domain.answers.calls import AnswerTarget, CloseStream, Closing, PostPage, Slot, StreamCall, UpdatePage
 from swarm.domain.answers.events import AgentEvent, AnswerOutcome, Broken, ToolEnded, ToolStarted
 from swarm.domain.answers.reducer import begin
@@ -21,7 +21,7 @@ MayCall = Callable[[], Awaitable[bool]]
 """Whether Slack may be called: awaited right before each call, True only when certain."""
 
 
-class LostRight(Exception):
+class AnswerLost(Exception):
     """Another process shows answers now, or another run gives this answer: this process must show nothing more."""
 
 
@@ -124,7 +124,7 @@ class AnswerCollector:
     def hear(self, event: AgentEvent) -> None:
         """Takes one event; tools are not shown."""
         if not isinstance(event, ToolStarted | ToolEnded):
-            self._live, _ = hear(self._live, event, 0.0)
+            self._live, _ = take_event(self._live, event, 0.0)
 
     def stop(self, by: str | None) -> None:
         """Stops the answer on a person's request."""

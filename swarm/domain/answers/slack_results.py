@@ -18,13 +18,13 @@ from swarm.domain.answers.calls import (
     CloseStream,
     Command,
     Find,
-    Hang,
+    HangUp,
     OpenStream,
     PostPage,
     UpdatePage,
 )
 from swarm.domain.answers.events import RunFailed, RunStopped
-from swarm.domain.answers.sending import over, without_page
+from swarm.domain.answers.sending import end_display, without_page
 from swarm.domain.answers.state import AnswerPage, Flight, Live, PageMode, is_visible, join, seal
 from swarm.domain.model.deliveries import Answer, DeliveryAccepted, DeliveryRefused, InDoubt, NotSent
 
@@ -149,7 +149,7 @@ _STILL_LIVE: Final = "streaming_state_conflict"  # of chat.update
 Step = tuple[Live, tuple[Command, ...]]
 
 
-def answered(live: Live, answer: Answer, now: float) -> Step:
+def take_result(live: Live, answer: Answer, now: float) -> Step:
     """Takes the result of the call in flight."""
     flight = live.flight
     assert flight is not None  # only a call that is under way is answered
@@ -166,7 +166,7 @@ def answered(live: Live, answer: Answer, now: float) -> Step:
             assert_never(answer)
 
 
-def found(live: Live, ts: str | None, now: float) -> Step:
+def take_location(live: Live, ts: str | None, now: float) -> Step:
     """Takes the result of a search: the message's timestamp, or None if Slack never got the message."""
     flight = live.flight
     assert flight is not None  # it is searched for while its call is under way
@@ -204,7 +204,7 @@ def _page_is_over(live: Live, *, is_last: bool) -> Step:
     live = replace(live, page=None, ended=None if is_last else live.page)
     if not is_last:
         return live, ()
-    return over(live if live.below_apart else replace(live, closing=NOTHING_BELOW))
+    return end_display(live if live.below_apart else replace(live, closing=NOTHING_BELOW))
 
 
 def _done(live: Live, flight: Flight, page: AnswerPage | None) -> Live:
@@ -343,7 +343,7 @@ def _message_gone(live: Live, flight: Flight, now: float) -> Step:
         return _unmended(live) if live.page and live.page.may_be_last else (without_page(live), ())
     live = replace(live, page=None, queue=(), reopen="")
     if live.outcome:
-        return over(replace(live, closing=NOTHING_BELOW))
+        return end_display(replace(live, closing=NOTHING_BELOW))
     live, commands = stop(live, None, now)
     return replace(live, queue=()), commands
 
@@ -351,10 +351,10 @@ def _message_gone(live: Live, flight: Flight, now: float) -> Step:
 def _place_gone(live: Live, flight: Flight, error: str, now: float) -> Step:
     """The thread takes no messages any more, so the answer ends without a word. Unsent text makes the run a failure."""
     live = _undone(live, flight)
-    hang: tuple[Command, ...] = () if live.outcome else (Hang(),)
+    hang: tuple[Command, ...] = () if live.outcome else (HangUp(),)
     if live.outcome is None or (is_visible(live.queue) and not isinstance(live.outcome, RunStopped)):
         live = end(live, RunFailed(reason=f"Slack does not let us write there ({error})"), now)
-    live, commands = over(replace(live, page=None, queue=(), closing=NOTHING_BELOW))
+    live, commands = end_display(replace(live, page=None, queue=(), closing=NOTHING_BELOW))
     return live, (*hang, *commands)
 
 
@@ -382,7 +382,7 @@ def _useless(live: Live, flight: Flight) -> Step:
 
 def _unmended(live: Live) -> Step:
     """The closing call was in doubt and the stream has ended since: the closing call has happened."""
-    return over(replace(live, page=None, queue=(), closing=NOTHING_BELOW))
+    return end_display(replace(live, page=None, queue=(), closing=NOTHING_BELOW))
 
 
 def _full(live: Live, *, is_closed: bool = True) -> Live:

@@ -44,8 +44,8 @@ class Markers:
         if not self.held and not self.eats and "[" not in text:
             return self._passed(text)
         text = self.held + text
-        hold = _may_begin(text)
-        return replace(self, held=text[hold:])._without(text[:hold])
+        end = _may_begin(text)
+        return replace(self, held=text[end:])._without(text[:end])
 
     def end(self) -> tuple[Markers, str]:
         """Returns the text held back, which was no marker."""

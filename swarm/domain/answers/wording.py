@@ -55,18 +55,18 @@ def questions(asked: Sequence[Asked]) -> str:
 
 
 def _question(asked: Asked) -> str:
-    what = safe(asked.prompt or asked.reason or "The agent waits for an answer.")
+    question = safe(asked.prompt or asked.reason or "The agent waits for an answer.")
     tool = f"It wants to use `{asked.tool_name.replace('`', ' ')}`." if asked.tool_name else ""
-    return "\n".join(filter(None, [f"✋ {what}", safe(tool), *(_wish(field) for field in asked.fields)]))
+    return "\n".join(filter(None, [f"✋ {question}", safe(tool), *(_field(field) for field in asked.fields)]))
 
 
-def _wish(field: AskedField) -> str:
+def _field(field: AskedField) -> str:
     hints = [field.description, f"one of {', '.join(field.options)}" if field.options else ""]
     if field.kind is AnswerKind.BOOLEAN:
         hints.append("yes or no")
-    said = "; ".join(hint for hint in hints if hint)
+    details = "; ".join(hint for hint in hints if hint)
     name = safe(field.label or field.name)
-    return f"• {name}{' (required)' if field.required else ''}{': ' + safe(said) if said else ''}"
+    return f"• {name}{' (required)' if field.required else ''}{': ' + safe(details) if details else ''}"
 
 
 def _clause(reason: str) -> str:

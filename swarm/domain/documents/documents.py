@@ -62,7 +62,7 @@ class FileState:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Known:
+class IndexedFile:
     """A file in the index."""
 
     path: str

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from swarm.domain.documents.query_words import QueryTerm, Span, is_asked, spans_of
+from swarm.domain.documents.query_words import QueryTerm, Span, matches_terms, spans_of
 
 PIECE_CHARACTERS: Final = 1_000
 """The largest size of a piece."""
@@ -57,8 +57,8 @@ def title_of(text: str) -> str | None:
     """Returns a document's title from its front matter, else its first heading; None without either."""
     front = _FRONT.match(text)
     named = front and _FRONT_TITLE.search(front[1])
-    if named and (said := _plain(named[1].strip("\"'"))):
-        return said
+    if named and (title := _plain(named[1].strip("\"'"))):
+        return title
     return next((heading.text for heading in headings_of(text)), None)
 
 
@@ -186,7 +186,7 @@ def _border(text: str, start: int, limit: int) -> int:
 
 def _densest(spans: Sequence[Span], terms: tuple[QueryTerm, ...], room: int) -> int:
     """Returns the start of the part with the most different search terms, then with the most occurrences."""
-    hits = [(span, word) for span in spans for word in span.words if is_asked(word, terms)]
+    hits = [(span, word) for span in spans for word in span.words if matches_terms(word, terms)]
     best, place, last = (0, 0), 0, 0
     for first, (span, _) in enumerate(hits):
         while last < len(hits) and hits[last][0].end <= span.start + room:

@@ -97,7 +97,7 @@ def terms_of(query: str) -> tuple[QueryTerm, ...]:
     return tuple(terms)[:MOST_TERMS]
 
 
-def is_asked(word: str, terms: tuple[QueryTerm, ...]) -> bool:
+def matches_terms(word: str, terms: tuple[QueryTerm, ...]) -> bool:
     """Whether a text's word matches one of the terms."""
     return any(word in term.words or (term.is_prefix and word.startswith(term.words[-1])) for term in terms)
 

@@ -61,7 +61,7 @@ UNFINISHED: Final = frozenset({_T.RUNNING, _T.CLOSING})
 RETRYABLE: Final = frozenset({_T.FAILED, _T.STOPPED})
 """People may start such a turn again, once."""
 
-HEARD: Final = frozenset({_T.ANSWERED, _T.WAITING, _T.SUPERSEDED})
+RECEIVED: Final = frozenset({_T.ANSWERED, _T.WAITING, _T.SUPERSEDED})
 """In these states the agent has certainly received the run's input."""
 
 RUN_TRANSITIONS: Final = {

@@ -285,7 +285,7 @@ def compaction_point(messages: Sequence[SessionMessage], keep: int) -> int:
     return place
 
 
-def tellable(messages: Sequence[SessionMessage]) -> list[SessionMessage]:
+def messages_for_model(messages: Sequence[SessionMessage]) -> list[SessionMessage]:
     """Returns the messages that a model accepts: no tool call without its result, no result alone, no empty text.
 
     Such messages exist after a crash, after single `add_message` calls, and after an empty answer.
@@ -301,7 +301,7 @@ def tellable(messages: Sequence[SessionMessage]) -> list[SessionMessage]:
 
 def recent_messages(messages: Sequence[SessionMessage], limit: int | None) -> list[SessionMessage]:
     """Returns the last ``limit`` messages for a model, plus the calls of their results; None: all."""
-    told = tellable(messages)
+    told = messages_for_model(messages)
     return told if limit is None else told[compaction_point(told, limit) :]
 
 
@@ -313,5 +313,5 @@ def to_summarise(messages: Sequence[SessionMessage], threshold: int, keep_recent
     if len(messages) <= threshold:
         return ()
     older = messages[: compaction_point(messages, keep_recent)]
-    worth = tellable(older)
+    worth = messages_for_model(older)
     return older if len(worth) > 1 or any(message.role is not MessageRole.SYSTEM for message in worth) else ()

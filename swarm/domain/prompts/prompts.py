@@ -88,10 +88,10 @@ def _news(prompt: PromptInput, marker: str) -> list[str]:
     """The trigger's news, most important first: a task to do comes before the messages about it."""
     messages = _messages(prompt, marker)
     task = task_sections(prompt.task, prompt.kind, marker) if prompt.task else []
-    told = [*_notice(prompt, marker), *(outcome_sections(prompt.task, marker) if prompt.task else [])]
+    outcomes = [*_notice(prompt, marker), *(outcome_sections(prompt.task, marker) if prompt.task else [])]
     if prompt.kind == INBOX_TRIGGER:
-        return [*messages, *task, *told]
-    return [*task, *told, *messages] if prompt.kind == TASK_TRIGGER else [*told, *messages, *task]
+        return [*messages, *task, *outcomes]
+    return [*task, *outcomes, *messages] if prompt.kind == TASK_TRIGGER else [*outcomes, *messages, *task]
 
 
 def _shown(prompt: PromptInput) -> tuple[NewMessage, ...]:
@@ -147,13 +147,13 @@ def _history(prompt: PromptInput, marker: str) -> list[str]:
     if not prompt.history:
         return []
     places = _places(prompt)
-    shown = ["\n".join(_said(message, places.get(message.ts))) for message in prompt.history]
+    shown = ["\n".join(_history_message(message, places.get(message.ts))) for message in prompt.history]
     gap = left_out([len(lines) for lines in shown], prompt.history_characters)
-    told = [lines for place, lines in enumerate(shown) if place not in gap]
-    return [wording.history(prompt, len(gap)), fenced("thread_context", "\n".join(told), marker)]
+    kept = [lines for place, lines in enumerate(shown) if place not in gap]
+    return [wording.history(prompt, len(gap)), fenced("thread_context", "\n".join(kept), marker)]
 
 
-def _said(message: PromptMessage, place: str | None) -> Iterable[str]:
+def _history_message(message: PromptMessage, place: str | None) -> Iterable[str]:
     author = _author(message.author, message.author_id, message.kind, message.standing, edited=message.edited)
     header = f"[{moment(message.ts)}] {author}"
     if place is not None:

@@ -149,7 +149,7 @@ def readable(text: str, names: Mapping[str, str]) -> str:
     return unescape(_TOKEN.sub(lambda found: _word(found.group(1), names), text))
 
 
-def as_asked(text: str) -> str:
+def without_leading_mention(text: str) -> str:
     """Returns readable text without a leading mention; other people appear by id."""
     return readable(_ADDRESSED.sub("", text), {})
 

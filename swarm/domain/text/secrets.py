@@ -28,7 +28,7 @@ MIN_SECRET_CHARACTERS: Final = 6
 """Shorter secrets are not removed: they would remove words that happen to contain them."""
 
 
-class _Told:
+class _OwnSecrets:
     """The secrets of this process, and whether removal is on."""
 
     def __init__(self) -> None:
@@ -46,35 +46,34 @@ class _Told:
         self.longest = len(longest_first[0]) if longest_first else 0
 
 
-_told = _Told()
+_own = _OwnSecrets()
 
 
 def hide(secrets: Iterable[str]) -> None:
     """Adds secrets of this process, removed from all later text for people."""
-    _told.learn(secrets)
+    _own.learn(secrets)
 
 
 def switch(*, on: bool) -> None:
     """Switches the removal of secrets from agents' text on or off; on by default."""
-    _told.is_on = on
+    _own.is_on = on
 
 
 def without_secrets(text: str) -> str:
     """Returns a whole text with `REMOVED` in place of each secret. Idempotent."""
-    if not _told.is_on:
+    if not _own.is_on:
         return text
-    told = _told.pattern.sub(REMOVED, text) if _told.pattern else text
-    return without_looks(told)
+    return without_patterns(_without_own(text))
 
 
-def without_looks(text: str, mark: str = REMOVED) -> str:
+def without_patterns(text: str, mark: str = REMOVED) -> str:
     """Returns a whole text with ``mark`` in place of each value that looks like a secret."""
-    state, shown = ByLook(mark=mark).feed(text)
+    state, shown = PatternRemover(mark=mark).feed(text)
     return shown + state.end()[1]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ByLook:
+class PatternRemover:
     """Removes values that look like a secret from a text in pieces."""
 
     mark: str = REMOVED
@@ -84,11 +83,11 @@ class ByLook:
     held: str = ""  # the value so far
     drops: SecretPattern | None = None  # the rest of a removed secret of this kind may still arrive
 
-    def feed(self, text: str) -> tuple[ByLook, str]:
+    def feed(self, text: str) -> tuple[PatternRemover, str]:
         """Takes a piece; returns the text that is certainly no secret."""
         return _Scan(self, text, is_end=False).run()
 
-    def end(self) -> tuple[ByLook, str]:
+    def end(self) -> tuple[PatternRemover, str]:
         """Ends the text; returns the decided rest."""
         return _Scan(self, "", is_end=True).run() if self.held or self.look or self.drops else (self, "")
 
@@ -97,38 +96,38 @@ class ByLook:
 class Secrets:
     """`without_secrets` for a text in pieces: the joined outputs equal the output for the whole text."""
 
-    told: str = ""  # possibly the beginning of one of the process's secrets
-    by_look: ByLook = field(default_factory=ByLook)
+    pending: str = ""  # possibly the beginning of one of the process's secrets
+    patterns: PatternRemover = field(default_factory=PatternRemover)
 
     def feed(self, text: str) -> tuple[Secrets, str]:
         """Takes a piece; returns the text that is certainly no secret."""
-        if not _told.is_on:
+        if not _own.is_on:
             return self, text
-        told = self.told + text
-        hold = _may_begin(told)
-        state, shown = self.by_look.feed(_without_told(told[:hold]))
-        return Secrets(told=told[hold:], by_look=state), shown
+        text = self.pending + text
+        end = _may_begin(text)
+        state, shown = self.patterns.feed(_without_own(text[:end]))
+        return Secrets(pending=text[end:], patterns=state), shown
 
     def end(self) -> tuple[Secrets, str]:
         """Ends the text; returns the rest."""
-        state, shown = self.by_look.feed(_without_told(self.told))
+        state, shown = self.patterns.feed(_without_own(self.pending))
         state, rest = state.end()
-        return Secrets(by_look=state), shown + rest
+        return Secrets(patterns=state), shown + rest
 
 
-def _without_told(text: str) -> str:
-    return _told.pattern.sub(REMOVED, text) if _told.pattern else text
+def _without_own(text: str) -> str:
+    return _own.pattern.sub(REMOVED, text) if _own.pattern else text
 
 
 def _may_begin(text: str) -> int:
     """Returns the start of a possible unfinished secret of the process, outside of complete ones; else the text's
     length.
     """
-    if _told.pattern is None:
+    if _own.pattern is None:
         return len(text)
-    window = range(max(0, len(text) - _told.longest + 1), len(text))
-    begins = [at for at in window if text[at:] in _told.beginnings]
-    whole = [found.span() for found in _told.pattern.finditer(text)] if begins else []
+    window = range(max(0, len(text) - _own.longest + 1), len(text))
+    begins = [at for at in window if text[at:] in _own.beginnings]
+    whole = [found.span() for found in _own.pattern.finditer(text)] if begins else []
     free = (at for at in begins if not any(start < at < end for start, end in whole))
     return next(free, len(text))
 
@@ -136,7 +135,7 @@ def _may_begin(text: str) -> int:
 class _Scan:
     """Scans one piece of text from left to right."""
 
-    def __init__(self, state: ByLook, text: str, *, is_end: bool) -> None:
+    def __init__(self, state: PatternRemover, text: str, *, is_end: bool) -> None:
         self._state = state
         self._is_end = is_end
         self._buffer = state.seen + state.held + text
@@ -145,7 +144,7 @@ class _Scan:
         self._out: list[str] = []
         self._next: list[re.Match[str] | None] | None = None  # the next opening of each look
 
-    def run(self) -> tuple[ByLook, str]:
+    def run(self) -> tuple[PatternRemover, str]:
         look, drops = self._state.look, self._state.drops
         while True:
             if drops and not self._dropped(drops):
@@ -206,7 +205,9 @@ class _Scan:
         self._out.append(self._buffer[self._given : end])
         self._given = end
 
-    def _held(self, *, look: SecretPattern | None = None, drops: SecretPattern | None = None) -> tuple[ByLook, str]:
+    def _held(
+        self, *, look: SecretPattern | None = None, drops: SecretPattern | None = None
+    ) -> tuple[PatternRemover, str]:
         """Returns the state after this piece, and the output."""
         cut = max(0, self._given - LONGEST_OPENING - 1)  # with the character before, which an opening looks back at
         state = replace(

@@ -18,9 +18,9 @@ from swarm.domain.model.sessions import (
     kept,
     kept_text,
     message_of,
+    messages_for_model,
     plain,
     recent_messages,
-    tellable,
     to_summarise,
 )
 from swarm.store.bridge.database import Database
@@ -152,7 +152,7 @@ class DatabaseMemory:
     async def _summary_of(self, session_id: str, older: Sequence[SessionMessage], summarise: Summarise) -> str:
         """The summary, or nothing if it fails. What went wrong is named by its kind: it may quote what was said."""
         try:
-            summary = kept_text(await summarise(session_id, tellable(older))).strip()
+            summary = kept_text(await summarise(session_id, messages_for_model(older))).strip()
             problem = "" if summary else "the model said nothing"
         except Exception as error:  # noqa: BLE001 - whatever it is, the session can go on as it is
             summary, problem = "", error.message if isinstance(error, SwarmError) else type(error).__name__

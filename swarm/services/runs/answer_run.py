@@ -14,7 +14,7 @@ from swarm.clock import new_id, new_trace_id
 from swarm.domain.answers.agents import History
 from swarm.domain.answers.calls import AnswerTarget
 from swarm.domain.answers.events import AgentEvent, RunInput
-from swarm.domain.answers.showing import AnswerCollector, AnswerShown, LostRight, Showing
+from swarm.domain.answers.showing import AnswerCollector, AnswerLost, AnswerShown, Showing
 from swarm.domain.errors import LeaseLost, SwarmError, Unavailable
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.threads import AuthorKind, ChannelType
@@ -87,7 +87,7 @@ class AnswerRun:
                 await self._go(ids, beside)
             else:
                 await self._crew.work.release(self.agent, [self._trigger.lease_token], RELEASE_SECONDS)
-        except LostRight as error:
+        except AnswerLost as error:
             _log.info("a turn is somebody else's by now", action="turn", turn=self.turn_id)
             await asyncio.shield(self._give_up(error))
         except BaseException as error:
@@ -122,7 +122,7 @@ class AnswerRun:
             beside.append(self._crew.background(self._offer_stop(self._crew.stop_button_seconds)))
         taken = await self._input(ids)
         if not await self._may_call():
-            raise LostRight
+            raise AnswerLost
         self._was_called = True
         await self._end(await self._shown(taken, place), place)
 
@@ -258,7 +258,7 @@ class AnswerRun:
         finally:
             self._reading.cancel()
         if self._is_lost:
-            raise LostRight
+            raise AnswerLost
         if self._stopped:
             whole.stop(*self._stopped)
         return whole.shown()
@@ -296,7 +296,7 @@ class AnswerRun:
         is_told = isinstance(error, asyncio.CancelledError)
         if isinstance(error, SwarmError):
             _log.warning("a turn breaks off", action="turn", turn=self.turn_id, error=error.message)
-        elif not is_told and not isinstance(error, LostRight):
+        elif not is_told and not isinstance(error, AnswerLost):
             _log.error("a turn failed inside", action="turn", turn=self.turn_id, exc_info=error)
         if not self._term.holds():
             return  # whoever is in office now brings it to its end

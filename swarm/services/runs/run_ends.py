@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from swarm.domain.answers.calls import NOTHING_BELOW, AnswerTarget, Closing
-from swarm.domain.answers.events import AnswerOutcome, Asks, RunFailed, RunStopped
+from swarm.domain.answers.events import AnswerOutcome, NeedsInput, RunFailed, RunStopped
 from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.inbox import InboxStep
 from swarm.domain.model.runs import UNFINISHED, RunOutcome, RunStep
@@ -66,7 +66,7 @@ def end_run(
     if lease and holds and is_ours_to_settle(tx, turn, ending.outcome):
         settle_work(tx, turn, lease, thread, ending, conduct)
     _end(tx, turn, ending, in_time=holds or is_polling(tx, turn))
-    if thread and holds and isinstance(ending.outcome, Asks):
+    if thread and holds and isinstance(ending.outcome, NeedsInput):
         answered_before(tx, thread, turn.agent_id)
     if thread and place:
         show_settled(tx, turn, thread, conduct)
@@ -144,7 +144,7 @@ def _settle_task(tx: Transaction, task: Task, ending: Ending, conduct: Operating
             task_ends.dead_letter(tx, task, reason, conduct, told=True)
         case RunStopped(by=by):
             task_ends.cancel(tx, task, f"by <@{by}>" if by else "by a person", conduct, person=by)
-        case Asks():
+        case NeedsInput():
             tasks.move(tx, TaskStep.ASK, task)
         case _:
             task_ends.complete(tx, task, ending.text.strip() or "done", conduct)
@@ -157,7 +157,7 @@ def _end(tx: Transaction, turn: Run, ending: Ending, *, in_time: bool) -> None:
         runs.end(tx, turn.id, RunStep.ABANDON, "its lease was lost")
         return
     runs.end(tx, turn.id, known.step, note)
-    if isinstance(ending.outcome, Asks) and not interrupts.of_turn(tx, turn.id):
+    if isinstance(ending.outcome, NeedsInput) and not interrupts.of_turn(tx, turn.id):
         interrupts.add(tx, turn.id, ending.outcome.asked)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from swarm.domain.answers.events import Answered, AnswerOutcome, Asks, RunFailed, RunStopped
-from swarm.domain.answers.showing import Last, LostRight
+from swarm.domain.answers.events import Answered, AnswerOutcome, NeedsInput, RunFailed, RunStopped
+from swarm.domain.answers.showing import AnswerLost, Last
 from swarm.domain.model.runs import PageKind, RunOutcome
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
@@ -23,12 +23,12 @@ class RunRecord:
         """Before Slack is asked for a message."""
         kind = PageKind.POST if is_post else PageKind.STREAM
         if not await self._database.write(_beginning, self._turn_id, page, kind):
-            raise LostRight
+            raise AnswerLost
 
     async def began(self, page: int, ts: str) -> None:
         """Slack has it. Where the answer was taken from us meanwhile, the message is left to whoever seals it."""
         if not await self._database.write(_began, self._turn_id, page, ts):
-            raise LostRight
+            raise AnswerLost
 
     async def leaving(self, page: int, text: str) -> None:
         """Before a message is closed that is not the last: who finds it closed can still say something below it."""
@@ -37,7 +37,7 @@ class RunRecord:
     async def ending(self, call: Last, outcome: AnswerOutcome) -> None:
         """Before the last call: from now on anybody can bring the answer to its end."""
         if not await self._database.write(_closing, self._turn_id, call, outcome):
-            raise LostRight
+            raise AnswerLost
 
     async def ended(self, page: int, text: str) -> None:
         """A message will not change any more."""
@@ -53,7 +53,7 @@ def outcome_of(outcome: AnswerOutcome) -> tuple[RunOutcome, str | None]:
             return RunOutcome.FAILED, reason
         case RunStopped(by=by):
             return RunOutcome.STOPPED, f"stopped by <@{by}>" if by else "stopped"
-        case Asks():
+        case NeedsInput():
             return RunOutcome.WAITING, None
         case _:
             assert_never(outcome)
@@ -81,7 +81,7 @@ def _began(tx: Transaction, turn_id: str, page: int, ts: str) -> bool:
 def _closing(tx: Transaction, turn_id: str, call: Last, outcome: AnswerOutcome) -> bool:
     known, note = outcome_of(outcome)
     if runs.closing(tx, turn_id, text=call.text, closing=call.closing, outcome=known, note=note):
-        if isinstance(outcome, Asks):
+        if isinstance(outcome, NeedsInput):
             interrupts.add(tx, turn_id, outcome.asked)
         return True
     turn = runs.get(tx, turn_id)  # the same call made again finds it closing

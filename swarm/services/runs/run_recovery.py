@@ -20,8 +20,8 @@ import structlog
 
 from swarm.domain.answers.agents import OnRestart, StreamingAgent
 from swarm.domain.answers.calls import NOTHING_BELOW, AnswerTarget, Closing
-from swarm.domain.answers.events import Answered, AnswerOutcome, Asks, RunFailed, RunStopped
-from swarm.domain.answers.showing import LiveSlack, LostRight, MayCall
+from swarm.domain.answers.events import Answered, AnswerOutcome, NeedsInput, RunFailed, RunStopped
+from swarm.domain.answers.showing import AnswerLost, LiveSlack, MayCall
 from swarm.domain.model.runs import PagePhase, RunOutcome, RunStatus
 from swarm.domain.model.threads import ChannelType
 from swarm.domain.operating_policy import OperatingPolicy
@@ -81,7 +81,7 @@ class Recovery:
         """
         try:
             await self._bring_to_end(turn_id, may_call, counts=counts, was_called=was_called)
-        except LostRight:
+        except AnswerLost:
             _log.info("an unfinished answer is somebody else's by now", action="turn_recover", turn=turn_id)
 
     async def _bring_to_end(self, turn_id: str, may_call: MayCall, *, counts: bool, was_called: bool) -> None:
@@ -89,7 +89,7 @@ class Recovery:
         if found is None:
             return
         if not await may_call():  # the one who is elected decides
-            raise LostRight
+            raise AnswerLost
         _log.info("an unfinished answer is brought to its end", action="turn_recover", turn=turn_id)
         place = self._place(found)
         if found.turn.status is RunStatus.CLOSING:
@@ -185,7 +185,7 @@ def _outcome(turn: Run) -> AnswerOutcome:
         case RunOutcome.FAILED:
             return RunFailed(reason=turn.outcome_note or RESTARTED)
         case RunOutcome.WAITING:
-            return Asks(asked=())
+            return NeedsInput(asked=())
         case _:
             return Answered()
 

@@ -1,6 +1,6 @@
 """The messages of an answer that nobody gives any more: whole from its row, or sealed with what became of it.
 
-Every call may be repeated, and none is made by a process that has lost the office (`LostRight`).
+Every call may be repeated, and none is made by a process that has lost the office (`AnswerLost`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from swarm.domain.answers.calls import NOTHING_BELOW, AnswerTarget, CloseStream, Closing, Slot, StreamCall, UpdatePage
-from swarm.domain.answers.showing import LiveSlack, LostRight, MayCall
+from swarm.domain.answers.showing import AnswerLost, LiveSlack, MayCall
 from swarm.domain.errors import NotFound
 from swarm.domain.model.deliveries import Answer, DeliveryAccepted, DeliveryRefused
 from swarm.domain.model.runs import PageKind, PagePhase, RunStatus
@@ -120,7 +120,7 @@ class Seals:
             await asyncio.sleep(_PAUSE_SECONDS * number)
             await self._slack.turn(slot, place.channel)
             if not await self._may_call():
-                raise LostRight
+                raise AnswerLost
             answer = await self._slack.call(place, call)
             if isinstance(answer, DeliveryAccepted | DeliveryRefused):
                 break

@@ -18,7 +18,7 @@ import structlog
 from swarm.domain.answers.calls import AnswerTarget
 from swarm.domain.answers.events import AgentEvent
 from swarm.domain.answers.pieces import MAX_PIECES, event_of
-from swarm.domain.answers.showing import AnswerCollector, AnswerShown, LostRight, Showing
+from swarm.domain.answers.showing import AnswerCollector, AnswerLost, AnswerShown, Showing
 from swarm.domain.errors import SwarmError, Unavailable
 from swarm.domain.model.runs import PagePhase, RunStatus
 from swarm.domain.model.threads import AuthorKind, ChannelType, Thread
@@ -74,7 +74,7 @@ class StreamRun:
         beside = self._offer_stop(place)
         try:
             await self._end(await self._shown(streaming, place), place)
-        except LostRight:
+        except AnswerLost:
             _log.info("a stream is another process's by now", action="stream", turn=self.turn_id)
         except BaseException as error:
             await asyncio.shield(self._give_up(error, streaming, place))

@@ -23,7 +23,7 @@ from swarm.domain.answers.calls import (
     CloseStream,
     Command,
     Find,
-    Hang,
+    HangUp,
     OpenStream,
     Over,
     PostPage,
@@ -46,7 +46,7 @@ from swarm.domain.answers.reducer import (
     step,
     wake_at,
 )
-from swarm.domain.answers.showing import AnswerShown, Last, LiveSlack, LostRight, MayCall, PageRecord
+from swarm.domain.answers.showing import AnswerLost, AnswerShown, Last, LiveSlack, MayCall, PageRecord
 from swarm.domain.answers.state import PageMode
 from swarm.domain.errors import NotFound, SwarmError
 from swarm.domain.model.deliveries import Answer, DeliveryAccepted
@@ -139,7 +139,7 @@ class LiveAnswer:
 
     def lose(self) -> None:
         """Another run gives this answer: nothing more of it is shown."""
-        self._failure = LostRight()
+        self._failure = AnswerLost()
         self._inputs.put_nowait(Tick())
 
     async def show(self, events: AsyncGenerator[AgentEvent, None]) -> AnswerShown:
@@ -224,7 +224,7 @@ class LiveAnswer:
                     self._start(self._wait_for_turn(command))
                 case Find(page=page):
                     self._start(self._find(page))
-                case Hang():
+                case HangUp():
                     if self._reading:
                         self._reading.cancel()
                 case SetStatus():
@@ -247,7 +247,7 @@ class LiveAnswer:
 
     async def _call(self, call: StreamCall) -> None:
         if not await self._may_call():
-            raise LostRight
+            raise AnswerLost
         self._call_began_after = max((*self._known, self._place.thread_ts), key=slack_ts_to_us)
         answer = await self._slack.call(self._place, call)
         self._log_failure(type(call).__name__, None if isinstance(answer, DeliveryAccepted) else repr(answer))

@@ -77,11 +77,11 @@ TEXTS = st.lists(FRAGMENTS | st.text(max_size=5), max_size=25).map("".join)
 @pytest.fixture(scope="module", autouse=True)
 def told() -> Iterator[None]:
     """A secret that this process knows."""
-    known = secrets._told
-    secrets._told = secrets._Told()
+    known = secrets._own
+    secrets._own = secrets._OwnSecrets()
     secrets.hide(["my-own-secret-1", "my-own-secret-1-longer"])
     yield
-    secrets._told = known
+    secrets._own = known
 
 
 def fed(pieces: list[str], *, pauses: bool = False) -> tuple[str, str]:
