@@ -18,7 +18,7 @@ from swarm.domain.prompts.input import HISTORY_CHARACTERS
 
 MESSAGES_PER_MINUTE: Final = 20
 
-_DIRECT = "D"  # what the ids of direct messages begin with, and no other's
+_DIRECT = "D"
 """The first letter of a direct message's channel id, used by no other kind."""
 
 

@@ -31,7 +31,7 @@ class Roster:
     _by_name: dict[str, Candidate] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # A roster is read once a second, and asked several times for each message.
+        # Indexed: a roster is built once a second and queried several times per message.
         object.__setattr__(self, "_by_id", {agent.id: agent for agent in self.agents})
         object.__setattr__(self, "_by_name", {agent.name: agent for agent in self.agents})
 

@@ -162,7 +162,7 @@ def _refused(message: SlackMessage, situation: Situation, change: Change) -> Dec
     if denied:
         outcome, decision = _refusal(message.author, situation.policy), _by_rules(message, situation, change)
         if outcome is RoutingOutcome.UNVERIFIED and not decision.is_work:
-            return decision  # it is nobody's work, whoever wrote it
+            return decision  # no work for any author
         is_told = situation.policy.enabled and message.author.kind is AuthorKind.USER
         return Decision(outcome=outcome, reason=denied, is_refusal=is_told and decision.is_work)
     most = situation.policy.bot_messages_per_hour
@@ -215,7 +215,7 @@ def _to_named(named: tuple[Candidate, ...], situation: Situation) -> Decision:
             targets[target.agent_id or ""] = target
     absent = tuple(agent for agent, stand_in in stand_ins.items() if stand_in)
     why = f"; {names_and_verb(absent)} offline, so the default lead gets it" if absent else ""
-    is_moved = len(named) == 1 and not absent  # who is not there takes no thread from anybody
+    is_moved = len(named) == 1 and not absent  # an offline agent never takes over a thread
     return Decision(
         outcome=RoutingOutcome.ADDRESS,
         reason="it names " + " and ".join(f"swarm#{agent.name}" for agent in named) + why,

@@ -121,7 +121,7 @@ class Slot(StrEnum):
     UPDATE = "chat.update"
 
 
-# What else is wanted.
+# The other commands.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -43,7 +43,7 @@ class ToolEnded:
 
     id: str
     failed: bool = False
-    result: str = field(default="", compare=False, repr=False)  # the tool's result; empty: only the agent knows it
+    result: str = field(default="", compare=False, repr=False)  # empty: only the agent knows the result
 
 
 class StepStatus(StrEnum):

@@ -23,7 +23,7 @@ MAX_PIECE_CHARACTERS: Final = 12_000
 MAX_PIECES: Final = 10_000
 """The largest number of pieces of one answer; each is a row."""
 
-_ONE_MESSAGE: Final = "1"  # what is appended goes on where the last piece ended, without a blank line between
+_ONE_MESSAGE: Final = "1"  # pieces continue one message, without blank lines between them
 
 
 class PieceKind(StrEnum):

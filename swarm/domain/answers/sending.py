@@ -86,7 +86,7 @@ def close(live: Live, page: AnswerPage | None, now: float) -> Made:
         return _close(live, Filled(page=page, chunks=(), rest=live.queue, reopen=live.reopen), now)
     if page.is_full:
         return _close(live, with_changed_cards(Filled(page=page, chunks=(), rest=live.queue, reopen=live.reopen)), now)
-    if live.outcome is None:  # it is old
+    if live.outcome is None:  # the stream is old
         closed, reopen = seal(page)
         filled = Filled(page=replace(page, closed=closed), chunks=(), rest=live.queue, reopen=reopen)
         return _close(live, with_changed_cards(filled), now)
@@ -166,7 +166,7 @@ def _off(live: Live, call: StreamCall, filled: Filled, now: float) -> Live:
 
 
 def _grown(page: AnswerPage | None) -> AnswerPage:
-    assert page is not None  # there is one that grows
+    assert page is not None  # only called while a message grows
     return page
 
 

@@ -135,7 +135,7 @@ class AnswerCollector:
         if not self.is_over:
             self.hear(Broken(reason="it stopped in the middle of its answer"))
         live = self._live
-        assert live.outcome is not None  # it was ended just now
+        assert live.outcome is not None  # a broken event has just ended the run
         return AnswerShown(
             outcome=live.outcome, text=str(live.said), leftover=text_of(live.queue), closing=live.closing
         )

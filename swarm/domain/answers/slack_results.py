@@ -45,7 +45,7 @@ _TOO_LONG: Final = frozenset({"msg_blocks_too_long", "msg_blocks_too_many", "msg
 
 _MESSAGE_GONE: Final = frozenset(
     {
-        "block_mismatch",  # chat.update on what was written as a stream, sometimes
+        "block_mismatch",  # chat.update on a former stream, sometimes
         "cant_update_message",
         "edit_window_closed",
         "message_not_found",
@@ -143,7 +143,7 @@ _DOUBT_SECONDS: Final = 0.1
 MOST_DOUBTS: Final = 10
 """After this many consecutive calls in doubt (over 51 seconds), the remaining text goes out as queued posts."""
 
-_RATE_LIMITED: Final = "ratelimited"  # why a call was not sent, if Slack says when it may be
+_RATE_LIMITED: Final = "ratelimited"  # the reason of a `NotSent` with a waiting time from Slack
 _STILL_LIVE: Final = "streaming_state_conflict"  # of chat.update
 
 Step = tuple[Live, tuple[Command, ...]]
@@ -152,7 +152,7 @@ Step = tuple[Live, tuple[Command, ...]]
 def take_result(live: Live, answer: Answer, now: float) -> Step:
     """Takes the result of the call in flight."""
     flight = live.flight
-    assert flight is not None  # only a call that is under way is answered
+    assert flight is not None  # results belong to the call in flight
     match answer:
         case DeliveryAccepted(ts=ts):
             return _accepted(replace(live, doubts=0, unsent=0), flight, ts, now)
@@ -169,7 +169,7 @@ def take_result(live: Live, answer: Answer, now: float) -> Step:
 def take_location(live: Live, ts: str | None, now: float) -> Step:
     """Takes the result of a search: the message's timestamp, or None if Slack never got the message."""
     flight = live.flight
-    assert flight is not None  # it is searched for while its call is under way
+    assert flight is not None  # the call stays in flight during its search
     live = replace(live, finds=False)
     return _accepted(live, flight, ts, now) if ts else (_undone(live, flight), ())
 
@@ -270,7 +270,7 @@ def _unsent(live: Live, reason: str, seconds: float, now: float) -> Live:
 
 def _in_doubt(flight: Flight, now: float) -> AnswerPage:
     before = flight.page_before
-    assert before is not None  # it has grown
+    assert before is not None  # the call in doubt made this message grow
     unsure = before.unsure if before.is_doubted else flight.page.text[len(before.text) :]
     may_be_last = isinstance(flight.call, CloseStream) and (flight.call.is_last or before.may_be_last)
     return replace(flight.page, is_doubted=True, unsure=unsure, may_be_last=may_be_last, sent_at=now)
@@ -366,7 +366,7 @@ def _useless(live: Live, flight: Flight) -> Step:
         case AppendStream():
             return replace(_full(live), gives_up=True), ()
         case CloseStream(chunks=chunks, closing=closing) if chunks or closing != NOTHING_BELOW:
-            live = _full(live, is_closed=False)  # perhaps it can be closed with nothing more in it
+            live = _full(live, is_closed=False)  # an empty close may still succeed
             return replace(live, below_apart=live.below_apart or closing != NOTHING_BELOW), ()
         case CloseStream() if live.page and live.page.is_doubted:
             return replace(live, page=replace(live.page, is_sealed=True)), ()
@@ -387,6 +387,6 @@ def _unmended(live: Live) -> Step:
 
 def _full(live: Live, *, is_closed: bool = True) -> Live:
     """Marks the current message as full. Without ``is_closed`` even the end of its code block did not fit."""
-    assert live.page is not None  # a call about it was refused
+    assert live.page is not None  # the refused call was about this message
     closed, reopen = (live.page.closed, live.reopen) if live.page.is_full else seal(live.page)
     return replace(live, page=replace(live.page, is_full=True, closed=closed if is_closed else ""), reopen=reopen)

@@ -167,7 +167,7 @@ def _with_text(page: AnswerPage, text: str, now: float) -> Filled:
     sent, whole = len(page.text), page.text + text
     limit = _characters(whole, page.limit)
     wanted = sent if page.is_aging(now) else _characters(whole, int(page.limit * _WANTED))
-    cut = cut_growing(whole[: 2 * limit], sent, wanted, limit)  # more of it could make no difference
+    cut = cut_growing(whole[: 2 * limit], sent, wanted, limit)  # a longer text would give the same cut
     if cut is None:
         return Filled(page=replace(page, text=whole), chunks=(Text(text=text),) if text else ())
     body, rest = whole[sent : cut.end], whole[cut.resume :]
@@ -195,7 +195,7 @@ def _characters(text: str, most_bytes: int) -> int:
     return len(text) if len(data) <= most_bytes else len(data[: max(most_bytes, 0)].decode(errors="ignore"))
 
 
-_JOINED_CHARACTERS = 4_096  # a longer text is not copied to add to it
+_JOINED_CHARACTERS = 4_096  # longer texts are not copied for appending
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -228,7 +228,7 @@ class Live:
 
     pace: Pace = field(default_factory=Pace)
 
-    # What the agent has said.
+    # The agent's text and tools.
     text: SafeText = field(default_factory=SafeText)
     said: Rope = field(default_factory=Rope)  # all its text, plain, without markers
     last: Rope = field(default_factory=Rope)  # the last text message alone
@@ -241,19 +241,19 @@ class Live:
     closing: Closing = NOTHING_BELOW
     over_at: float = 0.0  # when the run ended
 
-    # What of it is still to be shown, oldest first.
+    # The queue, oldest first.
     queue: tuple[Chunk, ...] = ()
     later: tuple[Chunk, ...] = ()  # chunks that arrived while a call was in flight
     urgent: bool = False  # a chunk arrived that should not wait for the interval
 
-    # The message that grows.
+    # The growing message.
     mode: PageMode = PageMode.STREAM
     page: AnswerPage | None = None
     ended: AnswerPage | None = None  # the last message, ended before the end of the answer was known
     pages: int = 0  # the number of messages begun
     reopen: str = ""  # the beginning of the next message: reopens the code block of the last one
 
-    # What is under way.
+    # Calls in flight, and pauses.
     flight: Flight | None = None
     finds: bool = False  # a search for the message of the call in flight is running
     asked: frozenset[Slot] = frozenset()

@@ -112,7 +112,7 @@ _QUOTE = re.compile(r" {0,3}>(?: ?>)*")
 _SPECIAL = re.compile(r"(?P<ticks>`+)|<|(?P<bracket>\[)|\bhttps?://\w[^\s<>`]*", re.IGNORECASE)
 _END_OF_TOKEN = re.compile(r"[<>]")
 _UP_TO_BREAK = re.compile(r"(?s:.*)(?:\s|[^\x00-\x7f])")
-# What may turn out to be a ping, an address, inline code or a mention, depending on what comes next.
+# Text that may become a ping, an address, inline code or a mention, depending on the following text.
 _UNDECIDED = re.compile(r"(?:@[a-z]*\.?|\bh(?:t(?:t(?:p(?:s?(?::/?/?)?)?)?)?)?|[`<]+)\Z", re.IGNORECASE)
 _GOES_ON = re.compile(r"[a-z0-9.:/]", re.IGNORECASE)
 _SCHEMES: Final = ("https://", "http://", "mailto:")
@@ -179,7 +179,7 @@ class SafeText:
 
     def _whole(self, line: str, before: str, opening: str | None) -> tuple[str, str | None]:
         """Settles the rest of a whole line; returns it with the code block open after the line."""
-        if before:  # its beginning was settled, so it is no fence
+        if before:  # the line's beginning is settled, so the line is no fence
             return self._piece(line, before, is_code=opening is not None), opening
         opening, is_code = after_line(line, opening)
         return self._piece(line, before, is_code=is_code), opening

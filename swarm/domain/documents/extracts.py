@@ -22,7 +22,7 @@ EXCERPT_CHARACTERS: Final = 500
 _FULL_ENOUGH: Final = 250  # a piece of so many characters ends before the next heading
 _TITLE_CHARACTERS: Final = 200
 _HEADING_LINE: Final = 1_000  # a longer line is no heading
-_TRAIL: Final = 3  # so many headings above a piece say what it is about
+_TRAIL: Final = 3  # the number of headings that describe a piece
 
 _LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
 _MARKED: Final = re.compile(r" {0,3}(#{1,6})[ \t]+(\S[^\n]*?)(?:[ \t]+#+)?\s*$")

@@ -21,7 +21,7 @@ MOST_CHARACTERS: Final = 10_000
 MOST_TERMS: Final = 48
 """The largest number of terms of a query; a pasted error message has more."""
 
-_LONGEST_WORD: Final = 64  # characters that count
+_LONGEST_WORD: Final = 64  # compared characters
 _PREFIX_FROM: Final = 4  # shorter words begin too many others
 _PLURAL_FROM: Final = 4
 

@@ -110,7 +110,7 @@ class Delivery:
     removes: bool = False  # a reaction is removed; an update replaces the Retry button with `text`
 
 
-# What Slack's answer to one call means for the delivery: a closed set, matched exhaustively.
+# The results of one call, as a closed set that is matched exhaustively.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -71,7 +71,7 @@ class TaskStep(StrEnum):
 
     ACCEPT = "accept"
     DECLINE = "decline"
-    UNBLOCK = "unblock"  # everything that it depends on is completed
+    UNBLOCK = "unblock"  # all its dependencies are completed
     FREE = "free"  # its dependencies are completed, and it has no agent
     BREAK = "break"  # one of its dependencies has failed
     CLAIM = "claim"

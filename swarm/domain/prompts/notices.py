@@ -73,7 +73,7 @@ NOTICES: Final[Mapping[str, NoticeWords]] = {
         tail="That was a notice: there is nothing to do before the message comes.",
     ),
     NoticeKind.TASK_FINISHED: NoticeWords(
-        what="A task of yours has ended.",  # the next sentence says how it ended
+        what="A task of yours has ended.",  # the next sentence gives the result
         lease=_OWN,
         ways_in_thread=(
             "The thread is yours again. Check its history for the result: the worker may have told people already. "

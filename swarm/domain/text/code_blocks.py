@@ -47,7 +47,7 @@ def after_line(line: str, opening: str | None) -> tuple[str | None, bool]:
         opens = found is not None and _opens(found)
         return (line if opens else None), opens
     begun = _FENCE_LINE.fullmatch(opening)
-    assert begun is not None  # it opened a block
+    assert begun is not None  # this line has opened a block
     return (None if found and _closes(found, begun) else opening), True
 
 

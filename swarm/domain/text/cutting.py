@@ -160,7 +160,7 @@ class _Cutter:
 
     def _best(self, start: int, furthest: int, earliest: int) -> int:
         for pattern in (_PARAGRAPH, _LINE, _WORD):
-            # A break may begin at the last position and go on after it; how far it goes is of no interest.
+            # A break may begin at the last position and extend beyond it; its length does not matter.
             breaks = [found.start() for found in pattern.finditer(self._text, earliest, furthest + self._limit)]
             for end in reversed(breaks):
                 if end <= furthest and self._is_good(end, furthest):

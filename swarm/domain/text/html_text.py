@@ -34,7 +34,7 @@ class _Reader(HTMLParser):
         self.parts: list[str] = []
         self.title: list[str] = []
         self.has_heading = False  # of the first level
-        self._silent: list[str] = []  # the elements around that are not read
+        self._silent: list[str] = []  # the open elements with unread content
         self._in_title = False
         self._preformatted = 0
 

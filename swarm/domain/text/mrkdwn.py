@@ -109,7 +109,7 @@ def _live(token: str, mentionable: Container[str]) -> str | None:
         return f"<@{mention['user']}>" if mention["user"] in mentionable else None
     if channel := _CHANNEL.fullmatch(token):
         return f"<#{channel['channel']}>"
-    # Links are often copied as Slack writes them, with & escaped; both spellings mean the same address.
+    # Links are often copied in Slack's format, with & escaped; both spellings mean the same address.
     link = _LINK.fullmatch(unescape(token))
     if link is None:
         return None

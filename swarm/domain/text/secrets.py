@@ -155,7 +155,7 @@ class _Scan:
                 self._give(len(self._buffer))
                 return self._held()
             body = look.body.match(self._buffer, self._given)
-            assert body is not None  # it matches the empty text
+            assert body is not None  # the pattern matches the empty text
             is_long = len(body["value"]) >= look.most
             if not is_long and not self._is_end and look.undecided.match(self._buffer, body.end()):
                 return self._held(look=look)
@@ -168,7 +168,7 @@ class _Scan:
         """
         value = body["value"].rstrip(".")
         end = body.start("value") + len(value)
-        is_long = len(body["value"]) >= look.most  # what stands behind it is not known in every case
+        is_long = len(body["value"]) >= look.most  # the following character may be unknown
         after = "" if is_long else self._buffer[body.end() : body.end() + 1]
         self._floor = self._given
         if not look.accepts(value, after):
