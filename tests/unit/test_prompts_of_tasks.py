@@ -312,7 +312,7 @@ def test_an_offer_shows_the_task_and_asks_for_yes_or_no() -> None:
 def test_a_declined_offer_gives_the_reason_first_and_says_that_the_message_comes_back() -> None:
     prompt = of_notice(NoticeKind.TASK_DECLINED, BARE, "I know no SQL.")
     assert fences(prompt, MARKER)[0] == ("reason", 'from: "analyst"\n\nI know no SQL.')
-    assert "unread for you again and comes by itself" in prompt
+    assert "unread for you again and comes automatically" in prompt
 
 
 @pytest.mark.req("LOOP-05")
@@ -361,6 +361,6 @@ def test_a_message_of_an_agent_is_told_with_its_way_and_wants_no_thanks() -> Non
     direct = render(notice, MARKER)
     assert fences(direct, MARKER) == [("agent_message", 'from: "analyst", to you alone\n\ndone?')]
     assert "`send-message`" in direct
-    assert "Do not thank for thanks" in direct
+    assert "Do not reply to thanks" in direct
     ((_, content),) = fences(render(replace(notice, notice_channel="#ops"), MARKER), MARKER)
     assert content == 'from: "analyst", in the channel "#ops"\n\ndone?'
