@@ -84,7 +84,7 @@ def gate(arguments: list[str]) -> list[str]:
 
 
 def proof(*, twin_only: bool) -> list[str]:
-    """Run the whole tests of the twin, and note it when they are green; then every test of the rest, and the long ones."""
+    """Run all tests of the twin, and note it when they are green; then all other tests, the long ones as well."""
     begun, tested = time.monotonic(), proven.tree(ROOT)
     passed = {
         "types of the twin": check("types of the twin", TWIN_TYPES, TWIN),

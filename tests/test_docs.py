@@ -14,7 +14,7 @@ import yaml
 from swarm.cli.main import app
 from swarm.config import CONFIG_VARIABLE, VARIABLES, Settings, describe, load
 from swarm.domain import errors
-from swarm.domain.answers.agent import History
+from swarm.domain.answers.agents import History
 from swarm.domain.errors import SwarmError
 from swarm.domain.prompts.client_context import OWN_KEYS
 from swarm.entrypoints.http.metrics import ScrapeCollector

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from swarm.domain.model.agent_messages import MAX_TEXT_CHARACTERS
+from swarm.domain.model.agents import MAX_TEXT_CHARACTERS
 from swarm.domain.team_shapes import AddresseeShape, addressee_shape
 from tools.tool import CallContext, McpTool, WritingArguments
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 from uuid import NAMESPACE_URL, UUID, uuid5
 
-from swarm.domain.answers.remote import Dialect, RemoteAgent
+from swarm.domain.answers.agents import Dialect, RemoteAgent
 
 NAMESPACE: Final = UUID("0d2f3c68-8a5e-5b0c-9d3a-6f1f5f0f7c11")
 """Of all our conversation ids. It never changes: agents keep what was said under the ids made with it."""

@@ -28,8 +28,8 @@ from swarm.app.settings_mapping import secret
 from swarm.app.shutdown import StopDeadline
 from swarm.config import Settings, SlackMode
 from swarm.config import secrets as config_secrets
+from swarm.domain.access import Me
 from swarm.domain.errors import Unavailable
-from swarm.domain.routing import Me
 from swarm.domain.text import secrets as text_secrets
 from swarm.domain.watchers import Watchers
 from swarm.entrypoints.http.agents_api import Warnings, no_warnings

@@ -7,11 +7,11 @@ from functools import partial
 
 from swarm.app import settings_mapping
 from swarm.config import Settings
-from swarm.domain.answers.agent import StreamingAgent
+from swarm.domain.access import Me
+from swarm.domain.answers.agents import StreamingAgent
 from swarm.domain.answers.showing import Stage
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import Directory
-from swarm.domain.routing import Me
 from swarm.services.runs.active_runs import ActiveRuns, RunNotifications
 from swarm.services.runs.answer_run import RunContext
 from swarm.services.runs.converse import Converse

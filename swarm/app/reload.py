@@ -17,7 +17,7 @@ import structlog
 from swarm.app import settings_mapping
 from swarm.config import BadSettings, Settings, differences, load
 from swarm.domain.errors import ConfigurationError, Invalid, Unavailable
-from swarm.domain.operating_policy import KEPT, PolicyBook, Reloaded
+from swarm.domain.operating_policy import SETTINGS_KEPT, PolicyBook, ReloadResult
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.participants import Rosters
 
@@ -55,7 +55,7 @@ class Reloader:
         self._introduce = introduce
         self._one_at_a_time = asyncio.Lock()
 
-    async def reload(self) -> Reloaded:
+    async def reload(self) -> ReloadResult:
         """Read the settings again, and put in force what can be. Raises Invalid, and then nothing has changed."""
         async with self._one_at_a_time:  # so that what was read last is what holds in the end
             new = await self._read_anew()
@@ -66,7 +66,7 @@ class Reloader:
             if self._introduce:
                 await self._introduce({*new.agents.remote, *new.agents.builtin})
         _log.info("The settings were read again.", action="reload", changed=changed, needs_restart=waiting)
-        return Reloaded(changed=changed, needs_restart=waiting, doubts=await self.doubts())
+        return ReloadResult(changed=changed, needs_restart=waiting, doubts=await self.doubts())
 
     async def doubts(self) -> tuple[str, ...]:
         """What may not be meant, in sentences; each is also logged."""
@@ -113,7 +113,9 @@ class Reloader:
             return await asyncio.to_thread(self._read)
         except ConfigurationError as error:
             fields = error.problems if isinstance(error, BadSettings) else None
-            raise Invalid(f"The new settings cannot be used: {error.message}", hint=KEPT, fields=fields) from error
+            raise Invalid(
+                f"The new settings cannot be used: {error.message}", hint=SETTINGS_KEPT, fields=fields
+            ) from error
 
     async def _known_agents(self) -> frozenset[str] | None:
         """The names of all agents that are registered, or that this process was started with; None: nobody can say."""

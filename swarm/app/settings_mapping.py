@@ -9,8 +9,7 @@ from pydantic import SecretStr
 from swarm.config import BuiltinAgentSettings, ChannelSettings, Kind, OAuthSettings, RemoteAgentSettings, Settings
 from swarm.config.builtin import SERVERS_CONFIG
 from swarm.domain.access import CallerPolicy, ChannelPolicy
-from swarm.domain.answers.agent import History, StreamingAgent
-from swarm.domain.answers.remote import ClientCredentials, RemoteAgent
+from swarm.domain.answers.agents import ClientCredentials, History, RemoteAgent, StreamingAgent
 from swarm.domain.model.agents import Reach
 from swarm.domain.model.models import ModelSpec, Provider, RunLimits
 from swarm.domain.operating_policy import OperatingPolicy, Policies, PolicyBook, Reactions, Retention

@@ -9,7 +9,7 @@ from typing import Any, Self
 import httpx2
 
 from swarm.domain.errors import SwarmError
-from swarm.domain.text.terminal import line_for_terminal
+from swarm.domain.text.characters import line_for_terminal
 
 
 class NoServer(Exception):

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from swarm.domain.answers.remote import Dialect, RemoteAgent
+from swarm.domain.answers.agents import Dialect, RemoteAgent
 from swarm.domain.errors import ConfigurationError
 from swarm.telemetry import log
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from swarm.config import Settings
     from swarm.conformance.run import ConversationOf, Result
     from swarm.conformance.scenarios import Scenario
+    from swarm.domain.answers.agents import AgentClient
     from swarm.domain.answers.calls import AnswerTarget
-    from swarm.domain.answers.remote import AgentClient
     from swarm.services.runs.sources import NameConversation
     from swarm.store.bridge.database import Database
 

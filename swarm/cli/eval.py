@@ -136,7 +136,7 @@ def _cell(count: int, *, is_right: bool) -> Text:
 
 
 def _sum(judged: Sequence[Judged]) -> str:
-    from swarm.domain.model.model_usage import ModelUsage
+    from swarm.domain.model.models import ModelUsage
 
     right = sum(one.is_right for one in judged)
     used = sum((one.usage for one in judged), ModelUsage())

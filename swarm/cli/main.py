@@ -22,8 +22,8 @@ from swarm.config import LogFormat, SlackMode, load, secrets
 from swarm.domain.errors import ConfigurationError, SwarmError
 from swarm.domain.model.agents import Role
 from swarm.domain.model.tasks import TaskStatus
-from swarm.domain.operating_policy import KEPT
-from swarm.domain.text.terminal import for_terminal, line_for_terminal
+from swarm.domain.operating_policy import SETTINGS_KEPT
+from swarm.domain.text.characters import for_terminal, line_for_terminal
 from swarm.entrypoints.web import loading
 from swarm.telemetry import log
 
@@ -72,7 +72,7 @@ def reload() -> None:
     try:
         done = _operate("POST", "/reload")
     except ConfigurationError as error:  # the settings are read here as well, to find the coordinator
-        raise ConfigurationError(error.message, hint=error.hint or KEPT) from error
+        raise ConfigurationError(error.message, hint=error.hint or SETTINGS_KEPT) from error
     _out.print(f"changed: {', '.join(done['changed']) or 'nothing'}", soft_wrap=True)
     if done["needs_restart"]:
         _out.print(f"needs a restart: {', '.join(done['needs_restart'])}", soft_wrap=True)

@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from swarm.domain.text.terminal import for_terminal
+from swarm.domain.text.characters import for_terminal
 
 
 class Terminal(Console):

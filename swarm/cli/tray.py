@@ -12,7 +12,7 @@ from rich.console import Console
 
 from swarm.cli.client import CoordinatorClient, CoordinatorRefused, in_one_line
 from swarm.domain.errors import ConfigurationError
-from swarm.domain.text.terminal import line_for_terminal
+from swarm.domain.text.characters import line_for_terminal
 
 EXAMPLE_URL: Final = "http://127.0.0.1:8080"
 TIMEOUT_SECONDS: Final = 5.0

@@ -11,8 +11,16 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from swarm.config.builtin import BuiltinAgentSettings
 from swarm.config.section import HttpAddress, Section
-from swarm.domain.answers.agent import PARALLEL_RUNS, History, OnRestart
-from swarm.domain.answers.remote import LONGEST_RUN_SECONDS, TIMEOUT_SECONDS, Dialect, ResumeForm, ThreadContext
+from swarm.domain.answers.agents import (
+    LONGEST_RUN_SECONDS,
+    PARALLEL_RUNS,
+    TIMEOUT_SECONDS,
+    Dialect,
+    History,
+    OnRestart,
+    ResumeForm,
+    ThreadContext,
+)
 from swarm.domain.errors import Invalid
 from swarm.domain.model.agents import MOST_AGENTS, MOST_ENROLLED, OFFLINE_AFTER_SECONDS, Role, check_name
 

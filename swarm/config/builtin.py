@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from swarm.config.section import Section
 from swarm.domain.access import OPERATOR, check_callers
-from swarm.domain.answers.agent import PARALLEL_RUNS, OnRestart
+from swarm.domain.answers.agents import PARALLEL_RUNS, OnRestart
 from swarm.domain.errors import Invalid
 from swarm.domain.model.agents import Role
 from swarm.domain.model.sessions import COMPACTION_THRESHOLD, KEEP_RECENT_MESSAGES, SessionScope

@@ -17,7 +17,7 @@ from swarm.config.default_agents import with_default_agents
 from swarm.config.problems import BadSettings
 from swarm.config.settings import Settings
 from swarm.config.variables import CONFIG_VARIABLE, DYNAMIC_AGENTS, DYNAMIC_AGENTS_VARIABLE, VARIABLES
-from swarm.domain.answers.remote import Dialect
+from swarm.domain.answers.agents import Dialect
 from swarm.domain.errors import ConfigurationError
 
 CONFIG_FILE: Final = "swarm.yaml"

@@ -19,7 +19,7 @@ from swarm.config.section import GivenSecret, HttpAddress, OwnSecret, Section
 from swarm.domain.model.files import DEFAULT_CAP_BYTES
 from swarm.domain.model.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STOPPED, REACTION_STORED
 from swarm.domain.model.leases import LEASE_SECONDS
-from swarm.domain.prompts.excerpts import HISTORY_CHARACTERS
+from swarm.domain.prompts.input import HISTORY_CHARACTERS
 from swarm.entrypoints.web.access import checked_host, checked_origin, is_this_machine
 
 MOST_KEPT_DAYS = 36_500

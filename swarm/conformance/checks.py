@@ -9,7 +9,7 @@ from typing import Final
 from swarm.conformance.record import OPENS, Record
 from swarm.conformance.scenarios import Check, Scenario
 from swarm.conformance.words import said_twice, words
-from swarm.domain.answers.outcomes import Answered, AnswerOutcome, Asks, RunFailed, RunStopped
+from swarm.domain.answers.events import Answered, AnswerOutcome, NeedsInput, RunFailed, RunStopped
 
 FIRST_SIGN_SECONDS: Final = 30.0
 """People wait so long for a first sign, by default."""
@@ -200,7 +200,7 @@ def _ending(outcome: AnswerOutcome) -> str:
             return f"the run failed: {reason}"
         case RunStopped():
             return "the run was stopped"
-        case Asks():
+        case NeedsInput():
             return "the run waits for people (an interrupt)"
 
 

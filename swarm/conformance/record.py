@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from swarm.domain.answers.events import AgentEvent, Finished, SourceChanged, TextDelta, ToolStarted
-from swarm.domain.answers.markers import without_markers
-from swarm.domain.answers.outcomes import AnswerOutcome
-from swarm.domain.answers.results import missing_of
+from swarm.domain.answers.agent_events import missing_text
+from swarm.domain.answers.events import AgentEvent, AnswerOutcome, Finished, SourceChanged, TextDelta, ToolStarted
+from swarm.domain.answers.text import without_markers
 
 OPENS: Final = "chat.startStream"
 APPENDS: Final = "chat.appendStream"
@@ -93,7 +92,7 @@ class Record:
                 message_id = delta.message_id
             texts[-1] += delta.text
         said = without_markers("\n".join(texts))
-        missing = missing_of(without_markers(self.result), said, texts[-1] if texts else "")
+        missing = missing_text(without_markers(self.result), said, texts[-1] if texts else "")
         return f"{said}{'' if missing.goes_on else chr(10)}{missing.text}"
 
     @cached_property

@@ -13,9 +13,9 @@ from swarm.conformance.checks import Limits, Verdict, judge
 from swarm.conformance.record import Heard, Record
 from swarm.conformance.scenarios import Scenario
 from swarm.conformance.workspace import CHANNEL, Workspace
+from swarm.domain.answers.agents import AgentClient
 from swarm.domain.answers.calls import NOTHING_BELOW, AnswerTarget
 from swarm.domain.answers.events import AgentEvent, InputMessage, RunInput, Speaker
-from swarm.domain.answers.remote import AgentClient
 from swarm.domain.answers.showing import AnswerShown
 from swarm.domain.errors import Unavailable
 from swarm.domain.model.deliveries import Delivery, DeliveryAccepted, DeliveryKind

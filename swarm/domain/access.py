@@ -1,4 +1,9 @@
-"""Who may use the swarm, and where: the one place that every entry point asks."""
+"""Access: the rules for who may use the swarm and where, and a person's standing. Every entry point asks here.
+
+Fails closed: an author not known to be a member counts as a stranger. Slack's event itself marks people of other
+workspaces, unless our workspace belongs to an Enterprise Grid organisation; there only ``users.info`` distinguishes
+colleagues of a sister workspace from strangers. Guests are always found by ``users.info``.
+"""
 
 from __future__ import annotations
 
@@ -9,63 +14,63 @@ from typing import Final
 
 from swarm.domain.answers.calls import TaskDisplay
 from swarm.domain.model.agents import Agent, Role, check_name
-from swarm.domain.model.transcript import Author, AuthorKind, Standing
+from swarm.domain.model.threads import Author, AuthorKind, Standing
 
 
 class Listen(StrEnum):
-    """Which messages of a channel concern its agent without a mention."""
+    """The messages of a channel that go to its agent without a mention."""
 
     MENTION = "mention"  # none
     ALL = "all"  # people's root messages
-    BOTS = "bots"  # allowed bots' posts, and no person's
+    BOTS = "bots"  # posts of allowed bots only
 
 
 class External(StrEnum):
-    """What strangers may do in a channel: guests, people of other workspaces, authors whom Slack does not know."""
+    """The rights of strangers in a channel: guests, people of other workspaces, authors unknown to Slack."""
 
     DENY = "deny"
-    ALLOW = "allow"  # they reach agents; tools that write stay closed to what they alone have said
+    ALLOW = "allow"  # they reach agents; their messages alone never start tools that write
 
 
 BOT_MESSAGES_PER_HOUR: Final = 10
-"""So many messages of bots are routed per thread and hour, so that two bots cannot talk for ever."""
+"""The largest number of bots' messages routed per thread and hour, so that two bots cannot loop."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChannelPolicy:
-    """What the operator has configured for one channel, defaults filled in."""
+    """The operator's configuration of one channel, with defaults."""
 
     agent: str | None = None  # an agent's name; None: the default lead
     enabled: bool = True
     listen: Listen = Listen.MENTION
-    allowed_users: frozenset[str] | None = None  # user ids; None: everybody
+    allowed_users: frozenset[str] | None = None  # user ids; None: all
     allowed_bots: frozenset[str] = frozenset()  # bot ids (B…) or their users' ids (U…)
-    bot_messages_per_hour: int = BOT_MESSAGES_PER_HOUR  # that are routed in one thread
+    bot_messages_per_hour: int = BOT_MESSAGES_PER_HOUR  # routed in one thread
     display: TaskDisplay = TaskDisplay.PLAN
-    client_context: Mapping[str, object] = field(default_factory=dict, hash=False)  # its own keys, JSON values
+    client_context: Mapping[str, object] = field(default_factory=dict, hash=False)  # the channel's keys, JSON values
     external: External = External.DENY
-    share_email: bool = False  # whether the agent is told the e-mail address of who asks
+    share_email: bool = False  # whether the agent gets the requester's e-mail address
 
 
 OPERATOR: Final = "operator"
-"""What the operator is called where callers have names; no agent that calls may be called so."""
+"""The operator's name as a caller; no calling agent may have this name."""
 
 GROUPS: Final = {"leads": Role.LEAD, "workers": Role.WORKER}
-"""The words of a list of callers that stand for all agents of a role."""
+"""Words in a list of callers for all agents of a role."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CallerPolicy:
-    """Who may call a built-in agent over AG-UI."""
+    """The permitted callers of a built-in agent over AG-UI."""
 
     callers: frozenset[str] = frozenset({OPERATOR})  # groups and agents' names
-    reaches_host: bool = True  # its tools touch the host or the operator's documents, or are of MCP servers
-    tool_details: bool = False  # callers are told with which arguments it calls its tools, and what these answer
+    reaches_host: bool = True  # its tools reach the host, the operator's documents or MCP servers
+    tool_details: bool = False  # callers see the arguments and results of its tool calls
 
     def allows(self, caller: Agent | None) -> bool:
-        """Whether an agent may, or, if None, the operator, who always may.
+        """Whether this agent may call; None is the operator, who always may.
 
-        Whoever has an enrolment key chooses the names of workers; so these never reach the host, however listed.
+        An enrolment key's owner chooses the names of enrolled workers, so these never reach the host, even if listed.
         """
         if caller is None:
             return True
@@ -76,7 +81,7 @@ class CallerPolicy:
 
 
 def check_callers(callers: Collection[str]) -> None:
-    """Raises Invalid for a list of callers with a word that is neither a group nor an agent's name."""
+    """Raises Invalid for a word that is neither a group nor a possible agent's name."""
     for caller in callers:
         if caller != OPERATOR and caller not in GROUPS:
             check_name(caller)
@@ -92,7 +97,7 @@ _HOW_TO_ALLOW: Final = "strangers are heard only where the channel says external
 
 
 def denial(author: Author, policy: ChannelPolicy) -> str | None:
-    """Why this author may not use the swarm in a channel with this policy; None if they may."""
+    """Returns the reason why this author may not use the swarm under this policy; None if allowed."""
     if not policy.enabled:
         return "the channel is switched off"
     if author.kind is AuthorKind.BOT:
@@ -106,9 +111,63 @@ def denial(author: Author, policy: ChannelPolicy) -> str | None:
 
 
 def standing_in(author: Author, policy: ChannelPolicy) -> Standing:
-    """How a message of this author is marked in the context of a channel with this policy."""
+    """Returns the mark of this author's messages in a channel with this policy."""
     if author.kind is AuthorKind.AGENT:
         return Standing.MEMBER
     if author.kind is AuthorKind.USER and author.standing is not Standing.MEMBER:
         return author.standing or Standing.UNVERIFIED
     return Standing.NOT_ALLOWED if policy.enabled and denial(author, policy) else Standing.MEMBER
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Me:
+    """The app's own identity in Slack, from ``auth.test``."""
+
+    team: str
+    user_id: str
+    bot_id: str
+    url: str = ""  # of the workspace, for permalinks
+    enterprise: str = ""  # the Enterprise Grid organisation's id; empty: the workspace belongs to none
+
+    @property
+    def homes(self) -> frozenset[str]:
+        """The ids of workspace and organisation whose people are colleagues. An installation for a whole organisation
+        has its id as ``team``.
+        """
+        return frozenset(filter(None, (self.team, self.enterprise)))
+
+    def wrote(self, author: Author) -> bool:
+        return author.id in (self.user_id, self.bot_id) or author.bot_id == self.bot_id
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Person:
+    """A user by ``users.info``."""
+
+    id: str
+    name: str  # the display name; the id where there is none
+    email: str | None = None  # needs the scope users:read.email
+    teams: tuple[str, ...] = ()  # the user's workspaces and organisation
+    is_guest: bool = False
+    is_stranger: bool = False  # by Slack: known through a shared channel only
+    is_known: bool = True  # False: no such user, hidden from us, or a deactivated account
+
+
+def standing_by_event(author: Author, me: Me) -> Standing | None:
+    """Returns the standing that follows from the event alone; None: Slack must be asked.
+
+    Bots are judged by the channels' lists alone.
+    """
+    if author.kind is not AuthorKind.USER:
+        return Standing.MEMBER
+    is_foreign = bool(set(author.teams) - me.homes)
+    return Standing.EXTERNAL if is_foreign and not me.enterprise else None
+
+
+def standing_of(person: Person, me: Me) -> Standing:
+    """Returns a person's standing by Slack's answer."""
+    if not person.is_known or not person.teams:
+        return Standing.UNVERIFIED
+    if person.is_stranger or not me.homes & set(person.teams):
+        return Standing.EXTERNAL
+    return Standing.GUEST if person.is_guest else Standing.MEMBER

@@ -1,4 +1,4 @@
-"""What people do with our messages' buttons, and with Slack's own Stop."""
+"""People's actions: the buttons of our messages, and Slack's own Stop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DOWN: Final = "down"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ButtonPressed:
-    """A person pressed a button. ``key`` names this press, so that it counts once however often Slack tells of it."""
+    """A person pressed a button. ``key`` identifies this press, so that repeated events count once."""
 
     key: str
     action_id: str
@@ -32,26 +32,26 @@ class ButtonPressed:
     channel: str
     message_ts: str
     thread_ts: str | None
-    team: str | None = None  # the person's workspace, where Slack says it
+    team: str | None = None  # the person's workspace, if Slack says so
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionStopped:
-    """A person pressed Slack's own Stop in a thread (``agent_session_stopped``): everything of ours there is to end.
+    """A person pressed Slack's own Stop in a thread (``agent_session_stopped``), which ends all our runs there.
 
-    ``key`` names this press, so that it counts once however often Slack tells of it.
+    ``key`` identifies this press, so that repeated events count once.
     """
 
     key: str
     channel: str
     thread_ts: str
     user_id: str
-    message_ts: tuple[str, ...]  # our messages that were being written, which Slack has stopped; often none
+    message_ts: tuple[str, ...]  # our growing messages, which Slack has stopped; often none
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Feedback:
-    """What somebody thinks of the answer of a turn."""
+    """A person's rating of a turn's answer."""
 
     turn_id: str
     is_good: bool
@@ -63,7 +63,7 @@ def feedback_value(feedback: Feedback) -> str:
 
 
 def feedback_of(value: str) -> Feedback | None:
-    """What a feedback button's value says; None if it is none of ours."""
+    """Parses a feedback button's value; None for any other value."""
     turn_id, _, thumb = value.rpartition(":")
     if not turn_id or thumb not in (_UP, _DOWN):
         return None

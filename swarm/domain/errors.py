@@ -1,4 +1,4 @@
-"""The one tree of errors. A class's docstring is its message unless the raiser says it better; only doors translate."""
+"""The error tree. A class's docstring is its default message; only entry points translate errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class SwarmError(Exception):
     """Something went wrong."""
 
     code = "internal"
-    status = 500  # the HTTP status under which a door reports it
+    status = 500  # the HTTP status of the response
 
     def __init__(self, message: str | None = None, *, hint: str | None = None) -> None:
         self.message = message or (type(self).__doc__ or "").strip()
@@ -31,14 +31,14 @@ class BadRequest(SwarmError):
 
 
 class Unauthorized(SwarmError):
-    """This needs a valid bearer token."""
+    """A valid bearer token is required."""
 
     code = "unauthorized"
     status = 401
 
 
 class TokenEnded(Unauthorized):
-    """This bearer token has ended: its agent was given another one, or was removed."""
+    """This bearer token is no longer valid: its agent has a new one, or was removed."""
 
 
 class Forbidden(SwarmError):
@@ -49,21 +49,21 @@ class Forbidden(SwarmError):
 
 
 class NotFound(SwarmError):
-    """There is no such thing, or it belongs to somebody else."""
+    """The object does not exist, or belongs to another owner."""
 
     code = "not_found"
     status = 404
 
 
 class Conflict(SwarmError):
-    """The state does not allow that now."""
+    """The current state does not allow this."""
 
     code = "conflict"
     status = 409
 
 
 class LeaseLost(Conflict):
-    """This lease no longer holds: the work has gone to another run, or was ended. Stop working on it."""
+    """This lease is no longer valid: another run has the work, or the work has ended. Stop working on it."""
 
     code = "lease_lost"
 
@@ -88,14 +88,14 @@ class TooLarge(SwarmError):
 
 
 class Invalid(SwarmError):
-    """Some values are not valid."""
+    """Some values are invalid."""
 
     code = "invalid"
     status = 422
 
     def __init__(self, message: str | None = None, *, hint: str | None = None, fields: Mapping[str, str] | None = None):
         super().__init__(message, hint=hint)
-        self.fields = dict(fields or {})  # field name -> what is expected
+        self.fields = dict(fields or {})  # field name -> expected value
 
 
 class RateLimited(SwarmError):

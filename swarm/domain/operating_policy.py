@@ -1,7 +1,7 @@
-"""How the swarm behaves: what the operator has decided, defaults filled in, as the use cases need it.
+"""The operating policy: the operator's decisions with all defaults, as the use cases need them.
 
-Most of it holds for as long as a process lives. What may change meanwhile, the policies, is one frozen value in a
-`PolicyBook`: a reload replaces it as a whole, and whoever asks next gets the new one.
+Most of it is fixed while a process lives. The reloadable part, `Policies`, is one frozen value in a `PolicyBook`: a
+reload replaces it as a whole, and each later read gets the new value.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from swarm.domain.access import ChannelPolicy
 from swarm.domain.model.agents import MOST_AGENTS, MOST_ENROLLED, OFFLINE_AFTER_SECONDS
 from swarm.domain.model.inbox import REACTION_ANSWERED, REACTION_FAILED, REACTION_STOPPED, REACTION_STORED
 from swarm.domain.model.leases import LEASE_SECONDS
-from swarm.domain.prompts.excerpts import HISTORY_CHARACTERS
+from swarm.domain.prompts.input import HISTORY_CHARACTERS
 
 MESSAGES_PER_MINUTE: Final = 20
 
-_DIRECT = "D"  # what the ids of direct messages begin with, and no other's
+_DIRECT = "D"
+"""The first letter of a direct message's channel id, used by no other kind."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reactions:
-    """The emoji that show a message's state; None switches one off."""
+    """The emoji for a message's state; None switches one off."""
 
     stored: str | None = REACTION_STORED
     answered: str | None = REACTION_ANSWERED
@@ -33,28 +34,28 @@ class Reactions:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Retention:
-    """For how many days the words of what is over are kept."""
+    """How long the texts of finished work are kept, in days."""
 
-    threads_days: int = 90  # after the last activity in a thread
-    sessions_days: int = 90  # after the last use of a built-in agent's session
-    runs_days: int = 90  # after the end of a run: the answer as it was shown, and what it has used and cost
+    threads_days: int = 90  # since the last activity in a thread
+    sessions_days: int = 90  # since the last use of a built-in agent's session
+    runs_days: int = 90  # since the end of a run: the answer as shown, its usage and cost
     agent_messages_days: int = 90
-    routing_days: int = 7  # why a message concerned nobody
+    routing_days: int = 7  # the reasons of messages that reached no agent
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Policies:
-    """What the operator may change while coordinators run. ``channels`` is keyed by channel id."""
+    """The part of the policy that a reload may change. ``channels`` is keyed by channel id."""
 
     default_agent: str | None = None  # a lead's name; None: the oldest lead that is online
     dm_agent: str | None = None  # the name of the agent for direct messages; None: as everywhere
     reactions: Reactions = field(default_factory=Reactions)
-    messages_per_minute: int | None = None  # of one person, over all channels, that reach agents; None: no limit
+    messages_per_minute: int | None = None  # that reach agents, per person over all channels; None: no limit
     channels: Mapping[str, ChannelPolicy] = field(default_factory=dict)
     everywhere: ChannelPolicy = field(default_factory=ChannelPolicy)
 
     def of(self, channel: str) -> ChannelPolicy:
-        """What holds in a channel: by its own entry, else as everywhere, direct messages with the agent for them."""
+        """Returns the policy of a channel: its own entry, else `everywhere`; direct messages use ``dm_agent``."""
         own = self.channels.get(channel)
         if own is None and self.dm_agent and channel.startswith(_DIRECT):
             return replace(self.everywhere, agent=self.dm_agent)
@@ -62,14 +63,14 @@ class Policies:
 
 
 class PolicyBook:
-    """Holds the policies that are in force. Replacing them is one assignment, so nobody ever sees half of a change."""
+    """The policies in force. A replacement is one assignment, so no reader sees half of a change."""
 
     def __init__(self, policies: Policies) -> None:
         self.current = policies
 
 
 class _ReactionsInForce(Reactions):
-    """Reactions that follow a book: who was handed them once, as the sender is, sees every change."""
+    """Reactions that follow a book: a holder of this object, such as the sender, sees every change."""
 
     __slots__ = ("_book",)
     _book: PolicyBook
@@ -96,7 +97,7 @@ class _ReactionsInForce(Reactions):
 
 @dataclass(frozen=True, kw_only=True, slots=True, init=False)
 class OperatingPolicy:
-    """The operator's decisions. Two of one book, as `dataclasses.replace` makes them, follow the same reloads."""
+    """The operator's decisions. Copies by `dataclasses.replace` share the book and follow the same reloads."""
 
     offline_after_seconds: float
     lease_seconds: float
@@ -104,7 +105,7 @@ class OperatingPolicy:
     most_enrolled: int
     started_at: int  # microseconds; when this coordinator began to listen. 0: when it opened the database
     retention: Retention
-    history_characters: int | None  # of a thread, told with a prompt or a run; None: all
+    history_characters: int | None  # of a thread, included in a prompt or a run; None: all
     book: PolicyBook
     guarded_agents: frozenset[str]  # names of built-in agents whose tools reach the host: see `CallerPolicy`
 
@@ -127,7 +128,7 @@ class OperatingPolicy:
         channels: Mapping[str, ChannelPolicy] | None = None,
         everywhere: ChannelPolicy | None = None,
     ) -> None:
-        """Without a ``book`` it gets one, with the policies that are given here: see `Policies`."""
+        """Without a ``book``, creates one with the policies given here: see `Policies`."""
         policies = Policies(
             default_agent=default_agent,
             dm_agent=dm_agent,
@@ -156,27 +157,27 @@ class OperatingPolicy:
 
     @property
     def reactions(self) -> Reactions:
-        """The emoji in force, now and later."""
+        """The emoji in force; follows later reloads."""
         return _ReactionsInForce(self.book)
 
     @property
     def messages_per_minute(self) -> int | None:
-        """So many messages of one person reach agents within a minute; None: no limit."""
+        """The limit of one person's messages that reach agents per minute; None: no limit."""
         return self.book.current.messages_per_minute
 
     def policy(self, channel: str) -> ChannelPolicy:
-        """What holds in a channel."""
+        """Returns the policy of a channel."""
         return self.book.current.of(channel)
 
 
-KEPT: Final = "The old ones stay."
-"""What becomes of the settings when the new ones cannot be used."""
+SETTINGS_KEPT: Final = "The old ones stay."
+"""The note of a failed reload."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Reloaded:
-    """What came of reading the settings again; all keys are dotted, and none of it tells a value but agents' names."""
+class ReloadResult:
+    """The result of a reload. Keys are dotted; no value is disclosed except agents' names."""
 
-    changed: tuple[str, ...]  # what is in force from now on
-    needs_restart: tuple[str, ...]  # what differs from what the process was started with, and waits for the next start
-    doubts: tuple[str, ...]  # sentences about what may not be meant, such as a name that no agent has
+    changed: tuple[str, ...]  # in force from now on
+    needs_restart: tuple[str, ...]  # differs from the process's start, and takes effect at the next one
+    doubts: tuple[str, ...]  # sentences about likely mistakes, such as a name without an agent

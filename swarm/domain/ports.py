@@ -1,42 +1,42 @@
-"""What the use cases need of the world, where there is more than one of it: Slack itself, and a test's stand-in."""
+"""The use cases' interfaces to Slack, each with more than one implementation: Slack itself, and a test's fake."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import Protocol
 
+from swarm.domain.access import Person
 from swarm.domain.model.deliveries import Answer, Delivery, DeliveryAccepted
 from swarm.domain.model.files import FileInfo, Share
-from swarm.domain.model.transcript import AuthorKind, ChannelMessage, SlackMessage
-from swarm.domain.people import Person
+from swarm.domain.model.threads import AuthorKind, ChannelMessage, SlackMessage
 from swarm.domain.prompts.client_context import ChannelFacts
 
 
 class Directory(Protocol):
-    """Names for ids, and what is behind them. Never fails: what cannot be looked up goes by its id, or is left out."""
+    """Names and details for ids. Never fails: a failed lookup gives the id itself, or nothing."""
 
     async def author_name(self, author_id: str, kind: AuthorKind) -> str:
-        """The display name of a user, or the name of a bot."""
+        """Returns the display name of a user, or the name of a bot."""
         ...
 
     async def channel_name(self, channel_id: str) -> str:
-        """A channel's name without ``#``."""
+        """Returns a channel's name without ``#``."""
         ...
 
     async def channel_facts(self, channel_id: str) -> ChannelFacts:
-        """What a channel is called and about; changes show within five minutes."""
+        """Returns a channel's name, topic and purpose; changes are visible within five minutes."""
         ...
 
     async def user_email(self, user_id: str) -> str | None:
-        """Somebody's e-mail address. Ask only where the channel shares it (`ChannelPolicy.share_email`)."""
+        """Returns a user's e-mail address. Only for channels that share it (`ChannelPolicy.share_email`)."""
         ...
 
 
 class PersonLookup(Protocol):
-    """Who people are, as Slack says."""
+    """Looks up people in Slack."""
 
     async def person(self, user_id: str, wait_seconds: float) -> Person | None:
-        """Somebody as Slack knows them; None if it does not say in time. Never fails."""
+        """Returns a person; None without an answer in time. Never fails."""
         ...
 
 
@@ -44,78 +44,80 @@ class SlackSender(Protocol):
     """Sends deliveries, one call each."""
 
     def expected_wait_seconds(self, delivery: Delivery) -> float:
-        """How long :meth:`ready` would take, as far as can be foreseen."""
+        """Returns the expected duration of :meth:`ready`."""
         ...
 
     async def ready(self, delivery: Delivery) -> None:
-        """Wait until Slack's limits leave room for this call."""
+        """Waits until Slack's limits allow this call."""
         ...
 
     async def deliver(self, delivery: Delivery) -> Answer:
-        """Make the call, once."""
+        """Makes the call, once."""
         ...
 
     async def find(self, delivery: Delivery) -> DeliveryAccepted | None:
-        """Look a post up by our key; raises Unavailable when Slack cannot be asked, NotFound if it will never tell."""
+        """Looks up a post by our key. Raises Unavailable when Slack cannot be asked, NotFound if it can never tell."""
         ...
 
 
 class SlackReader(Protocol):
-    """Reads what was said. Everything raises Unavailable when Slack cannot be asked, NotFound when it refuses."""
+    """Reads messages. Every method raises Unavailable when Slack cannot be asked, NotFound when it refuses."""
 
     async def conversations(self) -> list[str]:
-        """The ids of all conversations that we are in."""
+        """Returns the ids of all conversations of the app."""
         ...
 
     async def read_channel(self, channel: str, oldest: str, limit: int | None = None) -> list[ChannelMessage]:
-        """What was said in a conversation after ``oldest``, without replies, oldest first; the newest ``limit``."""
+        """Returns a conversation's messages after ``oldest``, without replies, oldest first; the newest ``limit``."""
         ...
 
     async def read_thread(self, channel: str, thread_ts: str) -> list[SlackMessage]:
-        """All messages of a thread, all pages, oldest first; empty if there is none."""
+        """Returns all messages of a thread, oldest first; empty for an unknown one."""
         ...
 
 
 class OpenFile(Protocol):
-    """The content of a file on its way from Slack: read it once, and close it in any case."""
+    """The content of a file, streamed from Slack. Can be read once, and must be closed."""
 
     @property
     def size_bytes(self) -> int | None:
-        """How much there is, where Slack says so in advance."""
+        """The size, if Slack gives it in advance."""
         ...
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """The content, piece by piece; raises TooLarge past the cap, Unavailable if Slack breaks off."""
+        """Yields the content. Raises TooLarge past the cap, Unavailable if Slack breaks off."""
         ...
 
     async def close(self) -> None:
-        """Let go of the connection."""
+        """Closes the connection."""
         ...
 
 
 class SlackFiles(Protocol):
-    """Moves files to and from Slack, streamed. Everything raises Unavailable when Slack cannot be asked."""
+    """Streams files to and from Slack. Every method raises Unavailable when Slack cannot be asked."""
 
     async def info(self, file_id: str) -> FileInfo:
-        """What a file is; raises NotFound."""
+        """Returns a file's description. Raises NotFound."""
         ...
 
     async def open(self, file: FileInfo, cap_bytes: int) -> OpenFile:
-        """Its content; raises TooLarge, NotFound if it is not in Slack, Forbidden if Slack does not give it to us."""
+        """Opens a file's content. Raises TooLarge, NotFound (not in Slack) or Forbidden (Slack refuses access)."""
         ...
 
     async def place(self, name: str, size_bytes: int, chunks: AsyncIterable[bytes]) -> str:
-        """Bring content to Slack, seen by nobody yet; the file's id. Raises Conflict with Slack's reason to refuse."""
+        """Uploads content, still invisible to people; returns the file's id. Raises Conflict with Slack's reason to
+        refuse.
+        """
         ...
 
     async def ready_to_share(self) -> None:
-        """Wait until Slack's limits leave room for :meth:`share`."""
+        """Waits until Slack's limits allow :meth:`share`."""
         ...
 
     async def share(self, share: Share) -> Answer:
-        """Show a placed file in a thread: one call, never repeated by itself."""
+        """Shares an uploaded file in a thread: one call, never repeated automatically."""
         ...
 
     async def shared_as(self, file_id: str, channel: str, thread_ts: str) -> str | None:
-        """The timestamp of the message that shows a file in a thread; None if Slack knows of none now."""
+        """Returns the timestamp of the message that shows a file in a thread; None if Slack knows of none now."""
         ...

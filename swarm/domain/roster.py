@@ -1,4 +1,4 @@
-"""Who there is to route to, and whom ``swarm#…`` names."""
+"""The agents available for routing, and the resolution of ``swarm#…`` addresses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ADDRESS = re.compile(r"(?<![\w#])swarm#([a-z0-9-]+)", re.IGNORECASE)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidate:
-    """An agent that could get a message."""
+    """A possible recipient of a message."""
 
     id: str
     name: str
@@ -23,7 +23,7 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Roster:
-    """All agents, oldest first, and which lead stands in where nobody else is named."""
+    """All agents, oldest first, with the default lead."""
 
     agents: tuple[Candidate, ...]
     default_name: str | None = None
@@ -31,7 +31,7 @@ class Roster:
     _by_name: dict[str, Candidate] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # A roster is read once a second, and asked several times for each message.
+        # Indexed: a roster is built once a second and queried several times per message.
         object.__setattr__(self, "_by_id", {agent.id: agent for agent in self.agents})
         object.__setattr__(self, "_by_name", {agent.name: agent for agent in self.agents})
 
@@ -42,7 +42,7 @@ class Roster:
         return self._by_name.get(name) if name is not None else None
 
     def stand_in_for(self, agent: Candidate) -> Candidate | None:
-        """The default lead, where the agent is offline and that one is not."""
+        """Returns the default lead if this agent is offline and that lead is online; otherwise None."""
         lead = self.default_lead
         return lead if lead and lead.online and not agent.online else None
 
@@ -60,7 +60,7 @@ def names_and_verb(agents: Sequence[Candidate]) -> str:
 
 
 def addressed(text: str, roster: Roster) -> tuple[tuple[Candidate, ...], bool, tuple[str, ...]]:
-    """Whom ``swarm#…`` in a text names: agents in order of appearance, whether all, and names that nobody has."""
+    """Returns the agents that ``swarm#…`` names in a text, in order; whether all are named; and unknown names."""
     found: dict[str, Candidate] = {}
     everybody = False
     unknown: list[str] = []
@@ -77,7 +77,7 @@ def addressed(text: str, roster: Roster) -> tuple[tuple[Candidate, ...], bool, t
 
 
 def _longest_match(word: str, roster: Roster) -> Candidate | None:
-    """The agent whose name or id is the word; trailing hyphens may belong to the sentence."""
+    """Returns the agent with this name or id; trailing hyphens may belong to the sentence."""
     for end in range(len(word), 0, -1):
         agent = roster.by_name(word[:end]) or roster.by_id(word[:end])
         if agent:

@@ -1,12 +1,12 @@
-"""Who gets a message, and why.
+"""Routing: which agents get a message, and why.
 
-:func:`decide` is the whole of it: a pure function from what Slack said and what we know to one of a closed set of
-outcomes. The first rule that applies decides:
+:func:`decide` is a pure function from a Slack message and the current situation to one of a closed set of outcomes.
+The first matching rule decides:
 
-1. own, edited, deleted and system messages are never work; strangers and others who are not allowed here are not
-   heard; ``!stop`` stops what runs here, and is a message like any other where nothing runs
+1. own, edited, deleted and system messages are never work; strangers and others without access are refused; ``!stop``
+   stops the runs here, and is a normal message where nothing runs
 2. an explicit address: ``swarm#<name or id>``, ``swarm#all``
-3. the owner of the thread, unless the message mentions only somebody else
+3. the owner of the thread, unless the message mentions only other people
 4. the channel's listening mode
 5. a mention of the bot, or a direct message: the channel's agent, in a direct message the agent for these, else the
    default lead
@@ -20,9 +20,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from swarm.domain.access import ChannelPolicy, External, Listen, denial
+from swarm.domain.access import ChannelPolicy, External, Listen, Me, denial
 from swarm.domain.model.inbox import MatchedBy
-from swarm.domain.model.transcript import Author, AuthorKind, ChannelType, SlackMessage, Standing
+from swarm.domain.model.threads import Author, AuthorKind, ChannelType, SlackMessage, Standing
 from swarm.domain.roster import ADDRESS, Candidate, Roster, addressed, names_and_verb
 
 _CONTENT_SUBTYPES: Final = frozenset({None, "file_share", "thread_broadcast", "me_message", "bot_message"})
@@ -33,7 +33,7 @@ _STOP: Final = "!stop"
 
 
 class Change(StrEnum):
-    """What Slack says happened to a message."""
+    """The kind of a Slack event about a message."""
 
     POSTED = "posted"
     EDITED = "edited"
@@ -41,7 +41,7 @@ class Change(StrEnum):
 
 
 class RoutingOutcome(StrEnum):
-    """Everything that routing can decide."""
+    """All outcomes of routing."""
 
     OWN = "own"
     EDITED = "edited"
@@ -49,7 +49,7 @@ class RoutingOutcome(StrEnum):
     SYSTEM = "system"
     NOT_ALLOWED = "not_allowed"
     STRANGER = "stranger"
-    UNVERIFIED = "unverified"  # for now: routed as soon as Slack says who wrote it
+    UNVERIFIED = "unverified"  # temporary: routed as soon as Slack identifies the author
     RATE_LIMITED = "rate_limited"
     BOT_CAPPED = "bot_capped"
     STOP = "stop"
@@ -66,27 +66,8 @@ class RoutingOutcome(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Me:
-    """The Slack identity of this app's bot, from ``auth.test``."""
-
-    team: str
-    user_id: str
-    bot_id: str
-    url: str = ""  # of the workspace, for permalinks
-    enterprise: str = ""  # the Enterprise Grid organisation's id; empty: the workspace belongs to none
-
-    @property
-    def homes(self) -> frozenset[str]:
-        """Whose people are colleagues. An installation for the whole organisation has its id as ``team``."""
-        return frozenset(filter(None, (self.team, self.enterprise)))
-
-    def wrote(self, author: Author) -> bool:
-        return author.id in (self.user_id, self.bot_id) or author.bot_id == self.bot_id
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Situation:
-    """What we know when a message arrives."""
+    """The facts known when a message arrives."""
 
     me: Me
     policy: ChannelPolicy
@@ -94,13 +75,13 @@ class Situation:
     owner_id: str | None = None  # the thread's owner
     awaits_lead: bool = False  # messages of the thread wait until a lead is registered
     bot_turns: int = 0  # bots' messages routed in this thread within the last hour
-    routed: bool = False  # of an edit: the message was routed to somebody before
-    can_stop: bool = False  # something runs that the message could stop
+    routed: bool = False  # of an edit: the message was routed before
+    can_stop: bool = False  # a run exists that the message could stop
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Target:
-    """One inbox message to be made. Without an agent it waits until a lead is registered."""
+    """One inbox message to create. Without an agent it waits until a lead is registered."""
 
     agent_id: str | None
     matched_by: MatchedBy
@@ -108,24 +89,24 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decision:
-    """What to do with a message. ``reason`` is a sentence for ``swarm explain`` and the timeline."""
+    """The decision about a message. ``reason`` is a sentence for ``swarm explain`` and the timeline."""
 
     outcome: RoutingOutcome
     reason: str
     targets: tuple[Target, ...] = ()
-    new_owner_id: str | None = None  # whom the thread goes to; None: it stays where it is
-    is_refusal: bool = False  # of what would have been work otherwise: the person, or the bot's thread, is told
-    absent: tuple[Candidate, ...] = ()  # whom the message names, and for whom the default lead stands in
-    unknown: tuple[str, ...] = ()  # names in the message that no agent has
+    new_owner_id: str | None = None  # the thread's new owner; None: unchanged
+    is_refusal: bool = False  # of a message that would have been work: the person, or the bot's thread, is told
+    absent: tuple[Candidate, ...] = ()  # named agents that are offline, replaced by the default lead
+    unknown: tuple[str, ...] = ()  # names in the message without an agent
 
     @property
     def is_work(self) -> bool:
-        """Whether something happens, or would have if the author were allowed here."""
+        """Whether the message causes work, or would if the author had access here."""
         return bool(self.targets) or self.outcome is RoutingOutcome.STOP or self.is_refusal
 
 
 def mentions(text: str) -> frozenset[str]:
-    """The ids of all users whom a text mentions."""
+    """Returns the ids of all users mentioned in a text."""
     return frozenset(_MENTION.findall(text))
 
 
@@ -140,16 +121,16 @@ def asks_to_stop(text: str) -> bool:
 
 
 def decide(message: SlackMessage, situation: Situation, change: Change = Change.POSTED) -> Decision:
-    """Who gets ``message``, and why. Total: every message has exactly one outcome."""
+    """Returns the recipients of ``message`` and the reason. Total: every message has exactly one outcome."""
     return (
         _never_work(message, situation, change)
         or _refused(message, situation, change)
-        or _heard(message, situation, change)
+        or _by_rules(message, situation, change)
     )
 
 
-def _heard(message: SlackMessage, situation: Situation, change: Change) -> Decision:
-    """The rules for those who are allowed here."""
+def _by_rules(message: SlackMessage, situation: Situation, change: Change) -> Decision:
+    """Rules 2 to 6, and ``!stop``, for authors with access."""
     return (
         _by_stop(message, situation, change)
         or _by_address(message, situation)
@@ -176,18 +157,18 @@ def _never_work(message: SlackMessage, situation: Situation, change: Change) -> 
 
 
 def _refused(message: SlackMessage, situation: Situation, change: Change) -> Decision | None:
-    """The rest of rule 1: who is not allowed here, or was heard too often."""
+    """The rest of rule 1: authors without access, and bots over their limit."""
     denied = denial(message.author, situation.policy)
     if denied:
-        outcome, heard = _refusal(message.author, situation.policy), _heard(message, situation, change)
-        if outcome is RoutingOutcome.UNVERIFIED and not heard.is_work:
-            return heard  # it is nobody's work, whoever wrote it
+        outcome, decision = _refusal(message.author, situation.policy), _by_rules(message, situation, change)
+        if outcome is RoutingOutcome.UNVERIFIED and not decision.is_work:
+            return decision  # no work for any author
         is_told = situation.policy.enabled and message.author.kind is AuthorKind.USER
-        return Decision(outcome=outcome, reason=denied, is_refusal=is_told and heard.is_work)
+        return Decision(outcome=outcome, reason=denied, is_refusal=is_told and decision.is_work)
     most = situation.policy.bot_messages_per_hour
     if message.author.kind is AuthorKind.BOT and situation.bot_turns >= most:
         reason = f"bots have had their {most} messages of this hour in this thread (bot_messages_per_hour)"
-        is_work = _heard(message, situation, change).is_work
+        is_work = _by_rules(message, situation, change).is_work
         return Decision(outcome=RoutingOutcome.BOT_CAPPED, reason=reason, is_refusal=is_work)
     return None
 
@@ -201,7 +182,7 @@ def _refusal(author: Author, policy: ChannelPolicy) -> RoutingOutcome:
 
 
 def _by_stop(message: SlackMessage, situation: Situation, change: Change) -> Decision | None:
-    """The end of rule 1. Bots stop nothing, and what is said to somebody else is meant for them."""
+    """The end of rule 1. Bots stop nothing, and a message to somebody else stops nothing."""
     if not situation.can_stop or change is not Change.POSTED or message.author.kind is not AuthorKind.USER:
         return None
     if not asks_to_stop(message.own_text) or _mentions_only_others(message, situation):
@@ -210,7 +191,7 @@ def _by_stop(message: SlackMessage, situation: Situation, change: Change) -> Dec
 
 
 def _by_address(message: SlackMessage, situation: Situation) -> Decision | None:
-    """Rule 2. Naming one agent also hands it the thread, naming several only if nobody owns it, naming all never."""
+    """Rule 2. One named agent also gets the thread; several get it only without an owner; ``all`` never."""
     named, everybody, unknown = addressed(message.own_text, situation.roster)
     if everybody and situation.roster.agents:
         targets = tuple(Target(agent_id=agent.id, matched_by=MatchedBy.BROADCAST) for agent in situation.roster.agents)
@@ -225,7 +206,7 @@ def _by_address(message: SlackMessage, situation: Situation) -> Decision | None:
 
 
 def _to_named(named: tuple[Candidate, ...], situation: Situation) -> Decision:
-    """To those who are named; the default lead gets it once for all of them that are offline."""
+    """Routes to the named agents; the default lead gets one message for all of them that are offline."""
     targets: dict[str, Target] = {}
     stand_ins = {agent: situation.roster.stand_in_for(agent) for agent in named}
     for agent, stand_in in stand_ins.items():
@@ -234,7 +215,7 @@ def _to_named(named: tuple[Candidate, ...], situation: Situation) -> Decision:
             targets[target.agent_id or ""] = target
     absent = tuple(agent for agent, stand_in in stand_ins.items() if stand_in)
     why = f"; {names_and_verb(absent)} offline, so the default lead gets it" if absent else ""
-    is_moved = len(named) == 1 and not absent  # who is not there takes no thread from anybody
+    is_moved = len(named) == 1 and not absent  # an offline agent never takes over a thread
     return Decision(
         outcome=RoutingOutcome.ADDRESS,
         reason="it names " + " and ".join(f"swarm#{agent.name}" for agent in named) + why,
@@ -277,7 +258,7 @@ def _by_owner(message: SlackMessage, situation: Situation) -> Decision | None:
 
 
 def _by_listening(message: SlackMessage, situation: Situation) -> Decision | None:
-    """Rule 4. A mention of the bot is left to rule 5, so that the reason names it."""
+    """Rule 4. A mention of the bot is left to rule 5, whose reason names it."""
     listen = situation.policy.listen
     if situation.me.user_id in mentions(message.own_text) or message.channel_type is ChannelType.DM:
         return None
@@ -312,7 +293,7 @@ def _by_mention(message: SlackMessage, situation: Situation) -> Decision | None:
 
 
 def _mentions_only_others(message: SlackMessage, situation: Situation) -> bool:
-    """Whether it is meant for others; in a direct message to the bot there are no others."""
+    """Whether the message mentions other people only; a direct message to the bot has no others."""
     named = mentions(message.own_text)
     return bool(named) and situation.me.user_id not in named and message.channel_type is not ChannelType.DM
 
@@ -320,7 +301,7 @@ def _mentions_only_others(message: SlackMessage, situation: Situation) -> bool:
 def _to_channel_agent(
     situation: Situation, outcome: RoutingOutcome, matched_by: MatchedBy, reason: str, of_what: str = _OF_CHANNEL
 ) -> Decision:
-    """To the agent configured for the channel; to the default lead where none is, or where it is not there."""
+    """Routes to the channel's configured agent; to the default lead if none is configured or online."""
     name = situation.policy.agent
     agent = situation.roster.by_name(name)
     if agent is None:
@@ -346,7 +327,7 @@ def _to_default(situation: Situation, outcome: RoutingOutcome, matched_by: Match
 def _to_one(
     agent: Candidate, situation: Situation, outcome: RoutingOutcome, matched_by: MatchedBy, reason: str
 ) -> Decision:
-    """To one agent, which thereby owns the thread if nobody did."""
+    """Routes to one agent, the new owner of a thread without one."""
     return Decision(
         outcome=outcome,
         reason=reason,

@@ -1,6 +1,6 @@
-"""The JSON of the contract: how triggers, entries, messages and trays look from outside.
+"""The JSON of the contract: triggers, inbox messages, tasks, files, agents and trays.
 
-Doors and tools show the same things, so their shapes are written down once, here. Moments are ISO 8601 in UTC.
+Entry points and tools share these shapes. Times are ISO 8601 in UTC.
 """
 
 from __future__ import annotations
@@ -10,13 +10,11 @@ from collections.abc import Sequence
 from typing_extensions import TypedDict
 
 from swarm.clock import to_iso
-from swarm.domain.model.agent_messages import AgentMessage
-from swarm.domain.model.agents import Agent
+from swarm.domain.model.agents import Agent, AgentMessage
 from swarm.domain.model.files import Shared
-from swarm.domain.model.task_views import TaskView
-from swarm.domain.model.transcript import File, TranscriptMessage
-from swarm.domain.model.tray import Tray
-from swarm.domain.model.triggers import InboxMessageView, NoticeView, ThreadView, Trigger
+from swarm.domain.model.tasks import TaskView
+from swarm.domain.model.threads import File, TranscriptMessage
+from swarm.domain.model.triggers import InboxMessageView, NoticeView, ThreadView, Tray, Trigger
 from swarm.domain.text.mrkdwn import preview
 
 
@@ -30,7 +28,7 @@ class FileShape(TypedDict):
 
 
 class SharedFileShape(TypedDict):
-    """A file that we put into a thread; ``ts`` is its message, null if Slack has not said which."""
+    """A file shared in a thread; ``ts`` is its message, null if Slack did not say which."""
 
     file_id: str
     name: str
@@ -51,7 +49,7 @@ class MessageShape(TypedDict):
 
 
 class UserShape(TypedDict):
-    """Who wrote a message."""
+    """The author of a message."""
 
     id: str
     name: str
@@ -73,7 +71,7 @@ class InboxMessageShape(TypedDict):
 
 
 class ThreadShape(TypedDict):
-    """Where a conversation takes place."""
+    """The thread of a conversation."""
 
     id: str
     team: str
@@ -91,7 +89,7 @@ class LeaseShape(TypedDict):
 
 
 class NoticeShape(TypedDict):
-    """What happened, who did it, which inbox message is concerned, and what it reads now."""
+    """A notice: the event, its actor, the inbox message, task or agent message concerned, and a text."""
 
     kind: str
     inbox_message_id: str | None
@@ -103,7 +101,7 @@ class NoticeShape(TypedDict):
 
 
 class DependencyShape(TypedDict):
-    """A task that another one waits for, and what came of it."""
+    """A task that another task waits for, and its result."""
 
     id: str
     title: str
@@ -113,7 +111,7 @@ class DependencyShape(TypedDict):
 
 
 class TaskShape(TypedDict):
-    """Work given to an agent. Agents go by their names."""
+    """A task. Agents are given by name."""
 
     id: str
     title: str
@@ -165,17 +163,17 @@ class TriggerShape(TypedDict):
 
 
 TrayPreviewShape = TypedDict("TrayPreviewShape", {"inbox_message_id": str, "from": str, "channel": str, "preview": str})
-"""The beginning of an unread message. Written as a call, since ``from`` is a word of Python's."""
+"""The beginning of an unread message. Functional syntax, since ``from`` is a keyword of Python."""
 
 
 TrayMessageShape = TypedDict(
     "TrayMessageShape", {"message_id": str, "from": str, "channel": str | None, "preview": str, "sent_at": str}
 )
-"""The beginning of an unread message of another agent; without a channel, it is a direct one."""
+"""The beginning of an unread message of another agent; a direct one has no channel."""
 
 
 class TrayShape(TypedDict):
-    """What lies before an agent."""
+    """The summary of an agent's inbox."""
 
     unread: int
     previews: list[TrayPreviewShape]
@@ -197,7 +195,7 @@ class AgentShape(TypedDict):
 
 
 def trigger_shape(trigger: Trigger) -> TriggerShape:
-    """A trigger, as ``/poll`` shows it."""
+    """Returns a trigger for ``/poll``."""
     return {
         "id": trigger.id,
         "kind": trigger.kind.value,
@@ -217,12 +215,12 @@ def trigger_shape(trigger: Trigger) -> TriggerShape:
 
 
 def lease_shape(token: str, expires_at: int) -> LeaseShape:
-    """A lease and when it expires."""
+    """Returns a lease with its expiry."""
     return {"token": token, "expires_at": to_iso(expires_at)}
 
 
 def inbox_message_shape(entry: InboxMessageView) -> InboxMessageShape:
-    """An inbox message, as its agent sees it."""
+    """Returns an inbox message for its agent."""
     return {
         "id": entry.id,
         "text": entry.text,
@@ -238,7 +236,7 @@ def inbox_message_shape(entry: InboxMessageView) -> InboxMessageShape:
 
 
 def task_shape(task: TaskView) -> TaskShape:
-    """A task, as agents and operators see it."""
+    """Returns a task for agents and operators."""
     return {
         "id": task.id,
         "title": task.title,
@@ -275,7 +273,7 @@ def task_shape(task: TaskView) -> TaskShape:
 
 
 def thread_shape(place: ThreadView) -> ThreadShape:
-    """The place of a conversation."""
+    """Returns the thread of a conversation."""
     return {
         "id": place.id,
         "team": place.team,
@@ -287,7 +285,7 @@ def thread_shape(place: ThreadView) -> ThreadShape:
 
 
 def message_shapes(said: Sequence[TranscriptMessage]) -> list[MessageShape]:
-    """A transcript, oldest first."""
+    """Returns a transcript, oldest first."""
     return [
         {
             "ts": message.ts,
@@ -303,12 +301,12 @@ def message_shapes(said: Sequence[TranscriptMessage]) -> list[MessageShape]:
 
 
 def shared_file_shape(shared: Shared) -> SharedFileShape:
-    """A file that we put into a thread."""
+    """Returns a file shared in a thread."""
     return {"file_id": shared.file_id, "name": shared.name, "size_bytes": shared.size_bytes, "ts": shared.ts}
 
 
 def agent_shape(agent: Agent, *, online: bool) -> AgentShape:
-    """An agent as its team sees it."""
+    """Returns an agent for its team."""
     return {
         "id": agent.id,
         "name": agent.name,
@@ -320,7 +318,7 @@ def agent_shape(agent: Agent, *, online: bool) -> AgentShape:
 
 
 def tray_shape(tray: Tray) -> TrayShape:
-    """A tray."""
+    """Returns a tray."""
     return {
         "unread": tray.unread,
         "previews": [

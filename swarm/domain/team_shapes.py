@@ -1,18 +1,16 @@
-"""The JSON of what agents see of each other: the team with its loads, and messages. Moments are ISO 8601 in UTC."""
+"""The JSON of the team: agents with their load, and the messages between them. Times are ISO 8601 in UTC."""
 
 from __future__ import annotations
 
 from typing_extensions import TypedDict
 
 from swarm.clock import to_iso
-from swarm.domain.model.agent_messages import AgentMessage
-from swarm.domain.model.agents import Agent
-from swarm.domain.model.team import Load
+from swarm.domain.model.agents import Agent, AgentMessage, Load
 from swarm.domain.shapes import AgentShape, UserShape, agent_shape
 
 
 class LoadShape(TypedDict):
-    """What an agent has before it."""
+    """The current load of an agent."""
 
     open_tasks: int
     threads_owned: int
@@ -20,13 +18,13 @@ class LoadShape(TypedDict):
 
 
 class MemberShape(AgentShape):
-    """An agent, and how much it has before it."""
+    """An agent with its load."""
 
     load: LoadShape
 
 
 class AddresseeShape(TypedDict):
-    """Whom a message is meant for: online, it hears of it at once, else when it comes back."""
+    """The recipient of a message: an online agent gets it at once, an offline one on its return."""
 
     id: str
     name: str
@@ -46,11 +44,11 @@ AgentMessageShape = TypedDict(
         "unread": bool,
     },
 )
-"""A message between agents, as one of them reads it. Written as a call, since ``from`` is a word of Python's."""
+"""A message between agents as one of them reads it. Functional syntax, since ``from`` is a keyword of Python."""
 
 
 def member_shape(agent: Agent, load: Load, *, online: bool) -> MemberShape:
-    """An agent and its load."""
+    """Returns an agent with its load."""
     return {
         **agent_shape(agent, online=online),
         "load": {"open_tasks": load.open_tasks, "threads_owned": load.threads_owned, "running": load.running},
@@ -58,12 +56,12 @@ def member_shape(agent: Agent, load: Load, *, online: bool) -> MemberShape:
 
 
 def addressee_shape(agent: Agent, *, online: bool) -> AddresseeShape:
-    """Whom a message is meant for."""
+    """Returns the recipient of a message."""
     return {"id": agent.id, "name": agent.name, "status": "online" if online else "offline"}
 
 
 def agent_message_shape(message: AgentMessage) -> AgentMessageShape:
-    """A message, whole."""
+    """Returns a whole message."""
     return {
         "id": message.id,
         "from": {"id": message.sender_id, "name": message.sender},

@@ -1,7 +1,9 @@
-"""Watchers: who is told what the system does, so that an operator can see it.
+"""Metric events and the watchers that receive them, so that an operator can observe the system.
 
-Everything is told after it happened, on the event loop's thread. A watcher neither waits nor raises, and nothing
-depends on it.
+A query function notes a metric event with ``tx.note`` while it changes the database. Events are reported once, after
+the commit: a transaction that is rolled back reports nothing, and a repeated one nothing twice. Watchers are called
+after the fact, on the event loop's thread; they neither wait nor raise. No behaviour depends on either: the database
+alone holds the state.
 """
 
 from __future__ import annotations
@@ -10,18 +12,71 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from swarm.domain.metric_events import MetricEvent
-from swarm.domain.model.deliveries import Answer, Delivery
+from swarm.domain.model.deliveries import Answer, Delivery, DeliveryKind, DeliveryStep
+from swarm.domain.model.leases import LeaseEnd
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Changed:
+    """An object took a step that its timeline records, for example ``inbox.respond``."""
+
+    change: str
+    subject: str  # the id of the changed object
+    thread_id: str | None
+    agent_id: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TriggerClaimed:
+    """An agent claimed work or a notice."""
+
+    kind: str  # the trigger's
+    trigger_id: str
+    agent_id: str
+    attempt: int
+    waited_us: int  # since the trigger was stored
+    also: tuple[str, ...] = ()  # messages handed out together with it, or from which it was delegated
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LeaseEnded:
+    """A lease ended."""
+
+    how: LeaseEnd
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LeaseRefused:
+    """A call came under a lease that is no longer valid."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeliveryStepped:
+    """A delivery took a step, or failed to."""
+
+    kind: DeliveryKind
+    step: DeliveryStep
+    age_us: int  # since the delivery was queued
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReactionsExpired:
+    """This many reactions expired together."""
+
+    count: int
+
+
+MetricEvent = Changed | TriggerClaimed | LeaseEnded | LeaseRefused | DeliveryStepped | ReactionsExpired
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DatabaseCall:
-    """One call of the database, from its entry into the queue until its result was there."""
+    """One database call, from its entry into the queue until its result."""
 
     writes: bool
     seconds: float
     error: BaseException | None
-    facts: Sequence[MetricEvent]  # none unless it was committed
+    facts: Sequence[MetricEvent]  # empty unless committed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,11 +90,11 @@ class SlackCall:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlackEventHandled:
-    """A message, an edit or a delete that Slack told us of."""
+    """A message, an edit or a delete reported by Slack."""
 
     kind: str  # message, edit, delete
-    stored: bool  # else it failed, and Slack tells it again
-    seconds: float  # until it was committed
+    stored: bool  # False: it failed, and Slack sends it again
+    seconds: float  # until the commit
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,44 +103,44 @@ class ToolCall:
 
     tool: str
     agent: str  # its name
-    about: str | None  # the inbox message or task that its arguments name
+    about: str | None  # the inbox message or task in its arguments
     result: str  # ok, or the error's code
     seconds: float
 
 
 class Watcher:
-    """Somebody who watches; by default with closed eyes."""
+    """Receives events; the default implementation ignores them all."""
 
     def database_called(self, call: DatabaseCall) -> None:
         """A call of the database has ended."""
 
     def committed_together(self, count: int) -> None:
-        """So many writes shared one commit."""
+        """This many writes shared one commit."""
 
     def slack_event_handled(self, event: SlackEventHandled) -> None:
-        """What Slack told us was stored, or was not."""
+        """An event from Slack was stored, or failed."""
 
     def slack_called(self, call: SlackCall) -> None:
         """Slack was called."""
 
     def delivery_tried(self, delivery: Delivery, answer: Answer, seconds: float) -> None:
-        """A delivery's call of Slack came back with an answer."""
+        """A delivery's Slack call has a result."""
 
     def tool_called(self, call: ToolCall) -> None:
-        """An agent used a tool."""
+        """An agent called a tool."""
 
     def slack_was_deaf(self) -> None:
-        """A connection to Slack brought no events and was replaced."""
+        """A Slack connection without events was replaced."""
 
     def caught_up(self, messages: int) -> None:
-        """So many events that had been missed were taken in."""
+        """This many missed events were stored."""
 
     def clock_stepped(self, seconds: float) -> None:
-        """The database's clock was set forth, or back, by so much."""
+        """The database's clock was moved by this much."""
 
 
 class Watchers(Watcher):
-    """Several watchers, each told everything."""
+    """Passes every event to several watchers."""
 
     def __init__(self, watchers: Sequence[Watcher]) -> None:
         self._watchers = tuple(watchers)
@@ -128,4 +183,4 @@ class Watchers(Watcher):
 
 
 NO_WATCHERS: Final = Watcher()
-"""Nobody watches."""
+"""Ignores all events."""

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
+from swarm.domain.access import Me
 from swarm.domain.model.files import DEFAULT_CAP_BYTES
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import Directory, SlackFiles
-from swarm.domain.routing import Me
 from swarm.services.builtin.model_usage import ModelUsageLog
 from swarm.services.files.files import ThreadFiles
 from swarm.services.files.uploads import Uploads

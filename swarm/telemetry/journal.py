@@ -10,8 +10,7 @@ from typing import Final
 
 import structlog
 
-from swarm.domain.metric_events import Changed
-from swarm.domain.watchers import DatabaseCall, ToolCall, Watcher
+from swarm.domain.watchers import Changed, DatabaseCall, ToolCall, Watcher
 
 GRAVE: Final = {
     "delivery.fail": "A delivery to Slack has failed for good.",

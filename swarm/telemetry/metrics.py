@@ -17,17 +17,21 @@ from prometheus_client import (
 
 from swarm.clock import SECOND
 from swarm.domain.errors import OutcomeUnknown, SwarmError, Unavailable
-from swarm.domain.metric_events import (
+from swarm.domain.model.deliveries import DeliveryKind, DeliveryStatus, DeliveryStep
+from swarm.domain.watchers import (
     Changed,
+    DatabaseCall,
     DeliveryStepped,
     LeaseEnded,
     LeaseRefused,
     MetricEvent,
     ReactionsExpired,
+    SlackCall,
+    SlackEventHandled,
+    ToolCall,
     TriggerClaimed,
+    Watcher,
 )
-from swarm.domain.model.deliveries import DeliveryKind, DeliveryStatus, DeliveryStep
-from swarm.domain.watchers import DatabaseCall, SlackCall, SlackEventHandled, ToolCall, Watcher
 from swarm.telemetry.instruments import Instruments
 
 _ROUTED: Final = "route."

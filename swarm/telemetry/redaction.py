@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 from urllib.parse import quote
 
-from swarm.domain.text.secrets import MIN_SECRET_CHARACTERS, without_looks
+from swarm.domain.text.secrets import MIN_SECRET_CHARACTERS, without_patterns
 
 HIDDEN: Final = "…"
 
@@ -76,7 +76,7 @@ class Redactor:
             line = self._told.sub(HIDDEN, line)
         for pattern in _BY_LOOK:
             line = pattern.sub(_keep_beginning, line)
-        return without_looks(line, HIDDEN)
+        return without_patterns(line, HIDDEN)
 
     def value(self, value: object, name: str = "") -> object:
         """A value of a log line's field, to whatever depth: what stands under a secret's name is hidden as a whole."""

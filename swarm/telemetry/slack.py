@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from swarm.domain.model.deliveries import Answer, Delivery, DeliveryAccepted
-from swarm.domain.model.transcript import MessageDeleted, MessageEdited, SlackEvent, SlackMessage
+from swarm.domain.model.threads import MessageDeleted, MessageEdited, SlackEvent, SlackMessage
 from swarm.domain.ports import SlackSender
 from swarm.domain.watchers import SlackEventHandled, Watcher
 

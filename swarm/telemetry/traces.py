@@ -37,10 +37,9 @@ from opentelemetry.trace import (
 )
 
 from swarm.clock import SECOND
-from swarm.domain.metric_events import Changed, TriggerClaimed
 from swarm.domain.model.deliveries import Answer, Delivery, DeliveryAccepted, DeliveryRefused, InDoubt, NotSent
 from swarm.domain.model.tasks import OPEN_STATUSES
-from swarm.domain.watchers import DatabaseCall, ToolCall, Watcher
+from swarm.domain.watchers import Changed, DatabaseCall, ToolCall, TriggerClaimed, Watcher
 
 STORE_STEPS: Final = frozenset({"inbox.store", *(f"task.{status}" for status in OPEN_STATUSES)})
 """Changes with which something begins that has a trace."""

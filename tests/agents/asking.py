@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from swarm.agents.remote.agui import AguiAgent
+from swarm.domain.answers.agents import Dialect, RemoteAgent
 from swarm.domain.answers.events import AgentEvent, InputMessage, RunInput, Speaker, TextDelta
-from swarm.domain.answers.remote import Dialect, RemoteAgent
 
 
 def turn(text: str = "hello", **more: Any) -> RunInput:

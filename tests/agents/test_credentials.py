@@ -13,8 +13,8 @@ import structlog
 
 from swarm.agents.remote.credentials import NO_TOKEN
 from swarm.clock import ManualClock
+from swarm.domain.answers.agents import ClientCredentials, RemoteAgent
 from swarm.domain.answers.events import Broken, Finished
-from swarm.domain.answers.remote import ClientCredentials, RemoteAgent
 from tests.agents.asking import CAIPE, reached, run, turn
 from tests.support.agui_server import (
     DROP,

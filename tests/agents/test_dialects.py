@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from ag_ui.core import PROTOCOL_VERSION, RunAgentInput
 
+from swarm.domain.answers.agents import ResumeForm, ThreadContext
 from swarm.domain.answers.events import Decided, Finished, InputMessage, RunInput, Speaker
-from swarm.domain.answers.remote import ResumeForm, ThreadContext
-from swarm.domain.model.transcript import Standing
+from swarm.domain.model.threads import Standing
 from tests.agents.asking import CAIPE, run, turn
 from tests.support import naughty
 from tests.support.agui_server import AguiServer, Request, answering

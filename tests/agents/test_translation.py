@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from swarm.domain.answers.agents import Dialect
 from swarm.domain.answers.events import (
     Finished,
     SourceChanged,
@@ -14,7 +15,6 @@ from swarm.domain.answers.events import (
     ToolStarted,
     Warned,
 )
-from swarm.domain.answers.remote import Dialect
 from tests.agents.wire_events import (
     FINISHED,
     Fields,

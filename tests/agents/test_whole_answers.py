@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from swarm.agents import failures
+from swarm.domain.answers.agents import Health
 from swarm.domain.answers.events import Asked, Broken, Cancelled, Failed, Finished, Interrupted
-from swarm.domain.answers.remote import Health
 from tests.agents.asking import CAIPE, reached, turn
 from tests.support.agui_server import (
     DROP,

@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 from swarm.agents.remote.translation.translator import Translator
+from swarm.domain.answers.agents import Dialect
 from swarm.domain.answers.events import (
     AgentEvent,
 )
-from swarm.domain.answers.remote import Dialect
 
 Fields = dict[str, Any]
 

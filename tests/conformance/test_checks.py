@@ -11,8 +11,17 @@ from swarm.conformance.checks import Limits, Seen, judge
 from swarm.conformance.record import APPENDS, CLOSES, OPENS, POSTS, UPDATES, Call, Heard, Message, Record
 from swarm.conformance.scenarios import SCENARIOS, Check
 from swarm.conformance.words import said_twice, words
-from swarm.domain.answers.events import Asked, Finished, SourceChanged, TextDelta, ToolStarted
-from swarm.domain.answers.outcomes import Answered, Asks, RunFailed, RunStopped
+from swarm.domain.answers.events import (
+    Answered,
+    Asked,
+    Finished,
+    NeedsInput,
+    RunFailed,
+    RunStopped,
+    SourceChanged,
+    TextDelta,
+    ToolStarted,
+)
 
 pytestmark = [pytest.mark.req("CONF-01"), pytest.mark.req("CONF-02")]
 
@@ -202,9 +211,10 @@ def test_words_are_the_same_whatever_markdown_and_slack_do_to_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "outcome", [RunFailed(reason="it hung up"), RunStopped(by=None), Asks(asked=(Asked(id="1", prompt="Which?"),))]
+    "outcome",
+    [RunFailed(reason="it hung up"), RunStopped(by=None), NeedsInput(asked=(Asked(id="1", prompt="Which?"),))],
 )
-def test_a_run_that_did_not_finish_is_not_latched(outcome: RunFailed | RunStopped | Asks) -> None:
+def test_a_run_that_did_not_finish_is_not_latched(outcome: RunFailed | RunStopped | NeedsInput) -> None:
     assert not found(Check.LATCHED, record(outcome=outcome)).passed
 
 

@@ -14,7 +14,7 @@ from swarm.app.settings_mapping import remote_agents
 from swarm.config import load
 from swarm.conformance.checks import FIRST_SIGN_SECONDS
 from swarm.conformance.scenarios import SCENARIOS, Check
-from swarm.domain.answers.remote import Dialect
+from swarm.domain.answers.agents import Dialect
 
 pytestmark = pytest.mark.req("CONF-03")
 

@@ -15,12 +15,12 @@ from slack_twin.twin import build_twin
 from swarm.domain.answers.calls import AnswerTarget
 from swarm.domain.answers.events import (
     AgentEvent,
+    AnswerOutcome,
     Finished,
     TextDelta,
 )
-from swarm.domain.answers.outcomes import AnswerOutcome
-from swarm.domain.answers.reducer import Pace
 from swarm.domain.answers.showing import AnswerShown, Last
+from swarm.domain.answers.state import Pace
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.outgoing.live import LiveAnswer
 from tests.contract.slack.answers import place

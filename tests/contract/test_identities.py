@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from swarm.domain.access import CallerPolicy
 from swarm.domain.model.agents import Role
-from swarm.domain.model.transcript import File
+from swarm.domain.model.threads import File
 from swarm.services.rules.idempotency import Caller
 from tests.contract.agui_api.scene import CANCEL, HELLO, INVOKE, RESUME, START, Scripted, run_input, start
 from tests.support.doors import ENROLMENT_KEY, Visitor

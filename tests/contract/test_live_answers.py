@@ -9,21 +9,24 @@ import pytest
 from structlog.testing import capture_logs
 
 from swarm.agents.remote.agui import AguiAgent
+from swarm.domain.answers.agents import RemoteAgent
 from swarm.domain.answers.calls import Closing
 from swarm.domain.answers.events import (
     AgentEvent,
+    Answered,
     Asked,
     Broken,
     Finished,
     Interrupted,
+    NeedsInput,
+    RunFailed,
+    RunStopped,
     TextDelta,
     TextEnded,
     ToolEnded,
     ToolStarted,
 )
-from swarm.domain.answers.outcomes import Answered, Asks, RunFailed, RunStopped
-from swarm.domain.answers.pages import PageMode
-from swarm.domain.answers.remote import RemoteAgent
+from swarm.domain.answers.state import PageMode
 from tests.agents.asking import turn
 from tests.contract.live_scene import (
     LINES,
@@ -305,7 +308,7 @@ async def test_an_agent_that_fails_inside_or_ends_without_a_word_is_no_success(s
 async def test_questions_close_the_message_and_stand_below_it(scene: Scene) -> None:
     asked = (Asked(id="1", prompt="Which one?"),)
     shown = await scene.show(saying("I can do two things.", end=Interrupted(asked=asked)))
-    assert shown.outcome == Asks(asked=asked)
+    assert shown.outcome == NeedsInput(asked=asked)
     [message] = await scene.shown()
     assert message["blocks"][1]["text"] == "✋ Which one?"
 

@@ -16,13 +16,14 @@ from structlog.testing import capture_logs
 from swarm.domain.answers.agent_events import MAX_ANSWER_CHARACTERS, TOO_LONG
 from swarm.domain.answers.calls import Closing
 from swarm.domain.answers.events import (
+    Answered,
     Finished,
+    RunFailed,
     SourceChanged,
     StepNamed,
     TextDelta,
 )
-from swarm.domain.answers.outcomes import Answered, RunFailed
-from swarm.domain.answers.showing import LostRight
+from swarm.domain.answers.showing import AnswerLost
 from swarm.slack.outgoing.live import EVENTS_AHEAD
 from swarm.slack.outgoing.pacing import Pacing
 from tests.contract.live_scene import (
@@ -206,7 +207,7 @@ async def test_who_has_lost_the_right_makes_no_further_call_and_closes_the_agent
     await scene.until_shown("Hello.")
     has_right = False
     go_on.set()
-    with pytest.raises(LostRight):
+    with pytest.raises(AnswerLost):
         await task
     assert scene.closed.is_set()
     [message] = await scene.shown()

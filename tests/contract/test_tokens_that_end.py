@@ -16,7 +16,7 @@ import pytest
 from swarm.domain.access import CallerPolicy
 from swarm.domain.answers.events import TextDelta
 from swarm.domain.model.agents import Role
-from swarm.domain.model.transcript import File
+from swarm.domain.model.threads import File
 from tests.contract.agui_api.scene import FOREVER, INVOKE, RESUME, START, Scripted, events_of, run_input, start
 from tests.support.doors import Visitor
 from tests.support.waiting import PATIENCE_SECONDS

@@ -11,7 +11,7 @@ from pydantic_ai.exceptions import ModelHTTPError
 
 from swarm.domain.button_actions import RETRY_RUN_ACTION
 from swarm.domain.model.sessions import SessionMessage
-from swarm.domain.model.transcript import SlackMessage
+from swarm.domain.model.threads import SlackMessage
 from swarm.services.builtin.sessions import DatabaseMemory
 from swarm.store.bridge.database import Database
 from tests.agents.builtin.making import assistant, multiply, router

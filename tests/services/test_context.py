@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from swarm.domain.errors import NotFound, Unavailable
-from swarm.domain.model.transcript import AuthorKind, File, SlackMessage
+from swarm.domain.model.threads import AuthorKind, File, SlackMessage
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.threads import threads, transcript
 from tests.support.waiting import PATIENCE_SECONDS

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from swarm.domain.access import ChannelPolicy
-from swarm.domain.answers.agent import History
+from swarm.domain.answers.agents import History, RunEnd
 from swarm.domain.answers.events import (
     Asked,
     Broken,
@@ -18,11 +18,10 @@ from swarm.domain.answers.events import (
     Speaker,
     TextDelta,
 )
-from swarm.domain.answers.remote import RunEnd
 from swarm.domain.model.deliveries import DeliveryRefused
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.runs import InterruptStatus, RunStatus
-from swarm.domain.model.transcript import AuthorKind, ChannelType, SlackMessage
+from swarm.domain.model.threads import AuthorKind, ChannelType, SlackMessage
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.prompts.client_context import ChannelFacts
 from swarm.store.runs import interrupts

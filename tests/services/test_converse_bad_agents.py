@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import pytest
 
 from swarm.agents.remote.agui import AguiAgent
+from swarm.domain.answers.agents import RemoteAgent
 from swarm.domain.answers.calls import Closing
-from swarm.domain.answers.remote import RemoteAgent
 from swarm.domain.button_actions import RETRY_RUN_ACTION
 from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.inbox import InboxStatus

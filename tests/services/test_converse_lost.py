@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from swarm.domain.answers.agent import OnRestart
+from swarm.domain.answers.agents import OnRestart
 from swarm.domain.answers.calls import CloseStream, OpenStream
 from swarm.domain.button_actions import (
     RETRY_RUN_ACTION,

@@ -6,11 +6,10 @@ import pytest
 
 from swarm.domain.errors import Conflict, Invalid, NotFound
 from swarm.domain.model.agents import OFFLINE_AFTER_SECONDS, Agent
-from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.inbox import NOTICE_ATTEMPTS, InboxStatus
 from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome
-from swarm.domain.model.notices import NOTICE_ATTEMPTS
 from swarm.domain.model.tasks import MAX_DEPTH, MAX_OPEN_CHILDREN, MAX_OPEN_PER_THREAD, OFFER_SECONDS, TaskStatus
-from swarm.domain.model.transcript import SlackMessage
+from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger
 from swarm.services.rules.idempotency import Caller
 from swarm.services.tasks.task_texts import brief

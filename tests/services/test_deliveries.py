@@ -14,7 +14,7 @@ from swarm.clock import SECOND, ManualClock
 from swarm.domain.errors import Unavailable
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.deliveries import DeliveryKind
-from swarm.domain.model.transcript import SlackMessage
+from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.operating_policy import Reactions
 from swarm.services.outbox import deliver

@@ -10,7 +10,7 @@ import pytest
 
 from swarm.agents.remote.agui import AguiAgent
 from swarm.config import RemoteAgentSettings
-from swarm.domain.answers.remote import Dialect, RemoteAgent, ThreadContext
+from swarm.domain.answers.agents import Dialect, RemoteAgent, ThreadContext
 from tests.support.adviser import adviser
 from tests.support.caipe import AGENT, Caipe, Shape
 from tests.support.doors import serving

@@ -10,7 +10,7 @@ import pytest
 from swarm.domain.answers.calls import Closing
 from swarm.domain.model.runs import PageKind, RunOutcome, RunStep
 from swarm.domain.model.sessions import MessageRole, SessionMessage
-from swarm.domain.model.transcript import MessageDeleted
+from swarm.domain.model.threads import MessageDeleted
 from swarm.services.builtin.sessions import DatabaseMemory
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.runs import run_pages, runs

@@ -111,7 +111,7 @@ async def test_a_late_run_whose_message_has_gone_to_another_agent_is_told_so(wor
     late = await world.only(second)
     await world.services.work.release(second, [late.lease_token])
     await world.services.agents.revoke("second")
-    with pytest.raises(LeaseLost, match="no longer holds"):
+    with pytest.raises(LeaseLost, match="no longer valid"):
         await world.answers(second, late, "late")
     assert (await world.only(lead)).id == late.id
 

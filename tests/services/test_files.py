@@ -11,7 +11,7 @@ from swarm.domain.errors import Invalid, NotFound, TooLarge
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.files import TEXT_BYTES
 from swarm.domain.model.leases import LEASE_SECONDS
-from swarm.domain.model.transcript import File, SlackMessage
+from swarm.domain.model.threads import File, SlackMessage
 from swarm.services.files.files import ThreadFiles
 from swarm.services.rules.fencing import ThreadReference
 from swarm.services.tasks.task_texts import brief

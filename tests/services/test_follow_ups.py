@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from swarm.domain.errors import Conflict
-from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.inbox import NOTICE_ATTEMPTS, InboxStatus
 from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome
-from swarm.domain.model.notices import NOTICE_ATTEMPTS
 from swarm.domain.model.tasks import TaskStatus
-from swarm.domain.model.transcript import AuthorKind
+from swarm.domain.model.threads import AuthorKind
 from swarm.domain.model.triggers import TriggerKind
 from tests.support.tasks import asked_and_handed, complete, history_of, news_of, status_of, work_of
 from tests.support.world import BOT, World, delete, edit, holding, said, texts

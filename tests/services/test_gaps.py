@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from swarm.clock import SECOND, to_iso, us_to_slack_ts
 from swarm.domain.errors import NotFound, Unavailable
-from swarm.domain.model.transcript import ChannelMessage, ChannelType, SlackEvent, SlackMessage
+from swarm.domain.model.threads import ChannelMessage, ChannelType, SlackEvent, SlackMessage
 from swarm.services.intake import missed
 from swarm.services.intake.backfill import READERS
 from swarm.services.intake.missed import Handle

@@ -10,7 +10,7 @@ import pytest
 from swarm.clock import SystemClock, us_to_slack_ts
 from swarm.domain.errors import Unavailable
 from swarm.domain.model.deliveries import Delivery, DeliveryAccepted, DeliveryKind
-from swarm.domain.model.transcript import ChannelMessage, SlackMessage
+from swarm.domain.model.threads import ChannelMessage, SlackMessage
 from swarm.services.intake.event_watchdog import ECHO_SECONDS, SILENCE_SECONDS, EventWatchdog
 from swarm.store.threads import watermarks
 from tests.support.waiting import PATIENCE_SECONDS

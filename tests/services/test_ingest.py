@@ -9,7 +9,7 @@ import pytest
 
 from swarm.domain.errors import Unavailable
 from swarm.domain.model.inbox import InboxStatus, MatchedBy
-from swarm.domain.model.transcript import ChannelType
+from swarm.domain.model.threads import ChannelType
 from swarm.store.inbox import inbox
 from tests.support.world import BOT, World, said
 

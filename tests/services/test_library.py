@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from swarm.domain.documents.document_index import DocumentBatch
+from swarm.domain.documents.documents import DocumentBatch
 from swarm.domain.documents.extracts import EXCERPT_CHARACTERS
-from swarm.domain.documents.words import is_asked, terms_of, words_of
+from swarm.domain.documents.query_words import matches_terms, terms_of, words_of
 from swarm.services.builtin import library_folder, library_index
 from swarm.services.builtin.library import DocumentLibrary
 from swarm.services.builtin.library_folder import Folder, Inventory, Unreadable
@@ -131,7 +131,7 @@ async def test_whatever_is_asked_what_is_found_has_a_word_of_it(library: Documen
     terms = terms_of(query)
     found = await library.search(query)
     texts = {path: words_of(f"{path} {text}") for path, text in TEXTS.items()}
-    with_a_word = {path for path, words in texts.items() if any(is_asked(word, terms) for word in words)}
+    with_a_word = {path for path, words in texts.items() if any(matches_terms(word, terms) for word in words)}
     assert {document.id for document in found} <= with_a_word
     wanted = {
         path

@@ -10,17 +10,16 @@ from dataclasses import dataclass
 
 import pytest
 
-from swarm.domain.answers.agent import OnRestart
+from swarm.domain.answers.agents import OnRestart
 from swarm.domain.answers.calls import NOTHING_BELOW, AnswerTarget, CloseStream, OpenStream
-from swarm.domain.answers.events import RunInput, TextDelta
-from swarm.domain.answers.outcomes import Answered
-from swarm.domain.answers.showing import LostRight
+from swarm.domain.answers.events import Answered, RunInput, TextDelta
+from swarm.domain.answers.showing import AnswerLost
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.deliveries import DeliveryAccepted, DeliveryRefused
 from swarm.domain.model.inbox import MAX_ATTEMPTS, InboxStatus
 from swarm.domain.model.leases import LeaseEnd
 from swarm.domain.model.runs import PageKind, PagePhase, RunOutcome, RunStatus
-from swarm.domain.model.transcript import SlackMessage
+from swarm.domain.model.threads import SlackMessage
 from swarm.services.outbox import elections
 from swarm.services.runs import converse, sources
 from swarm.services.runs.answer_run import RunRecord
@@ -263,9 +262,9 @@ async def test_a_message_that_came_to_slack_after_its_answer_was_abandoned_is_se
     begun = await lost.live.call(run.place, OpenStream(page=1, chunks=()))
     assert isinstance(begun, DeliveryAccepted)
     assert begun.ts
-    with pytest.raises(LostRight):
+    with pytest.raises(AnswerLost):
         await record.began(1, begun.ts)
-    with pytest.raises(LostRight):
+    with pytest.raises(AnswerLost):
         await record.beginning(2, is_post=False)
     await lost.recovery.recover(lambda turn_id: False, lost.term.is_ours)
     (late,) = lost.live.of(run.root)

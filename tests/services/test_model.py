@@ -25,7 +25,7 @@ from swarm.domain.model.agents import OFFLINE_AFTER_SECONDS, Agent
 from swarm.domain.model.inbox import MAX_ATTEMPTS
 from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome, LeaseEnd
 from swarm.domain.model.tasks import TaskStatus
-from swarm.domain.model.transcript import SlackMessage
+from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger, TriggerKind
 from swarm.services.rules.idempotency import Caller
 from swarm.services.tasks.task_texts import brief

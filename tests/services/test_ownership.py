@@ -6,8 +6,7 @@ import pytest
 
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.inbox import InboxStatus, MatchedBy
-from swarm.domain.model.threads import OWNED_FOR_IDLE_DAYS
-from swarm.domain.model.transcript import SlackMessage
+from swarm.domain.model.threads import OWNED_FOR_IDLE_DAYS, SlackMessage
 from tests.support.world import BOT, World, texts
 
 pytestmark = pytest.mark.req("LOOP-10")

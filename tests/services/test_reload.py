@@ -14,7 +14,7 @@ from swarm.app import settings_mapping
 from swarm.app.reload import Reloader
 from swarm.config import Settings, load
 from swarm.domain.errors import Invalid
-from swarm.domain.model.transcript import ChannelType
+from swarm.domain.model.threads import ChannelType
 from swarm.services.intake.ingest import Ingest
 from swarm.services.outbox.deliver import OutboxSender
 from swarm.services.rules.participants import Rosters

@@ -13,7 +13,7 @@ from swarm.domain.model.leases import FinishOutcome, LeaseEnd
 from swarm.domain.model.runs import Opinion, RunStep
 from swarm.domain.model.tasks import MAX_ATTEMPTS as MAX_TASK_ATTEMPTS
 from swarm.domain.model.tasks import TaskStatus
-from swarm.domain.model.transcript import Author, AuthorKind, Standing
+from swarm.domain.model.threads import Author, AuthorKind, Standing
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules.leases import lose
 from swarm.services.runs.run_control import FORGOTTEN_TEXT, NO_RETRY_TEXT, RETRIED_TEXT, THANKS_TEXT, _retry_turn

@@ -10,8 +10,7 @@ from structlog.testing import capture_logs
 
 from swarm.clock import ManualClock
 from swarm.domain.errors import Invalid, RateLimited, Unavailable
-from swarm.domain.model.session_messages import MOST_BYTES
-from swarm.domain.model.sessions import Memory, MessageRole, SessionMessage
+from swarm.domain.model.sessions import MOST_BYTES, Memory, MessageRole, SessionMessage
 from swarm.services.builtin.sessions import DatabaseMemory
 from swarm.store.bridge.database import Database
 from swarm.store.builtin import sessions

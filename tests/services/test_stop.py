@@ -12,7 +12,7 @@ from swarm.domain.answers.calls import NOTHING_BELOW
 from swarm.domain.button_actions import STOP_RUN_ACTION, ButtonPressed, SessionStopped
 from swarm.domain.model.runs import RunOutcome, RunStep
 from swarm.domain.model.tasks import TaskStatus
-from swarm.domain.model.transcript import AuthorKind, ChannelType, SlackMessage
+from swarm.domain.model.threads import AuthorKind, ChannelType, SlackMessage
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.operate.explain import Explanations
 from swarm.services.runs.run_control import COMPLETE_TEXT

@@ -7,13 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from swarm.domain.access import ChannelPolicy, External
+from swarm.domain.access import ChannelPolicy, External, Person
 from swarm.domain.button_actions import RETRY_RUN_ACTION, STOP_TASK_ACTION, ButtonPressed, SessionStopped
 from swarm.domain.errors import Unavailable
-from swarm.domain.model.transcript import AuthorKind, ChannelType, SlackMessage, Standing
+from swarm.domain.model.threads import AuthorKind, ChannelType, SlackMessage, Standing
 from swarm.domain.model.triggers import StartedBy
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.domain.people import Person
 from swarm.services.intake.verify import GIVE_UP_SECONDS, RETRY_SECONDS
 from swarm.services.rules.participants import MEMBER_SECONDS, STRANGER_SECONDS
 from swarm.services.runs.run_control import UNVERIFIED_TEXT

@@ -19,8 +19,7 @@ from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.leases import FinishOutcome, LeaseEnd
 from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.tasks import TaskStatus
-from swarm.domain.model.threads import Thread
-from swarm.domain.model.transcript import AuthorKind
+from swarm.domain.model.threads import AuthorKind, Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules.idempotency import Caller
 from swarm.services.runs import answer_run, sources, stream

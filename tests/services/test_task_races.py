@@ -17,7 +17,7 @@ from swarm.domain.errors import Conflict, LeaseLost
 from swarm.domain.model.agents import OFFLINE_AFTER_SECONDS
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.tasks import OFFER_SECONDS, TaskStatus
-from swarm.domain.model.transcript import Standing
+from swarm.domain.model.threads import Standing
 from swarm.domain.model.triggers import TriggerKind
 from swarm.services.inbox.claim import take
 from swarm.services.rules.idempotency import Caller

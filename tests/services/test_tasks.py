@@ -6,9 +6,8 @@ import pytest
 
 from swarm.domain.errors import Conflict, Forbidden, Invalid, LeaseLost, NotFound, TooLarge
 from swarm.domain.model.deliveries import DeliveryKind
-from swarm.domain.model.inbox import InboxStatus
+from swarm.domain.model.inbox import NOTICE_ATTEMPTS, InboxStatus
 from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome
-from swarm.domain.model.notices import NOTICE_ATTEMPTS
 from swarm.domain.model.tasks import MAX_ATTEMPTS, MAX_OPEN_CHILDREN, MAX_TEXT_CHARACTERS, TaskStatus
 from swarm.domain.model.triggers import TriggerKind
 from swarm.services.rules.idempotency import Caller

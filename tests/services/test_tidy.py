@@ -7,7 +7,7 @@ import pytest
 from swarm.domain.answers.calls import Closing
 from swarm.domain.model.inbox import InboxStep
 from swarm.domain.model.leases import FinishOutcome
-from swarm.domain.model.transcript import SlackMessage
+from swarm.domain.model.threads import SlackMessage
 from swarm.domain.operating_policy import OperatingPolicy, Retention
 from swarm.services.operate import retention
 from swarm.services.rules.system_messages import post_closing

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from swarm.clock import SECOND
-from swarm.domain.model.model_usage import Door, ModelUsage, ModelUsageRecord, UsageOutcome
+from swarm.domain.model.models import Door, ModelUsage, ModelUsageRecord, UsageOutcome
 from swarm.services.builtin.sessions import DatabaseMemory
 from swarm.services.operate import retention
 from tests.support.world import World

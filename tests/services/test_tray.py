@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from swarm.clock import new_id
-from swarm.domain.model.agents import Agent
+from swarm.domain.model.agents import Agent, Load
 from swarm.domain.model.tasks import OPEN_STATUSES, TaskStatus
-from swarm.domain.model.team import Load
 from swarm.services.operate.message_pages import PageRequest
 from swarm.services.rules.idempotency import Caller
 from tests.support.world import BOT, World

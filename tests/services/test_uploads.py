@@ -25,7 +25,7 @@ from swarm.domain.model.deliveries import DeliveryAccepted, DeliveryRefused, InD
 from swarm.domain.model.files import INLINE_BYTES, SHARE_DOUBT_SECONDS, Shared
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome
-from swarm.domain.model.transcript import ContextState, SlackMessage
+from swarm.domain.model.threads import ContextState, SlackMessage
 from swarm.domain.model.triggers import Trigger
 from swarm.services.files import uploads
 from swarm.services.files.uploads import Uploads

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from swarm.clock import ManualClock, new_id
-from swarm.domain.documents.document_index import DocumentBatch, DocumentReading, FileState, IndexedPiece, Known
-from swarm.domain.documents.words import terms_of, words_of
+from swarm.domain.documents.documents import DocumentBatch, DocumentReading, FileState, IndexedFile, IndexedPiece
+from swarm.domain.documents.query_words import terms_of, words_of
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.builtin import document_search, documents
@@ -120,7 +120,7 @@ async def test_the_same_text_is_not_stored_twice_but_how_the_file_looks_is_noted
         await db.write(documents.store, [part])
     assert await counts(db) == [1, 2, 2]
     (known,) = await db.read(documents.known)
-    assert known == Known(path="a.md", state=FileState(size=1, modified_ns=2), digest="alpha|beta")
+    assert known == IndexedFile(path="a.md", state=FileState(size=1, modified_ns=2), digest="alpha|beta")
 
 
 async def test_of_two_readings_the_one_that_is_complete_last_is_found(db: Database) -> None:

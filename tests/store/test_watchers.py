@@ -9,8 +9,7 @@ import psycopg
 import pytest
 
 from swarm.domain.errors import Conflict, SwarmError, Unavailable
-from swarm.domain.metric_events import Changed, MetricEvent
-from swarm.domain.watchers import DatabaseCall, Watcher, Watchers
+from swarm.domain.watchers import Changed, DatabaseCall, MetricEvent, Watcher, Watchers
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from tests.store.items import PATIENCE_SECONDS, Gate

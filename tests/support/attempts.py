@@ -6,7 +6,7 @@ from itertools import count
 
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.runs import RunStep
-from swarm.domain.model.transcript import ChannelType
+from swarm.domain.model.threads import ChannelType
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.runs import runs
 from swarm.store.runs.runs import Run

@@ -8,7 +8,7 @@ from swarm.domain.button_actions import (
     ButtonPressed,
 )
 from swarm.domain.model.inbox import InboxStatus
-from swarm.domain.model.transcript import SlackMessage
+from swarm.domain.model.threads import SlackMessage
 from swarm.store.runs.runs import Run
 from tests.support.live import Gate, Show
 from tests.support.waiting import PATIENCE_SECONDS, wait_until

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from swarm.agents.conversation import conversation_with
-from swarm.domain.answers.agent import StreamingAgent
+from swarm.domain.answers.agents import AgentClient, Health, RemoteAgent, RunEnd, StreamingAgent
 from swarm.domain.answers.calls import (
     NOTHING_BELOW,
     AnswerTarget,
@@ -28,11 +28,10 @@ from swarm.domain.answers.calls import (
     UpdatePage,
 )
 from swarm.domain.answers.events import AgentEvent, Finished, RunInput, TextDelta
-from swarm.domain.answers.reducer import Pace
-from swarm.domain.answers.remote import AgentClient, Health, RemoteAgent, RunEnd
+from swarm.domain.answers.state import Pace
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.deliveries import Answer, DeliveryAccepted
-from swarm.domain.model.transcript import SlackMessage
+from swarm.domain.model.threads import SlackMessage
 from swarm.services.outbox.elections import OfficeTerm
 from swarm.services.runs.active_runs import ActiveRuns, RunNotifications
 from swarm.services.runs.answer_run import RunContext

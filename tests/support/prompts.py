@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from swarm.domain.model.agents import Role
 from swarm.domain.model.inbox import MatchedBy
-from swarm.domain.model.transcript import AuthorKind
-from swarm.domain.prompts.prompt_input import (
+from swarm.domain.model.threads import AuthorKind
+from swarm.domain.prompts.input import (
     INBOX_TRIGGER,
     NewMessage,
     PromptDependency,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeAlias
 
+from swarm.domain.access import Person
 from swarm.domain.errors import NotFound, SwarmError
 from swarm.domain.model.deliveries import (
     Answer,
@@ -19,8 +20,7 @@ from swarm.domain.model.deliveries import (
     InDoubt,
     NotSent,
 )
-from swarm.domain.model.transcript import AuthorKind, ChannelMessage, SlackMessage
-from swarm.domain.people import Person
+from swarm.domain.model.threads import AuthorKind, ChannelMessage, SlackMessage
 from swarm.domain.prompts.client_context import ChannelFacts
 
 PEOPLE = {"U1": "alice", "U2": "bob", "U3": "carol", "B1": "pager"}

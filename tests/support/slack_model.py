@@ -18,7 +18,7 @@ from swarm.domain.answers.calls import (
     CloseStream,
     Closing,
     Find,
-    Hang,
+    HangUp,
     OpenStream,
     Over,
     PlanTitle,
@@ -30,11 +30,9 @@ from swarm.domain.answers.calls import (
     UpdatePage,
 )
 from swarm.domain.answers.events import AgentEvent
-from swarm.domain.answers.pages import PageMode
 from swarm.domain.answers.reducer import (
     AgentEventReceived,
     Input,
-    Live,
     PageLocated,
     SlackAnswered,
     SlotGranted,
@@ -42,8 +40,9 @@ from swarm.domain.answers.reducer import (
     Tick,
     begin,
     step,
-    wake_at,
 )
+from swarm.domain.answers.sending import wake_at
+from swarm.domain.answers.state import Live, PageMode
 from swarm.domain.model.deliveries import Answer, DeliveryAccepted, DeliveryRefused, InDoubt, NotSent
 
 MAX_BYTES = 10_500
@@ -162,7 +161,7 @@ class Run:
                     self._later(self.turn_seconds(slot), SlotGranted(slot=slot))
                 case Find():
                     self._later(self.search_seconds, PageLocated(ts=self._begun_last()))
-                case Hang():
+                case HangUp():
                     self.hung_up_at = self.now
                 case SetStatus():
                     self.statuses.append((self.now, command))

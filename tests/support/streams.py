@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from swarm.domain.model.agents import Agent
-from swarm.domain.model.transcript import SlackMessage
+from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger
 from swarm.services.rules.idempotency import Caller
 from swarm.services.runs.stream import AnswerStreams, Streamed

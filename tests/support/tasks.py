@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.tasks import TaskStatus
-from swarm.domain.model.threads import Thread
-from swarm.domain.model.transcript import SlackMessage
+from swarm.domain.model.threads import SlackMessage, Thread
 from swarm.domain.model.triggers import Trigger, TriggerKind
 from swarm.services.tasks.task_texts import brief
 from swarm.store.tasks import tasks

@@ -8,7 +8,7 @@ from swarm.domain.answers.calls import AnswerTarget, Closing
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.inbox import InboxStep
 from swarm.domain.model.runs import RunOutcome, RunStep
-from swarm.domain.model.transcript import SlackMessage
+from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger, TriggerKind
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox

@@ -15,10 +15,10 @@ from swarm.app import bootstrap
 from swarm.clock import ManualClock
 from swarm.config import load
 from swarm.domain.access import CallerPolicy
-from swarm.domain.answers.remote import AgentClient
+from swarm.domain.answers.agents import AgentClient
 from swarm.domain.model.deliveries import Answer
 from swarm.domain.model.files import FileInfo, Share
-from swarm.domain.operating_policy import OperatingPolicy, Reloaded
+from swarm.domain.operating_policy import OperatingPolicy, ReloadResult
 from swarm.domain.watchers import NO_WATCHERS
 from swarm.entrypoints.http.http_api import Api
 from swarm.entrypoints.slack.slack_events import SlackDoor
@@ -104,8 +104,8 @@ class Whole:
         return Visitor(base=self.base, token=visitor.token, http=self.http, id=visitor.id, name=visitor.name)
 
 
-async def _reload() -> Reloaded:
-    return Reloaded(changed=(), needs_restart=(), doubts=())
+async def _reload() -> ReloadResult:
+    return ReloadResult(changed=(), needs_restart=(), doubts=())
 
 
 async def _ignored(*_: Any) -> None:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from swarm.clock import ManualClock
+from swarm.domain.access import Me
 from swarm.domain.model.agents import Agent, Role
-from swarm.domain.model.transcript import Author, AuthorKind, ChannelType, MessageDeleted, MessageEdited, SlackMessage
+from swarm.domain.model.threads import Author, AuthorKind, ChannelType, MessageDeleted, MessageEdited, SlackMessage
 from swarm.domain.model.triggers import Trigger
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.domain.routing import Me
 from swarm.services.intake.backfill import Backfill
 from swarm.services.intake.catch_up import CatchUp
 from swarm.services.intake.ingest import Ingest

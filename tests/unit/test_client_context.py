@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.domain.model.transcript import ChannelType
+from swarm.domain.model.threads import ChannelType
 from swarm.domain.prompts.client_context import OWN_KEYS, ChannelFacts, client_context
 
 pytestmark = pytest.mark.req("CHAN-03")

@@ -10,9 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.domain.errors import Invalid
-from swarm.domain.model.compaction import cut, last_of, pairs, tellable, to_summarise
-from swarm.domain.model.session_messages import MOST_BYTES, MOST_CHARACTERS, checked_name, kept, message_of, plain
-from swarm.domain.model.sessions import MessageRole, SessionMessage
+from swarm.domain.model.sessions import (
+    MOST_BYTES,
+    MOST_CHARACTERS,
+    MessageRole,
+    SessionMessage,
+    checked_name,
+    compaction_point,
+    kept,
+    message_of,
+    messages_for_model,
+    plain,
+    recent_messages,
+    to_summarise,
+    tool_pairs,
+)
 from tests.support.every import every
 
 pytestmark = pytest.mark.req("AGENT-06")
@@ -65,7 +77,7 @@ def calls_in(messages: Sequence[SessionMessage], role: MessageRole) -> set[str]:
 def test_a_cut_parts_no_call_from_its_result_and_keeps_as_many_as_it_must(
     messages: list[SessionMessage], keep: int
 ) -> None:
-    place = cut(messages, keep)
+    place = compaction_point(messages, keep)
     for side in (messages[:place], messages[place:]):
         assert calls_in(side, USE) == calls_in(side, RESULT)
     assert len(messages) - place >= min(keep, len(messages))
@@ -73,21 +85,21 @@ def test_a_cut_parts_no_call_from_its_result_and_keeps_as_many_as_it_must(
 
 @given(conversations(), st.integers(0, 40))
 def test_a_cut_is_moved_no_further_than_needed(messages: list[SessionMessage], keep: int) -> None:
-    place, wanted = cut(messages, keep), max(len(messages) - keep, 0)
+    place, wanted = compaction_point(messages, keep), max(len(messages) - keep, 0)
     for later in range(place + 1, wanted + 1):
         assert calls_in(messages[:later], USE) != calls_in(messages[:later], RESULT)
 
 
 @given(conversations())
 def test_a_history_that_is_whole_is_told_as_it_is(messages: list[SessionMessage]) -> None:
-    assert tellable(messages) == messages
+    assert messages_for_model(messages) == messages
 
 
 @given(broken)
 def test_of_a_history_that_was_cut_every_call_that_is_told_has_one_result_behind_it(
     messages: list[SessionMessage],
 ) -> None:
-    told = tellable(messages)
+    told = messages_for_model(messages)
     open_calls: dict[str, int] = {}
     for message in told:
         if message.role is USE:
@@ -103,7 +115,7 @@ def test_of_a_history_that_was_cut_every_call_that_is_told_has_one_result_behind
 @given(broken)
 def test_what_is_told_is_in_order_and_lacks_nothing_that_could_be_told(messages: list[SessionMessage]) -> None:
     rest = iter([id(message) for message in messages])
-    told = tellable(messages)
+    told = messages_for_model(messages)
     assert all(id(message) in rest for message in told)  # a subsequence
     assert [m for m in told if m.role not in (USE, RESULT)] == [
         m for m in messages if m.role not in (USE, RESULT) and m.text.strip()
@@ -116,21 +128,21 @@ def test_what_is_told_is_in_order_and_lacks_nothing_that_could_be_told(messages:
                 if message.role is RESULT and waiting:
                     waiting, taken = waiting - 1, taken + 1
         assert sum(message.role is RESULT and message.call_id == call for message in told) == taken
-    assert tellable(told) == told
+    assert messages_for_model(told) == told
 
 
 def test_a_result_belongs_to_the_last_call_with_its_id() -> None:
     crashed, again, answer = use("call_0"), use("call_0"), result("call_0")
-    assert pairs([crashed, says(), again, answer]) == {2: 3}
-    assert tellable([crashed, says(), again, answer]) == [says(), again, answer]
+    assert tool_pairs([crashed, says(), again, answer]) == {2: 3}
+    assert messages_for_model([crashed, says(), again, answer]) == [says(), again, answer]
 
 
 @given(broken, st.integers(0, 30))
 def test_with_a_limit_the_last_are_told_and_what_keeps_them_whole(messages: list[SessionMessage], limit: int) -> None:
-    told, last = tellable(messages), last_of(messages, limit)
+    told, last = messages_for_model(messages), recent_messages(messages, limit)
     assert last == told[len(told) - len(last) :]
     assert len(last) >= min(limit, len(told))
-    assert tellable(last) == last
+    assert messages_for_model(last) == last
 
 
 @given(conversations(), st.integers(1, 30), st.integers(0, 10))
@@ -154,7 +166,7 @@ def test_calls_side_by_side_and_their_results_are_one() -> None:
     side_by_side = [use("a"), use("b"), use("c"), result("b"), result("a"), result("c")]
     one_by_one = [use("d"), result("d"), use("e"), result("e")]
     messages = [says(), *side_by_side, *one_by_one]
-    assert [cut(messages, keep) for keep in range(12)] == [11, 9, 9, 7, 7, 1, 1, 1, 1, 1, 1, 0]
+    assert [compaction_point(messages, keep) for keep in range(12)] == [11, 9, 9, 7, 7, 1, 1, 1, 1, 1, 1, 0]
 
 
 def test_a_summary_alone_is_not_summarised_again() -> None:

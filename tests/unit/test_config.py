@@ -13,9 +13,17 @@ from swarm import clock
 from swarm.app import process, settings_mapping
 from swarm.config import Settings, differences, load, secrets
 from swarm.domain.access import Listen
-from swarm.domain.answers.agent import History, OnRestart, StreamingAgent
+from swarm.domain.answers.agents import (
+    ClientCredentials,
+    Dialect,
+    History,
+    OnRestart,
+    RemoteAgent,
+    ResumeForm,
+    StreamingAgent,
+    ThreadContext,
+)
 from swarm.domain.answers.calls import TaskDisplay
-from swarm.domain.answers.remote import ClientCredentials, Dialect, RemoteAgent, ResumeForm, ThreadContext
 from swarm.domain.errors import ConfigurationError
 from swarm.domain.model.agents import Role
 

@@ -16,7 +16,7 @@ from swarm.domain.documents.extracts import (
     pieces_of,
     title_of,
 )
-from swarm.domain.documents.words import MOST_TERMS, terms_of, words_of
+from swarm.domain.documents.query_words import MOST_TERMS, terms_of, words_of
 from swarm.domain.text.html_text import text_of
 from tests.support.every import every
 

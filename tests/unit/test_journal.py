@@ -7,11 +7,10 @@ import logging
 import pytest
 from structlog.testing import capture_logs
 
-from swarm.domain.metric_events import Changed, LeaseEnded
 from swarm.domain.model.inbox import InboxStep
 from swarm.domain.model.leases import LeaseEnd
 from swarm.domain.model.tasks import TaskStep
-from swarm.domain.watchers import DatabaseCall, ToolCall
+from swarm.domain.watchers import Changed, DatabaseCall, LeaseEnded, ToolCall
 from swarm.telemetry import journal
 from swarm.telemetry.journal import GRAVE, Journal
 

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from swarm.domain.access import Person
 from swarm.domain.errors import Unavailable
-from swarm.domain.model.transcript import AuthorKind, ChannelType
-from swarm.domain.people import Person
+from swarm.domain.model.threads import AuthorKind, ChannelType
 from swarm.domain.prompts.client_context import NOTHING_KNOWN, ChannelFacts
 from swarm.slack.outgoing import lookups
 from swarm.slack.outgoing.gateway import ChannelInfo

@@ -9,12 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.domain.model.agents import Role
-from swarm.domain.model.inbox import MatchedBy
-from swarm.domain.model.notices import NoticeKind
-from swarm.domain.model.transcript import AuthorKind
+from swarm.domain.model.inbox import MatchedBy, NoticeKind
+from swarm.domain.model.threads import AuthorKind
 from swarm.domain.model.triggers import TriggerKind
-from swarm.domain.prompts.excerpts import left_out
-from swarm.domain.prompts.prompt_input import NewMessage, PromptMessage
+from swarm.domain.prompts.input import NewMessage, PromptMessage, left_out
 from swarm.domain.prompts.prompts import render
 from swarm.domain.text.characters import strip_invisible
 from swarm.domain.text.mrkdwn import unescape

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from swarm.domain.model.agents import Role
-from swarm.domain.model.notices import NoticeKind
+from swarm.domain.model.inbox import NoticeKind
 from swarm.domain.model.triggers import TriggerKind
-from swarm.domain.prompts.prompt_input import TASK_TRIGGER, PromptDependency, PromptTask
+from swarm.domain.prompts.input import TASK_TRIGGER, PromptDependency, PromptTask
 from swarm.domain.prompts.prompts import render
 from swarm.domain.text.characters import strip_invisible
 from swarm.domain.text.mrkdwn import unescape
@@ -245,7 +245,7 @@ def test_a_dependency_without_a_result_is_named() -> None:
 def test_a_later_attempt_at_a_task_is_told_to_look_what_was_done() -> None:
     assert "earlier run" not in render(ASSIGNED, MARKER)
     later = render(replace(ASSIGNED, attempt=2), MARKER)
-    assert "This is attempt 2: an earlier run did not finish. Look for what it has done and posted" in later
+    assert "This is attempt 2: an earlier run did not finish. Check for what it has done and posted" in later
 
 
 @pytest.mark.req("LOOP-05")
@@ -313,7 +313,7 @@ def test_an_offer_shows_the_task_and_asks_for_yes_or_no() -> None:
 def test_a_declined_offer_gives_the_reason_first_and_says_that_the_message_comes_back() -> None:
     prompt = of_notice(NoticeKind.TASK_DECLINED, BARE, "I know no SQL.")
     assert fences(prompt, MARKER)[0] == ("reason", 'from: "analyst"\n\nI know no SQL.')
-    assert "unread for you again and comes by itself" in prompt
+    assert "unread for you again and comes automatically" in prompt
 
 
 @pytest.mark.req("LOOP-05")
@@ -324,7 +324,7 @@ def test_a_declined_offer_gives_the_reason_first_and_says_that_the_message_comes
 def test_a_task_that_ended_says_how_and_gives_its_end_whole_and_first(status: str, words: str) -> None:
     long = "\n".join(f"row {number}" for number in range(5_000))
     prompt = of_notice(NoticeKind.TASK_FINISHED, replace(BARE, status=status, result=long, error="a gap"))
-    assert f"A task of yours is over. {words}" in prompt
+    assert f"A task of yours has ended. {words}" in prompt
     assert fences(prompt, MARKER)[0] == ("task_result", long)
     assert fences(prompt, MARKER)[1] == ("task_error", "a gap")
     assert names(prompt)[2:] == ["new_message", "task", "thread_context"]
@@ -362,6 +362,6 @@ def test_a_message_of_an_agent_is_told_with_its_way_and_wants_no_thanks() -> Non
     direct = render(notice, MARKER)
     assert fences(direct, MARKER) == [("agent_message", 'from: "analyst", to you alone\n\ndone?')]
     assert "`send-message`" in direct
-    assert "Do not thank for thanks" in direct
+    assert "Do not reply to thanks" in direct
     ((_, content),) = fences(render(replace(notice, notice_channel="#ops"), MARKER), MARKER)
     assert content == 'from: "analyst", in the channel "#ops"\n\ndone?'

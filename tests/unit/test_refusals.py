@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from swarm.domain.answers.refusals import Meaning, is_for_good, meaning
+from swarm.domain.answers.slack_results import Meaning, is_for_good, meaning
 from tests.support.every import every
 
 pytestmark = pytest.mark.req("STREAM-06", "STREAM-08")

@@ -8,20 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.domain.access import BOT_MESSAGES_PER_HOUR, ChannelPolicy, External, Listen
+from swarm.domain.access import BOT_MESSAGES_PER_HOUR, ChannelPolicy, External, Listen, Me
 from swarm.domain.model.agents import Role
 from swarm.domain.model.inbox import MatchedBy
-from swarm.domain.model.transcript import STRANGERS, Author, AuthorKind, ChannelType, SlackMessage, Standing
+from swarm.domain.model.threads import STRANGERS, Author, AuthorKind, ChannelType, SlackMessage, Standing
 from swarm.domain.roster import Candidate, Roster, addressed
-from swarm.domain.routing import (
-    Change,
-    Decision,
-    Me,
-    RoutingOutcome,
-    Situation,
-    decide,
-    names_swarm,
-)
+from swarm.domain.routing import Change, Decision, RoutingOutcome, Situation, decide, names_swarm
 from tests.support.every import every
 
 pytestmark = pytest.mark.req("LOOP-11")

@@ -76,7 +76,7 @@ if token == "abc": return  # data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAA
 @pytest.fixture(autouse=True)
 def told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Secrets of this process, for the time of a test."""
-    monkeypatch.setattr(secrets, "_told", secrets._Told())
+    monkeypatch.setattr(secrets, "_own", secrets._OwnSecrets())
     secrets.hide([OWN, "short"])
 
 
@@ -133,7 +133,7 @@ def test_a_secret_of_any_length_is_removed_and_what_waits_is_bounded() -> None:
     for _ in range(1_000):
         state, more = state.feed("eyJhbGciOiJIUzI1NiJ9.eyJz" if not shown else "dWIiOiIxMjM0In0dozjgNryP4J3")
         shown += more
-        assert len(state.by_look.held) <= 300
+        assert len(state.patterns.held) <= 300
     assert shown + state.feed(" end")[1] == f"eyJ{REMOVED} end"
 
 

@@ -12,8 +12,14 @@ import pytest
 from sqlalchemy import CheckConstraint, Table
 
 from swarm.domain.model.deliveries import DELIVERY_TRANSITIONS, DeliveryStatus, DeliveryStep
-from swarm.domain.model.inbox import INBOX_TRANSITIONS, InboxStatus, InboxStep
-from swarm.domain.model.notices import NOTICE_TRANSITIONS, NoticeStatus, NoticeStep
+from swarm.domain.model.inbox import (
+    INBOX_TRANSITIONS,
+    NOTICE_TRANSITIONS,
+    InboxStatus,
+    InboxStep,
+    NoticeStatus,
+    NoticeStep,
+)
 from swarm.domain.model.runs import (
     INTERRUPT_TRANSITIONS,
     PAGE_TRANSITIONS,
@@ -27,7 +33,7 @@ from swarm.domain.model.runs import (
 )
 from swarm.domain.model.states import Transition
 from swarm.domain.model.tasks import TASK_TRANSITIONS, TaskStatus, TaskStep
-from swarm.domain.model.transcript import CONTEXT_TRANSITIONS, ContextState, ContextStep
+from swarm.domain.model.threads import CONTEXT_TRANSITIONS, ContextState, ContextStep
 from swarm.store import tables
 from swarm.store.bridge.statements import Statement
 from swarm.store.inbox import inbox, notices

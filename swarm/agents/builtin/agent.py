@@ -21,11 +21,10 @@ from swarm.agents.builtin.sessions import questions, session_of
 from swarm.agents.failures import OUR_FAULT, not_within
 from swarm.agents.remote.whole_answers import collected
 from swarm.clock import Clock, SystemClock
+from swarm.domain.answers.agents import INVOKE_SECONDS, Health, RunEnd
 from swarm.domain.answers.events import AgentEvent, Broken, Failed, Finished, RunInput
-from swarm.domain.answers.remote import INVOKE_SECONDS, Health, RunEnd
 from swarm.domain.errors import SwarmError
-from swarm.domain.model.model_usage import ModelUsageRecord, UsageOutcome, UsageRecorder
-from swarm.domain.model.models import RunLimits
+from swarm.domain.model.models import ModelUsageRecord, RunLimits, UsageOutcome, UsageRecorder
 from swarm.domain.model.sessions import Memory, MessageRole, SessionMessage, SessionScope
 
 CUT_OFF: Final = "it was stopped, as the coordinator is being restarted"
@@ -65,7 +64,7 @@ class RunStorage:
 
 
 class BuiltinAgent:
-    """An agent that runs in the coordinator; see `swarm.domain.answers.remote.RunsTurns`.
+    """An agent that runs in the coordinator; see `swarm.domain.answers.agents.RunsTurns`.
 
     ``explain`` puts errors into words; None for those that it does not know.
     """

@@ -26,7 +26,7 @@ from swarm.agents.builtin.toolset import RunTools
 from swarm.agents.models.served import label_of
 from swarm.agents.toolbox.tool import Tool
 from swarm.domain.answers.events import RunInput
-from swarm.domain.model.model_usage import ModelUsage
+from swarm.domain.model.models import ModelUsage
 from swarm.domain.model.sessions import Memory, MessageRole, SessionMessage, SessionScope
 
 TOOL_RETRIES: Final = 3

@@ -20,7 +20,7 @@ from pydantic_ai.messages import (
 
 from swarm.agents.toolbox.calls import shortened
 from swarm.domain.model.sessions import MessageRole, SessionMessage
-from swarm.domain.prompts.prompt_fences import said_by
+from swarm.domain.prompts.fences import said_by
 
 GOES_ON: Final = "[The conversation goes on.]"
 

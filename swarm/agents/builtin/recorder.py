@@ -14,7 +14,7 @@ from typing import Any, Final
 import structlog
 
 from swarm.domain.errors import Unavailable
-from swarm.domain.model.model_usage import ModelUsageRecord, UsageOutcome, UsageRecorder
+from swarm.domain.model.models import ModelUsageRecord, UsageOutcome, UsageRecorder
 from swarm.domain.model.sessions import Memory, SessionMessage
 
 RECORD_SECONDS: Final = 30.0

@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from swarm.agents.toolbox.tool import ToolAnswer
+from swarm.domain.answers.agents import RunEnd
 from swarm.domain.answers.events import AgentEvent, RunInput, TextDelta, TextEnded, ToolEnded, ToolStarted
-from swarm.domain.answers.remote import RunEnd
-from swarm.domain.model.model_usage import ModelUsage
+from swarm.domain.model.models import ModelUsage
 from swarm.domain.model.sessions import MessageRole, SessionMessage
 
 WAITING_EVENTS: Final = 256

@@ -7,9 +7,9 @@ from typing import Final
 
 from swarm.agents.builtin.run import Stumbled
 from swarm.domain.answers.events import InputMessage, RunInput, Speaker
-from swarm.domain.model.model_usage import Door
+from swarm.domain.model.models import Door
 from swarm.domain.model.sessions import MessageRole, SessionMessage, SessionScope
-from swarm.domain.prompts.prompt_fences import said_by
+from swarm.domain.prompts.fences import said_by
 
 TERMINAL_PREFIX = "cli:"
 

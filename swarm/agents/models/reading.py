@@ -11,7 +11,7 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, ThinkingPart
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
 
-from swarm.domain.text.model import data_for_model, for_model
+from swarm.domain.text.characters import data_for_model, for_model
 
 _Part = TypeVar("_Part")
 

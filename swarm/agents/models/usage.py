@@ -12,8 +12,7 @@ from pydantic_ai.messages import ModelResponse
 from pydantic_ai.usage import RequestUsage, RunUsage, UsageLimits
 
 from swarm.agents.models.pricing import cost_of, is_priced
-from swarm.domain.model.model_usage import ModelUsage
-from swarm.domain.model.models import RunLimits
+from swarm.domain.model.models import ModelUsage, RunLimits
 
 _MICRODOLLARS: Final = 1_000_000
 

@@ -24,8 +24,8 @@ from swarm.agents.remote.sse import BODY_BYTES, EVENT_BYTES, RunDeadline, event_
 from swarm.agents.remote.translation.translator import Translator
 from swarm.agents.remote.whole_answers import answer_in, collected
 from swarm.clock import MeasuredClock
+from swarm.domain.answers.agents import Health, RemoteAgent, RunEnd
 from swarm.domain.answers.events import AgentEvent, Broken, RunInput
-from swarm.domain.answers.remote import Health, RemoteAgent, RunEnd
 
 HEALTH_SECONDS: Final = 5.0
 FAREWELL_SECONDS: Final = 2.0
@@ -35,7 +35,7 @@ _log = structlog.get_logger(__name__)
 
 
 class AguiAgent:
-    """An agent that is a service of its own; see `swarm.domain.answers.remote.RunsTurns`.
+    """An agent that is a service of its own; see `swarm.domain.answers.agents.RunsTurns`.
 
     ``tls`` says which certificates are trusted, those of the system by default. ``connect_patience_seconds`` is how
     long an address that nothing answers at is tried again.

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, ValidationError
 from swarm.agents.failures import GaveUp
 from swarm.agents.http import AgentHttpSender, AgentRequest, insist_on_success, whole_body
 from swarm.clock import SECOND, MeasuredClock
-from swarm.domain.answers.remote import ClientCredentials, RemoteAgent
+from swarm.domain.answers.agents import ClientCredentials, RemoteAgent
 
 RENEW_SECONDS: Final = 60
 """So long before its end a token is no longer used."""

@@ -24,10 +24,10 @@ from swarm.agents.http import AgentRequest
 from swarm.agents.remote.thread_text import thread_text
 from swarm.agents.remote.translation.endings import TOOL_CALL
 from swarm.agents.remote.translation.values import id_of, is_object
+from swarm.domain.answers.agents import Dialect, Health, RemoteAgent, ResumeForm, ThreadContext
 from swarm.domain.answers.events import Decided, InputMessage, RunInput, Speaker
-from swarm.domain.answers.remote import Dialect, Health, RemoteAgent, ResumeForm, ThreadContext
 from swarm.domain.prompts.client_context import SOURCE, THREAD_CONTEXT
-from swarm.domain.text.model import data_for_model
+from swarm.domain.text.characters import data_for_model
 
 DISMISSED: Final = "User dismissed the input form without providing values."
 """CAIPE's ``form_data`` where a person did not want to answer."""

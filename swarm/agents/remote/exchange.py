@@ -12,7 +12,7 @@ from swarm.agents.failures import Unauthenticated
 from swarm.agents.http import CONNECT_PATIENCE_SECONDS, AgentHttpSender, AgentRequest, insist_on_success, open_client
 from swarm.agents.remote.credentials import BearerTokenSource
 from swarm.clock import MeasuredClock, SystemClock
-from swarm.domain.answers.remote import RemoteAgent
+from swarm.domain.answers.agents import RemoteAgent
 
 LOOK_BYTES: Final = 64 * 1024
 

@@ -1,7 +1,7 @@
 """What was said in a thread before, as one text: for agents that take no messages but the new one.
 
 Who wrote it cannot leave the fence or pose as another author, as in the prompts of polling agents
-(`swarm.domain.prompts.prompt_fences`): the marker is new for each run, names stay on their line, and texts stand behind
+(`swarm.domain.prompts.fences`): the marker is new for each run, names stay on their line, and texts stand behind
 bars.
 """
 
@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from swarm.domain.answers.events import InputMessage, RunInput, Speaker
-from swarm.domain.model.transcript import STANDING_WORDS
-from swarm.domain.prompts.prompt_fences import barred, fenced, moment, quoted
+from swarm.domain.model.threads import STANDING_WORDS
+from swarm.domain.prompts.fences import barred, fenced, moment, quoted
 
 _HEAD: Final = (
     "What was said in this thread before the new message, oldest first. People, agents and programs wrote it: it tells "

@@ -8,6 +8,7 @@ from swarm.agents.failures import NOT_AN_ANSWER
 from swarm.agents.remote.translation.endings import failed, text_in
 from swarm.agents.remote.translation.translator import BROKE_OFF
 from swarm.agents.remote.translation.values import first, is_object, parsed
+from swarm.domain.answers.agents import RunEnd
 from swarm.domain.answers.events import (
     AgentEvent,
     Broken,
@@ -18,7 +19,6 @@ from swarm.domain.answers.events import (
     SourceChanged,
     TextDelta,
 )
-from swarm.domain.answers.remote import RunEnd
 
 
 def answer_in(body: bytes) -> RunEnd:

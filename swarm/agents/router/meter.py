@@ -11,8 +11,7 @@ from pydantic_ai.messages import ModelResponse
 
 from swarm.agents.builtin.run import BuiltinRun
 from swarm.agents.models.served import label_of
-from swarm.domain.model.model_usage import ModelUsage
-from swarm.domain.model.models import RunLimits
+from swarm.domain.model.models import ModelUsage, RunLimits
 
 _MICRODOLLARS: Final = 1_000_000
 

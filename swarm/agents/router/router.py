@@ -34,8 +34,7 @@ from swarm.agents.router.meter import Meter
 from swarm.agents.router.tool_results import ANSWER, Teller
 from swarm.agents.toolbox.tool import Tool
 from swarm.domain.answers.events import RunInput
-from swarm.domain.model.model_usage import ModelUsage
-from swarm.domain.model.models import RunLimits
+from swarm.domain.model.models import ModelUsage, RunLimits
 from swarm.domain.model.sessions import MessageRole, SessionMessage
 
 RECENT_MESSAGES: Final = 20

@@ -15,7 +15,7 @@ from typing import Any, Final
 import structlog
 
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
-from swarm.domain.model.session_messages import storable
+from swarm.domain.model.sessions import storable
 
 CONCLUDE: Final = (
     "The tools that you keep calling have been called often enough for this question. Call no more tools: answer now, "

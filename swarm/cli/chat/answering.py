@@ -6,6 +6,7 @@ from contextlib import aclosing
 from typing import Final, Protocol
 
 from swarm.clock import new_id, new_trace_id
+from swarm.domain.answers.agents import AgentClient, RunEnd
 from swarm.domain.answers.events import (
     AgentEvent,
     Broken,
@@ -25,9 +26,8 @@ from swarm.domain.answers.events import (
     ToolEnded,
     ToolStarted,
 )
-from swarm.domain.answers.remote import AgentClient, RunEnd
-from swarm.domain.model.model_usage import Door
-from swarm.domain.model.session_messages import storable
+from swarm.domain.model.models import Door
+from swarm.domain.model.sessions import storable
 
 OPERATOR: Final = "operator"
 """Who talks in a terminal, as the coordinator's doors call them."""

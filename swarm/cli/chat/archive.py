@@ -12,7 +12,7 @@ from typing import Final
 from swarm.cli.chat.arguments import PREFIX
 from swarm.config import Settings
 from swarm.domain.errors import Unavailable
-from swarm.domain.model.model_usage import ModelUsage, UsagePurpose
+from swarm.domain.model.models import ModelUsage, UsagePurpose
 from swarm.domain.model.sessions import SessionMessage
 from swarm.services.builtin.model_usage import ModelUsageLog
 from swarm.services.builtin.sessions import DatabaseMemory

@@ -17,9 +17,9 @@ from swarm.cli.chat.opening import Chat
 from swarm.cli.chat.streaming_markdown import Written
 from swarm.cli.chat.words import COMMANDS, KEYS, MARK
 from swarm.clock import SECOND
-from swarm.domain.model.model_usage import ModelUsage
+from swarm.domain.model.models import ModelUsage
 from swarm.domain.model.sessions import MessageRole, SessionMessage
-from swarm.domain.text.terminal import for_terminal
+from swarm.domain.text.characters import for_terminal
 from swarm.store.builtin.session_list import ListedSession
 
 _COMMAND: Final = re.compile(r"/[a-z]+")

@@ -18,9 +18,9 @@ from swarm.cli.chat.screen import Screen
 from swarm.cli.chat.typing_ahead import interruptible
 from swarm.cli.chat.words import QUIT
 from swarm.cli.client import in_one_line
-from swarm.domain.answers.remote import RunEnd
+from swarm.domain.answers.agents import RunEnd
 from swarm.domain.errors import SwarmError
-from swarm.domain.text.terminal import for_terminal
+from swarm.domain.text.characters import for_terminal
 
 
 @dataclass(kw_only=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from swarm.app import home
 from swarm.cli.client import CoordinatorClient, CoordinatorRefused, NoServer
 from swarm.config import Settings
-from swarm.domain.answers.remote import Dialect, RemoteAgent
+from swarm.domain.answers.agents import Dialect, RemoteAgent
 from swarm.domain.errors import ConfigurationError
 
 LOOK_SECONDS: Final = 3.0

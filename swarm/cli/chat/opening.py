@@ -13,7 +13,7 @@ from swarm.cli.chat.arguments import ChatArguments, new_session_id
 from swarm.cli.chat.coordinator import CoordinatorAccess, found
 from swarm.config import Kind, Settings
 from swarm.config.default_agents import ASSISTANT
-from swarm.domain.answers.remote import AgentClient
+from swarm.domain.answers.agents import AgentClient
 from swarm.domain.errors import ConfigurationError, NotFound
 from swarm.store.builtin.session_list import ListedSession
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TextIO
 
 from swarm.domain.answers.events import PlanShown
-from swarm.domain.text.characters import Visible
-from swarm.domain.text.terminal import for_terminal
+from swarm.domain.text.characters import Visible, for_terminal
 
 
 class PlainText:

@@ -14,8 +14,7 @@ from rich.text import Text
 
 from swarm.cli.chat.streaming_markdown import Written, split
 from swarm.domain.answers.events import PlanShown, StepStatus
-from swarm.domain.text.characters import Visible
-from swarm.domain.text.terminal import for_terminal
+from swarm.domain.text.characters import Visible, for_terminal
 
 PAINTS_PER_SECOND: Final = 10
 THINKING: Final = "thinking"

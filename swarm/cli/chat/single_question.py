@@ -12,8 +12,8 @@ from swarm.cli.chat.interrupts import Interrupts
 from swarm.cli.chat.opening import Chat
 from swarm.cli.chat.plain import PlainText
 from swarm.cli.chat.screen import Screen
-from swarm.domain.answers.remote import RunEnd
-from swarm.domain.text.terminal import for_terminal
+from swarm.domain.answers.agents import RunEnd
+from swarm.domain.text.characters import for_terminal
 
 STOPPED: Final = 130
 """The exit code of what Ctrl-C has ended."""

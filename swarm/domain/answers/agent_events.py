@@ -1,22 +1,32 @@
-"""The half of the reducer that listens to the agent: what it does becomes text, cards, a status, and an outcome."""
+"""The reducer's input from the agent: events become text, cards, a status line and an outcome.
+
+Some agents repeat their whole answer as the final result, some send only the final result, and some send the rest of
+the answer there. `missing_text` finds the part of the final result that is not shown yet. The comparison ignores
+whitespace, since agents trim and wrap.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Final, assert_never
 
-from swarm.domain.answers import words
-from swarm.domain.answers.calls import Card, Closing, Command, Hang, PlanTitle, Text
+from swarm.domain.answers import wording
+from swarm.domain.answers.calls import Card, Closing, Command, HangUp, PlanTitle, Text
 from swarm.domain.answers.events import (
     AgentEvent,
+    Answered,
+    AnswerOutcome,
     Broken,
     Cancelled,
     Failed,
     Finished,
     Interrupted,
+    NeedsInput,
     PlanShown,
+    RunFailed,
+    RunStopped,
     SourceChanged,
     StepNamed,
     StepStatus,
@@ -26,30 +36,78 @@ from swarm.domain.answers.events import (
     ToolStarted,
     Warned,
 )
-from swarm.domain.answers.markers import without_markers
-from swarm.domain.answers.outcomes import Answered, AnswerOutcome, Asks, RunFailed, RunStopped
-from swarm.domain.answers.results import missing_of
-from swarm.domain.answers.rope import Rope
-from swarm.domain.answers.state import Live, join
-from swarm.domain.answers.text import SafeText
+from swarm.domain.answers.state import Live, Rope, join
+from swarm.domain.answers.text import SafeText, without_markers
 from swarm.domain.text.characters import strip_invisible
 from swarm.domain.text.secrets import without_secrets
 
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MissingText:
+    """The part of a final result still to be shown. ``goes_on``: it continues the last text message."""
+
+    text: str = ""
+    goes_on: bool = False
+
+
+_SHORT_CHARACTERS: Final = 40
+"""A shorter result may occur by accident inside a sentence about something else."""
+
+
+def missing_text(result: str, said: str, last: str) -> MissingText:
+    """Returns the part of ``result`` that is neither in ``said`` (all text) nor in ``last`` (the last text message)."""
+    if not result.strip() or _is_in(result, said):
+        return MissingText()
+    for begun in (said, last):
+        rest = _rest_behind(result, begun)
+        if rest is not None:
+            return MissingText(text=rest, goes_on=True)
+    return MissingText(text=result)
+
+
+def _is_in(result: str, said: str) -> bool:
+    """Whether ``said`` contains the result as consecutive words; a short one must be a whole line or the very end."""
+    wanted = _in_words(result)
+    if len(wanted) > _SHORT_CHARACTERS:
+        return wanted in _in_words(said)
+    return _in_words(said).endswith(wanted) or any(_in_words(line) == wanted for line in said.splitlines())
+
+
+def _in_words(text: str) -> str:
+    return f" {' '.join(text.split())} "
+
+
+def _rest_behind(result: str, begun: str) -> str | None:
+    """Returns the rest of ``result`` after its beginning ``begun``, compared without whitespace; None for another
+    beginning.
+    """
+    at = 0
+    for character in begun:
+        if character.isspace():
+            continue
+        while at < len(result) and result[at].isspace():
+            at += 1
+        if at >= len(result) or result[at] != character:
+            return None
+        at += 1
+    return result[at:] if begun.strip() else None
+
+
 MAX_ANSWER_CHARACTERS: Final = 200_000
-"""Longer answers are cut off: they would be dozens of messages that nobody reads."""
+"""Longer answers are cut off: they would fill dozens of messages."""
 
 TOO_LONG: Final = f"it is longer than {MAX_ANSWER_CHARACTERS:,} characters and was cut off"
 
 MAX_CARDS: Final = 200
-"""Of so many tools and steps a card is kept; further ones are not shown."""
+"""The largest number of cards (tools and steps) per answer; further ones are not shown."""
 
 _MAX_ID: Final = 200
 
-Heard = tuple[Live, tuple[Command, ...]]
+Step = tuple[Live, tuple[Command, ...]]
 
 
-def hear(live: Live, event: AgentEvent, now: float) -> Heard:
-    """Take one event. After the end of the run nothing counts any more."""
+def take_event(live: Live, event: AgentEvent, now: float) -> Step:
+    """Takes one event. Events after the end of the run are ignored."""
     if live.outcome:
         return live, ()
     match event:
@@ -64,7 +122,7 @@ def hear(live: Live, event: AgentEvent, now: float) -> Heard:
         case PlanShown():
             return _plan(live, event), ()
         case StepNamed():
-            return _with_status(live, words.doing(event.name)), ()
+            return _with_status(live, wording.doing(event.name)), ()
         case SourceChanged():
             return replace(live, sub_agent=event.sub_agent), ()
         case Warned():
@@ -72,9 +130,9 @@ def hear(live: Live, event: AgentEvent, now: float) -> Heard:
         case Finished():
             return _finished(live, event, now), ()
         case Interrupted():
-            return end(live, Asks(asked=event.asked), now), ()
+            return end(live, NeedsInput(asked=event.asked), now), ()
         case Cancelled():
-            return end(live, RunFailed(reason=words.CANCELLED), now), ()
+            return end(live, RunFailed(reason=wording.CANCELLED), now), ()
         case Failed():
             return end(live, RunFailed(reason=event.message), now), ()
         case Broken():
@@ -83,20 +141,20 @@ def hear(live: Live, event: AgentEvent, now: float) -> Heard:
             assert_never(event)
 
 
-def stop(live: Live, by: str | None, now: float) -> Heard:
-    """A person has had enough: the agent is cut off, and what it said so far stays."""
+def stop(live: Live, by: str | None, now: float) -> Step:
+    """Ends the run on a person's request: the agent is cut off, the text shown so far stays."""
     if isinstance(live.outcome, RunStopped) and live.outcome.by is None and by:
         known = RunStopped(by=by)
         return replace(live, outcome=known, closing=_closing(known, is_partial=True)), ()
     if live.outcome:
         return live, ()
-    return end(live, RunStopped(by=by), now), (Hang(),)
+    return end(live, RunStopped(by=by), now), (HangUp(),)
 
 
 def end(live: Live, outcome: AnswerOutcome, now: float) -> Live:
-    """The run is over: everything held back is settled, and what stands below the answer is known."""
+    """Ends the run: settles all text held back and sets the closing blocks."""
     live = _settled(live)
-    live = _cards_ended(live, StepStatus.COMPLETE if isinstance(outcome, Answered | Asks) else StepStatus.ERROR)
+    live = _cards_ended(live, StepStatus.COMPLETE if isinstance(outcome, Answered | NeedsInput) else StepStatus.ERROR)
     is_partial = bool(str(live.said).strip())
     closing = _closing(outcome, is_partial=is_partial)
     return replace(live, outcome=outcome, closing=closing, over_at=now, urgent=True)
@@ -107,28 +165,28 @@ def _closing(outcome: AnswerOutcome, *, is_partial: bool) -> Closing:
         case Answered():
             return Closing(feedback=True, footer=True)
         case RunFailed(reason=reason, comes_again=comes_again):
-            return Closing(note=words.broke_off(reason, is_partial=is_partial), retry=not comes_again)
+            return Closing(note=wording.broke_off(reason, is_partial=is_partial), retry=not comes_again)
         case RunStopped(by=by):
-            return Closing(note=words.stopped(by))
-        case Asks(asked=asked):
-            return Closing(note=words.questions(asked), footer=True)
+            return Closing(note=wording.stopped(by))
+        case NeedsInput(asked=asked):
+            return Closing(note=wording.questions(asked), footer=True)
         case _:
             assert_never(outcome)
 
 
-def _text(live: Live, delta: TextDelta, now: float) -> Heard:
+def _text(live: Live, delta: TextDelta, now: float) -> Step:
     if live.sub_agent is not None or not delta.text:
         return live, ()
     if live.message_id != delta.message_id:
         live = _begin_message(live, delta.message_id, now)
     room = MAX_ANSWER_CHARACTERS - live.said.length
     if len(delta.text) > room:
-        return end(_said(live, delta.text[:room], now), RunFailed(reason=TOO_LONG), now), (Hang(),)
+        return end(_said(live, delta.text[:room], now), RunFailed(reason=TOO_LONG), now), (HangUp(),)
     return _said(live, delta.text, now), ()
 
 
 def _begin_message(live: Live, message_id: str, now: float) -> Live:
-    """Another text message: a blank line stands between it and the last one."""
+    """Starts another text message, separated by a blank line."""
     live = _settled(live)
     between = "" if not live.said.length or live.said.ends_with("\n\n") else "\n\n"
     if between and live.said.ends_with("\n"):
@@ -143,13 +201,13 @@ def _said(live: Live, text: str, now: float) -> Live:
 
 
 def _settled(live: Live) -> Live:
-    """Nothing more comes on this line."""
+    """Settles the current line: no more text follows on it."""
     state, plain, settled = live.text.end_line()
     return _heard(live, state, plain, settled, held_since=live.held_since)
 
 
 def _heard(live: Live, state: SafeText, plain: str, settled: str, held_since: float) -> Live:
-    """In one go: this is what a run does most often."""
+    """Adds text to the state in a single `replace`: this is the most frequent operation of a run."""
     added = (Text(text=settled),) if settled else ()
     return replace(
         live,
@@ -170,13 +228,13 @@ def _message_ended(live: Live) -> Live:
 
 
 def _tool_started(live: Live, event: ToolStarted) -> Live:
-    live = _with_status(live, words.using(event.name))
-    card = Card(id=_card_id(event.id), title=words.label(event.name), status=StepStatus.IN_PROGRESS)
+    live = _with_status(live, wording.using(event.name))
+    card = Card(id=_card_id(event.id), title=wording.label(event.name), status=StepStatus.IN_PROGRESS)
     return _show(live, card)
 
 
 def _with_status(live: Live, text: str) -> Live:
-    """The status line is for the time before there is something of the answer to see."""
+    """Sets the status line, which is used only before any text of the answer is visible."""
     return live if live.pages else replace(live, status_wanted=text)
 
 
@@ -187,15 +245,15 @@ def _tool_ended(live: Live, event: ToolEnded) -> Live:
 
 def _plan(live: Live, event: PlanShown) -> Live:
     for step in event.steps[:MAX_CARDS]:
-        live = _show(live, Card(id=_card_id(f"plan:{step.id}"), title=words.label(step.title), status=step.status))
-    title = words.label(event.title) if event.title.strip() else live.plan_title
+        live = _show(live, Card(id=_card_id(f"plan:{step.id}"), title=wording.label(step.title), status=step.status))
+    title = wording.label(event.title) if event.title.strip() else live.plan_title
     if title == live.plan_title:
         return live
     return replace(live, plan_title=title).queued(PlanTitle(title=title))
 
 
 def _card_id(id_: str) -> str:
-    """An id that Slack takes, and that stays apart from others that begin the same."""
+    """Returns an id for Slack. Long ids are shortened with a digest, so that equal beginnings stay distinct."""
     id_ = strip_invisible(id_).strip() or "tool"
     if len(id_) <= _MAX_ID:
         return id_
@@ -204,7 +262,7 @@ def _card_id(id_: str) -> str:
 
 
 def _cards_ended(live: Live, status: StepStatus) -> Live:
-    """Nothing runs any more. Steps that were never begun stay as they are."""
+    """Ends all running cards. Steps that never started keep their status."""
     return _moved(live, lambda card: True, status)
 
 
@@ -216,7 +274,7 @@ def _moved(live: Live, concerns: Callable[[Card], bool], status: StepStatus) -> 
 
 
 def _show(live: Live, card: Card) -> Live:
-    """Show a card that is new or has changed."""
+    """Queues a new or changed card."""
     known = next((shown for shown in live.cards if shown.id == card.id), None)
     if known == card or (known is None and len(live.cards) >= MAX_CARDS):
         return live
@@ -228,14 +286,14 @@ def _show(live: Live, card: Card) -> Live:
 
 
 def _finished(live: Live, event: Finished, now: float) -> Live:
-    """A final result that was streamed already is not shown again; what was not, is."""
+    """Ends a successful run. Text of the final result that was not streamed is shown first."""
     live = _settled(live)
     result = without_secrets(without_markers(strip_invisible(event.result or ""))).strip()
-    missing = missing_of(result, str(live.said), str(live.last))
+    missing = missing_text(result, str(live.said), str(live.last))
     if missing.text:
         live = live if missing.goes_on else _begin_message(live, "", now)
         live, _ = _text(replace(live, message_id="", sub_agent=None), TextDelta(text=missing.text), now)
     if live.outcome:
         return live
     is_answered = event.elsewhere or bool(str(live.said).strip())
-    return end(live, Answered() if is_answered else RunFailed(reason=words.EMPTY), now)
+    return end(live, Answered() if is_answered else RunFailed(reason=wording.EMPTY), now)

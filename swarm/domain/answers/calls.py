@@ -1,4 +1,4 @@
-"""What a live answer wants of Slack: a closed set of calls, and what each of them shows."""
+"""The reducer's output: the closed set of commands of a live answer, and the content of its Slack calls."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from swarm.domain.answers.events import StepStatus
 
 
 class TaskDisplay(StrEnum):
-    """How tools and plans are shown; Slack's ``task_display_mode``."""
+    """How tools and plans are shown: Slack's ``task_display_mode``."""
 
     PLAN = "plan"  # all of them in one block
-    TIMELINE = "timeline"  # each where it came up in the text
+    TIMELINE = "timeline"  # each at its place in the text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,16 +24,16 @@ class Text:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Card:
-    """A tool or a step of a plan, as it is now; the same id again changes it in place."""
+    """The current state of a tool or a plan's step; the same id again changes the card in place."""
 
     id: str  # at most 200 characters
-    title: str  # at most 250 characters, plain text, nothing in it pings
+    title: str  # at most 250 characters, plain text without pings
     status: StepStatus
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlanTitle:
-    """What the block of all cards is called."""
+    """The title of the block with all cards."""
 
     title: str
 
@@ -43,12 +43,12 @@ Chunk = Text | Card | PlanTitle
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Closing:
-    """What stands below the last message of an answer, apart from its text."""
+    """The blocks below the last message of an answer."""
 
     note: str = ""  # a sentence, safe Markdown; empty: none
-    retry: bool = False  # a button that runs the turn again
+    retry: bool = False  # a button that starts the run again
     feedback: bool = False  # 👍 and 👎
-    footer: bool = False  # agent, requester, how to go on
+    footer: bool = False  # agent, requester, how to continue
 
 
 NOTHING_BELOW = Closing()
@@ -56,11 +56,11 @@ NOTHING_BELOW = Closing()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OpenStream:
-    """``chat.startStream``: begin message number ``page`` of the answer, with its first chunks."""
+    """``chat.startStream``: begins message number ``page`` of the answer, with its first chunks."""
 
     page: int
     chunks: tuple[Chunk, ...]
-    opened: str = ""  # how the text begins that only opens a code block again
+    opened: str = ""  # the beginning of the text that only reopens a code block
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,7 +74,7 @@ class AppendStream:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CloseStream:
-    """``chat.stopStream``, with the last chunks. ``text`` is the message's whole text, for whoever has to mend it."""
+    """``chat.stopStream``, with the last chunks. ``text`` is the whole text of the message, for a later repair."""
 
     page: int
     ts: str
@@ -82,12 +82,12 @@ class CloseStream:
     closing: Closing
     text: str
     is_last: bool
-    closed: str = ""  # how the text ends that only closes a code block
+    closed: str = ""  # the end of the text that only closes a code block
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PostPage:
-    """``chat.postMessage``: begin a message where Slack has no streams."""
+    """``chat.postMessage``: begins a message where Slack has no streams."""
 
     page: int
     text: str
@@ -98,7 +98,7 @@ class PostPage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UpdatePage:
-    """``chat.update``: show the message as it is now, whole. It is the same when it is repeated."""
+    """``chat.update``: replaces the whole message. Idempotent."""
 
     page: int
     ts: str
@@ -112,7 +112,7 @@ StreamCall = OpenStream | AppendStream | CloseStream | PostPage | UpdatePage
 
 
 class Slot(StrEnum):
-    """A place among the few calls that Slack allows; its value is the method."""
+    """A rate-limited Slack method; the value is the method's name."""
 
     OPEN = "chat.startStream"
     APPEND = "chat.appendStream"
@@ -121,31 +121,31 @@ class Slot(StrEnum):
     UPDATE = "chat.update"
 
 
-# What else is wanted.
+# The other commands.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AcquireSlot:
-    """Wait for a place among the few calls that Slack allows, and then say so."""
+    """Wait until Slack's rate limits allow one call of this method; then send `SlotGranted`."""
 
     slot: Slot
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Find:
-    """Look for message number ``page``: nobody knows whether Slack began it."""
+    """Search Slack for message number ``page``: the call that begins it has an unknown outcome."""
 
     page: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Hang:
-    """Close the connection to the agent: nothing that it says is wanted any more."""
+class HangUp:
+    """Close the connection to the agent: its further events are not needed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SetStatus:
-    """Show what the agent does, or with an empty text nothing; ``works`` is whether it still works."""
+    """Set the status line; an empty text clears it. ``works``: whether the agent is still working."""
 
     text: str
     works: bool = True
@@ -153,28 +153,28 @@ class SetStatus:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Over:
-    """Everything is shown that can be shown live.
+    """The live part is over.
 
-    ``leftover`` is safe text that could not be, and ``closing`` what still has to stand below it: for posts that wait.
+    ``leftover`` is safe text not shown live, and ``closing`` the blocks not shown yet: both go out as queued posts.
     """
 
     leftover: str
     closing: Closing
 
 
-Command = OpenStream | AppendStream | CloseStream | PostPage | UpdatePage | AcquireSlot | Find | Hang | SetStatus | Over
+Command = StreamCall | AcquireSlot | Find | HangUp | SetStatus | Over
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnswerTarget:
-    """Where an answer appears, and for whom."""
+    """The place and the reader of an answer."""
 
     team: str
     channel: str
     thread_ts: str
     is_direct: bool
-    requester: str | None  # the user id of who asked (U… or W…); None: a bot did
+    requester: str | None  # the user id of the person who asked (U… or W…); None: a bot asked
     agent_name: str
     turn_id: str  # the value of the buttons
     display: TaskDisplay = TaskDisplay.PLAN
-    footer: str = ""  # the operator's own words, mrkdwn, appended to the footer
+    footer: str = ""  # the operator's text, mrkdwn, appended to the footer

@@ -1,4 +1,7 @@
-"""What an agent does during a run, free of any protocol: AG-UI is translated at the edge (`swarm.agents`)."""
+"""The events and the input of an agent's run, independent of any protocol, and the outcomes that people see.
+
+AG-UI is translated at the edge (`swarm.agents`).
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from swarm.domain.model.model_usage import Door
-from swarm.domain.model.transcript import STANDING_WORDS, Standing
+from swarm.domain.model.models import Door
+from swarm.domain.model.threads import STANDING_WORDS, Standing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextDelta:
-    """More of a text message. Another ``message_id`` than before begins a new one."""
+    """More of a text message. A different ``message_id`` starts a new message."""
 
     text: str
     message_id: str = ""
@@ -20,14 +23,14 @@ class TextDelta:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TextEnded:
-    """A text message is whole."""
+    """A text message is complete."""
 
     message_id: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolStarted:
-    """The agent calls a tool. ``name`` is what people see."""
+    """The agent calls a tool. ``name`` is shown to people."""
 
     id: str
     name: str
@@ -36,15 +39,15 @@ class ToolStarted:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ToolEnded:
-    """A tool has answered. An id that never started is ignored."""
+    """A tool call has ended. Ids without a `ToolStarted` are ignored."""
 
     id: str
     failed: bool = False
-    result: str = field(default="", compare=False, repr=False)  # what it said; empty: only the agent knows
+    result: str = field(default="", compare=False, repr=False)  # empty: only the agent knows the result
 
 
 class StepStatus(StrEnum):
-    """How far a step of a plan is; Slack's words for a task."""
+    """The progress of a plan's step, with Slack's names for a task's status."""
 
     PENDING = "pending"
     IN_PROGRESS = "in_progress"
@@ -56,14 +59,14 @@ class StepStatus(StrEnum):
 class PlanStep:
     """One line of a plan."""
 
-    id: str  # the same over all versions of the plan
+    id: str  # the same in all versions of the plan
     title: str
     status: StepStatus = StepStatus.PENDING
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlanShown:
-    """The plan as it is now, whole."""
+    """The whole plan in its current state."""
 
     steps: tuple[PlanStep, ...]
     title: str = ""
@@ -71,27 +74,27 @@ class PlanShown:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepNamed:
-    """What the agent does at the moment, for the status line."""
+    """The agent's current activity, for the status line."""
 
     name: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SourceChanged:
-    """Text from now on comes from this sub-agent and is kept out of the answer; None: from the agent itself."""
+    """The following text comes from this sub-agent and is kept out of the answer; None: from the agent itself."""
 
     sub_agent: str | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Warned:
-    """Something that the agent wants its operator to know. It is logged, and shown nowhere."""
+    """A warning for the operator: logged, not shown."""
 
     message: str
 
 
 class AnswerKind(StrEnum):
-    """The shape of what a person is asked, one for each widget; what is not known becomes a text."""
+    """The type of a form field, one per widget; unknown types become text."""
 
     TEXT = "text"
     TEXTAREA = "textarea"
@@ -105,7 +108,7 @@ class AnswerKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AskedField:
-    """One thing that a person is to fill in."""
+    """One field of a form for a person."""
 
     name: str
     label: str = ""
@@ -118,21 +121,21 @@ class AskedField:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Asked:
-    """One interrupt: the agent wants to hear from a person before it goes on."""
+    """One interrupt: a question to a person, on which the agent waits."""
 
     id: str  # the agent's own, which a resume names
-    prompt: str  # what to ask, as the agent words it
+    prompt: str  # the question in the agent's words
     reason: str = ""
     fields: tuple[AskedField, ...] = ()
-    tool_name: str = ""  # of the tool that waits for approval, if that is what is asked
+    tool_name: str = ""  # the tool that waits for approval, if any
     raw: Mapping[str, object] = field(default_factory=dict)  # as the agent sent it, for the form and the resume
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finished:
-    """The run is over and went well. ``result`` is the agent's final text, if it sent one apart from the deltas.
+    """The run has succeeded. ``result`` is the agent's final text, if sent apart from the deltas.
 
-    ``elsewhere``: the agent has answered in another way as well, so it is no failure if it has said nothing here.
+    ``elsewhere``: the agent has also answered in another way, so a run without text is no failure.
     """
 
     result: str | None = None
@@ -141,14 +144,14 @@ class Finished:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Interrupted:
-    """The run is over for now: it waits for people."""
+    """The run has ended and waits for people."""
 
     asked: tuple[Asked, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cancelled:
-    """The agent says that its run was cancelled."""
+    """The agent reports that its run was cancelled."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -161,13 +164,13 @@ class Failed:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Broken:
-    """The agent was never reached, or fell silent in the middle.
+    """The agent could not be reached, or its stream broke off.
 
-    ``reason`` is a clause for people, without a secret and without a full stop: "it did not answer within 300 s".
+    ``reason`` is a clause for people, without secrets and without a full stop: "it did not answer within 300 s".
     """
 
     reason: str
-    comes_again: bool = False  # its work is handed out again by itself
+    comes_again: bool = False  # the work is handed out again automatically
 
 
 AgentEvent = (
@@ -185,11 +188,11 @@ AgentEvent = (
     | Failed
     | Broken
 )
-"""Everything that a run can yield. After one of the last five it yields nothing more."""
+"""Every event of a run. The last five end the run."""
 
 
 class Speaker(StrEnum):
-    """Who says a message that an agent gets."""
+    """The role of an input message's author."""
 
     USER = "user"
     ASSISTANT = "assistant"
@@ -197,7 +200,7 @@ class Speaker(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InputMessage:
-    """A message as an agent gets it: readable text as the person wrote it, nothing wrapped around it."""
+    """A message for an agent: readable text as written, without any wrapping."""
 
     id: str
     speaker: Speaker
@@ -207,23 +210,23 @@ class InputMessage:
 
     @property
     def marked(self) -> str:
-        """The text, behind a mark if its author may not give work: for readers to whom nothing else tells so."""
+        """The text, prefixed with a mark if the author may not give work: for readers without another sign."""
         mark = STANDING_WORDS.get(self.standing)
         return f"[said by somebody who is {mark}] {self.text}" if mark and self.text.strip() else self.text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decided:
-    """What people decided about one interrupt. ``values`` is None where they dismissed it."""
+    """People's decision on one interrupt. ``values`` is None for a dismissed one."""
 
     interrupt_id: str
     values: Mapping[str, object] | None
-    raw: Mapping[str, object] = field(default_factory=dict)  # of the interrupt, `Asked.raw`: some agents keep nothing
+    raw: Mapping[str, object] = field(default_factory=dict)  # the interrupt's `Asked.raw`: some agents store nothing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Origin:
-    """Where the words of a run come from, as the coordinator itself knows it: nothing here is a client's claim."""
+    """The source of a run's messages, as known to the coordinator: none of these fields is a client's claim."""
 
     door: Door = Door.SLACK
     channel: str = ""  # Slack's id
@@ -231,21 +234,51 @@ class Origin:
     user_id: str = ""  # the person's, in Slack
     user_name: str = ""  # a display name
     user_email: str = ""  # where the channel shares it
-    client: str = ""  # of another door: who calls, an agent's id or "operator"
+    client: str = ""  # of another door: the caller, an agent's id or "operator"
     client_name: str = ""  # the agent's name, or "operator"
-    by_strangers: bool = False  # nobody else's words have started the run: no tool that writes is called
+    by_strangers: bool = False  # only strangers started the run: tools that write are not called
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunInput:
-    """What one run of an agent is about."""
+    """The input of one run."""
 
     turn_id: str
     run_id: str
     trace_id: str
     conversation_id: str  # the same for every run in one thread
     messages: tuple[InputMessage, ...]  # the new ones, oldest first
-    history: tuple[InputMessage, ...] = ()  # what was said in the thread before, oldest first
+    history: tuple[InputMessage, ...] = ()  # the thread's earlier messages, oldest first
     client_context: Mapping[str, object] = field(default_factory=dict)
-    decided: tuple[Decided, ...] = ()  # of a resumed run: one for each open interrupt
+    decided: tuple[Decided, ...] = ()  # of a resumed run: one per open interrupt
     origin: Origin = Origin()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answered:
+    """The answer is complete."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunFailed:
+    """The answer is missing or incomplete. ``reason`` is a clause for people."""
+
+    reason: str
+    comes_again: bool = False  # the work is handed out again automatically, so people see no Retry button
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunStopped:
+    """A person stopped the run; ``by`` is the user id, None if Slack does not say."""
+
+    by: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NeedsInput:
+    """The agent waits for people."""
+
+    asked: tuple[Asked, ...]
+
+
+AnswerOutcome = Answered | RunFailed | RunStopped | NeedsInput

@@ -1,4 +1,4 @@
-"""What a polling agent tells of its answer, piece by piece, and what each piece means for the answer that is shown."""
+"""The stored pieces of a polling agent's answer (`slack-stream`), and their translation into events."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from swarm.domain.answers.events import (
 )
 
 MAX_PIECE_CHARACTERS: Final = 12_000
-"""Of one piece of text; Slack takes no more in one call either."""
+"""The limit of one piece of text; Slack has the same limit for one call."""
 
 MAX_PIECES: Final = 10_000
-"""So many pieces may one answer have; each is a row."""
+"""The largest number of pieces of one answer; each is a row."""
 
-_ONE_MESSAGE: Final = "1"  # what is appended goes on where the last piece ended, without a blank line between
+_ONE_MESSAGE: Final = "1"  # pieces continue one message, without blank lines between them
 
 
 class PieceKind(StrEnum):
-    """What a piece is; its row says so."""
+    """The kind of a piece, stored in its row."""
 
     OPENED = "opened"
     SAID = "said"
@@ -38,19 +38,19 @@ class PieceKind(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Opened:
-    """The answer begins. The first piece of each, and of nothing else."""
+    """The start of an answer: always the first piece, and only the first."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SaidMore:
+class TextAdded:
     """More text."""
 
     text: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TaskTold:
-    """A step of the work, as it is now; the same id again changes its card."""
+class StepUpdated:
+    """The current state of a step; the same id again changes its card."""
 
     id: str
     title: str
@@ -59,33 +59,33 @@ class TaskTold:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Doing:
-    """What the agent does at the moment, for the status line."""
+    """The agent's current activity, for the status line."""
 
     what: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Closed:
-    """The answer is over. ``failed`` says why it is not whole, as a clause for people; None: it is.
+    """The end of an answer. ``failed`` is the reason of an incomplete answer, as a clause for people; None: complete.
 
-    ``settled`` are the ids of the inbox messages that were settled with it.
+    ``settled`` are the ids of the inbox messages settled by this call.
     """
 
     failed: str | None = None
     settled: tuple[str, ...] = ()
 
 
-Piece = Opened | SaidMore | TaskTold | Doing | Closed
+Piece = Opened | TextAdded | StepUpdated | Doing | Closed
 
 
 def kind_of(piece: Piece) -> PieceKind:
-    """What its row says it is."""
+    """Returns the kind stored in the piece's row."""
     match piece:
         case Opened():
             return PieceKind.OPENED
-        case SaidMore():
+        case TextAdded():
             return PieceKind.SAID
-        case TaskTold():
+        case StepUpdated():
             return PieceKind.TASK
         case Doing():
             return PieceKind.DOING
@@ -96,13 +96,13 @@ def kind_of(piece: Piece) -> PieceKind:
 
 
 def event_of(piece: Piece) -> AgentEvent | None:
-    """The piece as the event of a run; None for one that shows nothing."""
+    """Translates a piece into an event of a run; None for a piece that shows nothing."""
     match piece:
         case Opened():
             return None
-        case SaidMore(text=text):
+        case TextAdded(text=text):
             return TextDelta(text=text, message_id=_ONE_MESSAGE)
-        case TaskTold(id=task_id, title=title, status=status):
+        case StepUpdated(id=task_id, title=title, status=status):
             return PlanShown(steps=(PlanStep(id=task_id, title=title, status=status),))
         case Doing(what=what):
             return StepNamed(name=what)

@@ -1,13 +1,13 @@
-"""The reducer of live answers: what the agent does, what Slack answers and the clock become calls of Slack.
+"""The reducer of live answers: the agent's events, Slack's results and the clock become Slack calls.
 
-``step(state, input, now) -> (state, commands)``, and nothing else happens. The rules:
+``step(state, input, now) -> (state, commands)`` is pure. The rules:
 
-- What the agent says is shown once and in order, all its text messages, over as many Slack messages as it takes.
-- The first text opens a stream at once. After that it grows at the ends of lines, or after a while; at most one call
-  is under way, and what it carries is chosen when its turn has come.
-- A call that certainly did not happen is made again; one that may have happened is looked up (a message that may have
-  begun) or overwritten (one that may have grown). Where Slack takes no streams, a message is posted and updated.
-- However the run ends, people see that it has, and how.
+- The agent's text is shown once and in order, over as many Slack messages as needed.
+- The first text opens a stream at once. Later text is appended at the ends of lines or after an interval. At most one
+  call is in flight, and its content is chosen when its slot is granted.
+- A call that certainly failed is repeated. A call with an unknown outcome is looked up (a message that may have begun)
+  or overwritten (a message that may have grown). Where Slack takes no streams, messages are posted and updated.
+- Every end of a run is visible to people, with its reason.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from swarm.domain.answers import words
-from swarm.domain.answers.agent_events import hear, stop
-from swarm.domain.answers.answers import answered, found
+from swarm.domain.answers import wording
+from swarm.domain.answers.agent_events import stop, take_event
 from swarm.domain.answers.calls import Command, Slot
 from swarm.domain.answers.events import AgentEvent
-from swarm.domain.answers.pages import PageMode
 from swarm.domain.answers.sending import GIVE_UP_SECONDS, advance, wake_at
-from swarm.domain.answers.state import Live, Pace
+from swarm.domain.answers.slack_results import take_location, take_result
+from swarm.domain.answers.state import Live, Pace, PageMode
 from swarm.domain.answers.text import SafeText
 from swarm.domain.model.deliveries import Answer
 
@@ -45,35 +44,35 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AgentEventReceived:
-    """The agent did something."""
+    """The agent sent an event."""
 
     event: AgentEvent
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlotGranted:
-    """Slack's limits leave room for a call that was asked for."""
+    """Slack's limits allow a requested call."""
 
     slot: Slot
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SlackAnswered:
-    """What became of the call that was under way."""
+    """The result of the call in flight."""
 
     answer: Answer
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PageLocated:
-    """The message that was searched for, or that Slack does not have it."""
+    """The result of a search: the message's timestamp, or None if Slack does not have the message."""
 
     ts: str | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StopRequested:
-    """A person does not want the answer any more; ``by`` is the user id, if it is known."""
+    """A person asked to stop the answer; ``by`` is the user id, if known."""
 
     by: str | None = None
 
@@ -97,10 +96,10 @@ def begin(
     pages: int = 0,
     spread: float = 1.0,
 ) -> Step:
-    """The state before the agent has said anything. ``mentionable`` are the user ids that the answer may mention.
+    """Returns the initial state. ``mentionable`` are the user ids that the answer may mention.
 
-    ``pages`` messages were begun by another process, and sealed: the answer begins anew behind them. ``spread`` is a
-    factor of its own for pauses after failures.
+    ``pages`` messages were begun and sealed by another process: the answer starts again below them. ``spread`` is this
+    answer's own factor for pauses after failures.
     """
     live = Live(
         text=SafeText(mentionable=frozenset(mentionable)),
@@ -108,14 +107,14 @@ def begin(
         pace=pace or Pace(),
         pages=pages,
         spread=spread,
-        status_wanted=words.THINKING,
+        status_wanted=wording.THINKING,
         status_at=now - GIVE_UP_SECONDS,
     )
     return advance(live, now)
 
 
 def step(live: Live, taken: Input, now: float) -> Step:
-    """One step. ``now`` is in seconds, on any clock that never goes back."""
+    """Makes one step. ``now`` is in seconds, on any monotonic clock."""
     if live.is_over:
         return live, ()
     live, commands = _take(live, taken, now)
@@ -126,13 +125,13 @@ def step(live: Live, taken: Input, now: float) -> Step:
 def _take(live: Live, taken: Input, now: float) -> Step:
     match taken:
         case AgentEventReceived(event=event):
-            return hear(live, event, now)
+            return take_event(live, event, now)
         case SlotGranted(slot=slot):
             return _granted(live, slot), ()
         case SlackAnswered(answer=answer):
-            return answered(live, answer, now)
+            return take_result(live, answer, now)
         case PageLocated(ts=ts):
-            return found(live, ts, now)
+            return take_location(live, ts, now)
         case StopRequested(by=by):
             return stop(live, by, now)
         case Tick():
@@ -146,7 +145,7 @@ def _granted(live: Live, slot: Slot) -> Live:
 
 
 def _give_up_search(live: Live, now: float) -> Step:
-    """Slack cannot be asked for too long whether it has a message."""
+    """Ends a search in Slack that takes too long after the end of the run."""
     if live.finds and live.outcome and now >= live.over_at + GIVE_UP_SECONDS:
-        return found(live, None, now)
+        return take_location(live, None, now)
     return live, ()

@@ -1,42 +1,197 @@
-"""The half of the reducer that decides which call of Slack comes next.
+"""The reducer's choice of the next Slack call, and the content of each call.
 
-At most one call is under way. What it carries is chosen only when its turn has come, so the longer an answer has to
-wait for its turn, the more goes into one call.
+At most one call is in flight. Its content is chosen only when its slot is granted: the longer an answer waits, the more
+text goes into one call.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from swarm.domain.answers import making
-from swarm.domain.answers.calls import NOTHING_BELOW, AcquireSlot, Command, Over, SetStatus, Slot, Text
-from swarm.domain.answers.making import Make
-from swarm.domain.answers.pages import AGING_SECONDS, OLD_SECONDS, AnswerPage, PageMode, seal
-from swarm.domain.answers.state import Live, is_visible, join, text_of, without_empty_code
+from swarm.domain.answers.calls import (
+    NOTHING_BELOW,
+    AcquireSlot,
+    AppendStream,
+    Chunk,
+    CloseStream,
+    Closing,
+    Command,
+    OpenStream,
+    Over,
+    PostPage,
+    SetStatus,
+    Slot,
+    StreamCall,
+    Text,
+    UpdatePage,
+)
+from swarm.domain.answers.state import (
+    AGING_SECONDS,
+    OLD_SECONDS,
+    AnswerPage,
+    Filled,
+    Flight,
+    Live,
+    PageMode,
+    fill,
+    is_visible,
+    join,
+    seal,
+    text_of,
+    with_changed_cards,
+    without_empty_code,
+)
+
+Made = tuple[Live, StreamCall | None]
+"""The state with its call in flight; None as the call if there was nothing to send."""
+
+Make = Callable[[Live, AnswerPage | None, float], Made]
+
+
+def open_stream(live: Live, page: AnswerPage | None, now: float) -> Made:
+    """Begins a message as a stream."""
+    live = without_empty_code(live)
+    filled = _first(live, PageMode.STREAM, now)
+    call = OpenStream(page=filled.page.number, chunks=filled.chunks, opened=live.reopen)
+    return _off(live, call, filled, now), call
+
+
+def post(live: Live, page: AnswerPage | None, now: float) -> Made:
+    """Begins a message as a post, which later calls update."""
+    live = without_empty_code(live)
+    filled = _first(live, PageMode.POST, now)
+    is_last, below = _below(live, filled)
+    call = PostPage(
+        page=filled.page.number, text=_shown(filled.page), cards=filled.page.cards, closing=below, is_last=is_last
+    )
+    return _off(live, call, filled, now), call
+
+
+def append(live: Live, page: AnswerPage | None, now: float) -> Made:
+    """Appends to a stream as much as fits."""
+    page = _grown(page)
+    filled = fill(page, live.queue, now)
+    if not filled.chunks:  # there is no room, so the message is to be closed first
+        return replace(live, page=filled.page, queue=filled.rest, reopen=filled.reopen), None
+    call = AppendStream(page=page.number, ts=page.ts or "", chunks=filled.chunks)
+    return _off(live, call, filled, now), call
+
+
+def close(live: Live, page: AnswerPage | None, now: float) -> Made:
+    """Closes a stream; at the end of the run with all remaining text, if it fits."""
+    page = _grown(page)
+    if page.is_doubted:
+        return _close(live, Filled(page=page, chunks=(), rest=live.queue, reopen=live.reopen), now)
+    if page.is_full:
+        return _close(live, with_changed_cards(Filled(page=page, chunks=(), rest=live.queue, reopen=live.reopen)), now)
+    if live.outcome is None:  # the stream is old
+        closed, reopen = seal(page)
+        filled = Filled(page=replace(page, closed=closed), chunks=(), rest=live.queue, reopen=reopen)
+        return _close(live, with_changed_cards(filled), now)
+    return _close(live, fill(page, live.queue, now), now)
+
+
+def _close(live: Live, filled: Filled, now: float) -> Made:
+    page, closed = filled.page, "" if filled.page.is_doubted else filled.page.closed
+    is_last, below = _below(live, filled) if not page.is_doubted else (False, NOTHING_BELOW)
+    ending: tuple[Chunk, ...] = (Text(text=closed),) if closed else ()
+    call = CloseStream(
+        page=page.number,
+        ts=page.ts or "",
+        chunks=(*filled.chunks, *ending),
+        closing=below,
+        text=page.text + closed,
+        is_last=is_last,
+        closed=closed,
+    )
+    return _off(live, call, filled, now), call
+
+
+def rewrite(live: Live, page: AnswerPage | None, now: float) -> Made:
+    """Updates a post with its new text."""
+    filled = fill(_grown(page), live.queue, now)
+    is_last, below = _below(live, filled)
+    call = _update(filled.page, _shown(filled.page), below, is_last=is_last)
+    return _off(live, call, filled, now), call
+
+
+def mend(live: Live, page: AnswerPage | None, now: float) -> Made:
+    """Rewrites an ended stream that may lack its last text, and adds as much new text as fits."""
+    page = _grown(page)
+    if page.is_full:
+        filled = with_changed_cards(Filled(page=page, chunks=(), rest=live.queue, reopen=live.reopen))
+    else:
+        filled = fill(page, live.queue, now)
+    if not filled.page.is_full:
+        closed, reopen = seal(filled.page)
+        filled = replace(filled, page=replace(filled.page, closed=closed), reopen=reopen)
+    is_last, below = _below(live, filled)
+    text = filled.page.text if is_last else _shown(filled.page)
+    call = _update(filled.page, text, below, is_last=is_last)
+    return _off(live, call, filled, now), call
+
+
+def _first(live: Live, mode: PageMode, now: float) -> Filled:
+    return fill(AnswerPage(number=live.pages + 1, mode=mode), (Text(text=live.reopen), *live.queue), now)
+
+
+def _update(page: AnswerPage, text: str, below: Closing, *, is_last: bool) -> UpdatePage:
+    return UpdatePage(page=page.number, ts=page.ts or "", text=text, cards=page.cards, closing=below, is_last=is_last)
+
+
+def _below(live: Live, filled: Filled) -> tuple[bool, Closing]:
+    """Returns whether the message is the answer's last one, and the blocks below it."""
+    is_last = live.outcome is not None and not is_visible(filled.rest)
+    return is_last, live.closing if is_last and not live.below_apart else NOTHING_BELOW
+
+
+def _shown(page: AnswerPage) -> str:
+    return page.text + page.closed
+
+
+def _off(live: Live, call: StreamCall, filled: Filled, now: float) -> Live:
+    flight = Flight(
+        call=call,
+        at=now,
+        page=filled.page,
+        queue=filled.rest,
+        reopen=filled.reopen,
+        page_before=live.page,
+        queue_before=live.queue,
+        reopen_before=live.reopen,
+    )
+    return replace(live, flight=flight, urgent=False)
+
+
+def _grown(page: AnswerPage | None) -> AnswerPage:
+    assert page is not None  # only called while a message grows
+    return page
+
 
 OPEN_PATIENCE_SECONDS: Final = 2.0
-"""An answer that is whole and still waits for a stream after this time is posted instead."""
+"""After this time a complete answer that still waits for a stream is posted instead."""
 
 CLOSE_PATIENCE_SECONDS: Final = 1.0
-"""The end of an answer that waits longer for its message to be closed is appended meanwhile."""
+"""After this time the end of an answer is appended while its close still waits for a slot."""
 
 GIVE_UP_SECONDS: Final = 90.0
-"""What Slack has not taken live so long after the end of the run is left to posts that can wait."""
+"""After this time since the end of the run, unsent text is left to queued posts."""
 
 STATUS_SECONDS: Final = 90.0
-"""A status line is renewed after this time: Slack forgets it after two minutes."""
+"""The interval for renewing a status line: Slack drops it after two minutes."""
 
 STATUS_GAP_SECONDS: Final = 1.0
 
 HOLD_SECONDS: Final = 0.2
-"""An unfinished word is shown after this time, as far as it can no longer become a mention, a link or code."""
+"""After this time an unfinished word is shown, except for a part that may become a mention, a link or code."""
 
 Step = tuple[Live, tuple[Command, ...]]
 
 
 def advance(live: Live, now: float) -> Step:
-    """What is to be done now, if anything."""
+    """Returns the commands that are due now."""
     live = _released(live, now)
     live, status = _status(live, now)
     if live.flight or live.is_over:
@@ -46,7 +201,7 @@ def advance(live: Live, now: float) -> Step:
 
 
 def _released(live: Live, now: float) -> Live:
-    """The end of a text is held back while it may still change its meaning, but not for long."""
+    """Releases text held back for too long, as far as its meaning is certain."""
     if not live.text.line or live.outcome or now < _release_at(live):
         return live
     state, settled = live.text.release()
@@ -58,8 +213,8 @@ def _release_at(live: Live) -> float:
     return live.held_since + (0.0 if is_first else HOLD_SECONDS)
 
 
-def over(live: Live) -> Step:
-    """The end: what is not shown is left to others."""
+def end_display(live: Live) -> Step:
+    """Ends the answer; unsent text is handed over in `Over`."""
     live = without_empty_code(without_page(live))
     text = text_of(live.queue)
     leftover = live.reopen + text if text.strip() else ""
@@ -68,7 +223,7 @@ def over(live: Live) -> Step:
 
 
 def without_page(live: Live) -> Live:
-    """The message that grows stays as it is. What is left goes into another one, and what it may not have as well."""
+    """Closes the current Slack message unchanged, and moves all unsent or unconfirmed text to a new one."""
     page = live.page
     if page is None:
         return live
@@ -79,12 +234,12 @@ def without_page(live: Live) -> Live:
 
 
 def wake_at(live: Live, now: float) -> float | None:
-    """When to look again even if nothing happens; None: only when something does."""
+    """Returns the time of the next step without any input; None: only input can change anything."""
     return min((moment for moment in _moments(live) if moment > now), default=None)
 
 
 def _moments(live: Live) -> list[float]:
-    """When something may become due."""
+    """All times at which a call may become due."""
     moments = [live.not_before, _status_at(live)]
     if live.text.line:
         moments.append(_release_at(live))
@@ -98,51 +253,51 @@ def _moments(live: Live) -> list[float]:
 
 def _next(live: Live, now: float) -> Step:
     if live.outcome and ((live.gives_up and live.page is None) or now >= live.over_at + GIVE_UP_SECONDS):
-        return over(live)
+        return end_display(live)
     if live.page is None:
         return _begin(live, now)
     if live.page.mode is PageMode.POST:
         return _rewrite(live, live.page, now)
     if live.page.is_sealed:
-        return _use(live, Slot.UPDATE, now, making.mend)
+        return _use(live, Slot.UPDATE, now, mend)
     return _grow(live, live.page, now)
 
 
 def _begin(live: Live, now: float) -> Step:
-    """Begin a message once there is something to see."""
+    """Begins a message once the queue has visible content."""
     if live.gives_up:
         return live, ()
     if not is_visible(live.queue):
         return _finish(live, now) if live.outcome else (live, ())
     if live.mode is PageMode.POST:
-        return _use(live, Slot.POST, now, making.post)
+        return _use(live, Slot.POST, now, post)
     if live.outcome and now >= live.over_at + OPEN_PATIENCE_SECONDS and Slot.OPEN not in live.granted:
-        return over(live)
-    return _use(live, Slot.OPEN, now, making.open_stream)
+        return end_display(live)
+    return _use(live, Slot.OPEN, now, open_stream)
 
 
 def _finish(live: Live, now: float) -> Step:
-    """Nothing follows. What stands below an answer belongs below its last message, though that was ended before."""
+    """Ends the answer. Closing blocks that are still missing go below the last message, by an update."""
     if live.ended is None or live.below_apart or live.closing == NOTHING_BELOW:
-        return over(live)
+        return end_display(live)
     return _next(replace(live, page=replace(live.ended, is_sealed=True), ended=None), now)
 
 
 def _grow(live: Live, page: AnswerPage, now: float) -> Step:
-    """Append to a stream, or close it."""
+    """Appends to a stream or closes it."""
     if not _must_close(live, page, now):
-        return _use(live, Slot.APPEND, now, making.append) if _is_due(live, page, now) else (live, ())
-    live, commands = _use(live, Slot.CLOSE, now, making.close)
+        return _use(live, Slot.APPEND, now, append) if _is_due(live, page, now) else (live, ())
+    live, commands = _use(live, Slot.CLOSE, now, close)
     is_late = live.outcome is not None and now >= live.over_at + CLOSE_PATIENCE_SECONDS
     if live.flight or not is_late or page.is_full or page.is_doubted or not live.queue:
         return live, commands
-    live, more = _use(live, Slot.APPEND, now, making.append)
+    live, more = _use(live, Slot.APPEND, now, append)
     return live, (*commands, *more)
 
 
 def _rewrite(live: Live, page: AnswerPage, now: float) -> Step:
     if live.outcome or page.is_full or _is_due(live, page, now):
-        return _use(live, Slot.UPDATE, now, making.rewrite)
+        return _use(live, Slot.UPDATE, now, rewrite)
     return live, ()
 
 
@@ -155,7 +310,7 @@ def _is_due(live: Live, page: AnswerPage, now: float) -> bool:
 
 
 def _due_at(live: Live, page: AnswerPage) -> float:
-    """When what waits should be appended."""
+    """The time for the next append."""
     if page.sent_at is None or not live.queue:
         return 0.0
     if page.mode is PageMode.POST:
@@ -164,7 +319,7 @@ def _due_at(live: Live, page: AnswerPage) -> float:
 
 
 def _use(live: Live, slot: Slot, now: float, make: Make) -> Step:
-    """Make a call if its turn has come, else ask for a turn, once."""
+    """Makes a call if its slot is granted, otherwise requests the slot once."""
     if slot not in live.granted:
         if slot in live.asked:
             return live, ()
@@ -178,7 +333,7 @@ def _use(live: Live, slot: Slot, now: float, make: Make) -> Step:
 
 
 def _status(live: Live, now: float) -> Step:
-    """The status line: what the agent does until there is something of its answer to see."""
+    """Updates the status line: the agent's activity until its first text is visible."""
     is_wanted = bool(live.status) or live.status_wanted != live.status
     if live.is_over or not is_wanted or now < _status_at(live):
         return live, ()
@@ -187,7 +342,7 @@ def _status(live: Live, now: float) -> Step:
 
 
 def _status_at(live: Live) -> float:
-    """When the status line is to be shown next: cleared at once, changed soon, else renewed."""
+    """The time of the next status call: a clear is immediate, a change waits briefly, a renewal waits longest."""
     if live.status_wanted == live.status:
         return live.status_at + STATUS_SECONDS
     return live.status_at + (STATUS_GAP_SECONDS if live.status_wanted else 0.0)

@@ -1,4 +1,4 @@
-"""Showing an answer while it is given: what the use case that runs agents needs of it, and what it is told."""
+"""The interfaces between a run and the display of its answer, live (`Showing`) or at once (`AnswerCollector`)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Iter
 from dataclasses import dataclass
 from typing import Protocol
 
+from swarm.domain.answers.agent_events import stop, take_event
 from swarm.domain.answers.calls import AnswerTarget, CloseStream, Closing, PostPage, Slot, StreamCall, UpdatePage
-from swarm.domain.answers.events import AgentEvent
-from swarm.domain.answers.outcomes import AnswerOutcome
+from swarm.domain.answers.events import AgentEvent, AnswerOutcome, Broken, ToolEnded, ToolStarted
+from swarm.domain.answers.reducer import begin
+from swarm.domain.answers.state import text_of
 from swarm.domain.model.deliveries import Answer
 
 Last = CloseStream | PostPage | UpdatePage
@@ -16,15 +18,15 @@ Last = CloseStream | PostPage | UpdatePage
 
 
 MayCall = Callable[[], Awaitable[bool]]
-"""Whether Slack may be called: asked right before each call, and True only if that is certain."""
+"""Whether Slack may be called: awaited right before each call, True only when certain."""
 
 
-class LostRight(Exception):
-    """Another process shows answers now, or another run gives this one: what this one has must not be shown."""
+class AnswerLost(Exception):
+    """Another process shows answers now, or another run gives this answer: this process must show nothing more."""
 
 
 class PageRecord(Protocol):
-    """Whoever must know of an answer's messages after a crash."""
+    """The record of an answer's messages, used for recovery after a crash."""
 
     async def beginning(self, page: int, *, is_post: bool) -> None:
         """A message is about to begin."""
@@ -35,68 +37,68 @@ class PageRecord(Protocol):
         ...
 
     async def leaving(self, page: int, text: str) -> None:
-        """A message with this text is about to be closed, and the answer goes on in another one."""
+        """A message with this text is about to be closed; the answer continues in another one."""
         ...
 
     async def ending(self, call: Last, outcome: AnswerOutcome) -> None:
-        """The last call of an answer is about to be made: everything is known that it is to show."""
+        """The last call of an answer is about to be made, with its complete content."""
         ...
 
     async def ended(self, page: int, text: str) -> None:
-        """A message will not change any more, and has this text."""
+        """A message is final, with this text."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AnswerShown:
-    """What became of an answer. ``leftover`` and ``closing`` are still to be posted, where they are not empty."""
+    """The result of showing an answer. Non-empty ``leftover`` and ``closing`` are still to be posted."""
 
     outcome: AnswerOutcome
-    text: str  # everything that the agent said, plain
+    text: str  # the agent's complete text, plain
     leftover: str  # safe for Slack
     closing: Closing
 
 
 class LiveSlack(Protocol):
-    """Slack, as far as answers that grow are concerned."""
+    """The Slack calls of live answers."""
 
     async def turn(self, slot: Slot, channel: str) -> None:
-        """Wait until Slack's limits leave room for such a call."""
+        """Waits until Slack's limits allow such a call."""
         ...
 
     async def call(self, place: AnswerTarget, call: StreamCall) -> Answer:
-        """Make one call, once, at once, and say what became of it."""
+        """Makes one call immediately, once, and returns its result."""
         ...
 
     async def find(
         self, place: AnswerTarget, page: int, after_us: int, known: Container[str], *, is_post: bool = False
     ) -> str | None:
-        """Look for a message that may have begun; raises Unavailable or NotFound."""
+        """Searches for a message that may have begun. Raises Unavailable or NotFound."""
         ...
 
     async def status(self, place: AnswerTarget, text: str, *, works: bool | None = None) -> None:
-        """Show what is being done, or with an empty text nothing. Never raises."""
+        """Sets the status line; an empty text clears it. Never raises."""
         ...
 
 
 class Showing(Protocol):
-    """One answer that is being shown."""
+    """One answer on its way to Slack."""
 
     def stop(self, by: str | None = None) -> None:
-        """A person does not want the answer any more; ``by`` is the user id."""
+        """Stops the answer on a person's request; ``by`` is the user id."""
         ...
 
     def lose(self) -> None:
-        """The answer is somebody else's to give: `show` raises LostRight, and makes no further call."""
+        """Another process gives the answer now: `show` makes no further call and raises LostRight."""
         ...
 
     async def show(self, events: AsyncGenerator[AgentEvent, None]) -> AnswerShown:
-        """Show a run to its end; the generator is closed in any case. Raises LostRight."""
+        """Shows a run to its end and always closes the generator. Raises LostRight."""
         ...
 
 
 class Stage(Protocol):
-    """Where answers are shown."""
+    """Creates the displays of answers."""
 
     @property
     def slack(self) -> LiveSlack: ...
@@ -104,5 +106,36 @@ class Stage(Protocol):
     def answer(
         self, place: AnswerTarget, *, mentionable: Iterable[str], record: PageRecord, may_call: MayCall, pages: int = 0
     ) -> Showing:
-        """An answer that is about to be given, behind so many messages that show its beginning and are sealed."""
+        """Returns the display of a new answer, below ``pages`` sealed messages with its earlier beginning."""
         ...
+
+
+class AnswerCollector:
+    """Collects the events of a run that is not shown live; `shown` returns the complete answer."""
+
+    def __init__(self, mentionable: Iterable[str] = ()) -> None:
+        self._live, _ = begin(0.0, mentionable=mentionable)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether further events are ignored."""
+        return self._live.outcome is not None
+
+    def hear(self, event: AgentEvent) -> None:
+        """Takes one event; tools are not shown."""
+        if not isinstance(event, ToolStarted | ToolEnded):
+            self._live, _ = take_event(self._live, event, 0.0)
+
+    def stop(self, by: str | None) -> None:
+        """Stops the answer on a person's request."""
+        self._live, _ = stop(self._live, by, 0.0)
+
+    def shown(self) -> AnswerShown:
+        """Returns the answer as one text to be posted. A run without an end counts as broken off."""
+        if not self.is_over:
+            self.hear(Broken(reason="it stopped in the middle of its answer"))
+        live = self._live
+        assert live.outcome is not None  # a broken event has just ended the run
+        return AnswerShown(
+            outcome=live.outcome, text=str(live.said), leftover=text_of(live.queue), closing=live.closing
+        )

@@ -1,10 +1,12 @@
-"""Safe text that comes in pieces: as soon as a piece can no longer change its meaning, it may be shown.
+"""Safe text from pieces: each piece is shown as soon as later text can no longer change its meaning.
 
-Whatever the pieces, what comes out is ``safe`` of the whole text without its markers. That works since every rule of
-``safe`` looks at one line only, apart from the fences of code blocks: whole lines are settled. Of a line that is not
-whole, what ends at a blank is settled, unless something may still become live or code: a ``<`` or a backtick that is
-not closed, an address, the beginning of a fence or of a quote. When the agent pauses in a word, ``release`` settles
-what of it is decided already.
+The output equals ``safe`` of the whole text without its markers, for any division into pieces: all rules of ``safe``
+look at one line only, except for the fences of code blocks, so whole lines are settled. Of an unfinished line, the part
+up to the last blank is settled, unless later text may still make it live or code: an unclosed ``<`` or backtick, an
+address, the beginning of a fence or of a quote. When the agent pauses inside a word, ``release`` settles the part of
+the word whose meaning is certain.
+
+`Markers` removes agents' control markers, which people should not read: ``[FINAL ANSWER]`` and the like.
 """
 
 from __future__ import annotations
@@ -14,20 +16,95 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from swarm.domain.answers.markers import Markers
 from swarm.domain.text.characters import Visible
 from swarm.domain.text.code_blocks import INLINE_CODE, after_line
 from swarm.domain.text.mrkdwn import MARKDOWN_LINK, MAY_BE_MARKDOWN_LINK, inert, prose
 from swarm.domain.text.secrets import Secrets
 
+_FIXED: Final = ("[FINAL ANSWER]", "[DEFER]", "[LOW_CONFIDENCE]", "[CONFIDENCE:")
+_LONGEST: Final = 80
+_MARKER = re.compile(r"\[(?:FINAL ANSWER|DEFER|LOW_CONFIDENCE|CONFIDENCE:[^\]\n]{0,64})\]", re.IGNORECASE)
+_AFTER_MARKER = re.compile(r"[ \t]*\n?")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Markers:
+    """Removes markers from a text in pieces.
+
+    A marker at the start of a line is removed with the blanks behind it, and with the line break if the line is then
+    empty.
+    """
+
+    held: str = ""  # possibly the beginning of a marker
+    at_line_start: bool = True
+    eats: bool = False  # blanks, after a marker at the start of a line
+
+    def feed(self, text: str) -> tuple[Markers, str]:
+        """Returns the text that is certainly no marker, up to the possible beginning of one."""
+        if not self.held and not self.eats and "[" not in text:
+            return self._passed(text)
+        text = self.held + text
+        end = _may_begin(text)
+        return replace(self, held=text[end:])._without(text[:end])
+
+    def end(self) -> tuple[Markers, str]:
+        """Returns the text held back, which was no marker."""
+        return replace(self, held="")._without(self.held)
+
+    def _without(self, text: str) -> tuple[Markers, str]:
+        kept: list[str] = []
+        state, at = self, 0
+        for found in _MARKER.finditer(text):
+            state, piece = state._passed(text[at : found.start()])
+            kept.append(piece)
+            state = replace(state, eats=state.at_line_start)
+            at = found.end()
+        state, piece = state._passed(text[at:])
+        return state, "".join([*kept, piece])
+
+    def _passed(self, text: str) -> tuple[Markers, str]:
+        """Takes text without markers; returns the following state and the text to show."""
+        if self.eats and text:
+            blank = _AFTER_MARKER.match(text)
+            end = blank.end() if blank else 0
+            goes_on = end == len(text) and not text.endswith("\n")
+            text = text[end:]
+            if not text:
+                return replace(self, eats=goes_on), ""
+        ends_line = text.endswith("\n")
+        if not text or (not self.eats and ends_line == self.at_line_start):
+            return self, text
+        return replace(self, eats=False, at_line_start=ends_line), text
+
+
+def without_markers(text: str) -> str:
+    """Removes the markers from a whole text."""
+    state, begun = Markers().feed(text)
+    return begun + state.end()[1]
+
+
+def _may_begin(text: str) -> int:
+    """Returns the position of a possible unfinished marker; the text's length if there is none."""
+    start = text.rfind("[", max(0, len(text) - _LONGEST))
+    if start >= 0 and _is_beginning(text[start:].upper()):
+        return start
+    return len(text)
+
+
+def _is_beginning(piece: str) -> bool:
+    if "]" in piece or "\n" in piece:
+        return False
+    return any(marker.startswith(piece) for marker in _FIXED) or piece.startswith("[CONFIDENCE:")
+
+
 _LONGEST_CODE: Final = 1_020
-"""A backtick that so many characters do not close is none of inline code."""
+"""A backtick not closed within this many characters starts no inline code."""
 
 _LONGEST_TOKEN: Final = 3_000
-"""A ``<`` or an address that so many characters do not close is shown as it is."""
+"""A ``<`` or an address not closed within this many characters is shown as plain text."""
 
 _LONGEST_WORD: Final = 80
-"""A longer word is shown before it ends, so that each piece of it costs the same."""
+"""A longer word is shown before its end, so that each piece of it costs the same."""
 
 _MAY_BE_FENCE = re.compile(r"[ \t]*(?:`{0,2}|~{0,2}|(?:`{3,}|~{3,})[^\n]*)")
 _MAY_BE_QUOTE = re.compile(r" {0,3}(?:>[ >]*)?")
@@ -35,30 +112,30 @@ _QUOTE = re.compile(r" {0,3}>(?: ?>)*")
 _SPECIAL = re.compile(r"(?P<ticks>`+)|<|(?P<bracket>\[)|\bhttps?://\w[^\s<>`]*", re.IGNORECASE)
 _END_OF_TOKEN = re.compile(r"[<>]")
 _UP_TO_BREAK = re.compile(r"(?s:.*)(?:\s|[^\x00-\x7f])")
-# What may turn out to be a ping, an address, inline code or a mention, depending on what comes next.
+# Text that may become a ping, an address, inline code or a mention, depending on the following text.
 _UNDECIDED = re.compile(r"(?:@[a-z]*\.?|\bh(?:t(?:t(?:p(?:s?(?::/?/?)?)?)?)?)?|[`<]+)\Z", re.IGNORECASE)
 _GOES_ON = re.compile(r"[a-z0-9.:/]", re.IGNORECASE)
 _SCHEMES: Final = ("https://", "http://", "mailto:")
 _ALIVE = re.compile(r"[&<>`@]|http", re.IGNORECASE)
 
 _FindEnd = Callable[[str, int, int], int]
-"""The last place in a stretch of text where a piece may end; 0 if there is none."""
+"""Returns the last position in a stretch of text where a piece may end; 0 if there is none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SafeText:
-    """What is known of a text so far, of which only the end is still open."""
+    """The state of a growing text; only its last line is still open."""
 
     mentionable: frozenset[str] = frozenset()  # user ids that the text may mention
     visible: Visible = field(default_factory=Visible)
     markers: Markers = field(default_factory=Markers)
     secrets: Secrets = field(default_factory=Secrets)
-    line: str = ""  # what is not settled of the last line
+    line: str = ""  # the unsettled part of the last line
     before: str = ""  # the last settled character of that line
-    opening: str | None = None  # the line that opened the code block in which we are
+    opening: str | None = None  # the line that opened the current code block
 
     def feed(self, text: str) -> tuple[SafeText, str, str]:
-        """Take a piece: the state after it, the plain text that it gave, without markers, and what is settled now."""
+        """Takes a piece. Returns the new state, the plain text without markers, and the text settled now."""
         visible, text = self.visible.feed(text)
         markers, text = self.markers.feed(text)
         secrets, plain = self.secrets.feed(text)
@@ -66,7 +143,7 @@ class SafeText:
         return state, plain, settled
 
     def end_line(self) -> tuple[SafeText, str, str]:
-        """Nothing more comes on this line: as ``feed``, and everything is settled."""
+        """Settles the current line: no more text follows on it. Returns the same as ``feed``."""
         visible, text = self.visible.end()
         markers, begun = self.markers.feed(text)
         markers, rest = markers.end()
@@ -79,7 +156,7 @@ class SafeText:
         return replace(state, line="", before=before, opening=opening), plain, settled + last
 
     def release(self) -> tuple[SafeText, str]:
-        """The agent pauses: as much as possible of an unfinished word is settled, and the meaning stays the same."""
+        """Settles as much of an unfinished word as possible without changing its meaning; for pauses of the agent."""
         end = _settled(self.line, self.before, self.opening, _last_decided)
         if not end:
             return self, ""
@@ -101,14 +178,14 @@ class SafeText:
         return replace(self, line=rest[end:], before=before, opening=opening), "".join(pieces)
 
     def _whole(self, line: str, before: str, opening: str | None) -> tuple[str, str | None]:
-        """The rest of a line that is whole, settled, and the code block that is open after it."""
-        if before:  # its beginning was settled, so it is no fence
+        """Settles the rest of a whole line; returns it with the code block open after the line."""
+        if before:  # the line's beginning is settled, so the line is no fence
             return self._piece(line, before, is_code=opening is not None), opening
         opening, is_code = after_line(line, opening)
         return self._piece(line, before, is_code=is_code), opening
 
     def _piece(self, text: str, before: str, *, is_code: bool) -> str:
-        """A piece of a line as Slack may have it, seen behind what stands before it."""
+        """Makes a piece of a line safe, in the context of the character before it."""
         if not _ALIVE.search(text):
             return text
         context = f"x{before}" if before else ""
@@ -118,13 +195,13 @@ class SafeText:
 
 
 def _after_blank(text: str, start: int, end: int) -> int:
-    """Behind a blank or a character beyond ASCII: such end every word."""
+    """Returns the position behind the last blank or non-ASCII character: both end every word."""
     found = _UP_TO_BREAK.match(text, start, end)
     return found.end() if found else 0
 
 
 def _last_decided(text: str, start: int, end: int) -> int:
-    """Within a word too, where nothing that may follow changes what stands before."""
+    """Returns the last position, also inside a word, before which later text changes nothing."""
     while end > start and (found := _UNDECIDED.search(text, max(start, end - _LONGEST_WORD), end)):
         is_decided = end < len(text) and not _GOES_ON.match(text, end)
         if is_decided and text[end - 1] not in "`<":
@@ -134,7 +211,7 @@ def _last_decided(text: str, start: int, end: int) -> int:
 
 
 def _settled(rest: str, before: str, opening: str | None, find: _FindEnd = _after_blank) -> int:
-    """How much of an unfinished line is settled."""
+    """Returns the length of the settled part of an unfinished line."""
     if not before and (_MAY_BE_FENCE.fullmatch(rest) or _MAY_BE_QUOTE.fullmatch(rest)):
         return 0
     if opening is not None:
@@ -148,7 +225,7 @@ def _settled(rest: str, before: str, opening: str | None, find: _FindEnd = _afte
 
 
 def _outside_of_open(rest: str, at: int, find: _FindEnd) -> int:
-    """The last good place to end, behind ``at``, before whatever is still open in a line of prose."""
+    """Returns the last possible end behind ``at`` that precedes all open constructs of a line of prose."""
     settled, looked = 0, at
     while found := _SPECIAL.search(rest, looked):
         end = _end_of_special(rest, found)
@@ -163,7 +240,7 @@ def _outside_of_open(rest: str, at: int, find: _FindEnd) -> int:
 
 
 def _end_of_special(rest: str, found: re.Match[str]) -> int | None:
-    """Where what begins here ends for certain; None while more of the line may change that."""
+    """Returns the certain end of the construct that begins here; None while later text may change it."""
     open_for = len(rest) - found.start()
     if found["ticks"]:
         code = INLINE_CODE.match(rest, found.start())
@@ -186,7 +263,7 @@ def _end_of_special(rest: str, found: re.Match[str]) -> int | None:
 
 
 def _may_be_link(rest: str, at: int) -> bool:
-    """Whether more of the line may make a link of what begins here."""
+    """Whether the rest of the line may turn this beginning into a link."""
     found = MAY_BE_MARKDOWN_LINK.match(rest, at)
     begun = (found["begun"] or "").lower() if found else ""
     return found is not None and any(begun.startswith(scheme[: len(begun)]) for scheme in _SCHEMES)

@@ -1,1 +1,1 @@
-"""Documents that agents search: pieces, excerpts, words."""
+"""Searchable documents, without any I/O."""

@@ -1,7 +1,7 @@
-"""Documents as text: their titles, the pieces that are found, and excerpts of these.
+"""Documents as text: their titles, their pieces for the index, and excerpts of these.
 
-Pieces are slices: put together they are the document. They begin at headings and paragraphs where there are some.
-Headings are those of Markdown (``# …``, underlined) and reStructuredText (underlined, with or without a line above).
+Pieces are slices: joined they give the document. They begin at headings and paragraphs where possible. Headings are
+those of Markdown (``# …``, underlined) and reStructuredText (underlined, with or without a line above).
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from swarm.domain.documents.words import QueryTerm, Span, is_asked, spans_of
+from swarm.domain.documents.query_words import QueryTerm, Span, matches_terms, spans_of
 
 PIECE_CHARACTERS: Final = 1_000
-"""At most so many are in one piece."""
+"""The largest size of a piece."""
 
 EXCERPT_CHARACTERS: Final = 500
-"""At most so many are in an excerpt, the marks of what was left out included."""
+"""The largest size of an excerpt, including the marks of omissions."""
 
 _FULL_ENOUGH: Final = 250  # a piece of so many characters ends before the next heading
 _TITLE_CHARACTERS: Final = 200
 _HEADING_LINE: Final = 1_000  # a longer line is no heading
-_TRAIL: Final = 3  # so many headings above a piece say what it is about
+_TRAIL: Final = 3  # the number of headings that describe a piece
 
 _LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
 _MARKED: Final = re.compile(r" {0,3}(#{1,6})[ \t]+(\S[^\n]*?)(?:[ \t]+#+)?\s*$")
@@ -40,30 +40,30 @@ class Piece:
     """A slice of a document."""
 
     text: str
-    headings: tuple[str, ...]  # that it stands below, and those in it
+    headings: tuple[str, ...]  # the headings above it and inside it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Heading:
-    """A heading and where it stands."""
+    """A heading and its position."""
 
     start: int  # the first character of its first line
-    end: int  # behind its last line
+    end: int  # the position after its last line
     level: int  # 1 is the highest
     text: str
 
 
 def title_of(text: str) -> str | None:
-    """What a document calls itself, in its front matter or else by its first heading; None if it does not say."""
+    """Returns a document's title from its front matter, else its first heading; None without either."""
     front = _FRONT.match(text)
     named = front and _FRONT_TITLE.search(front[1])
-    if named and (said := _plain(named[1].strip("\"'"))):
-        return said
+    if named and (title := _plain(named[1].strip("\"'"))):
+        return title
     return next((heading.text for heading in headings_of(text)), None)
 
 
 def headings_of(text: str) -> Iterator[Heading]:
-    """The headings of a document, in its order; none of what stands in fences or front matter."""
+    """Yields a document's headings in order, except for fenced code and front matter."""
     front = _FRONT.match(text)
     lines = list(_LINE.finditer(text, front.end() if front else 0))
     fence = ""
@@ -78,7 +78,7 @@ def headings_of(text: str) -> Iterator[Heading]:
 
 
 def pieces_of(text: str, most_characters: int = PIECE_CHARACTERS) -> Iterator[Piece]:
-    """A document in pieces: as few and as large as headings, paragraphs and the limit allow."""
+    """Yields a document in pieces, as few and as large as headings, paragraphs and the limit allow."""
     trail: list[Heading] = []
     start = end = 0
     inside: list[str] = []
@@ -95,7 +95,7 @@ def pieces_of(text: str, most_characters: int = PIECE_CHARACTERS) -> Iterator[Pi
 
 
 def excerpt_of(text: str, terms: tuple[QueryTerm, ...], most_characters: int = EXCERPT_CHARACTERS) -> str:
-    """The part of a text that has most of what was asked for, cut between words and marked where it was cut."""
+    """Returns the part of a text with the most search terms, cut between words and marked where cut."""
     clean = re.sub(r"\n\s*\n+", "\n", re.sub(r"[^\S\n]+", " ", text)).strip()
     if len(clean) <= most_characters:
         return clean
@@ -116,7 +116,7 @@ def _marked(line: re.Match[str]) -> Heading | None:
 
 
 def _underlined(lines: Sequence[re.Match[str]], number: int) -> Heading | None:
-    """A single line of text with a line of marks below it, and perhaps one above."""
+    """Returns a heading from a single line of text with a line of marks below, and optionally one above."""
     under = _UNDERLINE.match(lines[number][0])
     if not under or number == 0:
         return None
@@ -131,13 +131,13 @@ def _underlined(lines: Sequence[re.Match[str]], number: int) -> Heading | None:
 
 
 def _plain(heading: str) -> str:
-    """A heading without its marks."""
+    """Removes markup from a heading."""
     text = _DECORATION.sub("", _LINK.sub(r"\1", heading))
     return " ".join(text.split())[:_TITLE_CHARACTERS].strip()
 
 
 def _blocks(text: str) -> Iterator[tuple[int, int, Heading | None]]:
-    """Paragraphs with the blank lines behind them, where they start and end; a heading goes with what it is above."""
+    """Yields paragraphs with their following blank lines, as positions; a heading belongs to the text below it."""
     headings = {heading.start: heading for heading in headings_of(text)}
     start, heading, body = 0, None, False
     blank = False
@@ -154,7 +154,7 @@ def _blocks(text: str) -> Iterator[tuple[int, int, Heading | None]]:
 
 
 def _cut(text: str, headings: Sequence[str], most_characters: int) -> Iterator[Piece]:
-    """A text that may be too long, cut at the ends of lines, else of sentences, else of words."""
+    """Cuts a possibly long text at the ends of lines, else of sentences, else of words."""
     start = 0
     while len(text) - start > most_characters:
         end = _good_end(text, start, start + most_characters)
@@ -174,7 +174,7 @@ def _good_end(text: str, start: int, limit: int) -> int:
 
 
 def _border(text: str, start: int, limit: int) -> int:
-    """The last place up to ``limit`` that is not inside a word; ``limit`` itself if all is one word."""
+    """Returns the last position up to ``limit`` outside a word; ``limit`` if there is none."""
     if limit >= len(text):
         return len(text)
     for place in range(limit, start, -1):
@@ -185,8 +185,8 @@ def _border(text: str, start: int, limit: int) -> int:
 
 
 def _densest(spans: Sequence[Span], terms: tuple[QueryTerm, ...], room: int) -> int:
-    """Where the part begins that has most different words of those asked for, and then most of them."""
-    hits = [(span, word) for span in spans for word in span.words if is_asked(word, terms)]
+    """Returns the start of the part with the most different search terms, then with the most occurrences."""
+    hits = [(span, word) for span in spans for word in span.words if matches_terms(word, terms)]
     best, place, last = (0, 0), 0, 0
     for first, (span, _) in enumerate(hits):
         while last < len(hits) and hits[last][0].end <= span.start + room:
@@ -198,7 +198,7 @@ def _densest(spans: Sequence[Span], terms: tuple[QueryTerm, ...], room: int) -> 
 
 
 def _line_before(text: str, place: int, most: int) -> int:
-    """The start of the line or sentence that ``place`` is in, if it is near; else of some word before."""
+    """Returns the near start of the line or sentence around ``place``; else of an earlier word."""
     near = max(0, place - most)
     line = text.rfind("\n", near, place)
     if line >= 0 or near == 0:

@@ -1,33 +1,38 @@
-"""Agents: programs with a token and a role."""
+"""Agents: programs with a token and a role, their load, and the messages between them.
+
+An agent message goes to one agent or into a named internal channel, which is not a Slack channel.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
 from swarm.clock import SECOND
 from swarm.domain.errors import Invalid
+from swarm.domain.text.characters import strip_invisible
 
 MOST_AGENTS: Final = 2_000
-"""So many agents may be registered at once."""
+"""The largest number of registered agents."""
 
 MOST_ENROLLED: Final = 100
-"""With so many workers, an enrolment key registers no further one: who has stolen it does not fill the room."""
+"""The largest number of workers registered with an enrolment key: a stolen key cannot register more."""
 
 OFFLINE_AFTER_SECONDS: Final = 120
 SEEN_EVERY_SECONDS: Final = 30
-"""Last seen is written at most so often: a heartbeat is not worth a write per poll."""
+"""The shortest interval between two writes of ``last_seen_at``."""
 
 _NAME = re.compile(r"[a-z0-9-]{1,32}")
 _RESERVED_NAMES: Final = frozenset({"all", "swarm"})  # swarm#all addresses everybody; swarm is the coordinator
 
 
 class Role(StrEnum):
-    """A lead reads, answers and delegates; a worker does what it is given."""
+    """A lead reads, answers and delegates; a worker does its tasks."""
 
     LEAD = "lead"
     WORKER = "worker"
@@ -36,9 +41,9 @@ class Role(StrEnum):
 class Reach(StrEnum):
     """How an agent gets its work."""
 
-    POLLING = "polling"  # it asks for it, with a token
-    AGUI = "agui"  # the coordinator calls it, over AG-UI
-    BUILTIN = "builtin"  # it runs inside the coordinator
+    POLLING = "polling"  # the agent polls, with a token
+    AGUI = "agui"  # the coordinator calls the agent, over AG-UI
+    BUILTIN = "builtin"  # the agent runs inside the coordinator
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,23 +59,23 @@ class Agent:
     last_seen_at: int | None
     reach: Reach = Reach.POLLING
     enrolled: bool = False  # registered with an enrolment key
-    token_hash: str | None = field(default=None, repr=False, compare=False)  # of the token by which it was known
+    token_hash: str | None = field(default=None, repr=False, compare=False)  # of the token that identified the agent
 
     def online(self, now: int, offline_after_seconds: float, started_at: int) -> bool:
-        """Whether the agent is there: see `is_online`."""
+        """Whether the agent is online: see `is_online`."""
         return is_online(self.last_seen_at, now, offline_after_seconds, started_at)
 
 
 def is_online(last_seen_at: int | None, now: int, offline_after_seconds: float, started_at: int) -> bool:
-    """Whether an agent has polled or renewed lately; an agent that never did is offline.
+    """Whether an agent has polled or renewed within ``offline_after_seconds``; never seen means offline.
 
-    What happened while no coordinator ran (before ``started_at``) does not count: nobody could poll then.
+    Times before ``started_at`` do not count: without a coordinator no agent could poll.
     """
     return last_seen_at is not None and now - max(last_seen_at, started_at) < offline_after_seconds * SECOND
 
 
 def check_name(name: str) -> str:
-    """The name itself, if an agent may have it; otherwise raises Invalid."""
+    """Returns the name. Raises Invalid for a malformed or reserved one."""
     if not _NAME.fullmatch(name) or name in _RESERVED_NAMES:
         raise Invalid(
             f"'{name}' cannot be an agent's name.",
@@ -86,5 +91,104 @@ def new_agent_token() -> str:
 
 
 def token_hash(token: str) -> str:
-    """What is stored of a token. The token is random, so a fast hash is enough and keeps polls cheap."""
+    """The stored form of a token. A fast hash is enough for a random token and keeps polls cheap."""
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Load:
+    """The current load of an agent."""
+
+    open_tasks: int = 0
+    threads_owned: int = 0
+    running: int = 0  # leases on work, each with a run behind it
+
+
+IDLE: Final = Load()
+
+
+MAX_TEXT_CHARACTERS: Final = 40_000
+MAX_PER_MINUTE: Final = 30
+"""The largest number of messages an agent sends per minute; slows down two agents that answer each other."""
+
+SAME_WITHIN_SECONDS: Final = 60
+"""The same text to the same place within this time counts as one message sent twice by mistake."""
+
+_CHANNEL = re.compile(r"[a-z0-9-]{1,32}")
+# An address such as bob@example.org or Slack's own <@U1> names no agent.
+_MENTION = re.compile(r"(?:(?<![\w@#.<-])@|(?<![\w#])swarm#)([a-z0-9-]++)(?!\w)", re.IGNORECASE)
+_EVERYBODY: Final = "all"
+_MAX_UNKNOWN: Final = 10
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AgentMessage:
+    """A message between agents as one of them reads it."""
+
+    id: str  # ordered by time
+    sender_id: str
+    sender: str
+    recipient: str | None  # the name; None in a channel
+    channel: str | None  # without its #; None for a direct message
+    text: str
+    created_at: int  # microseconds since 1970 UTC
+    for_reader: bool  # sent to the reader, or mentions it
+    unread: bool  # by the reader
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mentions:
+    """The agents mentioned in a text. ``unknown`` are the first few names without an agent."""
+
+    agents: tuple[Agent, ...]
+    everybody: bool
+    unknown: tuple[str, ...]
+
+
+def check_text(text: str) -> str:
+    """Returns the text without invisible characters. Raises Invalid for an empty or too long text."""
+    clean = strip_invisible(text)
+    if not clean.strip():
+        raise Invalid("The message is empty.", fields={"text": "what to say"})
+    if len(clean) > MAX_TEXT_CHARACTERS:
+        raise Invalid(
+            f"The message has {len(clean)} characters.",
+            hint="Say the essence, and where the rest can be found.",
+            fields={"text": f"at most {MAX_TEXT_CHARACTERS} characters"},
+        )
+    return clean
+
+
+def check_channel(channel: str) -> str:
+    """Returns the channel's name without its #. Raises Invalid for a malformed one."""
+    name = channel.removeprefix("#")
+    if not _CHANNEL.fullmatch(name):
+        raise Invalid(
+            f"'{channel}' cannot be a channel's name.",
+            hint="These are channels among agents; what you say in Slack goes through slack-reply.",
+            fields={"channel": "1 to 32 characters of a-z, 0-9 and '-', with or without a leading #"},
+        )
+    return name
+
+
+def mentions(text: str, team: Sequence[Agent]) -> Mentions:
+    """Resolves ``@name``, ``swarm#name`` and ``@all`` in a text; the longest name wins."""
+    found: dict[str, Agent] = {}
+    unknown: dict[str, None] = {}
+    everybody = False
+    names = {agent.name: agent for agent in team} | {agent.id: agent for agent in team}
+    for word in _MENTION.findall(text):
+        name = _longest(word.lower(), names.keys() | {_EVERYBODY})
+        if name == _EVERYBODY:
+            everybody = True
+        elif name is None:
+            unknown[word.lower().rstrip("-")] = None
+        else:
+            found[names[name].id] = names[name]
+    return Mentions(agents=tuple(found.values()), everybody=everybody, unknown=tuple(unknown)[:_MAX_UNKNOWN])
+
+
+def _longest(word: str, names: set[str]) -> str | None:
+    """Returns the longest name that the word begins with; trailing hyphens may belong to the sentence."""
+    bare = word.rstrip("-")
+    return next((word[:end] for end in range(len(word), len(bare) - 1, -1) if word[:end] in names), None)

@@ -1,8 +1,8 @@
-"""Deliveries: intended effects in Slack, stored with the state change that wants them and sent afterwards.
+"""Deliveries: Slack calls stored in the transaction of their state change, and sent afterwards.
 
-What happens when nobody knows whether Slack accepted a call depends on the kind: a post is looked up by the key in its
-metadata before it is sent again; a reaction, an update and a delete are simply repeated, since twice is the same as
-once. What is added to a message of somebody's can be taken away again: a reaction, and the Retry button of our own.
+The handling of an unknown outcome depends on the kind: a post is looked up by the key in its metadata before it is
+sent again; a reaction, an update and a delete are idempotent and are repeated. Two effects can be taken back: a
+reaction, and the Retry button of an answer.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ METADATA_EVENT_TYPE: Final = "swarm_delivery"
 """``event_type`` of the message metadata that carries our key (``event_payload.delivery_id``)."""
 
 EPHEMERAL_SECONDS: Final = 60
-"""What shows a passing state expires if it could not leave within this time: late, it only confuses."""
+"""A delivery that shows a passing state expires after this time: a late one only confuses."""
 
 END_MARK_SECONDS: Final = 15 * 60
-"""Reactions that show how a message ended expire if they could not leave within this time."""
+"""A reaction that shows how a message ended expires after this time."""
 
 
 class DeliveryKind(StrEnum):
-    """Which effect in Slack is wanted."""
+    """The kind of effect in Slack."""
 
     POST = "post"
     UPDATE = "update"
@@ -34,7 +34,7 @@ class DeliveryKind(StrEnum):
 
 
 class Mark(StrEnum):
-    """What a reaction says of its message. When Slack's calls are scarce, end marks are sent first."""
+    """The meaning of a reaction. When Slack's rate limits are tight, end marks are sent first."""
 
     STORED = "stored"  # 👀
     END = "end"  # ✅, ❌ or 🛑
@@ -56,17 +56,17 @@ class DeliveryStatus(StrEnum):
 
     QUEUED = "queued"
     SENDING = "sending"
-    UNKNOWN = "unknown"  # Slack may or may not have it
+    UNKNOWN = "unknown"  # Slack may or may not have accepted the call
     SENT = "sent"
     FAILED = "failed"
     EXPIRED = "expired"
 
 
 class DeliveryStep(StrEnum):
-    """What can happen to a delivery."""
+    """The steps of a delivery."""
 
     TAKE = "take"
-    POSTPONE = "postpone"  # certainly not sent: refused for its rate, or no connection
+    POSTPONE = "postpone"  # certainly not sent: rate-limited, or no connection
     DOUBT = "doubt"
     RESEND = "resend"  # looked up, and Slack does not have it
     CONFIRM = "confirm"
@@ -89,33 +89,33 @@ DELIVERY_TRANSITIONS: Final = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Delivery:
-    """One intended effect, as the sender needs it."""
+    """One Slack call, as the sender needs it."""
 
     id: str
     kind: DeliveryKind
     channel: str
     thread_ts: str | None  # the thread that a post goes into
-    target_ts: str | None  # the message that a reaction, an update, a delete or a post for one person is about
+    target_ts: str | None  # the target message of a reaction, an update, a delete or a post for one person
     text: str  # of a post or an update: already safe for Slack; of a reaction: the emoji's name
     broadcast: bool
     agent_name: str | None
     attempts: int
-    inbox_message_id: str | None = None  # what it answers
-    answers_ts: str | None = None  # and when that was said; known where a post is looked up
+    inbox_message_id: str | None = None  # the message that it answers
+    answers_ts: str | None = None  # that message's timestamp; set where a post is looked up
     stops_task_id: str | None = None  # of a post or an update: the task that its button stops
     stops_turn_id: str | None = None  # of a post or an update: the turn that its button stops
-    person: str | None = None  # of a post: the only user who sees it
-    closing: Closing | None = None  # of a post or an update: what stands below it; counts together with `place`
-    place: AnswerTarget | None = None  # for whom it is, as the buttons and the footer of `closing` need it
-    removes: bool = False  # a reaction is taken away; an update puts `text` in the place of the Retry button
+    person: str | None = None  # of a post: the only user to see it
+    closing: Closing | None = None  # of a post or an update: the blocks below it; used together with `place`
+    place: AnswerTarget | None = None  # place and reader, for the buttons and the footer of `closing`
+    removes: bool = False  # a reaction is removed; an update replaces the Retry button with `text`
 
 
-# What Slack's answer to one call means for the delivery: a closed set, matched exhaustively.
+# The results of one call, as a closed set that is matched exhaustively.
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeliveryAccepted:
-    """Slack has it. ``ts`` is the message's timestamp, ``thread_ts`` the thread in which it landed."""
+    """Slack has accepted the call. ``ts`` is the message's timestamp, ``thread_ts`` its thread."""
 
     ts: str | None = None
     thread_ts: str | None = None
@@ -123,14 +123,14 @@ class DeliveryAccepted:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeliveryRefused:
-    """Slack said no, and would say no again. ``error`` is Slack's code."""
+    """Slack has refused the call for good. ``error`` is Slack's code."""
 
     error: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NotSent:
-    """It certainly did not happen and may be tried again after a while."""
+    """The call certainly did not happen and may be repeated after ``retry_after_seconds``."""
 
     reason: str
     retry_after_seconds: float
@@ -138,7 +138,7 @@ class NotSent:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InDoubt:
-    """The connection broke or timed out after the request had left: it may have happened."""
+    """The connection failed after the request was sent: the call may have happened."""
 
     reason: str
 

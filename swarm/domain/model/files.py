@@ -1,10 +1,10 @@
-"""Files: which names and sizes may pass, what a file in Slack is, and the life of an upload.
+"""Files: allowed names and sizes, Slack's description of a file, and the stages of an upload.
 
-An upload has one effect, the moment in which the file is shared with its thread; everything before is invisible to
-people. So only that moment is kept (as the result of the call's receipt)::
+An upload has one visible effect: sharing the file in its thread. Only this step is recorded (as the result of the
+call's idempotency key)::
 
     nothing → sharing            claim: from now on the file may be in the thread
-    sharing → sharing            look again, after the call that was in doubt can no longer land
+    sharing → sharing            look again, once the call in doubt can no longer take effect
     sharing → shared             settle: Slack has it
     sharing → nothing            drop: Slack certainly does not have it
 """
@@ -22,19 +22,19 @@ from swarm.domain.text.characters import strip_invisible
 
 DEFAULT_CAP_BYTES: Final = 100 * 1024 * 1024
 NAME_BYTES: Final = 255
-"""What common file systems allow."""
+"""The limit of common file systems."""
 
 TEXT_BYTES: Final = 200_000
-"""Text files up to this size are shown as text; a larger one would crowd out everything else a model has in mind."""
+"""Text files up to this size are shown as text; larger ones would fill most of a model's context."""
 
 INLINE_BYTES: Final = 700_000
-"""So much content fits into a tool call, whose body may have 1 MiB: base64 makes four bytes of three."""
+"""The largest content of a tool call, whose body may have 1 MiB: base64 makes four bytes of three."""
 
 TITLE_CHARACTERS: Final = 255
 COMMENT_CHARACTERS: Final = 3_000
 
 SHARE_DOUBT_SECONDS: Final = 90
-"""After so long a call to share a file has timed out (at most 60 s), and what Slack took has become visible."""
+"""After this time a call to share a file has timed out (at most 60 s), and its effect is visible in Slack."""
 
 _SEPARATORS: Final = frozenset("/\\")
 _CONTROL: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})  # Unicode's categories; Cs are halves of surrogate pairs
@@ -43,18 +43,18 @@ _NEVER_TEXT: Final = ("image/", "audio/", "video/", "font/", "application/zip", 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileInfo:
-    """A file as Slack describes it."""
+    """Slack's description of a file."""
 
     id: str
     name: str
     mimetype: str | None
     size_bytes: int | None
-    url: str | None  # where its content is; None: not in Slack, only linked
+    url: str | None  # the URL of its content; None: not in Slack, only linked
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewFile:
-    """A file that is to be shared, checked. ``sha256`` (hex) is None as long as its content has not been read."""
+    """A checked file before its upload. ``sha256`` (hex) is None until its content has been read."""
 
     name: str
     size_bytes: int
@@ -65,7 +65,7 @@ class NewFile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Share:
-    """What is asked of Slack: this file in that thread. ``comment`` is safe for Slack already."""
+    """A request to share an uploaded file in a thread. ``comment`` is already safe for Slack."""
 
     file_id: str
     channel: str
@@ -76,19 +76,19 @@ class Share:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sharing:
-    """The file may be in the thread, or get there until ``until`` (microseconds)."""
+    """The file may be in the thread, or appear there until ``until`` (microseconds)."""
 
     file_id: str
     name: str
     size_bytes: int
     title: str
-    comment: str | None  # safe for Slack already
+    comment: str | None  # already safe for Slack
     until: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shared:
-    """The file is in the thread. ``ts`` is its message, None if Slack has not said which."""
+    """The file is in the thread. ``ts`` is its message, None if Slack did not say which."""
 
     file_id: str
     name: str
@@ -102,7 +102,7 @@ Stage = Sharing | Shared
 def new_file(
     name: str, size_bytes: int, *, title: str | None = None, comment: str | None = None, cap_bytes: int
 ) -> NewFile:
-    """A file that may be uploaded. Raises Invalid for its name, title or comment, TooLarge, and for an empty one."""
+    """Checks a file for upload. Raises Invalid (name, title, comment, empty file) and TooLarge."""
     check_name(name)
     check_size(size_bytes, cap_bytes)
     if size_bytes == 0:
@@ -116,7 +116,7 @@ def new_file(
 
 
 def check_name(name: str) -> None:
-    """Raises Invalid for a name that could mean something to a file system, or look like another one."""
+    """Raises Invalid for a name with a special meaning in a file system, or one that imitates another name."""
     broken = _broken_rule(name)
     if broken:
         raise Invalid(
@@ -136,12 +136,12 @@ def check_size(size_bytes: int, cap_bytes: int) -> None:
 
 
 def may_be_text(mimetype: str | None) -> bool:
-    """Whether it is worth looking at the content. An SVG is an image and text."""
+    """Whether the content may be text by its type. An SVG is both an image and text."""
     return mimetype == "image/svg+xml" or not (mimetype or "").startswith(_NEVER_TEXT)
 
 
 def as_text(content: bytes) -> str | None:
-    """The content as text, or None if it is none: text is UTF-8 without NUL."""
+    """Returns the content as text; None if it is not UTF-8 or contains NUL."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -150,7 +150,7 @@ def as_text(content: bytes) -> str | None:
 
 
 class Counted:
-    """Chunks on their way: counted, hashed, and refused when there are other than ``size_bytes`` of them."""
+    """A stream of chunks, counted and hashed. Raises BadRequest for a total other than ``size_bytes``."""
 
     def __init__(self, chunks: AsyncIterable[bytes], size_bytes: int) -> None:
         self._chunks = chunks
@@ -159,7 +159,7 @@ class Counted:
 
     @property
     def sha256(self) -> str:
-        """Of what has passed, in hex."""
+        """The hash of the chunks so far, in hex."""
         return self._hash.hexdigest()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -189,7 +189,7 @@ def _broken_rule(name: str) -> str | None:
 
 
 def _short(text: str | None, most: int, field: str) -> str | None:
-    """A text without what no reader sees; None if nothing is left."""
+    """Returns the text without invisible characters; None if nothing is left."""
     cleaned = strip_invisible(text or "").strip()
     if len(cleaned) > most:
         raise Invalid(

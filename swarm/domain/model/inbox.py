@@ -1,4 +1,8 @@
-"""Inbox messages: one Slack message addressed to one agent."""
+"""Inbox messages and notices: the two kinds of entries in an agent's inbox.
+
+An inbox message is one Slack message addressed to one agent. A notice is news for an agent beside its work, and never
+waits for a thread's work to end.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ MAX_ATTEMPTS: Final = 5
 """A message whose leases were lost this many times is dead-lettered."""
 
 BUNDLE_LIMIT: Final = 20
-"""At most so many messages of one thread are handed out together."""
+"""The largest number of one thread's messages handed out together."""
 
 MESSAGE_PRIORITY: Final = 50
 PRIORITY_WEIGHT_US: Final = 6 * SECOND
@@ -55,14 +59,14 @@ class InboxStatus(StrEnum):
 
 
 class InboxStep(StrEnum):
-    """What can happen to an inbox message."""
+    """The steps of an inbox message."""
 
     CLAIM = "claim"
     RESPOND = "respond"
     DELEGATE = "delegate"
     DISMISS = "dismiss"
     LOSE = "lose"  # the lease expired or the run failed: one attempt more
-    RELEASE = "release"  # given back by choice: attempts unchanged
+    RELEASE = "release"  # given back on purpose: attempts unchanged
     ASK = "ask"
     ANSWER = "answer"
     DECLINE = "decline"
@@ -92,7 +96,7 @@ INBOX_TRANSITIONS: Final = {
 
 
 class MatchedBy(StrEnum):
-    """Which rule of routing brought a message to an agent."""
+    """The routing rule that brought a message to an agent."""
 
     MENTION = "mention"
     DIRECT_MESSAGE = "direct_message"
@@ -105,23 +109,83 @@ class MatchedBy(StrEnum):
     READDRESSED = "readdressed"
 
 
-class Hold(StrEnum):
-    """Why an unread message is not due yet."""
+class InboxHold(StrEnum):
+    """The reason why an unread message is not due yet."""
 
     CONTEXT = "context"  # its thread is being read from Slack
-    DELAY = "delay"  # it was released with a delay
+    DELAY = "delay"  # released with a delay
 
 
 def bundle(attempts: Sequence[int]) -> int:
-    """How many of a thread's due messages go out together, given the lost leases of each, in their order.
+    """Returns how many of a thread's due messages go out together, given each message's lost leases, in order.
 
-    All fresh ones that stand together; a message that was lost before goes alone, so that one poison message does not
-    bury its neighbours.
+    All leading messages without a lost lease. A message with one goes alone: a poison message must not dead-letter its
+    neighbours.
     """
     fresh = sum(1 for _ in takewhile(lambda lost: lost == 0, attempts))
     return min(fresh or len(attempts[:1]), BUNDLE_LIMIT)
 
 
 def order_key(created_at_us: int, priority: int = MESSAGE_PRIORITY) -> int:
-    """Where a trigger stands in the queue, lowest first: six seconds of age weigh as much as one point of priority."""
+    """Returns the position in the queue, lowest first: one point of priority is worth six seconds of age."""
     return created_at_us - PRIORITY_WEIGHT_US * priority
+
+
+NOTICE_ATTEMPTS: Final = 5
+"""A notice whose leases were lost this many times is dropped and recorded; the thread is not told."""
+
+
+class NoticeKind(StrEnum):
+    """The kind of news."""
+
+    MESSAGE_CHANGED = "message_changed"
+    MESSAGE_DELETED = "message_deleted"
+    TASK_FOLLOW_UP = "task_follow_up"  # a person wrote in the thread of the agent's running task
+    TASK_OFFERED = "task_offered"
+    TASK_DECLINED = "task_declined"
+    TASK_FINISHED = "task_finished"  # completed, failed, cancelled or dead: its result or its error
+    TASK_CANCELLED = "task_cancelled"
+    TASK_RETURNED = "task_returned"  # its worker is gone; it needs another one
+    AGENT_MESSAGE = "agent_message"
+
+
+FOR_CREATORS: Final = frozenset({NoticeKind.TASK_FINISHED, NoticeKind.TASK_RETURNED})
+"""Notices that need action: sent to the task's creator, or to a lead in the creator's place."""
+
+
+class NoticeStatus(StrEnum):
+    """The life of a notice.
+
+    ::
+
+        unread → claimed      claim
+        claimed → unread      lose, release
+        claimed → done        finish
+        claimed → dropped     drop
+    """
+
+    UNREAD = "unread"
+    CLAIMED = "claimed"
+    DONE = "done"
+    DROPPED = "dropped"
+
+
+class NoticeStep(StrEnum):
+    """The steps of a notice."""
+
+    CLAIM = "claim"
+    LOSE = "lose"
+    RELEASE = "release"
+    FINISH = "finish"
+    DROP = "drop"
+
+
+_N = NoticeStatus
+
+NOTICE_TRANSITIONS: Final = {
+    NoticeStep.CLAIM: step(_N.UNREAD, to=_N.CLAIMED),
+    NoticeStep.LOSE: step(_N.CLAIMED, to=_N.UNREAD),
+    NoticeStep.RELEASE: step(_N.CLAIMED, to=_N.UNREAD),
+    NoticeStep.FINISH: step(_N.CLAIMED, to=_N.DONE),
+    NoticeStep.DROP: step(_N.CLAIMED, to=_N.DROPPED),
+}

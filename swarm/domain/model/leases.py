@@ -1,8 +1,8 @@
-"""Leases: the right to work on a trigger, for a while.
+"""Leases: the temporary right to work on a trigger.
 
-A lease is a row with a secret token. Whoever ends or renews work names the token; a token that no longer holds
-changes nothing (``lease_lost``). At most one active *work* lease exists per thread and agent, which is what keeps two
-runs of one agent out of the same conversation. Notices have leases too, but never take that lock.
+A lease is a row with a secret token. Renewing or ending work requires the token; a token that is no longer valid
+changes nothing (``lease_lost``). Per thread and agent at most one active *work* lease exists, which keeps two runs of
+one agent out of the same conversation. Notices have leases too, but never take that lock.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ class LeaseKind(StrEnum):
 
 
 class LeaseEnd(StrEnum):
-    """How a lease came to its end."""
+    """How a lease ended."""
 
     RESOLVED = "resolved"  # its last message was answered, delegated or dismissed by a tool
-    FINISHED = "finished"  # the agent said so
-    FAILED = "failed"  # the agent said that it failed
+    FINISHED = "finished"  # the agent reported success
+    FAILED = "failed"  # the agent reported a failure
     RELEASED = "released"  # given back; no attempt counted
     EXPIRED = "expired"  # not renewed in time; one attempt counted
     REVOKED = "revoked"  # the agent was removed
-    CANCELLED = "cancelled"  # its task was cancelled, or given to somebody else
+    CANCELLED = "cancelled"  # its task was cancelled or reassigned
 
 
 class FinishOutcome(StrEnum):
-    """What an agent says of its work when it finishes."""
+    """The agent's report when it finishes a lease."""
 
     DONE = "done"
     DISMISSED = "dismissed"
@@ -42,5 +42,5 @@ class FinishOutcome(StrEnum):
 
 
 def new_token() -> str:
-    """A lease token: 128 random bits, so that it cannot be guessed."""
+    """A lease token: 128 random bits."""
     return secrets.token_urlsafe(16)

@@ -1,4 +1,4 @@
-"""Language models: which there are, how one is reached, and what a run may use of them."""
+"""Language models: providers, addresses, the limits of a run, and the recorded usage."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol
 
 OLLAMA_BASE_URL: Final = "http://localhost:11434"
 MODEL_TIMEOUT_SECONDS: Final = 120.0
@@ -19,9 +19,9 @@ MOST_SECONDS: Final = 300.0
 
 
 class Provider(StrEnum):
-    """Who serves a model."""
+    """The provider of a model."""
 
-    OPENAI = "openai"  # and everything that speaks its protocol
+    OPENAI = "openai"  # and all services with its protocol
     ANTHROPIC = "anthropic"
     BEDROCK = "bedrock"
     OLLAMA = "ollama"
@@ -33,20 +33,20 @@ ADDRESS_VARIABLES: Final[Mapping[Provider, str]] = {
     Provider.BEDROCK: "AWS_REGION (providers.bedrock.region)",
     Provider.OLLAMA: "OLLAMA_BASE_URL (providers.ollama.base_url)",
 }
-"""Where the address of each provider is set."""
+"""The setting of each provider's address."""
 
 _FAMILIES: Final[Sequence[tuple[re.Pattern[str], Provider]]] = (
     (re.compile(r"gpt(?!-oss)|chatgpt|o\d"), Provider.OPENAI),  # gpt-oss is open: others serve it, OpenAI does not
     (re.compile(r"claude"), Provider.ANTHROPIC),
 )
-"""How the names of models begin that only one provider has."""
+"""Name prefixes used by a single provider."""
 
 
 def guessed_provider(name: str, *, addresses: Collection[Provider], keys: Collection[Provider]) -> Provider:
-    """Who serves a model whose provider the settings do not name.
+    """Returns the provider of a model whose settings name none.
 
-    The name's family decides; then the provider whose base URL is set (``addresses``), if there is one such; then the
-    one whose key is set, likewise; then Ollama, which needs neither (AGENT-07).
+    The name's family decides; then the only provider with a base URL (``addresses``); then the only provider with a
+    key (``keys``); then Ollama, which needs neither (AGENT-07).
     """
     for pattern, provider in _FAMILIES:
         if pattern.match(name.lower()):
@@ -59,26 +59,26 @@ def guessed_provider(name: str, *, addresses: Collection[Provider], keys: Collec
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelSpec:
-    """A model, and how it is reached."""
+    """A model and its address."""
 
     provider: Provider
     name: str
-    base_url: str | None = None  # None: the provider's own; of Ollama without /v1
+    base_url: str | None = None  # None: the provider's default; of Ollama without /v1
     api_key: str | None = field(default=None, repr=False)  # Bedrock takes AWS's usual credentials instead
     region: str | None = None  # of Bedrock; None: AWS's usual settings
-    is_guessed: bool = False  # nobody has named the provider
+    is_guessed: bool = False  # the settings do not name the provider
     timeout_seconds: float = MODEL_TIMEOUT_SECONDS  # the longest silence
     max_tokens: int | None = None  # of one answer; None: the provider's own limit
     temperature: float | None = None
 
     @property
     def label(self) -> str:
-        """How it is called in logs and by people."""
+        """The name in logs and for people."""
         return f"{self.provider}:{self.name}"
 
     @property
     def guess(self) -> str:
-        """What to do if the guessed provider is the wrong one; empty where the settings name it."""
+        """Advice for a wrongly guessed provider; empty where the settings name the provider."""
         if not self.is_guessed:
             return ""
         return (
@@ -88,10 +88,99 @@ class ModelSpec:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunLimits:
-    """What one run may use; None: as much as it likes."""
+    """The limits of one run; None: unlimited."""
 
     requests: int | None = MOST_REQUESTS  # calls of the model
     tokens: int | None = MOST_TOKENS  # read and written, over all calls
     tool_calls: int | None = MOST_TOOL_CALLS
     seconds: float | None = MOST_SECONDS  # of wall-clock time
-    cost_dollars: Decimal | None = None  # where the model's price is known
+    cost_dollars: Decimal | None = None  # applies where the model's price is known
+
+
+class UsageOutcome(StrEnum):
+    """How a run of a built-in agent ended."""
+
+    ANSWERED = "answered"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    LIMITED = "limited"  # ended by one of the operator's limits
+
+
+class UsagePurpose(StrEnum):
+    """The purpose of a run."""
+
+    ANSWER = "answer"  # an answer to a person or caller
+    SUMMARY = "summary"  # the summary of a long session; nobody asked for it
+
+
+class Door(StrEnum):
+    """The entry point of a run."""
+
+    SLACK = "slack"
+    AGUI = "agui"
+    CLI = "cli"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelUsage:
+    """The usage of model calls. Tokens are counted by the provider."""
+
+    requests: int = 0
+    input_tokens: int = 0  # including tokens read from a cache
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    tool_calls: int = 0
+    cost_microdollars: int | None = 0  # millionths of a US dollar; None: the price of a model is unknown
+
+    def __add__(self, other: ModelUsage) -> ModelUsage:
+        """Adds both; one unknown cost makes the sum unknown."""
+        known = self.cost_microdollars is not None and other.cost_microdollars is not None
+        return ModelUsage(
+            requests=self.requests + other.requests,
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            tool_calls=self.tool_calls + other.tool_calls,
+            cost_microdollars=(self.cost_microdollars or 0) + (other.cost_microdollars or 0) if known else None,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelUsageRecord:
+    """One finished run of a built-in agent: an answer, or a summary of a session."""
+
+    id: str  # the run's id, new for each
+    agent: str
+    door: Door
+    session_id: str
+    turn_id: str  # of an answer in Slack; empty elsewhere
+    requester: str  # a Slack user's id or the caller; empty if unknown, and for a summary
+    model: str  # the model that answered last, "provider:name"; empty without an answer
+    outcome: UsageOutcome
+    note: str  # the reason of a run without an answer; empty otherwise
+    usage: ModelUsage
+    started_at: int  # microseconds since 1970 UTC
+    ended_at: int
+    purpose: UsagePurpose = UsagePurpose.ANSWER
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UsageTotal:
+    """The total usage of one agent's runs that ended on one day, with one model."""
+
+    day: str  # in UTC, as 2026-11-22
+    agent: str
+    model: str  # "provider:name"; empty: runs in which no model answered
+    runs: int
+    usage: ModelUsage  # its cost covers the runs with a known cost; None: no run has one
+    runs_of_unknown_cost: int
+
+
+class UsageRecorder(Protocol):
+    """Records the usage of runs."""
+
+    async def note(self, run: ModelUsageRecord) -> None:
+        """Records a finished run. An existing record of the run stays unchanged. Raises Unavailable."""
+        ...

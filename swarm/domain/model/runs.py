@@ -1,8 +1,8 @@
-"""Turns: each is one run of a streaming agent for one trigger. And interrupts: what a run asks people.
+"""Turns and interrupts. A turn is one run of a streaming agent for one trigger; an interrupt is a question to people.
 
-A turn that runs is ``closing`` from the moment at which everything is known: what the agent said, how it ended, and
-what stands below it. What is left is to show that in Slack, which whoever finds the turn can do as well. So a process
-that goes away loses the run of a ``running`` turn, and nothing of a ``closing`` one.
+A turn is ``closing`` once its result is complete: the text, the outcome and the closing blocks. Only the display in
+Slack is left, and any process can finish that. A process that dies therefore loses the run of a ``running`` turn, and
+nothing of a ``closing`` one.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class RunStatus(StrEnum):
 
     RUNNING = "running"
     CLOSING = "closing"  # the run is over; its last message is being closed
-    WAITING = "waiting"  # for people: it has asked them something
+    WAITING = "waiting"  # for people's answer to an interrupt
     ANSWERED = "answered"
     FAILED = "failed"
     STOPPED = "stopped"  # by a person
-    SUPERSEDED = "superseded"  # people said something else instead of answering
-    ABANDONED = "abandoned"  # its process went away, and another turn runs in its place
+    SUPERSEDED = "superseded"  # people wrote something else instead of answering
+    ABANDONED = "abandoned"  # its process died, and another turn runs in its place
 
 
 class RunStep(StrEnum):
-    """What can happen to a turn."""
+    """The steps of a turn."""
 
     CLOSE = "close"
     ANSWER = "answer"
@@ -48,21 +48,21 @@ class RunStep(StrEnum):
     STOP = "stop"
     ASK = "ask"
     ABANDON = "abandon"
-    RESUME = "resume"  # people have decided, and another turn goes on from there
+    RESUME = "resume"  # people have decided, and another turn continues
     SUPERSEDE = "supersede"
-    EXPIRE = "expire"  # nobody answered in time
+    EXPIRE = "expire"  # no answer in time
 
 
 _T = RunStatus
 
 UNFINISHED: Final = frozenset({_T.RUNNING, _T.CLOSING})
-"""Some process has it in hand, or had: at most one such turn exists for each trigger and each lease."""
+"""A process works on such a turn, or did until it died. Each trigger and each lease has at most one."""
 
 RETRYABLE: Final = frozenset({_T.FAILED, _T.STOPPED})
-"""People may have it run again, once."""
+"""People may start such a turn again, once."""
 
-HEARD: Final = frozenset({_T.ANSWERED, _T.WAITING, _T.SUPERSEDED})
-"""The agent has certainly got what the run was about."""
+RECEIVED: Final = frozenset({_T.ANSWERED, _T.WAITING, _T.SUPERSEDED})
+"""In these states the agent has certainly received the run's input."""
 
 RUN_TRANSITIONS: Final = {
     RunStep.CLOSE: step(_T.RUNNING, to=_T.CLOSING),
@@ -78,7 +78,7 @@ RUN_TRANSITIONS: Final = {
 
 
 class RunOutcome(StrEnum):
-    """How a run ended, known before its last message is closed."""
+    """The outcome of a run, known before its last message is closed."""
 
     ANSWERED = "answered"
     FAILED = "failed"
@@ -87,7 +87,7 @@ class RunOutcome(StrEnum):
 
     @property
     def step(self) -> RunStep:
-        """The step that a closing turn takes once its last message is closed."""
+        """The step of a closing turn after its last message is closed."""
         return _LAST_STEPS[self]
 
 
@@ -116,17 +116,17 @@ class PagePhase(StrEnum):
         closed → open             reopen
     """
 
-    OPENING = "opening"  # stored before Slack is asked: the message may exist, and its ts is not known
-    OPEN = "open"  # of a turn that is over: the message may still grow, or does not say yet how its answer ended
+    OPENING = "opening"  # stored before the call to Slack: the message may exist, with an unknown ts
+    OPEN = "open"  # of a finished turn: the message may still grow, or does not show yet how its answer ended
     CLOSED = "closed"
 
 
 class PageStep(StrEnum):
-    """What can happen to a message of an answer."""
+    """The steps of a message of an answer."""
 
     OPEN = "open"
     CLOSE = "close"
-    REOPEN = "reopen"  # a closed one is to say that its answer was abandoned, or has come to Slack after all
+    REOPEN = "reopen"  # a closed message must show that its answer was abandoned, or reached Slack after all
 
 
 PAGE_TRANSITIONS: Final = {
@@ -151,11 +151,11 @@ class InterruptStatus(StrEnum):
     RESOLVED = "resolved"
     DISMISSED = "dismissed"
     EXPIRED = "expired"
-    SUPERSEDED = "superseded"  # people said something else, or stopped the turn
+    SUPERSEDED = "superseded"  # people wrote something else, or stopped the turn
 
 
 class InterruptStep(StrEnum):
-    """What can happen to an interrupt."""
+    """The steps of an interrupt."""
 
     RESOLVE = "resolve"
     DISMISS = "dismiss"
@@ -172,7 +172,7 @@ INTERRUPT_TRANSITIONS: Final = {
 
 
 class Opinion(StrEnum):
-    """What a person thinks of an answer."""
+    """A person's rating of an answer."""
 
     UP = "up"
     DOWN = "down"

@@ -1,29 +1,36 @@
-"""Sessions: what a built-in agent remembers of a conversation, however often the coordinator restarts.
+"""Sessions: a built-in agent's memory of a conversation, kept over restarts of the coordinator.
 
-A session grows by blocks, one for each run: what was said to the agent, the tools it called with what they answered,
-and its answer. A block is stored when its run is over, whole, so a tool's call is never without its result. Where a
-message in Slack is answered once more, its runs are attempts: while one goes on, it is told none of the others, and the
-one that answers takes their place. When a session has grown long, its older part is summarised (`compaction`): from
-then on the agent is told the summary in its place. The originals stay, all attempts among them.
+A session grows by blocks, one per run: the input, the tool calls with their results, and the answer. A block is stored
+whole when its run is over, so no tool call lacks its result. Several runs that answer the same Slack message are
+attempts: a run sees none of the other attempts, and the one that answers replaces them. The older part of a long
+session is summarised; from then on the agent gets the summary instead. The original messages stay, including all
+attempts.
+
+Compaction never separates a tool call from its result: both are summarised, or both are kept. They are paired by call
+id. Some models number their calls anew in each run, so a result belongs to the last call of its id without a result.
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
+
+from swarm.domain.errors import Invalid
 
 COMPACTION_THRESHOLD: Final = 50
 KEEP_RECENT_MESSAGES: Final = 5
 
 
 class MessageRole(StrEnum):
-    """Who says a message of a session."""
+    """The role of a session message."""
 
     USER = "user"
     ASSISTANT = "assistant"
-    SYSTEM = "system"  # the summary of what came before
+    SYSTEM = "system"  # the summary of the earlier messages
     TOOL_USE = "tool_use"
     TOOL_RESULT = "tool_result"
 
@@ -33,70 +40,70 @@ class SessionMessage:
     """One message of a session."""
 
     role: MessageRole
-    text: str = ""  # what is said; of a tool's result, what the tool answered; of its use, nothing
-    author: str = ""  # of a user's: the display name
+    text: str = ""  # of a tool's result, the tool's answer; of its use, empty
+    author: str = ""  # of a user's message: the display name
     call_id: str = ""  # joins a tool's use and its result
     tool: str = ""  # of a tool's use and its result: the tool's name
     arguments: Mapping[str, object] = field(default_factory=dict)  # of a tool's use
     failed: bool = False  # of a tool's result
-    source: str = ""  # of a user's: the inbox message or task that it says, where it came through Slack
+    source: str = ""  # of a user's message from Slack: the id of its inbox message or task
     position: int = 0  # 1 is the session's first; 0: not stored
     created_at: int = 0  # microseconds since 1970 UTC; 0: not stored
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Session:
-    """A session, without its messages."""
+    """A session without its messages."""
 
     id: str
-    agent: str  # whose memory it is: two agents in one conversation remember apart
+    agent: str  # the owner: two agents in one conversation have separate sessions
     metadata: Mapping[str, object]
-    messages: int  # so many the agent is told, the summary included
+    messages: int  # the number of messages the agent gets, including the summary
     created_at: int  # microseconds since 1970 UTC
     updated_at: int
 
 
 class SessionScope(StrEnum):
-    """What in Slack makes one session."""
+    """The Slack conversations that share a session."""
 
     USER = "user"  # a person in a channel, over all threads there
-    THREAD = "thread"  # a thread, with everybody in it
+    THREAD = "thread"  # a thread, with all its people
 
 
 Summarise = Callable[[str, Sequence[SessionMessage]], Awaitable[str]]
-"""Puts messages of a session (its id) into a few words. Raises whatever it likes; the session then stays as it is."""
+"""Summarises messages of a session (its id). May raise any error; the session then stays unchanged."""
 
 
 class Memory(Protocol):
-    """The sessions of one agent. All of it raises Unavailable while the database is away."""
+    """The sessions of one agent. Every method raises Unavailable while the database is away."""
 
     async def get_or_create_session(self, session_id: str, metadata: Mapping[str, object] | None = None) -> Session:
-        """The session; one that is there keeps its metadata, but for the keys that are given."""
+        """Returns the session. An existing one keeps its metadata, except for the given keys."""
         ...
 
     async def get_messages(
         self, session_id: str, limit: int | None = None, *, turn_id: str = ""
     ) -> list[SessionMessage]:
-        """What the agent is told, oldest first: the summary, if there is one, and what came after it.
+        """Returns the messages that the agent gets, oldest first: the summary, if any, and all messages after it.
 
-        With ``limit`` the last so many, and beyond that what keeps a tool's use with its result. Empty for a session
-        that is not there. With ``turn_id``, that of a turn in Slack, nothing of other attempts at what it answers; if
-        the summary knows of one, the last of the messages themselves in its place.
+        With ``limit``, the last so many, plus the messages that keep a tool's use with its result. Empty for an
+        unknown session. With the ``turn_id`` of a turn in Slack, without other attempts at the same answer; if the
+        summary includes one, the last messages themselves are returned in its place.
         """
         ...
 
     async def shown_before(self, turn_id: str) -> frozenset[str]:
-        """Where in Slack (``ts``) other attempts at what a turn answers were shown."""
+        """Returns the Slack messages (``ts``) that show other attempts at the turn's answer."""
         ...
 
     async def get_originals(self, session_id: str) -> list[SessionMessage]:
-        """Everything that was ever said, oldest first, without summaries."""
+        """Returns all messages ever stored, oldest first, without summaries."""
         ...
 
     async def add_message(
         self, session_id: str, role: MessageRole | str, content: str | Mapping[str, object]
     ) -> SessionMessage:
-        """Add one message; the session is made if it is not there. Raises Invalid for a role or content that cannot be.
+        """Adds one message and creates a missing session. Raises Invalid for an impossible role or content.
 
         ``content`` is text, or for tools a mapping: ``{"id", "name", "arguments"}`` of a use, ``{"id", "name",
         "content", "failed"}`` of a result.
@@ -112,18 +119,199 @@ class Memory(Protocol):
         turn_id: str = "",
         has_answered: bool = True,
     ) -> None:
-        """Add all messages of a run, named by its id, at once. What is there of it already stays as it is.
+        """Adds all messages of a run, named by its id, at once. Messages stored before stay unchanged.
 
-        With ``turn_id``, that of a turn in Slack: a run that ``has_answered`` takes the place of all earlier attempts
-        at what this turn answers, one that broke off of none. If a newer attempt is there already, the messages are
-        kept among the originals and never told.
+        With the ``turn_id`` of a turn in Slack: a run that ``has_answered`` replaces all earlier attempts at the same
+        answer; a run that broke off replaces none. If a newer attempt exists, the messages are kept among the
+        originals only.
         """
         ...
 
     async def compact_session(self, session_id: str) -> bool:
-        """Summarise all but the last messages, if there are more than the threshold; whether that was done.
+        """Summarises all but the last messages if their number exceeds the threshold; returns whether it did.
 
-        It may take as long as a model does, and holds up nobody: what is said meanwhile is kept after the summary. Two
-        at once do no harm: one of them does nothing. A summary that fails leaves the session as it was, and is logged.
+        May take as long as a model call, without blocking others: messages that arrive meanwhile follow the summary.
+        Of two concurrent calls one does nothing. A failed summary is logged and leaves the session unchanged.
         """
         ...
+
+
+MOST_BYTES: Final = 1_000_000
+"""The largest size of a text, and of a call's arguments together, in bytes of UTF-8."""
+
+MOST_CHARACTERS: Final = 500
+"""The largest length of a name or id: of a session, a run, a call, a tool, an author."""
+
+_MOST_DEPTH: Final = 50
+_UNSTORABLE: Final = re.compile("[\0\ud800-\udfff]")
+_ROLES_OF_TEXT: Final = (MessageRole.USER, MessageRole.ASSISTANT, MessageRole.SYSTEM)
+
+
+def storable(text: str) -> str:
+    """Returns text that every database accepts: NUL and lone surrogates become U+FFFD."""
+    return _UNSTORABLE.sub("\ufffd", text)
+
+
+def kept_text(text: str) -> str:
+    """Returns text for storage: storable, and cut with a note beyond `MOST_BYTES`."""
+    return _cut(storable(text))
+
+
+def checked_name(name: str, what: str) -> str:
+    """Returns the id of a session or run. Raises Invalid for an impossible one."""
+    if not 0 < len(name) <= MOST_CHARACTERS or _UNSTORABLE.search(name):
+        raise Invalid(
+            f"The id of a {what} has 1 to {MOST_CHARACTERS} characters, and no NUL.", fields={what: "another id"}
+        )
+    return name
+
+
+def kept(message: SessionMessage) -> SessionMessage:
+    """Returns a message for storage. Long parts are cut, with a note."""
+    return replace(
+        message,
+        text=kept_text(message.text),
+        author=_name(message.author),
+        call_id=_name(message.call_id),
+        tool=_name(message.tool),
+        arguments=_kept_arguments(message.arguments),
+    )
+
+
+def message_of(role: MessageRole | str, content: str | Mapping[str, object]) -> SessionMessage:
+    """Builds a message from role and content (see `Memory.add_message`). Raises Invalid."""
+    try:
+        known = MessageRole(role)
+    except ValueError:
+        raise _refused("role", f"one of {', '.join(MessageRole)}") from None
+    if known in _ROLES_OF_TEXT:
+        if not isinstance(content, str) or not content.strip():
+            raise _refused("content", "text that is not empty")
+        return SessionMessage(role=known, text=content)
+    if isinstance(content, str):
+        raise _refused("content", 'a mapping with "id" and "name"')
+    return _of_tool(known, content)
+
+
+def plain(value: object, depth: int = 0) -> Any:
+    """Returns a value as JSON types: storable text, unknown types as text, and a limited depth."""
+    if isinstance(value, str):
+        return storable(value)
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if depth >= _MOST_DEPTH:
+        return "(nested too deeply to be kept)"
+    if isinstance(value, Mapping):
+        return {storable(str(key)): plain(inner, depth + 1) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner, depth + 1) for inner in value]
+    return storable(str(value))
+
+
+def _of_tool(role: MessageRole, content: Mapping[str, object]) -> SessionMessage:
+    call_id, tool = content.get("id"), content.get("name")
+    if not isinstance(call_id, str) or not call_id or not isinstance(tool, str) or not tool:
+        raise _refused("content", 'a mapping with "id" and "name", both text')
+    if role is MessageRole.TOOL_RESULT:
+        answer = content.get("content", "")
+        text = answer if isinstance(answer, str) else json.dumps(plain(answer), ensure_ascii=False)
+        return SessionMessage(role=role, call_id=call_id, tool=tool, text=text, failed=bool(content.get("failed")))
+    arguments = content.get("arguments") or {}
+    if not isinstance(arguments, Mapping):
+        raise _refused("content", 'a mapping whose "arguments" are a mapping')
+    return SessionMessage(role=role, call_id=call_id, tool=tool, arguments=arguments)
+
+
+def _kept_arguments(arguments: Mapping[str, object]) -> Mapping[str, object]:
+    kept_whole: dict[str, object] = plain(arguments)
+    size = _size(kept_whole)
+    if size <= MOST_BYTES:
+        return kept_whole
+    return {"not_kept": f"The arguments had {size} bytes, which is more than is kept."}
+
+
+def _size(value: object) -> int:
+    """The approximate size as JSON, in bytes."""
+    if isinstance(value, str):
+        return len(value.encode()) + 2
+    if isinstance(value, dict):
+        return sum(_size(key) + _size(inner) + 2 for key, inner in value.items()) + 2
+    if isinstance(value, list):
+        return sum(_size(inner) + 1 for inner in value) + 2
+    return len(str(value))
+
+
+def _cut(text: str) -> str:
+    if len(text) * 4 <= MOST_BYTES:
+        return text
+    encoded = text.encode()
+    if len(encoded) <= MOST_BYTES:
+        return text
+    return encoded[:MOST_BYTES].decode(errors="ignore") + f"\n[Cut: there were {len(encoded)} bytes.]"
+
+
+def _name(text: str) -> str:
+    return storable(text)[:MOST_CHARACTERS]
+
+
+def _refused(field: str, expected: str) -> Invalid:
+    return Invalid(f"A message of a session has as its {field} {expected}.", fields={field: expected})
+
+
+_OF_TOOLS = (MessageRole.TOOL_USE, MessageRole.TOOL_RESULT)
+
+
+def tool_pairs(messages: Sequence[SessionMessage]) -> Mapping[int, int]:
+    """Returns the tool calls that have a result: a map from the call's to the result's position."""
+    waiting: dict[str, list[int]] = {}
+    found: dict[int, int] = {}
+    for place, message in enumerate(messages):
+        if message.role is MessageRole.TOOL_USE:
+            waiting.setdefault(message.call_id, []).append(place)
+        elif message.role is MessageRole.TOOL_RESULT and waiting.get(message.call_id):
+            found[waiting[message.call_id].pop()] = place
+    return found
+
+
+def compaction_point(messages: Sequence[SessionMessage], keep: int) -> int:
+    """Returns the number of messages before the cut that keeps at least the last ``keep`` together.
+
+    Parallel calls and their results stay together: the cut is before the first of them.
+    """
+    place = max(len(messages) - keep, 0)
+    whole = tool_pairs(messages)
+    while parted := [use for use, result in whole.items() if use < place <= result]:
+        place = min(parted)
+    return place
+
+
+def messages_for_model(messages: Sequence[SessionMessage]) -> list[SessionMessage]:
+    """Returns the messages that a model accepts: no tool call without its result, no result alone, no empty text.
+
+    Such messages exist after a crash, after single `add_message` calls, and after an empty answer.
+    """
+    whole = tool_pairs(messages)
+    in_pairs = whole.keys() | set(whole.values())
+    return [
+        message
+        for place, message in enumerate(messages)
+        if (place in in_pairs if message.role in _OF_TOOLS else message.text.strip())
+    ]
+
+
+def recent_messages(messages: Sequence[SessionMessage], limit: int | None) -> list[SessionMessage]:
+    """Returns the last ``limit`` messages for a model, plus the calls of their results; None: all."""
+    told = messages_for_model(messages)
+    return told if limit is None else told[compaction_point(told, limit) :]
+
+
+def to_summarise(messages: Sequence[SessionMessage], threshold: int, keep_recent: int) -> Sequence[SessionMessage]:
+    """Returns the leading messages to summarise; empty without need or use.
+
+    A summary is needed above ``threshold`` messages, and useful unless the only such message is an earlier summary.
+    """
+    if len(messages) <= threshold:
+        return ()
+    older = messages[: compaction_point(messages, keep_recent)]
+    worth = messages_for_model(older)
+    return older if len(worth) > 1 or any(message.role is not MessageRole.SYSTEM for message in worth) else ()

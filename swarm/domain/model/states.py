@@ -1,7 +1,7 @@
-"""State machines as data: an enum of states, an enum of steps, and one table that says which step leads where.
+"""State machines as data: an enum of states, an enum of steps, and a table of the allowed transitions.
 
 The store builds the ``WHERE`` of its updates from these tables, and a test compares them with the diagrams in the
-docstrings and with the CHECK constraints, so the three cannot drift apart.
+docstrings and with the CHECK constraints, so the three cannot diverge.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -13,16 +14,16 @@ MAX_ATTEMPTS: Final = 5
 """A task whose leases were lost this many times is dead-lettered."""
 
 MAX_DEPTH: Final = 8
-"""So many tasks may stand one below the other: a delegation of a delegation, and so on."""
+"""The largest depth of nested tasks: a delegation of a delegation, and so on."""
 
 MAX_OPEN_PER_THREAD: Final = 10
 MAX_OPEN_CHILDREN: Final = 10
 MAX_OPEN_CREATED: Final = 100
-"""So many open tasks without a thread may one agent have created."""
+"""The largest number of open tasks without a thread per creator."""
 
 MAX_DEPENDENCIES: Final = 20
 OFFER_SECONDS: Final = 600
-"""An offer that nobody answers for so long counts as declined."""
+"""An offer without an answer for this time counts as declined."""
 
 MAX_TITLE_CHARACTERS: Final = 200
 MAX_TEXT_CHARACTERS: Final = 200_000
@@ -66,18 +67,18 @@ class TaskStatus(StrEnum):
 
 
 class TaskStep(StrEnum):
-    """What can happen to a task."""
+    """The steps of a task."""
 
     ACCEPT = "accept"
     DECLINE = "decline"
-    UNBLOCK = "unblock"  # everything that it depends on is completed
-    FREE = "free"  # the same, but nobody has it yet
-    BREAK = "break"  # something that it depends on has failed
+    UNBLOCK = "unblock"  # all its dependencies are completed
+    FREE = "free"  # its dependencies are completed, and it has no agent
+    BREAK = "break"  # one of its dependencies has failed
     CLAIM = "claim"
     COMPLETE = "complete"
     FAIL = "fail"
-    LOSE = "lose"  # the lease expired or the run failed: one attempt more
-    RELEASE = "release"  # given back by choice: attempts unchanged
+    LOSE = "lose"  # the lease expired or the run failed: one more attempt
+    RELEASE = "release"  # given back on purpose: attempts unchanged
     ASK = "ask"
     ANSWER = "answer"
     UNASSIGN = "unassign"  # its worker is gone
@@ -90,10 +91,10 @@ class TaskStep(StrEnum):
 _T = TaskStatus
 
 OPEN_STATUSES: Final = frozenset({_T.OFFERED, _T.BLOCKED, _T.UNASSIGNED, _T.PENDING, _T.IN_PROGRESS, _T.WAITING})
-"""A task that is not over."""
+"""The statuses of an unfinished task."""
 
 ACTIVE_STATUSES: Final = frozenset({_T.PENDING, _T.IN_PROGRESS, _T.WAITING})
-"""Its agent has it, so that what people say in its thread belongs to it."""
+"""The statuses of a task in its agent's hands: people's messages in its thread go to that agent."""
 
 TASK_TRANSITIONS: Final = {
     TaskStep.ACCEPT: step(_T.OFFERED, to=_T.PENDING),
@@ -116,17 +117,19 @@ TASK_TRANSITIONS: Final = {
 }
 
 UNSUCCESSFUL: Final = frozenset({_T.FAILED, _T.DECLINED, _T.CANCELLED, _T.DEAD})
-"""What depends on such a task has failed: also on a dead one, for people must not wait for an operator in silence."""
+"""Dependents of such a task fail. Includes dead tasks: people must not wait silently for an operator."""
 
 
 class TaskHold(StrEnum):
-    """Why a pending task is not due yet."""
+    """The reason why a pending task is not due yet."""
 
-    DELAY = "delay"  # it was released with a delay
+    DELAY = "delay"  # released with a delay
 
 
 def check_depth(parent_depth: int | None) -> int:
-    """The depth of a new task below a parent of that depth, 1 without a parent; raises Conflict past the limit."""
+    """Returns the depth of a new task below a parent of this depth, 1 without a parent. Raises Conflict past the
+    limit.
+    """
     depth = (parent_depth or 0) + 1
     if depth > MAX_DEPTH:
         raise Conflict(
@@ -137,7 +140,7 @@ def check_depth(parent_depth: int | None) -> int:
 
 
 def check_room(count: int, limit: int, where: str) -> None:
-    """Raises Conflict when there is no room for one more open task."""
+    """Raises Conflict if one more open task exceeds the limit."""
     if count >= limit:
         raise Conflict(
             f"There are {count} open tasks {where} already; at most {limit} are allowed.",
@@ -146,7 +149,7 @@ def check_room(count: int, limit: int, where: str) -> None:
 
 
 def check_dependencies(depends_on: Collection[str], ancestors: Collection[str]) -> None:
-    """Raises Invalid for too many dependencies, Conflict where a task would wait for one that waits for it."""
+    """Raises Invalid for too many dependencies, Conflict for a dependency cycle."""
     if len(depends_on) > MAX_DEPENDENCIES:
         raise Invalid(
             f"A task may depend on at most {MAX_DEPENDENCIES} others.",
@@ -158,3 +161,41 @@ def check_dependencies(depends_on: Collection[str], ancestors: Collection[str]) 
             f"The task would wait for {', '.join(circular)}, which it is a part of: a cycle.",
             hint="Leave its own parents out of depends_on.",
         )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Dependency:
+    """A task that another task waits for."""
+
+    id: str
+    title: str
+    status: TaskStatus
+    result: str | None
+    error: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TaskView:
+    """A task with names instead of ids, for agents and operators."""
+
+    id: str
+    title: str
+    description: str
+    status: TaskStatus
+    priority: int
+    agent_id: str | None
+    agent: str | None  # its worker's name
+    created_by: str | None  # an agent's name; None: an operator
+    requester: str | None  # a Slack user's id
+    parent_id: str | None
+    depends_on: tuple[Dependency, ...]
+    thread_id: str | None
+    inbox_message_id: str | None
+    attempts: int
+    progress: str | None
+    percent: int | None
+    result: str | None
+    error: str | None
+    created_at: int
+    started_at: int | None
+    ended_at: int | None

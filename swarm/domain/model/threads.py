@@ -1,19 +1,197 @@
-"""Threads: one Slack conversation, its owner, and how much of it we know."""
+"""Slack threads: their messages, authors and events, the owner, and how much of a thread is known."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 
-from swarm.domain.model.transcript import ChannelType, ContextState
+from swarm.domain.model.states import step
+
+CONTEXT_WAIT_SECONDS: Final = 10
+"""The longest wait for a thread's history from Slack; then the message goes out with ``context_incomplete``."""
+
+
+class AuthorKind(StrEnum):
+    """The kind of a message's author."""
+
+    USER = "user"
+    AGENT = "agent"  # one of this swarm's agents
+    BOT = "bot"  # another app
+
+
+class Standing(StrEnum):
+    """The author's standing in the workspace and, by the channel's policy, in the channel."""
+
+    MEMBER = "member"  # also our own agents, and bots on the channel's list
+    GUEST = "guest"
+    EXTERNAL = "external"  # from another workspace
+    UNVERIFIED = "unverified"  # unknown to Slack, or not looked up yet
+    NOT_ALLOWED = "not_allowed"  # a member or bot that the channel's lists exclude
+
+
+STRANGERS: Final = frozenset({Standing.GUEST, Standing.EXTERNAL, Standing.UNVERIFIED})
+"""Messages of these authors alone never start a tool that writes."""
+
+STANDING_WORDS: Final[Mapping[Standing, str]] = {
+    Standing.GUEST: "a guest",
+    Standing.EXTERNAL: "of another workspace",
+    Standing.UNVERIFIED: "unverified",
+    Standing.NOT_ALLOWED: "not allowed here",
+}
+"""The mark of a message for its readers; a member's message has none."""
+
+
+class ChannelType(StrEnum):
+    """The kind of conversation of a message."""
+
+    CHANNEL = "channel"  # public or private
+    DM = "dm"
+    GROUP = "group"  # a direct message between several people
+
+
+class ContextState(StrEnum):
+    """How much of a thread we know.
+
+    ::
+
+        unknown | loading | stale → loading     begin
+        loading → complete                      load
+        loading → unknown                       give_up
+        complete | loading → stale              doubt
+    """
+
+    UNKNOWN = "unknown"
+    LOADING = "loading"
+    COMPLETE = "complete"
+    STALE = "stale"
+
+
+class ContextStep(StrEnum):
+    """The steps of a thread's context."""
+
+    BEGIN = "begin"  # starts reading from Slack; again, if the previous reader has vanished
+    LOAD = "load"
+    GIVE_UP = "give_up"
+    DOUBT = "doubt"  # messages may have been missed, also by a read under way
+
+
+_C = ContextState
+
+CONTEXT_TRANSITIONS: Final = {
+    ContextStep.BEGIN: step(_C.UNKNOWN, _C.LOADING, _C.STALE, to=_C.LOADING),
+    ContextStep.LOAD: step(_C.LOADING, to=_C.COMPLETE),
+    ContextStep.GIVE_UP: step(_C.LOADING, to=_C.UNKNOWN),
+    ContextStep.DOUBT: step(_C.COMPLETE, _C.LOADING, to=_C.STALE),
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class File:
+    """An attachment by name; its content stays in Slack until requested."""
+
+    id: str
+    name: str
+    mimetype: str | None = None
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Author:
+    """The author of a message. ``id`` is a user id (``U…``, ``W…``); for a bot without a user, the bot id (``B…``)."""
+
+    id: str
+    kind: AuthorKind
+    name: str | None = None  # the display name, if known
+    bot_id: str | None = None
+    teams: tuple[str, ...] = ()  # the author's own workspaces, where Slack names them
+    standing: Standing | None = None  # None: unknown, treated as a stranger's
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SlackMessage:
+    """A message from Slack, independent of the event type that carried it."""
+
+    channel: str
+    ts: str
+    thread_ts: str | None  # None for a message outside any thread and for a thread's root
+    author: Author
+    text: str  # as Slack stores it: <@U…>, <#C…>, &amp;
+    subtype: str | None = None
+    channel_type: ChannelType = ChannelType.CHANNEL
+    files: tuple[File, ...] = ()
+    edited_ts: str | None = None  # the time of the last edit
+    event_id: str | None = None
+    delivery_id: str | None = None  # the key in the metadata of our own post
+    has_replies: bool = False  # of a root in a conversation's history; events do not have it
+    quoted: str = ""  # the end of ``text`` that quotes another author, in a forwarded message
+
+    @property
+    def own_text(self) -> str:
+        """The author's own text: mentions and addresses count here, and not in forwarded text."""
+        return self.text.removesuffix(self.quoted)
+
+    @property
+    def root_ts(self) -> str:
+        """The timestamp of the thread that this message belongs to or opens."""
+        return self.thread_ts or self.ts
+
+    @property
+    def is_root(self) -> bool:
+        return self.thread_ts is None or self.thread_ts == self.ts
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChannelMessage:
+    """A message in its conversation's history: outside of threads, or the root of one."""
+
+    message: SlackMessage
+    latest_reply_ts: str | None = None  # of the newest message in its thread
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MessageEdited:
+    """A message was edited in Slack."""
+
+    message: SlackMessage
+    previous_text: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MessageDeleted:
+    """A message was deleted in Slack."""
+
+    channel: str
+    ts: str
+    thread_ts: str | None
+    event_id: str | None = None
+
+
+SlackEvent = SlackMessage | MessageEdited | MessageDeleted
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TranscriptMessage:
+    """One message of a transcript for an agent or a person."""
+
+    ts: str
+    author_id: str
+    author: str  # display name, or the agent's name
+    kind: AuthorKind
+    text: str
+    edited: bool
+    files: tuple[File, ...]
+    standing: Standing = Standing.MEMBER
+
 
 OWNED_FOR_IDLE_DAYS: Final = 7
-"""Ownership of a thread ends after so many days without a message."""
+"""Ownership of a thread ends after this many days without a message."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Thread:
-    """A thread that the swarm takes part in."""
+    """A thread with the swarm as a participant."""
 
     id: str
     team: str
@@ -23,5 +201,5 @@ class Thread:
     owner_id: str | None
     epoch: int  # counts the changes of owner
     context: ContextState
-    told_queued_at: int | None  # when the thread was told that nobody is there; None once it was answered
-    watermark_ts: str  # what was said later than this and was not routed was missed
+    told_queued_at: int | None  # when the thread was told that no agent is online; None once it was answered
+    watermark_ts: str  # later messages that were not routed were missed

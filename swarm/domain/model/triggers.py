@@ -1,18 +1,19 @@
-"""Triggers: what ``/poll`` hands out."""
+"""Triggers, the work and news that ``/poll`` hands out, and the tray, an agent's summary of its inbox."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from swarm.domain.model.inbox import InboxStatus, MatchedBy
-from swarm.domain.model.notices import NoticeKind
-from swarm.domain.model.task_views import TaskView
-from swarm.domain.model.transcript import ChannelType, File, Standing, TranscriptMessage
+from swarm.domain.model.agents import AgentMessage
+from swarm.domain.model.inbox import InboxStatus, MatchedBy, NoticeKind
+from swarm.domain.model.tasks import TaskView
+from swarm.domain.model.threads import ChannelType, File, Standing, TranscriptMessage
 
 
 class TriggerKind(StrEnum):
-    """Work, and the kinds of notices."""
+    """The kinds of work, and of notices."""
 
     SLACK_INBOX_MESSAGE = "slack_inbox_message"
     TASK_ASSIGNED = "task_assigned"
@@ -28,20 +29,20 @@ class TriggerKind(StrEnum):
 
 
 class StartedBy(StrEnum):
-    """Whose words a piece of work comes from."""
+    """Whose messages started a piece of work."""
 
-    MEMBERS = "members"  # at least one of them; also agents, operators and bots on the channel's list
-    STRANGERS = "strangers"  # strangers alone: nothing may be written without a member's word
+    MEMBERS = "members"  # at least one member; includes agents, operators and bots on the channel's list
+    STRANGERS = "strangers"  # strangers only: tools that write need a member's word
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ThreadView:
-    """The thread that a trigger is about, as an agent sees it."""
+    """A trigger's thread as an agent sees it."""
 
     id: str
     team: str
     channel: str
-    channel_name: str  # with its leading #; of a direct message the other person's name
+    channel_name: str  # with its leading #; of a direct message, the person's name
     channel_type: ChannelType
     thread_ts: str
     permalink: str
@@ -49,7 +50,7 @@ class ThreadView:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InboxMessageView:
-    """An inbox message as an agent sees it: the new message whole, in readable text."""
+    """An inbox message as an agent sees it: the whole new message, in readable text."""
 
     id: str
     text: str
@@ -63,28 +64,28 @@ class InboxMessageView:
     status: InboxStatus
     files: tuple[File, ...]
     standing: Standing = Standing.MEMBER  # of the author
-    task_id: str | None = None  # what it was delegated as, or what it is a follow-up to
+    task_id: str | None = None  # the task it was delegated as, or it follows up on
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NoticeView:
-    """News for an agent: what happened, who did it, which inbox message, task or agent's message is concerned."""
+    """A notice as an agent sees it: the event, its actor, and the inbox message, task or agent message concerned."""
 
     kind: NoticeKind
     inbox_message_id: str | None
     task_id: str | None
     agent_message_id: str | None
-    channel: str | None  # of a message between agents: the internal channel; None: it was sent directly
+    channel: str | None  # the internal channel of an agent message; None: sent directly
     actor_id: str | None
     actor_name: str | None
-    text: str | None  # what a changed message reads now, what an agent says, why a task was declined or cancelled
+    text: str | None  # the changed message, the agent message, or the reason of a decline or cancellation
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trigger:
-    """One piece of work or news, under a lease, with everything that is needed to act on it."""
+    """One piece of work or news under a lease, with all data needed to act on it."""
 
-    id: str  # names the work, and stays the same over attempts
+    id: str  # of the work; the same over all attempts
     kind: TriggerKind
     created_at: int
     due_at: int
@@ -99,3 +100,25 @@ class Trigger:
     notice: NoticeView | None
     task: TaskView | None = None
     started_by: StartedBy = StartedBy.MEMBERS
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Preview:
+    """One unread message in a tray: the beginning of the new message, not of the thread."""
+
+    inbox_message_id: str
+    sender: str
+    channel: str
+    preview: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tray:
+    """The summary of an agent's inbox."""
+
+    unread: int
+    previews: tuple[Preview, ...]
+    mentions: int  # unread messages of other agents: direct ones, and channel messages that mention the agent
+    messages: tuple[AgentMessage, ...]  # the first of these messages
+    tasks: Mapping[str, int]  # the agent's open tasks by status
+    threads_owned: int

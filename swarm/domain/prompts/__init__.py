@@ -1,1 +1,1 @@
-"""Prompts: what agents read when there is work for them."""
+"""Prompts: the text that agents get with their work."""

@@ -1,4 +1,4 @@
-"""What an agent is told about where a message comes from: it shapes the answer, and is never part of the message."""
+"""The context of a message for an agent: its source, channel and requester. It is never part of the message."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from swarm.domain.model.transcript import ChannelType
-from swarm.domain.text.readable import readable
+from swarm.domain.model.threads import ChannelType
+from swarm.domain.text.mrkdwn import readable
 
 SOURCE: Final = "slack"
 
 THREAD_CONTEXT: Final = "thread_context"
-"""What was said in the thread before, as text: for agents that have no other place for it."""
+"""The thread's earlier messages as text, for agents without another place for them."""
 
 OWN_KEYS: Final = frozenset(
     {
@@ -28,15 +28,15 @@ OWN_KEYS: Final = frozenset(
         THREAD_CONTEXT,
     }
 )
-"""The keys that the coordinator sets itself, and that no channel's own may take."""
+"""The keys that the coordinator sets; a channel's own keys may not use them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChannelFacts:
-    """What Slack says about a channel; empty where it says nothing, or cannot be asked."""
+    """Slack's description of a channel; empty fields are unknown."""
 
     name: str = ""  # without #
-    topic: str = ""  # as Slack writes it, with its entities and links
+    topic: str = ""  # in Slack's format, with entities and links
     purpose: str = ""
 
 
@@ -53,11 +53,11 @@ def client_context(
     by_strangers: bool = False,
     extra: Mapping[str, object] | None = None,
 ) -> dict[str, object]:
-    """The ``client_context`` of a run, as JSON values. Keys that do not apply are absent: no null, no empty text.
+    """Returns the ``client_context`` of a run, as JSON values. Keys that do not apply are absent, never null or empty.
 
     ``user_email`` is for channels that share it (`ChannelPolicy.share_email`). ``extra`` are the channel's own keys
-    (`ChannelPolicy.client_context`); none takes the place of the coordinator's, absent ones included. The name is a
-    channel's only: that of a group is made up by Slack out of its members, and a direct message has none.
+    (`ChannelPolicy.client_context`); they never replace the coordinator's keys, even absent ones. Only channels have a
+    name: Slack makes up a group's from its members, and a direct message has none.
     """
     is_channel = channel_type is ChannelType.CHANNEL
     own: dict[str, object] = {

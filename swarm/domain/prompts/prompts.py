@@ -1,8 +1,8 @@
-"""The prompt of a trigger: what an agent reads when there is something for it. Pure text; no message is ever cut.
+"""The prompt of a trigger: the text for an agent with new work. Pure; messages are never cut.
 
-The shape, from top to bottom: a head in our own words (who, what, ids, what to call), what is new, whole and in
-fences of its own (a message, a task, the end of one, what another agent wrote), the agent's previous answer, the
-history of the thread, a last sentence in our own words::
+The parts from top to bottom: an introduction (agent, event, ids, tools to call); the news, whole and in fences (a
+message, a task, a result, another agent's message); the agent's previous answer; the history of the thread; a closing
+sentence::
 
     <new_message marker="9f3c…">
     from: "Alice" (person U0ALICE), 2026-11-21 09:30:00 UTC
@@ -26,9 +26,9 @@ history of the thread, a last sentence in our own words::
     [2026-11-21 09:30:00 UTC] "Alice" (person U0ALICE) is new message 1, in full above
     </thread_context marker="9f3c…">
 
-Of a history that is longer than ``history_characters`` the messages behind the first one are left out until the rest
-fits, and the sentence above it says how many and how they are read. The words are in ``prompt_words`` and
-``prompt_notices``; why content cannot leave its fence, in ``prompt_fences``.
+A history longer than ``history_characters`` omits messages after the first one until the rest fits; the sentence above
+it gives their number and the way to read them. ``wording`` and ``notices`` hold the sentences; ``fences`` explains why
+content cannot leave its fence.
 """
 
 from __future__ import annotations
@@ -36,30 +36,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from swarm.domain.model.notices import NoticeKind
-from swarm.domain.model.transcript import STANDING_WORDS, AuthorKind, Standing
-from swarm.domain.prompts import prompt_words as words
-from swarm.domain.prompts.excerpts import left_out
-from swarm.domain.prompts.prompt_fences import (
-    barred,
-    check_marker,
-    fenced,
-    harmless,
-    moment,
-    one_line,
-    plain_id,
-    quoted,
-)
-from swarm.domain.prompts.prompt_input import (
+from swarm.domain.model.inbox import NoticeKind
+from swarm.domain.model.threads import STANDING_WORDS, AuthorKind, Standing
+from swarm.domain.prompts import wording
+from swarm.domain.prompts.fences import barred, check_marker, fenced, harmless, moment, one_line, plain_id, quoted
+from swarm.domain.prompts.input import (
     ABOUT_TASKS,
     INBOX_TRIGGER,
     TASK_TRIGGER,
     NewMessage,
     PromptInput,
     PromptMessage,
+    left_out,
 )
-from swarm.domain.prompts.prompt_notices import NOTICES
-from swarm.domain.prompts.prompt_tasks import outcome_sections, task_sections
+from swarm.domain.prompts.notices import NOTICES
+from swarm.domain.prompts.tasks import outcome_sections, task_sections
 
 _KIND_WORDS: Final[Mapping[AuthorKind, str]] = {
     AuthorKind.USER: "person",
@@ -69,10 +60,9 @@ _KIND_WORDS: Final[Mapping[AuthorKind, str]] = {
 
 
 def render(prompt: PromptInput, marker: str) -> str:
-    """The prompt as text. ``marker`` must be random and new for each prompt: 8 to 64 letters and digits.
+    """Returns the prompt as text. ``marker`` must be random and new for each prompt: 8 to 64 letters and digits.
 
-    :raises ValueError: the marker is not of that form, there are no words for this kind of trigger, or it is about a
-        task and the task is not given.
+    :raises ValueError: malformed marker, unknown kind of trigger, or a missing task.
     """
     check_marker(marker)
     if prompt.kind not in {INBOX_TRIGGER, TASK_TRIGGER, *NOTICES}:
@@ -80,32 +70,32 @@ def render(prompt: PromptInput, marker: str) -> str:
     if prompt.kind in ABOUT_TASKS and prompt.task is None:
         raise ValueError(f"the prompt of a trigger of kind {prompt.kind!r} needs its task")
     sections = [
-        words.opening(prompt),
-        words.facts(prompt),
-        *words.how_to_settle(prompt),
-        words.how_to_read(marker),
-        *words.about_strangers(prompt),
+        wording.opening(prompt),
+        wording.facts(prompt),
+        *wording.how_to_settle(prompt),
+        wording.how_to_read(marker),
+        *wording.about_strangers(prompt),
         *_news(prompt, marker),
         *_previous_reply(prompt, marker),
         *_history(prompt, marker),
-        *words.gaps(prompt),
-        words.tail(prompt),
+        *wording.gaps(prompt),
+        wording.tail(prompt),
     ]
     return "\n\n".join(sections) + "\n"
 
 
 def _news(prompt: PromptInput, marker: str) -> list[str]:
-    """What the trigger brings, the newest first: a task that is to be done comes before what was said about it."""
+    """The trigger's news, most important first: a task to do comes before the messages about it."""
     messages = _messages(prompt, marker)
     task = task_sections(prompt.task, prompt.kind, marker) if prompt.task else []
-    told = [*_notice(prompt, marker), *(outcome_sections(prompt.task, marker) if prompt.task else [])]
+    outcomes = [*_notice(prompt, marker), *(outcome_sections(prompt.task, marker) if prompt.task else [])]
     if prompt.kind == INBOX_TRIGGER:
-        return [*messages, *task, *told]
-    return [*task, *told, *messages] if prompt.kind == TASK_TRIGGER else [*told, *messages, *task]
+        return [*messages, *task, *outcomes]
+    return [*task, *outcomes, *messages] if prompt.kind == TASK_TRIGGER else [*outcomes, *messages, *task]
 
 
 def _shown(prompt: PromptInput) -> tuple[NewMessage, ...]:
-    """The messages that stand in full above the history."""
+    """The messages in full above the history."""
     is_gone = prompt.kind == NoticeKind.MESSAGE_DELETED
     is_in_notice = prompt.kind == NoticeKind.MESSAGE_CHANGED and prompt.notice_text is not None
     return () if is_gone or is_in_notice else prompt.new_messages
@@ -117,7 +107,7 @@ def _messages(prompt: PromptInput, marker: str) -> list[str]:
 
 
 def _places(prompt: PromptInput) -> dict[str, str]:
-    """What the messages above the history are called, by timestamp."""
+    """The labels of the messages above the history, by timestamp."""
     new = [message for message in _shown(prompt) if message.inbox_message_id != prompt.delegated_id]
     numbers = {message.ts: f"new message {number}" for number, message in enumerate(new, 1)}
     return {message.ts: numbers.get(message.ts, "the delegated message") for message in _shown(prompt)}
@@ -134,7 +124,7 @@ def _new_message(message: NewMessage, place: str, marker: str) -> str:
 
 
 def _notice(prompt: PromptInput, marker: str) -> list[str]:
-    """What another agent wrote, why something happened to a task, or how a message reads now."""
+    """Another agent's message, the reason of a task's event, or the new text of a message."""
     if prompt.notice_text is None:
         return []
     text = harmless(prompt.notice_text)
@@ -157,13 +147,13 @@ def _history(prompt: PromptInput, marker: str) -> list[str]:
     if not prompt.history:
         return []
     places = _places(prompt)
-    shown = ["\n".join(_said(message, places.get(message.ts))) for message in prompt.history]
+    shown = ["\n".join(_history_message(message, places.get(message.ts))) for message in prompt.history]
     gap = left_out([len(lines) for lines in shown], prompt.history_characters)
-    told = [lines for place, lines in enumerate(shown) if place not in gap]
-    return [words.history(prompt, len(gap)), fenced("thread_context", "\n".join(told), marker)]
+    kept = [lines for place, lines in enumerate(shown) if place not in gap]
+    return [wording.history(prompt, len(gap)), fenced("thread_context", "\n".join(kept), marker)]
 
 
-def _said(message: PromptMessage, place: str | None) -> Iterable[str]:
+def _history_message(message: PromptMessage, place: str | None) -> Iterable[str]:
     author = _author(message.author, message.author_id, message.kind, message.standing, edited=message.edited)
     header = f"[{moment(message.ts)}] {author}"
     if place is not None:

@@ -1,12 +1,12 @@
-"""Text on its way to a reader. Each reader has one function, and foreign text reaches it through nothing else.
+"""Text on its way to a reader. Each kind of reader has one function, which all foreign text passes.
 
-| reader | function | where it stands |
+| reader | function | used in |
 |---|---|---|
-| model | `model.for_model`, `model.data_for_model` | JSON answers, MCP results, requests to models and agents |
-| terminal | `terminal.for_terminal` | the command line |
+| model | `characters.for_model`, `characters.data_for_model` | JSON, MCP results, requests to models and agents |
+| terminal | `characters.for_terminal` | the command line |
 | Slack | `swarm.domain.text.mrkdwn.safe`, `outgoing.plain_for_slack` | deliveries, streams, cards, files |
 | page | text nodes, `safe` links | the twin's page (`static/dom.js`) |
 | log | `swarm.telemetry.redaction.Redactor` | the formatter of `swarm.telemetry.log` |
 
-All of them begin with `characters.strip_invisible`. What is stored stays as it came.
+All of them begin with `characters.strip_invisible`. Stored text is unchanged.
 """

@@ -1,23 +1,26 @@
-"""Characters that no reader sees: they carry text past people, and commands into terminals and models.
+"""Invisible characters, which can hide text from people and send commands to terminals and models.
 
-Everything invisible is removed: control and format characters, tags, fillers, bidi controls and variation selectors.
-Visible scripts and emoji need three of them, which stay only where they do their work, so that a row of them can spell
-nothing:
+`strip_invisible` removes them all: control and format characters, tags, fillers, bidi controls and variation
+selectors. Visible scripts and emoji need three kinds of them. These stay only in their proper place, so that a
+sequence of them cannot encode a message:
 
-- one VS15 or VS16 directly behind a symbol, or behind a digit, ``#`` or ``*`` of a keycap;
-- one Mongolian selector directly behind a Mongolian letter;
-- one ZWJ or ZWNJ between two letters of a script that joins its letters, or between two symbols.
+- one VS15 or VS16 directly after a symbol, or after a digit, ``#`` or ``*`` of a keycap;
+- one Mongolian selector directly after a Mongolian letter;
+- one ZWJ or ZWNJ between two letters of a joining script, or between two symbols.
 
-The selectors VS1 to VS14 and VS17 to VS256 never stay: behind an ideograph each of them is one of 240 values, a byte,
-and without it the ideograph is only drawn in its usual form.
+The selectors VS1 to VS14 and VS17 to VS256 never stay: each is one of 240 values after an ideograph and so encodes a
+byte, and without it the ideograph is only drawn in its usual form.
+
+`for_model`, `data_for_model` and `for_terminal` are the functions on the way to these readers.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 _BREAKS: Final = "\r\v\f\x85\u2028\u2029"
 _IGNORED: Final = (
@@ -25,7 +28,7 @@ _IGNORED: Final = (
     "\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U00013430-\U0001343f"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-"""The categories Cc and Cf and what Unicode calls default-ignorable, but not the visible signs among Cf."""
+"""The categories Cc and Cf and Unicode's default-ignorable characters, except for the visible signs of Cf."""
 
 _LINE_BREAK: Final = re.compile(f"\r\n|[{_BREAKS}]")
 _RUN: Final = re.compile(f"[{_IGNORED}]+")
@@ -37,27 +40,27 @@ _MONGOLIAN_STYLES: Final = frozenset("\u180b\u180c\u180d\u180f")
 _SYMBOLS: Final = frozenset({"So", "Sm", "Sk"})
 _MORE_SYMBOLS: Final = frozenset("\u203c\u2049\u2139\u3030")  # emoji of other categories: ‼ ⁉ ℹ 〰
 _KEYCAP: Final = "\u20e3"
-_KEPT_OF_RUN: Final = 2  # no decision looks at more of a run
+_KEPT_OF_RUN: Final = 2  # decisions look at no more of a run
 
 
 def strip_invisible(text: str) -> str:
-    """Text as a reader sees it.
+    """Returns the visible text.
 
-    Every kind of line break becomes ``\\n``, tabs stay, a lone surrogate becomes U+FFFD. What is left can be encoded,
-    and it has no line that only some programs take for one. Cleaning twice changes nothing.
+    All line breaks become ``\\n``, tabs stay, a lone surrogate becomes U+FFFD. The result can be encoded and has no
+    line breaks that only some programs recognise. Idempotent.
     """
     return _stripped(text, "")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Visible:
-    """`strip_invisible` for a text that comes in pieces: together they give what the whole gives."""
+    """`strip_invisible` for a text in pieces: the joined outputs equal the output for the whole text."""
 
-    last: str = ""  # the last character given
-    held: str = ""  # what the next character decides about; a few characters at most
+    last: str = ""  # the last character of the output
+    held: str = ""  # depends on the next character; a few characters at most
 
     def feed(self, text: str) -> tuple[Visible, str]:
-        """What of the text is decided."""
+        """Takes a piece; returns the decided part of the text."""
         if not self.held and not _UNCLEAN.search(text):
             return (replace(self, last=text[-1]) if text else self), text
         text = self.held + text
@@ -67,13 +70,13 @@ class Visible:
         return Visible(last=shown[-1:] or self.last, held=held), shown
 
     def end(self) -> tuple[Visible, str]:
-        """Nothing follows: what was held back is decided as well."""
+        """Ends the text; returns the part held back."""
         shown = _stripped(self.held, self.last)
         return Visible(last=shown[-1:] or self.last), shown
 
 
 def _stripped(text: str, before: str) -> str:
-    """The visible text, behind the character ``before``."""
+    """Returns the visible text that follows the character ``before``."""
     if not _UNCLEAN.search(text):
         return text
     text = _LINE_BREAK.sub("\n", _well_formed(text))
@@ -81,12 +84,12 @@ def _stripped(text: str, before: str) -> str:
 
 
 def _well_formed(text: str) -> str:
-    """Surrogate pairs become the character they mean, lone surrogates U+FFFD."""
+    """Turns surrogate pairs into their character, lone surrogates into U+FFFD."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _decided(text: str) -> int:
-    """Where the end begins that the next character may change."""
+    """Returns the start of the undecided end, which depends on the next character."""
     end = len(text)
     if text and (text[-1] == "\r" or "\ud800" <= text[-1] <= "\udbff"):
         end -= 1
@@ -96,7 +99,7 @@ def _decided(text: str) -> int:
 
 
 def _kept(run: re.Match[str], before: str) -> str:
-    """What of a row of invisible characters does its work here."""
+    """Returns the characters of an invisible run that are in their proper place."""
     before = run.string[run.start() - 1] if run.start() else before
     after = run.string[run.end() : run.end() + 1]
     style, rest = "", run.group()
@@ -125,9 +128,40 @@ def _is_symbol(character: str) -> bool:
 
 
 def _joins_letters(character: str) -> bool:
-    """Hebrew and Arabic to Mongolian, the later Indic blocks, and those beyond the basic plane."""
+    """Hebrew and Arabic to Mongolian, the later Indic blocks, and the joining scripts beyond the basic plane."""
     return (
         "\u0590" <= character <= "\u1cff"
         or "\ua840" <= character <= "\uabff"
         or "\U00010a00" <= character <= "\U00011fff"
     )
+
+
+def for_model(text: str) -> str:
+    """Returns text for a model: the text visible to people, otherwise unchanged."""
+    return strip_invisible(text)
+
+
+def data_for_model(value: Any) -> Any:
+    """Returns JSON-like data with `for_model` applied to every text, including field names."""
+    match value:
+        case str():
+            return for_model(value)
+        case Mapping():
+            return {data_for_model(name): data_for_model(part) for name, part in value.items()}
+        case list() | tuple():
+            return [data_for_model(part) for part in value]
+        case _:
+            return value
+
+
+def for_terminal(text: object) -> str:
+    """Returns text without terminal commands: no escapes, control or invisible characters; line breaks stay.
+
+    Rich's markup is not removed: consoles print the result with ``markup=False``.
+    """
+    return strip_invisible(str(text))
+
+
+def line_for_terminal(text: object) -> str:
+    """Returns the same text on one line."""
+    return " ".join(for_terminal(text).split())

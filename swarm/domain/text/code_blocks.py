@@ -1,4 +1,4 @@
-"""Where the code in a Markdown text is."""
+"""Code blocks in Markdown."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class CodeBlock:
 
     begin: int  # the first character of the opening line
     inside: int  # the first character after the opening line
-    close: int  # the first character of the closing line; the end of the text if there is none
+    close: int  # the first character of the closing line; the text's end without one
     end: int  # after the closing fence
     opening: str  # the opening line with its info string
-    fence: str  # the fence alone, indented as it was
+    fence: str  # the fence alone, with its indentation
 
 
 def code_blocks(text: str) -> list[CodeBlock]:
-    """The fenced blocks of a text in order; one that is never closed reaches to the end."""
+    """Returns the fenced blocks of a text in order; an unclosed block extends to the end."""
     blocks: list[CodeBlock] = []
     opening: re.Match[str] | None = None
     for line in _FENCE_LINE.finditer(text):
@@ -38,21 +38,21 @@ def code_blocks(text: str) -> list[CodeBlock]:
 
 
 def after_line(line: str, opening: str | None) -> tuple[str | None, bool]:
-    """Go one line on: the opening line of the block that is open after it, if any, and whether the line is code.
+    """Advances by one line. Returns the opening line of the block open after the line, and whether the line is code.
 
-    The same as ``code_blocks`` for a text that comes line by line. ``line`` comes without its line break.
+    Equivalent to ``code_blocks`` for a text in lines. ``line`` comes without its line break.
     """
     found = _FENCE_LINE.fullmatch(line)
     if opening is None:
         opens = found is not None and _opens(found)
         return (line if opens else None), opens
     begun = _FENCE_LINE.fullmatch(opening)
-    assert begun is not None  # it opened a block
+    assert begun is not None  # this line has opened a block
     return (None if found and _closes(found, begun) else opening), True
 
 
 def open_at_end(text: str) -> CodeBlock | None:
-    """The code block that a text leaves open."""
+    """Returns the code block left open by a text; None without one."""
     blocks = code_blocks(text)
     return blocks[-1] if blocks and blocks[-1].close == blocks[-1].end == len(text) else None
 

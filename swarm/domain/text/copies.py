@@ -1,4 +1,4 @@
-"""Copies of a message: what of its text may stand elsewhere word for word."""
+"""Copies of a deleted or edited message: finding and removing its text in other texts."""
 
 from __future__ import annotations
 
@@ -6,29 +6,28 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from swarm.domain.text.mrkdwn import escape, unescape
-from swarm.domain.text.readable import readable
+from swarm.domain.text.mrkdwn import escape, readable, unescape
 
 TOMBSTONE: Final = "[deleted]"
-"""Stands where a copy stood."""
+"""Replaces a copy."""
 
 SHORTEST_IN_THREAD: Final = 6
 SHORTEST_ANYWHERE: Final = 12
-"""A shorter copy counts only where it is the whole text: "ok" is not to be cut out of "token"."""
+"""A shorter copy counts only as the whole text: "ok" must not be cut out of "token"."""
 
 MOST_PARTS: Final = 20
-"""So many parts of a message are looked for, the longest ones: each costs a search."""
+"""The largest number of parts searched for, the longest ones; each costs a search."""
 
 _CLAUSE_END: Final = re.compile(r"[.,;:!?…]+(?:\s|$)")
 _TOKEN: Final = re.compile(r"<([^<>\n]+)>")
 
 
 def parts_of(text: str, kept: str = "") -> tuple[str, ...]:
-    """The text of a message as agents may have copied it, longest first: whole, its lines, longer clauses of these, and
-    what links lead to.
+    """Returns the parts of a message that agents may have copied, longest first.
 
-    As Slack writes it and as people read it. Mentions part a line, for they are copied as names. What ``kept`` says as
-    well, the text of the message after an edit, is left out.
+    The parts are the whole text, its lines, their longer clauses, and the targets of links, both in Slack's format and
+    as readable text. Mentions split a line, since copies contain names. Parts that also occur in ``kept``, the text
+    after an edit, are left out.
     """
     staying = f"{kept}\n{readable(kept, {})}"
     found = {part.strip() for part in _parts(text)}
@@ -38,12 +37,12 @@ def parts_of(text: str, kept: str = "") -> tuple[str, ...]:
 
 
 def says(text: str, original: str) -> bool:
-    """Whether a text says what a message of Slack says now, but for how it names people."""
+    """Whether a text contains the current text of a Slack message, apart from the names of people."""
     return all(unescape(line).strip() in text for line in _TOKEN.sub("\n", original).split("\n"))
 
 
 def without(text: str, parts: Iterable[str]) -> str:
-    """A text with a tombstone in place of each part."""
+    """Returns a text with a tombstone in place of each part."""
     for part in parts:
         text = text.replace(part, TOMBSTONE)
     return text

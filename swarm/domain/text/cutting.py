@@ -1,4 +1,4 @@
-"""Text for Slack cut to size: between paragraphs if possible, code blocks closed and opened again."""
+"""Long text for Slack in parts: cut between paragraphs if possible, with code blocks closed and reopened."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from itertools import takewhile
 from swarm.domain.text.code_blocks import INLINE_CODE, CodeBlock, code_blocks
 
 MIN_LIMIT = 64
-"""The smallest part, in characters, that ``cut`` and ``split`` make: a code fence opened and closed needs some room."""
+"""The smallest limit of ``cut`` and ``split``, in characters: a code fence opened and closed needs some room."""
 
 # Each starts where the last visible character before a break ends; the lookbehind keeps long blanks linear.
 _PARAGRAPH = re.compile(r"(?<=\S)[^\S\n]*\n[^\S\n]*\n")
@@ -21,41 +21,41 @@ _LINE = re.compile(r"(?<=\S)[^\S\n]*\n")
 _WORD = re.compile(r"(?<=\S)\s+")
 _BLANK = re.compile(r"\s*")
 _ATOM = re.compile(r"&(?:amp|lt|gt);|<[^<>\n]+>")
-_LONGEST_CLUSTER = 32  # characters looked back for the start of what a reader sees as one
+_LONGEST_CLUSTER = 32  # how far to look back for the start of one visible character
 
 
 @dataclass(frozen=True, kw_only=True)
 class MessagePart:
-    """One message's worth of a longer text."""
+    """The part of a longer text for one message."""
 
-    gap: str  # whitespace between the part before and this one; it is shown nowhere
-    opened: str  # the opening line of a code block that goes on from the part before, else empty
+    gap: str  # whitespace before this part; not shown
+    opened: str  # the opening line of a code block continued from the previous part, else empty
     body: str  # the text's own characters
-    closed: str  # the closing line of a code block that goes on in the next part, else empty
+    closed: str  # the closing line of a code block that continues in the next part, else empty
 
     @property
     def text(self) -> str:
-        """What is posted."""
+        """The text to post."""
         return self.opened + self.body + self.closed
 
 
 def split(text: str, limit: int) -> list[str]:
-    """The texts of ``cut``: what to post, one message each."""
+    """Returns the texts of ``cut``, one per message."""
     return [part.text for part in cut(text, limit)]
 
 
 def join(parts: Iterable[MessagePart]) -> str:
-    """The text that was cut: ``join(cut(text, limit)) == text.rstrip()``."""
+    """Returns the original text: ``join(cut(text, limit)) == text.rstrip()``."""
     return "".join(part.gap + part.body for part in parts)
 
 
 def cut(text: str, limit: int) -> list[MessagePart]:
-    """A text in parts of at most ``limit`` characters, none of them blank; of a blank text there are none.
+    """Cuts a text into non-blank parts of at most ``limit`` characters; returns none for a blank text.
 
     A cut falls between paragraphs, else lines, else words, else anywhere, in the last three quarters of a part. It
-    falls neither into an escape or a ``<…>`` (unless that alone is longer than a part) nor into what a reader sees as
-    one character. A code block is closed at the end of a part and opened again, info string included, in the next;
-    a block whose opening line takes more than a quarter of the limit is treated as plain text.
+    never divides an escape or a ``<…>`` (unless that alone exceeds a part), nor one visible character. A code block is
+    closed at the end of a part and reopened in the next, including its info string; a block whose opening line takes
+    more than a quarter of the limit is treated as plain text.
 
     :raises ValueError: ``limit`` is below ``MIN_LIMIT``.
     """
@@ -66,19 +66,19 @@ def cut(text: str, limit: int) -> list[MessagePart]:
 
 @dataclass(frozen=True, kw_only=True)
 class Cut:
-    """Where a message ends that grows, and how the next one goes on."""
+    """The end of a growing message, and the start of the next one."""
 
-    end: int  # the message has the text up to here
-    resume: int  # the next one goes on here; the blanks between are shown nowhere
-    closed: str  # what closes an open code block, else empty
-    opened: str  # what opens that block again in the next message, else empty
+    end: int  # the message has the text before this position
+    resume: int  # the next message starts here; the blanks between are not shown
+    closed: str  # closes an open code block, else empty
+    opened: str  # reopens that block in the next message, else empty
 
 
 def cut_growing(text: str, sent: int, wanted: int, limit: int) -> Cut | None:
-    """Where a message should end whose first ``sent`` characters are shown already; None: nowhere yet, all of it fits.
+    """Returns the cut for a message whose first ``sent`` characters are already shown; None if all of the text fits.
 
-    A text that fits ends at its first break between paragraphs behind ``wanted`` characters, outside of code. A longer
-    one ends at most at ``limit``, at the best place that ``cut`` would find behind what is shown.
+    A text that fits is cut at its first break between paragraphs after ``wanted`` characters, outside of code. A
+    longer text is cut at ``limit`` or before, at the best place after the shown characters, by the rules of ``cut``.
     """
     cutter = _Cutter(text, max(limit, MIN_LIMIT))
     end = cutter.first_paragraph(max(sent, wanted), limit) if len(text) <= limit else cutter.best_end(sent, limit)
@@ -86,13 +86,13 @@ def cut_growing(text: str, sent: int, wanted: int, limit: int) -> Cut | None:
 
 
 class _Spans:
-    """Stretches of a text that are better not cut; they do not overlap."""
+    """Non-overlapping stretches of a text that should not be divided."""
 
     def __init__(self, spans: Iterable[tuple[int, int]]) -> None:
         self._spans = list(spans)
 
     def leave(self, position: int) -> int:
-        """The start of the stretch that a cut here would divide, else the position itself."""
+        """Returns the start of the stretch divided by a cut here, else the position itself."""
         index = bisect_left(self._spans, (position, 0)) - 1
         if index >= 0 and position < self._spans[index][1]:
             return self._spans[index][0]
@@ -100,7 +100,7 @@ class _Spans:
 
 
 class _Cutter:
-    """One text being cut. It looks at each window of ``limit`` characters once, so the cost is linear."""
+    """Cuts one text. Each window of ``limit`` characters is examined once, so the cost is linear."""
 
     def __init__(self, text: str, limit: int) -> None:
         self._text = text
@@ -122,7 +122,7 @@ class _Cutter:
             yield MessagePart(gap=gap, opened=opened, body=self._text[start:end], closed=_closing(going_on))
 
     def first_paragraph(self, earliest: int, furthest: int) -> int | None:
-        """The first break between paragraphs, outside of code, behind which the text goes on."""
+        """Returns the first break between paragraphs outside of code that text follows."""
         if earliest <= furthest and self._ends_paragraph(earliest):
             return earliest
         for found in _PARAGRAPH.finditer(self._text, max(earliest - 1, 0)):
@@ -132,18 +132,18 @@ class _Cutter:
         return None
 
     def _ends_paragraph(self, end: int) -> bool:
-        """Whether a blank line ends here that is shown already, and the text goes on."""
+        """Whether an already shown blank line ends here, followed by more text."""
         is_break = _AFTER_PARAGRAPH.search(self._text, max(end - _LONGEST_CLUSTER, 0), end) is not None
         return is_break and self._block_at(end) is None and self._visible(end) < len(self._text)
 
     def best_end(self, sent: int, furthest: int) -> int:
-        """The best end between what is shown already and the furthest position."""
+        """Returns the best end between the shown text and the furthest position."""
         if furthest <= sent:
             return sent
         return max(self._best(sent, furthest, max(sent, furthest // 4)), sent)
 
     def cut_at(self, end: int) -> Cut:
-        """The cut at a position, code blocks closed and opened again."""
+        """Returns the cut at a position, with code blocks closed and reopened."""
         block = self._block_at(end)
         return Cut(
             end=end,
@@ -153,14 +153,14 @@ class _Cutter:
         )
 
     def _end(self, start: int, furthest: int) -> int:
-        """Where the part that begins at ``start`` ends; ``furthest`` is the last position it could."""
+        """Returns the end of the part from ``start``; ``furthest`` is the last possible position."""
         if len(self._text) <= furthest:
             return len(self._text)
         return self._best(start, furthest, start + (furthest - start) // 4)
 
     def _best(self, start: int, furthest: int, earliest: int) -> int:
         for pattern in (_PARAGRAPH, _LINE, _WORD):
-            # A break may begin at the last position and go on after it; how far it goes is of no interest.
+            # A break may begin at the last position and extend beyond it; its length does not matter.
             breaks = [found.start() for found in pattern.finditer(self._text, earliest, furthest + self._limit)]
             for end in reversed(breaks):
                 if end <= furthest and self._is_good(end, furthest):
@@ -178,11 +178,11 @@ class _Cutter:
         return not is_empty and has_room and not self._starts_fence(end, resume)
 
     def _starts_fence(self, end: int, resume: int) -> bool:
-        """Whether a cut within a line would make a fence of characters that are none where they stand."""
+        """Whether a cut within a line would turn its characters into a fence."""
         return "\n" not in self._text[end:resume] and self._text.startswith(("```", "~~~"), resume)
 
     def _anywhere(self, start: int, furthest: int) -> int:
-        """The last position that divides nothing it need not; a part is never blank."""
+        """Returns the last position that divides as little as possible; a part is never blank."""
         floor = self._visible(start)
         end = furthest
         while True:
@@ -193,7 +193,7 @@ class _Cutter:
             end = better
 
     def _step_back(self, end: int, floor: int) -> int:
-        """Out of each protected stretch in turn, as far as that leaves something before the cut."""
+        """Moves before each protected stretch in turn, as long as some text remains before the cut."""
         steps: tuple[Callable[[int], int], ...] = (self._codes.leave, self._atoms.leave, self._cluster_start)
         for step in steps:
             before = step(end)
@@ -201,11 +201,11 @@ class _Cutter:
         return end
 
     def _shielded(self, end: int) -> int:
-        """Before the inline code, escape or ``<…>`` that a cut here would divide."""
+        """Returns the position before the inline code, escape or ``<…>`` that a cut here would divide."""
         return min(self._codes.leave(end), self._atoms.leave(end))
 
     def _cluster_start(self, end: int) -> int:
-        """Before the character as a reader sees it, and not before what would become a fence."""
+        """Returns the position before the visible character around ``end``, and not before a new fence."""
         for position in range(end, max(end - _LONGEST_CLUSTER, 0), -1):
             starts_fence = self._starts_fence(position, self._resume(position))
             if not starts_fence and not _belongs_together(self._text, position):
@@ -213,7 +213,9 @@ class _Cutter:
         return end
 
     def _resume(self, end: int) -> int:
-        """Where the next part begins: after the blank lines, with its indentation; within a line, at the next word."""
+        """Returns the start of the next part: after blank lines, with its indentation; within a line, at the next
+        word.
+        """
         visible = self._visible(end)
         newline = self._text.rfind("\n", end, visible)
         if newline < 0 and end > 0:
@@ -221,12 +223,12 @@ class _Cutter:
         return newline + 1 if visible - newline <= self._limit // 4 else visible
 
     def _visible(self, position: int) -> int:
-        """The first character from here on that is not whitespace."""
+        """Returns the position of the next non-blank character."""
         blank = _BLANK.match(self._text, position)
         return blank.end() if blank else position
 
     def _block_at(self, position: int) -> CodeBlock | None:
-        """The code block that a cut here would divide."""
+        """Returns the code block divided by a cut here."""
         index = bisect_left(self._begins, position) - 1
         if index >= 0 and position < self._blocks[index].end:
             return self._blocks[index]
@@ -238,7 +240,7 @@ def _closing(block: CodeBlock | None) -> str:
 
 
 def _belongs_together(text: str, position: int) -> bool:
-    """Whether the characters on both sides of a position are seen as one, or become a fence when divided."""
+    """Whether the characters around a position form one visible character, or become a fence when divided."""
     if not 0 < position < len(text):
         return False
     before, after = text[position - 1], text[position]
@@ -260,6 +262,6 @@ def _is_regional(character: str) -> bool:
 
 
 def _regionals_before(text: str, position: int) -> int:
-    """Two letters make a flag, so a flag is divided after an odd number of them."""
+    """Counts the flag letters before a position: two make a flag, so an odd number means a divided flag."""
     letters = takewhile(_is_regional, (text[index] for index in range(position - 1, -1, -1)))
     return sum(1 for _ in letters)

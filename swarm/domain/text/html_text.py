@@ -1,4 +1,4 @@
-"""The readable text of an HTML page, with headings in the manner of Markdown."""
+"""HTML pages as readable text, with Markdown headings."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ _HEADINGS: Final = {f"h{level}": "#" * level for level in range(1, 7)}
 
 
 def text_of(page: str) -> str:
-    """What a page says, its title first unless it has a heading of the first level. Any text is a page."""
+    """Returns the text of a page, after its title unless the page has a first-level heading. Accepts any text."""
     reader = _Reader()
     reader.feed(page)
     reader.close()
-    text = re.sub(r"\n\s*\n", "\n\n", "".join(reader.said)).strip()
+    text = re.sub(r"\n\s*\n", "\n\n", "".join(reader.parts)).strip()
     title = " ".join("".join(reader.title).split())
     return f"# {title}\n\n{text}" if title and not reader.has_heading else text
 
 
 class _Reader(HTMLParser):
-    """Collects what is to be read."""
+    """Collects the readable text."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
-        self.said: list[str] = []
+        self.parts: list[str] = []
         self.title: list[str] = []
         self.has_heading = False  # of the first level
-        self._silent: list[str] = []  # the elements around that are not read
+        self._silent: list[str] = []  # the open elements with unread content
         self._in_title = False
         self._preformatted = 0
 
@@ -45,12 +45,12 @@ class _Reader(HTMLParser):
             self._in_title = True
         elif tag in _HEADINGS:
             self.has_heading = self.has_heading or tag == "h1"
-            self.said.append(f"\n\n{_HEADINGS[tag]} ")
+            self.parts.append(f"\n\n{_HEADINGS[tag]} ")
         elif tag == "br":
-            self.said.append("\n")
+            self.parts.append("\n")
         elif tag in _BLOCKS:
             self._preformatted += tag == "pre"
-            self.said.append(_BEFORE.get(tag, "\n\n"))
+            self.parts.append(_BEFORE.get(tag, "\n\n"))
 
     def handle_endtag(self, tag: str) -> None:
         if tag in _SILENT and tag in self._silent:
@@ -59,10 +59,10 @@ class _Reader(HTMLParser):
             self._in_title = False
         elif tag in _HEADINGS or (tag in _BLOCKS and tag not in _LINES):
             self._preformatted = max(0, self._preformatted - (tag == "pre"))
-            self.said.append("\n\n")
+            self.parts.append("\n\n")
 
     def handle_data(self, data: str) -> None:
         if self._in_title:
             self.title.append(data)
         elif not self._silent:
-            self.said.append(data if self._preformatted else re.sub(r"\s+", " ", data))
+            self.parts.append(data if self._preformatted else re.sub(r"\s+", " ", data))

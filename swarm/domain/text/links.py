@@ -1,4 +1,4 @@
-"""Links whose label names another place than they lead to."""
+"""Deceptive links: the label names another host than the link's target."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SUFFIXES: Final = re.compile(
     "internal|corp|home|lan|onion|xn--.*"
 )
 _FILES: Final = re.compile("cc|cs|db|go|hs|js|kt|md|ml|mm|nu|pl|ps|py|rb|rs|sh|so|st|tf|ts|vb")
-"""Countries whose names are files' suffixes as well: ``README.md`` in a label is a file."""
+"""Country domains that are also file suffixes: ``README.md`` in a label is a file."""
 
 _HOST: Final = re.compile(
     r"(?<![\w@./-])(?P<sure>[a-z][a-z0-9+.-]{0,20}://(?:[^\s/@]{0,200}@)?|www\.)?"
@@ -24,7 +24,7 @@ _MAIL: Final = re.compile(r"mailto:[^?]*@(?P<host>[^?@]+)", re.IGNORECASE)
 
 
 def real_target(label: str, url: str) -> str | None:
-    """The address to be shown beside a label that names another host than the link has; None if none has to be."""
+    """Returns the address to show beside a label that names another host than the link's; None for an honest label."""
     host = _host_of(url)
     if host is None or all(_is_same(named, host) for named in _hosts_in(label)):
         return None
@@ -32,9 +32,9 @@ def real_target(label: str, url: str) -> str | None:
 
 
 def plain_address(url: str, *, whole: bool = False) -> str:
-    """An address whose host is where it seems to be: without a user's name in front that looks like a host.
+    """Returns an address without a user part that imitates a host.
 
-    With ``whole`` the host is written in ASCII as well, as browsers do where letters of scripts could be mistaken.
+    With ``whole`` the host is also written in ASCII, as browsers do for letters of similar scripts.
     """
     found = _ADDRESS.fullmatch(url)
     if found is None:
@@ -60,7 +60,7 @@ def _hosts_in(label: str) -> Iterator[str]:
 
 
 def _is_same(named: str, host: str) -> bool:
-    """Whether one is the other, or a part of it."""
+    """Whether the hosts are equal or one is a subdomain of the other."""
     return named == host or host.endswith(f".{named}") or named.endswith(f".{host}")
 
 

@@ -1,13 +1,14 @@
-"""Text on its way to and from Slack: made safe to post, cleaned of what nobody can see.
+"""Text to and from Slack: safe text to post, and readable text from Slack's format.
 
-Slack gives ``<…>`` a meaning (a link, a mention, a ping of everybody) and knows three escapes, ``&amp; &lt; &gt;``.
-An agent's words are never trusted with that: everything is escaped, and only what has been checked is live again.
+Slack gives ``<…>`` a meaning (a link, a mention, a ping of everybody) and has three escapes, ``&amp; &lt; &gt;``.
+Agents' text is never trusted with these: `safe` escapes everything and restores only checked constructs. `readable`
+replaces ids by names and entities by characters.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Container
+from collections.abc import Container, Mapping
 
 from swarm.domain.text.characters import strip_invisible
 from swarm.domain.text.code_blocks import INLINE_CODE, code_blocks
@@ -16,7 +17,7 @@ from swarm.domain.text.secrets import without_secrets
 
 
 def preview(text: str, limit: int = 200) -> str:
-    """The first ``limit`` characters of a message, without the invisible ones."""
+    """Returns the first ``limit`` characters of a message, without invisible ones."""
     return strip_invisible(text)[:limit]
 
 
@@ -38,7 +39,7 @@ MAY_BE_MARKDOWN_LINK = re.compile(
     rf"\[{_LABEL}{{0,200}}(?:\\|\[[^\[\]\n]{{0,200}}|\]|"
     r"\]\([ \t]{0,8}<?(?P<begun>[^\s\[\]<]{0,1700})(?P<title>[ \t][^\n)]{0,200})?)?\Z"
 )
-"""The beginning of one, up to the end of what has come."""
+"""The beginning of such a link, up to the end of the text so far."""
 
 _PROSE = re.compile(
     rf"(?P<code>{INLINE_CODE.pattern})"
@@ -54,14 +55,13 @@ _LINK = re.compile(r"(?P<url>(?:https?://\w|mailto:[^\s<>|`@]+@)[^\s<>|`]+)(?:\|
 
 
 def safe(text: str, mentionable: Container[str] = frozenset()) -> str:
-    """Text of an agent as Slack may have it: a reader sees what the agent wrote, and nobody is pinged by it.
+    """Returns an agent's text for Slack: readers see the agent's text, and no one is pinged.
 
-    ``&``, ``<`` and ``>`` are escaped, escapes that are in the text already included: call this once. Live again are
-    http, https and mailto links, mentions of the user ids in ``mentionable``, channel links, and the ``>`` that makes
-    a line a quote; in code nothing is. ``@channel`` and its like get a word joiner after the ``@``, in code too,
-    since Slack decides where code ends. A link whose label names another host than its address has is no link any
-    more, and its address stands behind it. What no reader sees is removed (`strip_invisible`), and secrets are
-    (`without_secrets`).
+    ``&``, ``<`` and ``>`` are escaped, including existing escapes, so call this once. Restored are http, https and
+    mailto links, mentions of the user ids in ``mentionable``, channel links, and the ``>`` of quoted lines; nothing in
+    code. ``@channel`` and the like get a word joiner after the ``@``, also in code, since Slack decides where code
+    ends. A link whose label names another host than its address becomes plain text followed by its address. Invisible
+    characters (`strip_invisible`) and secrets (`without_secrets`) are removed.
     """
     text = without_secrets(strip_invisible(text))
     pieces: list[str] = []
@@ -73,17 +73,17 @@ def safe(text: str, mentionable: Container[str] = frozenset()) -> str:
 
 
 def escape(text: str) -> str:
-    """The three characters that mean something to Slack, escaped its way."""
+    """Escapes Slack's three special characters."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def unescape(text: str) -> str:
-    """The reverse of ``escape``, once: ``&amp;lt;`` becomes ``&lt;``."""
+    """Reverses ``escape``, once: ``&amp;lt;`` becomes ``&lt;``."""
     return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
 def prose(text: str, mentionable: Container[str]) -> str:
-    """Text outside code blocks. Searched once from left to right, so nothing that was escaped is looked at again."""
+    """Makes text outside code blocks safe. One pass from left to right, so escaped text is never examined again."""
     pieces: list[str] = []
     at = 0
     for found in _PROSE.finditer(text):
@@ -104,12 +104,12 @@ def _checked(found: re.Match[str], mentionable: Container[str]) -> str:
 
 
 def _live(token: str, mentionable: Container[str]) -> str | None:
-    """What stood between ``<`` and ``>`` as Slack's markup, or None if it must stay plain text."""
+    """Returns the content of ``<…>`` as Slack's markup; None if it must stay plain text."""
     if mention := _MENTION.fullmatch(token):
         return f"<@{mention['user']}>" if mention["user"] in mentionable else None
     if channel := _CHANNEL.fullmatch(token):
         return f"<#{channel['channel']}>"
-    # Links are often copied as Slack writes them, with & escaped; both spellings mean the same address.
+    # Links are often copied in Slack's format, with & escaped; both spellings mean the same address.
     link = _LINK.fullmatch(unescape(token))
     if link is None:
         return None
@@ -120,7 +120,7 @@ def _live(token: str, mentionable: Container[str]) -> str | None:
 
 
 def _linked(found: re.Match[str], mentionable: Container[str]) -> str:
-    """A link of Markdown. One whose label deceives is no link any more: its address stands behind it."""
+    """Returns a Markdown link; a deceptive one becomes plain text followed by its address."""
     url = unescape(found["target"])
     before = "x("  # a label begins no line
     label = prose(before + found["shown"], mentionable)[len(before) :]
@@ -130,5 +130,41 @@ def _linked(found: re.Match[str], mentionable: Container[str]) -> str:
 
 
 def inert(text: str) -> str:
-    """Text in which nothing is live, as in code; it is visible already."""
+    """Returns visible text with nothing live, as in code."""
     return _PING.sub("@" + _WORD_JOINER, escape(text))
+
+
+_TOKEN = re.compile(r"<([^<>\n]+)>")
+_ADDRESSED = re.compile(r"^\s*<@[UW][A-Z0-9]*(?:\|[^>]*)?>[\s,:]*")
+_USER = re.compile(r"<@([UW][A-Z0-9]*)(?:\|[^>]*)?>")
+
+
+def mentioned_ids(text: str) -> set[str]:
+    """Returns the users whose names :func:`readable` needs."""
+    return set(_USER.findall(text))
+
+
+def readable(text: str, names: Mapping[str, str]) -> str:
+    """``<@U1> see <https://a.b|this> &amp; <#C1|random>`` as ``@alice see this (https://a.b) & #random``."""
+    return unescape(_TOKEN.sub(lambda found: _word(found.group(1), names), text))
+
+
+def without_leading_mention(text: str) -> str:
+    """Returns readable text without a leading mention; other people appear by id."""
+    return readable(_ADDRESSED.sub("", text), {})
+
+
+def _word(token: str, names: Mapping[str, str]) -> str:
+    target, _, label = token.partition("|")
+    match target[:1]:
+        case "":
+            return label
+        case "@":
+            return "@" + (names.get(target[1:]) or label or target[1:])
+        case "#":
+            return "#" + (label or names.get(target[1:]) or target[1:])
+        case "!":
+            return label if label.startswith("@") else "@" + (label or target[1:].partition("^")[0])
+        case _:
+            address = target.removeprefix("mailto:")
+            return f"{label} ({address})" if label and label != address else address

@@ -1,7 +1,7 @@
-"""What secrets look like: how each kind begins, which is no secret itself, and what of the rest is one.
+"""Patterns of secrets: the openings of each kind, which are not secret, and the form of the rest.
 
-An opening ends in a fixed character, so that it is found as soon as that character has come; what follows is looked at
-only then. Every repetition has a longest length, so the time for a text grows with its length and no faster.
+An opening ends in a fixed character, so that it is found as soon as that character arrives; only then is the following
+text examined. Every repetition is bounded, so the time is linear in the text's length.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MOST_CHARACTERS: Final = 256
 MOST_PEM_CHARACTERS: Final = 16_384
 
 Accepts = Callable[[str, str], bool]
-"""Whether a value is a secret, by the value and the character behind it (empty at the end of the text)."""
+"""Whether a value is a secret, given the value and the character after it (empty at the end of the text)."""
 
 _END: Final = re.compile(r"\Z")
 
@@ -27,13 +27,13 @@ class SecretPattern:
     opening: re.Pattern[str]
     body: re.Pattern[str]  # from the opening's end: blanks and quotes, then the group "value"
     accepts: Accepts
-    goes_on: re.Pattern[str]  # the rest of a value longer than ``most``; matches nothing where there is none
+    goes_on: re.Pattern[str]  # the rest of a value longer than ``most``; matches nothing if there is none
     most: int = MOST_CHARACTERS
-    undecided: re.Pattern[str] = _END  # what may stand behind the body as long as more of it may come
+    undecided: re.Pattern[str] = _END  # matches after the body as long as more of it may arrive
 
 
 def _is_random(value: str) -> bool:
-    """Letters and digits, and not the words, with a number at most, that names and placeholders consist of."""
+    """Whether a value has letters and digits and differs from names and placeholders (words with a short number)."""
     has_both = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
     return has_both and not _WORDS.fullmatch(value)
 
@@ -63,12 +63,12 @@ def _look(opening: str, lead: str, characters: str, accepts: Accepts, most: int 
 
 
 def _named(value: str, after: str) -> bool:
-    """A value under a secret's name, unless it is code: a call, a variable, another name."""
+    """Accepts a value after a secret's name, unless it is code: a call, a variable, another name."""
     return len(value) >= 8 and after not in ("(", "[") and not _REFERENCE.match(value) and _is_random(value)
 
 
 def _password(value: str, after: str) -> bool:
-    """What stands before the host of an address."""
+    """Accepts the password in the user part of an address."""
     return after == "@" and value.lower() not in _PLACEHOLDERS and not _REFERENCE.match(value)
 
 
@@ -133,6 +133,6 @@ LONGEST_OPENING: Final = 128
 MAY_END_OPENING: Final = re.compile(
     r"[-_=:/]|(?:SG|ya29|hv[sbr]|atlasv1)\.|(?i:bearer|basic)[ \t]|A[KS]IA|eyJ|AIza|dapi|SK|TT3"
 )
-"""What every opening ends in; most text has nothing of it, and need not be searched for each of them."""
+"""The possible ends of an opening; most text has none of them and needs no further search."""
 
 LONGEST_END: Final = 8

@@ -1,11 +1,10 @@
-"""Secrets out of text on its way to people, whole or in pieces.
+"""Removal of secrets from text for people, whole or in pieces.
 
-Two kinds are removed: what looks like a secret (`looks`), and the secrets that this process has told (`hide`). Of a
-look's opening everything has been given already when its secret comes, so only the secret itself is held back, until
-it is known to be one: nothing else waits. The pieces of a text give what the whole text gives.
+Two kinds are removed: values that look like a secret (`SECRET_PATTERNS`), and this process's own secrets (`hide`). An
+opening itself is not secret and is output at once; only the value after it is held back until it is decided. The
+outputs for a text's pieces equal the output for the whole text.
 
-What the process has told is kept here for all texts, as the log keeps it: a process has one set of secrets, and no
-place that writes to people can forget to ask for it.
+The process's own secrets are kept here, once per process, so that no output path can forget them.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from swarm.domain.text.secret_patterns import (
 REMOVED: Final = "[secret removed]"
 
 MIN_SECRET_CHARACTERS: Final = 6
-"""A shorter secret is not removed: it would blot out words that happen to contain it."""
+"""Shorter secrets are not removed: they would remove words that happen to contain them."""
 
 
-class _Told:
-    """The secrets of this process, and whether anything is removed at all."""
+class _OwnSecrets:
+    """The secrets of this process, and whether removal is on."""
 
     def __init__(self) -> None:
         self.is_on = True
@@ -47,95 +46,96 @@ class _Told:
         self.longest = len(longest_first[0]) if longest_first else 0
 
 
-_told = _Told()
+_own = _OwnSecrets()
 
 
 def hide(secrets: Iterable[str]) -> None:
-    """Remove these values as well, wherever in this process text is written to people from now on."""
-    _told.learn(secrets)
+    """Adds secrets of this process, removed from all later text for people."""
+    _own.learn(secrets)
 
 
 def switch(*, on: bool) -> None:
-    """Whether secrets are removed from what agents say; they are unless somebody has switched it off."""
-    _told.is_on = on
+    """Switches the removal of secrets from agents' text on or off; on by default."""
+    _own.is_on = on
 
 
 def without_secrets(text: str) -> str:
-    """A whole text with `REMOVED` in the place of each secret. Removing twice changes nothing."""
-    if not _told.is_on:
+    """Returns a whole text with `REMOVED` in place of each secret. Idempotent."""
+    if not _own.is_on:
         return text
-    told = _told.pattern.sub(REMOVED, text) if _told.pattern else text
-    return without_looks(told)
+    return without_patterns(_without_own(text))
 
 
-def without_looks(text: str, mark: str = REMOVED) -> str:
-    """A whole text with ``mark`` in the place of what looks like a secret."""
-    state, shown = ByLook(mark=mark).feed(text)
+def without_patterns(text: str, mark: str = REMOVED) -> str:
+    """Returns a whole text with ``mark`` in place of each value that looks like a secret."""
+    state, shown = PatternRemover(mark=mark).feed(text)
     return shown + state.end()[1]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ByLook:
-    """Removes what looks like a secret from a text that comes in pieces."""
+class PatternRemover:
+    """Removes values that look like a secret from a text in pieces."""
 
     mark: str = REMOVED
-    seen: str = ""  # the end of what was given, in which an opening may have begun
-    floor: int = 0  # no opening begins before this place of it
-    look: SecretPattern | None = None  # its opening was given, and what follows is undecided
-    held: str = ""  # what follows
-    drops: SecretPattern | None = None  # the rest of a secret of this kind may still come
+    seen: str = ""  # the end of the output, in which an opening may have begun
+    floor: int = 0  # openings begin at this position of it or later
+    look: SecretPattern | None = None  # its opening was output, and the following value is undecided
+    held: str = ""  # the value so far
+    drops: SecretPattern | None = None  # the rest of a removed secret of this kind may still arrive
 
-    def feed(self, text: str) -> tuple[ByLook, str]:
-        """What of the text is certainly no secret."""
+    def feed(self, text: str) -> tuple[PatternRemover, str]:
+        """Takes a piece; returns the text that is certainly no secret."""
         return _Scan(self, text, is_end=False).run()
 
-    def end(self) -> tuple[ByLook, str]:
-        """Nothing follows: what was held back is decided."""
+    def end(self) -> tuple[PatternRemover, str]:
+        """Ends the text; returns the decided rest."""
         return _Scan(self, "", is_end=True).run() if self.held or self.look or self.drops else (self, "")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Secrets:
-    """`without_secrets` for a text that comes in pieces: together they give what the whole gives."""
+    """`without_secrets` for a text in pieces: the joined outputs equal the output for the whole text."""
 
-    told: str = ""  # may be the beginning of a secret that was told
-    by_look: ByLook = field(default_factory=ByLook)
+    pending: str = ""  # possibly the beginning of one of the process's secrets
+    patterns: PatternRemover = field(default_factory=PatternRemover)
 
     def feed(self, text: str) -> tuple[Secrets, str]:
-        """What of the text is certainly no secret."""
-        if not _told.is_on:
+        """Takes a piece; returns the text that is certainly no secret."""
+        if not _own.is_on:
             return self, text
-        told = self.told + text
-        hold = _may_begin(told)
-        state, shown = self.by_look.feed(_without_told(told[:hold]))
-        return Secrets(told=told[hold:], by_look=state), shown
+        text = self.pending + text
+        end = _may_begin(text)
+        state, shown = self.patterns.feed(_without_own(text[:end]))
+        return Secrets(pending=text[end:], patterns=state), shown
 
     def end(self) -> tuple[Secrets, str]:
-        """Nothing follows."""
-        state, shown = self.by_look.feed(_without_told(self.told))
+        """Ends the text; returns the rest."""
+        state, shown = self.patterns.feed(_without_own(self.pending))
         state, rest = state.end()
-        return Secrets(by_look=state), shown + rest
+        return Secrets(patterns=state), shown + rest
 
 
-def _without_told(text: str) -> str:
-    return _told.pattern.sub(REMOVED, text) if _told.pattern else text
+def _without_own(text: str) -> str:
+    return _own.pattern.sub(REMOVED, text) if _own.pattern else text
 
 
 def _may_begin(text: str) -> int:
-    """Where a secret that was told may begin that is not whole yet, outside of those that are; else the text's end."""
-    if _told.pattern is None:
+    """Returns the start of a possible unfinished secret of the process, outside of complete ones; else the text's
+    length.
+    """
+    if _own.pattern is None:
         return len(text)
-    window = range(max(0, len(text) - _told.longest + 1), len(text))
-    begins = [at for at in window if text[at:] in _told.beginnings]
-    whole = [found.span() for found in _told.pattern.finditer(text)] if begins else []
+    window = range(max(0, len(text) - _own.longest + 1), len(text))
+    begins = [at for at in window if text[at:] in _own.beginnings]
+    whole = [found.span() for found in _own.pattern.finditer(text)] if begins else []
     free = (at for at in begins if not any(start < at < end for start, end in whole))
     return next(free, len(text))
 
 
 class _Scan:
-    """One piece of text, looked through from left to right."""
+    """Scans one piece of text from left to right."""
 
-    def __init__(self, state: ByLook, text: str, *, is_end: bool) -> None:
+    def __init__(self, state: PatternRemover, text: str, *, is_end: bool) -> None:
         self._state = state
         self._is_end = is_end
         self._buffer = state.seen + state.held + text
@@ -144,7 +144,7 @@ class _Scan:
         self._out: list[str] = []
         self._next: list[re.Match[str] | None] | None = None  # the next opening of each look
 
-    def run(self) -> tuple[ByLook, str]:
+    def run(self) -> tuple[PatternRemover, str]:
         look, drops = self._state.look, self._state.drops
         while True:
             if drops and not self._dropped(drops):
@@ -155,7 +155,7 @@ class _Scan:
                 self._give(len(self._buffer))
                 return self._held()
             body = look.body.match(self._buffer, self._given)
-            assert body is not None  # it matches the empty text
+            assert body is not None  # the pattern matches the empty text
             is_long = len(body["value"]) >= look.most
             if not is_long and not self._is_end and look.undecided.match(self._buffer, body.end()):
                 return self._held(look=look)
@@ -163,10 +163,12 @@ class _Scan:
             look = None
 
     def _decided(self, look: SecretPattern, body: re.Match[str]) -> SecretPattern | None:
-        """Give the mark for a secret, and nothing of what is none; the look of a secret that may still go on."""
+        """Outputs the mark for a secret, or nothing for another value; returns the pattern of a secret that may
+        continue.
+        """
         value = body["value"].rstrip(".")
         end = body.start("value") + len(value)
-        is_long = len(body["value"]) >= look.most  # what stands behind it is not known in every case
+        is_long = len(body["value"]) >= look.most  # the following character may be unknown
         after = "" if is_long else self._buffer[body.end() : body.end() + 1]
         self._floor = self._given
         if not look.accepts(value, after):
@@ -177,13 +179,13 @@ class _Scan:
         return look if len(value) >= look.most else None
 
     def _dropped(self, look: SecretPattern) -> bool:
-        """Leave out the rest of a long secret; whether its end was reached."""
+        """Drops the rest of a long secret; returns whether its end was reached."""
         rest = look.goes_on.match(self._buffer, self._given)
         self._given = self._floor = rest.end() if rest else self._given
         return self._is_end or self._given < len(self._buffer)
 
     def _opened(self) -> SecretPattern | None:
-        """Give everything up to the end of the opening that ends first; None if there is none."""
+        """Outputs the text up to the end of the first opening; returns its pattern, None without an opening."""
         if self._next is None:
             if not MAY_END_OPENING.search(self._buffer, max(self._floor, self._given - LONGEST_END)):
                 return None
@@ -203,8 +205,10 @@ class _Scan:
         self._out.append(self._buffer[self._given : end])
         self._given = end
 
-    def _held(self, *, look: SecretPattern | None = None, drops: SecretPattern | None = None) -> tuple[ByLook, str]:
-        """The state behind this piece, and what it gave."""
+    def _held(
+        self, *, look: SecretPattern | None = None, drops: SecretPattern | None = None
+    ) -> tuple[PatternRemover, str]:
+        """Returns the state after this piece, and the output."""
         cut = max(0, self._given - LONGEST_OPENING - 1)  # with the character before, which an opening looks back at
         state = replace(
             self._state,

@@ -17,8 +17,8 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 from typing_extensions import TypedDict
 
+from swarm.domain.answers.agents import Dialect
 from swarm.domain.answers.events import Failed, Origin, RunInput
-from swarm.domain.answers.remote import Dialect
 from swarm.domain.errors import Conflict, TokenEnded, Unavailable
 from swarm.entrypoints.agui.agui_ends import whole_answer
 from swarm.entrypoints.agui.agui_events import AguiEventWriter

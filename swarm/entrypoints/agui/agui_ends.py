@@ -15,6 +15,7 @@ from ag_ui.core import (
 )
 
 from swarm.agents.remote.translation.endings import TOOL_CALL
+from swarm.domain.answers.agents import RunEnd
 from swarm.domain.answers.events import (
     AnswerKind,
     Asked,
@@ -25,7 +26,6 @@ from swarm.domain.answers.events import (
     Finished,
     Interrupted,
 )
-from swarm.domain.answers.remote import RunEnd
 
 BROKEN: Final = "broken"
 """The code of a run that broke off; a run that failed has the agent's own."""

@@ -32,6 +32,7 @@ from ag_ui.core import (
 from ag_ui.encoder import EventEncoder
 
 from swarm.agents.remote.translation.progress import WARNING
+from swarm.domain.answers.agents import Dialect, RunEnd
 from swarm.domain.answers.events import (
     AgentEvent,
     PlanShown,
@@ -43,9 +44,7 @@ from swarm.domain.answers.events import (
     ToolStarted,
     Warned,
 )
-from swarm.domain.answers.remote import Dialect, RunEnd
-from swarm.domain.text.characters import Visible
-from swarm.domain.text.model import data_for_model
+from swarm.domain.text.characters import Visible, data_for_model
 from swarm.domain.text.secrets import without_secrets
 from swarm.entrypoints.agui.agui_ends import last_event
 

@@ -16,7 +16,7 @@ from fastapi.sse import KEEPALIVE_COMMENT
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from swarm.domain.answers.remote import RunEnd
+from swarm.domain.answers.agents import RunEnd
 from swarm.entrypoints.agui.agui_events import AguiEventWriter, encoded
 from swarm.services.builtin.agent_runs import AgentRun
 

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from swarm.domain.operating_policy import Reloaded
+from swarm.domain.operating_policy import ReloadResult
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.identity import Identities
 from swarm.entrypoints.web.openapi import problems
@@ -33,7 +33,7 @@ from swarm.entrypoints.web.schema import (
 )
 from swarm.services.use_cases import Services
 
-Reload = Callable[[], Awaitable[Reloaded]]
+Reload = Callable[[], Awaitable[ReloadResult]]
 """Reads the settings again; raises Invalid if they cannot be used."""
 
 

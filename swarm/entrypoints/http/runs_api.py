@@ -11,7 +11,7 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from swarm.clock import to_iso
-from swarm.domain.model.model_usage import ModelUsage, ModelUsageRecord, UsagePurpose, UsageTotal
+from swarm.domain.model.models import ModelUsage, ModelUsageRecord, UsagePurpose, UsageTotal
 from swarm.entrypoints.web.answers import Answer
 from swarm.entrypoints.web.identity import Identities
 from swarm.entrypoints.web.openapi import problems

@@ -22,7 +22,7 @@ from starlette.requests import Request
 
 from swarm.domain.errors import Invalid, SwarmError
 from swarm.domain.model.agents import Agent
-from swarm.domain.text.model import data_for_model
+from swarm.domain.text.characters import data_for_model
 from swarm.domain.watchers import NO_WATCHERS, ToolCall, Watcher
 from swarm.entrypoints.mcp.mcp_listing import listings
 from swarm.entrypoints.web.body import MAX_BODY_BYTES, refuse_unstorable

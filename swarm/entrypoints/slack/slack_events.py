@@ -39,7 +39,7 @@ from starlette.routing import Route
 
 from swarm.domain.button_actions import ButtonPressed, SessionStopped
 from swarm.domain.errors import BadRequest, ConfigurationError, SwarmError, TooLarge
-from swarm.domain.model.transcript import AuthorKind, MessageDeleted, MessageEdited, SlackEvent, SlackMessage
+from swarm.domain.model.threads import AuthorKind, MessageDeleted, MessageEdited, SlackEvent, SlackMessage
 from swarm.domain.text.mrkdwn import safe
 from swarm.entrypoints.web.errors import describe
 from swarm.slack.incoming.button_actions import button_pressed, session_stopped

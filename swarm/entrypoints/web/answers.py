@@ -8,7 +8,7 @@ from http import HTTPStatus
 import orjson
 from starlette.responses import Response
 
-from swarm.domain.text.model import data_for_model
+from swarm.domain.text.characters import data_for_model
 
 
 class Answer(Response):

@@ -18,8 +18,8 @@ from typing import Final
 import structlog
 
 from swarm.domain.access import CallerPolicy
+from swarm.domain.answers.agents import INVOKE_SECONDS, LONGEST_RUN_SECONDS, AgentClient, Health, RunEnd
 from swarm.domain.answers.events import AgentEvent, Asked, Broken, Cancelled, Failed, Interrupted, RunInput
-from swarm.domain.answers.remote import INVOKE_SECONDS, LONGEST_RUN_SECONDS, AgentClient, Health, RunEnd
 from swarm.domain.errors import NotFound, RateLimited, Unavailable
 from swarm.domain.model.agents import Agent
 from swarm.services.builtin.conversation_locks import RESTARTING, ConversationKey, ConversationLock, ConversationLocks

@@ -7,7 +7,7 @@ from typing import Final
 
 from swarm.domain.documents.documents import MOST_RESULTS, SEARCH_LIMIT, Document, FoundDocument
 from swarm.domain.documents.extracts import excerpt_of
-from swarm.domain.documents.words import QueryTerm, terms_of
+from swarm.domain.documents.query_words import QueryTerm, terms_of
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.builtin import document_search, documents

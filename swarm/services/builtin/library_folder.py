@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from swarm.domain.documents.document_index import FileState
+from swarm.domain.documents.documents import FileState
 
 SUFFIXES: Final = (".md", ".markdown", ".txt", ".rst", ".html", ".htm")
 """What documents are called; other files are not looked at."""

@@ -21,7 +21,7 @@ from typing import Final
 import structlog
 
 from swarm.clock import Clock, SystemClock
-from swarm.domain.documents.document_index import DocumentBatch, FileState, Known
+from swarm.domain.documents.documents import DocumentBatch, FileState, IndexedFile
 from swarm.services.builtin import library_folder
 from swarm.services.builtin.library_folder import Folder, Inventory, Unreadable
 from swarm.services.builtin.library_reading import PART_PIECES, FileRead, read_some
@@ -90,7 +90,7 @@ class FolderIndex:
             pass
         return scanned
 
-    async def _update(self, found: Inventory, known: Mapping[str, Known]) -> Scanned:
+    async def _update(self, found: Inventory, known: Mapping[str, IndexedFile]) -> Scanned:
         wanted = [
             (path, known[path].digest if path in known else None)
             for path, state in found.files.items()
@@ -111,7 +111,7 @@ class FolderIndex:
             await self._database.write(documents.retire, gone[start : start + _AT_ONCE])
         return Scanned(stored=intake.stored, removed=len(gone), skipped=len(self._skipped))
 
-    def _has_changed(self, path: str, state: FileState, known: Known | None) -> bool:
+    def _has_changed(self, path: str, state: FileState, known: IndexedFile | None) -> bool:
         if known is None:
             return self._skipped.get(path) != state
         return known.state != state and self._same.get(path) != (state, known.digest)
@@ -162,13 +162,13 @@ class _Intake:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._parts: list[DocumentBatch] = []
-        self._unchanged: list[Known] = []
+        self._unchanged: list[IndexedFile] = []
         self.stored = 0
 
     async def add(self, path: str, file: FileRead) -> None:
         """A file that was read."""
         if not file.parts:
-            self._unchanged.append(Known(path=path, state=file.state, digest=file.digest))
+            self._unchanged.append(IndexedFile(path=path, state=file.state, digest=file.digest))
             if len(self._unchanged) >= _AT_ONCE:
                 await self._note()
             return

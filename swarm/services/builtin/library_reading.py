@@ -10,9 +10,9 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from swarm.clock import new_id
-from swarm.domain.documents.document_index import DocumentBatch, DocumentReading, FileState, IndexedPiece
+from swarm.domain.documents.documents import DocumentBatch, DocumentReading, FileState, IndexedPiece
 from swarm.domain.documents.extracts import pieces_of, title_of
-from swarm.domain.documents.words import words_of
+from swarm.domain.documents.query_words import words_of
 from swarm.domain.text.html_text import text_of
 from swarm.services.builtin.library_folder import Folder, Unreadable, decode, read
 

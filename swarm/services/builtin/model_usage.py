@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from swarm.domain.errors import Invalid
-from swarm.domain.model.model_usage import ModelUsageRecord, UsagePurpose, UsageTotal
-from swarm.domain.model.session_messages import kept_text
+from swarm.domain.model.models import ModelUsageRecord, UsagePurpose, UsageTotal
+from swarm.domain.model.sessions import kept_text
 from swarm.store.bridge.database import Database
 from swarm.store.builtin import model_usage
 
@@ -15,7 +15,7 @@ MOST_DAYS = 90
 
 
 class ModelUsageLog:
-    """The `swarm.domain.model.model_usage.UsageRecorder` of all agents. Every method raises Unavailable."""
+    """The `swarm.domain.model.models.UsageRecorder` of all agents. Every method raises Unavailable."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

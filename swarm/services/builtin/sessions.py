@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 import structlog
 
 from swarm.domain.errors import Invalid, SwarmError
-from swarm.domain.model.compaction import last_of, tellable, to_summarise
-from swarm.domain.model.session_messages import checked_name, kept, kept_text, message_of, plain
 from swarm.domain.model.sessions import (
     COMPACTION_THRESHOLD,
     KEEP_RECENT_MESSAGES,
@@ -16,6 +14,14 @@ from swarm.domain.model.sessions import (
     Session,
     SessionMessage,
     Summarise,
+    checked_name,
+    kept,
+    kept_text,
+    message_of,
+    messages_for_model,
+    plain,
+    recent_messages,
+    to_summarise,
 )
 from swarm.store.bridge.database import Database
 from swarm.store.builtin import sessions
@@ -66,7 +72,7 @@ class DatabaseMemory:
         """
         if limit is not None and limit < 0:
             raise Invalid("A limit is 0 or more.", fields={"limit": "0 or more"})
-        return last_of((await self._told(session_id, turn_id)).messages, limit)
+        return recent_messages((await self._told(session_id, turn_id)).messages, limit)
 
     async def shown_before(self, turn_id: str) -> frozenset[str]:
         """Where in Slack (``ts``) other attempts at what a turn answers were shown."""
@@ -146,7 +152,7 @@ class DatabaseMemory:
     async def _summary_of(self, session_id: str, older: Sequence[SessionMessage], summarise: Summarise) -> str:
         """The summary, or nothing if it fails. What went wrong is named by its kind: it may quote what was said."""
         try:
-            summary = kept_text(await summarise(session_id, tellable(older))).strip()
+            summary = kept_text(await summarise(session_id, messages_for_model(older))).strip()
             problem = "" if summary else "the model said nothing"
         except Exception as error:  # noqa: BLE001 - whatever it is, the session can go on as it is
             summary, problem = "", error.message if isinstance(error, SwarmError) else type(error).__name__

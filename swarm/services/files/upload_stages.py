@@ -14,8 +14,7 @@ import orjson
 from swarm.clock import SECOND
 from swarm.domain.errors import Conflict, Invalid
 from swarm.domain.model.files import SHARE_DOUBT_SECONDS, NewFile, Shared, Sharing, Stage
-from swarm.domain.model.threads import Thread
-from swarm.domain.model.transcript import Author, AuthorKind, File, SlackMessage
+from swarm.domain.model.threads import Author, AuthorKind, File, SlackMessage, Thread
 from swarm.domain.text.mrkdwn import safe
 from swarm.domain.text.secrets import without_secrets
 from swarm.services.rules.fencing import ThreadReference, authorize_message, authorize_task

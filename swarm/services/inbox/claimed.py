@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from swarm.domain.metric_events import TriggerClaimed
-from swarm.domain.model.notices import NoticeKind
-from swarm.domain.model.task_views import TaskView
-from swarm.domain.model.threads import Thread
-from swarm.domain.model.transcript import STRANGERS, Standing, TranscriptMessage
+from swarm.domain.model.inbox import NoticeKind
+from swarm.domain.model.tasks import TaskView
+from swarm.domain.model.threads import STRANGERS, Standing, Thread, TranscriptMessage
 from swarm.domain.model.triggers import StartedBy, TriggerKind
+from swarm.domain.watchers import TriggerClaimed
 from swarm.services.tasks.task_view import view
 from swarm.store.agents import agent_messages, agents
 from swarm.store.bridge.transaction import Transaction

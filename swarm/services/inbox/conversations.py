@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from swarm.domain.errors import Invalid
 from swarm.domain.model.agents import Agent
-from swarm.domain.model.transcript import ContextState, TranscriptMessage
+from swarm.domain.model.threads import ContextState, TranscriptMessage
 from swarm.domain.model.triggers import ThreadView
 from swarm.services.inbox.claimed import ThreadTranscript
 from swarm.services.inbox.triggers import Triggers

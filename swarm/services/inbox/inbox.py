@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from swarm.domain.errors import Conflict, NotFound
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.inbox import InboxStatus, InboxStep
-from swarm.domain.model.transcript import ContextState, TranscriptMessage
+from swarm.domain.model.threads import ContextState, TranscriptMessage
 from swarm.domain.model.triggers import InboxMessageView, ThreadView
 from swarm.domain.operating_policy import Reactions
 from swarm.services.inbox.claimed import ThreadTranscript, read_conversation

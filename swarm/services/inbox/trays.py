@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from swarm.domain.model.agent_messages import AgentMessage
-from swarm.domain.model.agents import Agent
-from swarm.domain.model.tray import Preview, Tray
+from swarm.domain.model.agents import Agent, AgentMessage
+from swarm.domain.model.triggers import Preview, Tray
 from swarm.services.inbox.claimed import ThreadTranscript
 from swarm.services.inbox.triggers import Triggers, inbox_message_views
 from swarm.store.agents import agent_messages

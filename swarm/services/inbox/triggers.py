@@ -8,19 +8,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from swarm.domain.access import Me
 from swarm.domain.model.agents import Agent
-from swarm.domain.model.notices import NoticeKind
-from swarm.domain.model.task_views import TaskView
-from swarm.domain.model.threads import Thread
-from swarm.domain.model.transcript import AuthorKind, ChannelType, ContextState, Standing, TranscriptMessage
+from swarm.domain.model.inbox import NoticeKind
+from swarm.domain.model.tasks import TaskView
+from swarm.domain.model.threads import AuthorKind, ChannelType, ContextState, Standing, Thread, TranscriptMessage
 from swarm.domain.model.triggers import InboxMessageView, NoticeView, StartedBy, ThreadView, Trigger
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import Directory
-from swarm.domain.prompts.prompt_input import NewMessage, PromptDependency, PromptInput, PromptMessage, PromptTask
+from swarm.domain.prompts.input import NewMessage, PromptDependency, PromptInput, PromptMessage, PromptTask
 from swarm.domain.prompts.prompts import render
-from swarm.domain.routing import Me
-from swarm.domain.text.mrkdwn import preview
-from swarm.domain.text.readable import mentioned_ids, readable
+from swarm.domain.text.mrkdwn import mentioned_ids, preview, readable
 from swarm.services.inbox.claimed import ClaimContents, ThreadTranscript
 from swarm.store.inbox.inbox import InboxMessage
 from swarm.store.inbox.notices import Notice

@@ -18,13 +18,19 @@ from typing import Final
 import structlog
 
 from swarm.clock import SECOND
-from swarm.domain.access import ChannelPolicy, standing_in
+from swarm.domain.access import ChannelPolicy, Me, standing_in
 from swarm.domain.errors import NotFound
-from swarm.domain.model.threads import Thread
-from swarm.domain.model.transcript import Author, AuthorKind, MessageDeleted, MessageEdited, SlackEvent, SlackMessage
+from swarm.domain.model.threads import (
+    Author,
+    AuthorKind,
+    MessageDeleted,
+    MessageEdited,
+    SlackEvent,
+    SlackMessage,
+    Thread,
+)
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import SlackReader
-from swarm.domain.routing import Me
 from swarm.domain.watchers import NO_WATCHERS, Watcher
 from swarm.services.intake.missed import Handle, Missed, oldest_answered
 from swarm.services.rules.guarded import attempt

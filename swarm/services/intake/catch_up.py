@@ -24,10 +24,10 @@ from typing import Final
 import structlog
 
 from swarm.clock import SECOND, slack_ts_to_us, to_iso, us_to_slack_ts
+from swarm.domain.access import Me
 from swarm.domain.errors import NotFound, Unavailable
-from swarm.domain.model.transcript import ChannelMessage, MessageEdited, SlackEvent, SlackMessage
+from swarm.domain.model.threads import ChannelMessage, MessageEdited, SlackEvent, SlackMessage
 from swarm.domain.ports import SlackReader
-from swarm.domain.routing import Me
 from swarm.domain.watchers import NO_WATCHERS, Watcher
 from swarm.services.intake.missed import Handle, Missed, oldest_answered
 from swarm.services.rules.guarded import attempt

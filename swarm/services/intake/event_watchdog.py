@@ -22,11 +22,11 @@ from typing import Final, Protocol
 
 import structlog
 
+from swarm.domain.access import Me
 from swarm.domain.errors import NotFound
 from swarm.domain.model.deliveries import Answer, Delivery, DeliveryAccepted, DeliveryKind
-from swarm.domain.model.transcript import ChannelMessage
+from swarm.domain.model.threads import ChannelMessage
 from swarm.domain.ports import SlackReader
-from swarm.domain.routing import Me
 from swarm.domain.watchers import NO_WATCHERS, Watcher
 from swarm.services.rules.guarded import attempt
 from swarm.store.bridge.database import Database

@@ -15,10 +15,9 @@ from dataclasses import replace
 from typing import Final
 
 from swarm.clock import SECOND, slack_ts_to_us
-from swarm.domain.access import standing_in
-from swarm.domain.model.notices import NoticeKind
-from swarm.domain.model.threads import Thread
-from swarm.domain.model.transcript import (
+from swarm.domain.access import Me, standing_in
+from swarm.domain.model.inbox import NoticeKind
+from swarm.domain.model.threads import (
     CONTEXT_WAIT_SECONDS,
     Author,
     AuthorKind,
@@ -27,20 +26,11 @@ from swarm.domain.model.transcript import (
     MessageEdited,
     SlackEvent,
     SlackMessage,
+    Thread,
 )
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.roster import Roster
-from swarm.domain.routing import (
-    Change,
-    Decision,
-    Me,
-    RoutingOutcome,
-    Situation,
-    Target,
-    asks_to_stop,
-    decide,
-    names_swarm,
-)
+from swarm.domain.routing import Change, Decision, RoutingOutcome, Situation, Target, asks_to_stop, decide, names_swarm
 from swarm.services.rules.erase import erase_deleted, erase_edited, withdraw
 from swarm.services.rules.participants import Rosters, Standings
 from swarm.services.rules.system_messages import show_stored, tell_refused, tell_routed

@@ -16,7 +16,7 @@ import structlog
 
 from swarm.clock import SECOND, us_to_slack_ts
 from swarm.domain.errors import Unavailable
-from swarm.domain.model.transcript import MessageEdited, SlackEvent
+from swarm.domain.model.threads import MessageEdited, SlackEvent
 from swarm.domain.watchers import NO_WATCHERS, Watcher
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from swarm.clock import SECOND
-from swarm.domain.model.transcript import Standing
+from swarm.domain.model.threads import Standing
 from swarm.services.intake.ingest import Ingest
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.participants import Standings

@@ -8,8 +8,7 @@ from typing import Final
 from uuid import UUID
 
 from swarm.domain.errors import Invalid, NotFound
-from swarm.domain.model.agent_messages import AgentMessage, check_channel
-from swarm.domain.model.agents import Agent
+from swarm.domain.model.agents import Agent, AgentMessage, check_channel
 from swarm.services.operate.team import colleague
 from swarm.store.agents import agent_messages, agents
 from swarm.store.agents.agent_messages import FIRST_ID, LAST_ID, Scope

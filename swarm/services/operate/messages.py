@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 from swarm.clock import SECOND
 from swarm.domain.errors import Conflict, Invalid, RateLimited
-from swarm.domain.model.agent_messages import (
+from swarm.domain.model.agents import (
     MAX_PER_MINUTE,
     SAME_WITHIN_SECONDS,
+    Agent,
     Mentions,
     check_channel,
     check_text,
     mentions,
 )
-from swarm.domain.model.agents import Agent
-from swarm.domain.model.notices import NoticeKind
+from swarm.domain.model.inbox import NoticeKind
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.operate.agents import Present
 from swarm.services.operate.message_pages import AgentMessagesPage, PageRequest, check_page, read_page

@@ -16,7 +16,7 @@ from typing import Final
 import structlog
 
 from swarm.domain.errors import Conflict, Invalid, NotFound
-from swarm.domain.model.transcript import AuthorKind
+from swarm.domain.model.threads import AuthorKind
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import Directory
 from swarm.services.rules import task_ends

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from swarm.domain.errors import NotFound
-from swarm.domain.model.agents import Agent
-from swarm.domain.model.team import IDLE, Load
+from swarm.domain.model.agents import IDLE, Agent, Load
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.operate.agents import Present
 from swarm.services.rules.participants import began

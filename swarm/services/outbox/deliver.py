@@ -39,7 +39,7 @@ from swarm.domain.model.deliveries import (
     Mark,
     NotSent,
 )
-from swarm.domain.model.transcript import Author, AuthorKind, SlackMessage
+from swarm.domain.model.threads import Author, AuthorKind, SlackMessage
 from swarm.domain.operating_policy import Reactions
 from swarm.domain.ports import SlackSender
 from swarm.services.outbox.elections import boottime

@@ -13,12 +13,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from swarm.clock import SECOND
-from swarm.domain.model.inbox import InboxStatus, InboxStep
-from swarm.domain.model.notices import NoticeKind
-from swarm.domain.model.threads import Thread
-from swarm.domain.model.transcript import AuthorKind
+from swarm.domain.model.inbox import InboxStatus, InboxStep, NoticeKind
+from swarm.domain.model.threads import AuthorKind, Thread
 from swarm.domain.text.copies import parts_of
-from swarm.domain.text.readable import as_asked
+from swarm.domain.text.mrkdwn import without_leading_mention
 from swarm.services.rules.task_threads import concerned
 from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction
@@ -63,7 +61,7 @@ def erase_edited(tx: Transaction, thread: Thread | None, was: Row, text: str, en
     erased = 0
     for entry in entries:
         erased += erasure.reword_notices(tx, entry.thread_id, entry.id, text)
-        erased += erasure.reword_remembered(tx, entry.id, as_asked(text))
+        erased += erasure.reword_remembered(tx, entry.id, without_leading_mention(text))
     return erased + _erase_copies(tx, thread, was, text)
 
 

@@ -12,15 +12,14 @@ from typing import Final
 
 from swarm.clock import SECOND
 from swarm.domain.errors import Invalid, Unresolved
-from swarm.domain.metric_events import LeaseRefused
 from swarm.domain.model.agents import Agent, Reach
-from swarm.domain.model.inbox import MAX_ATTEMPTS, InboxStatus, InboxStep
+from swarm.domain.model.inbox import MAX_ATTEMPTS, NOTICE_ATTEMPTS, InboxStatus, InboxStep, NoticeKind, NoticeStep
 from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome, LeaseEnd, LeaseKind
-from swarm.domain.model.notices import NOTICE_ATTEMPTS, NoticeKind, NoticeStep
 from swarm.domain.model.tasks import MAX_ATTEMPTS as MAX_TASK_ATTEMPTS
 from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.model.threads import Thread
 from swarm.domain.operating_policy import OperatingPolicy, Reactions
+from swarm.domain.watchers import LeaseRefused
 from swarm.services.rules import task_ends
 from swarm.services.rules.participants import began
 from swarm.services.rules.system_messages import show_answered, show_failed

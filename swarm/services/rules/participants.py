@@ -17,13 +17,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from swarm.clock import SECOND, MeasuredClock, SystemClock
+from swarm.domain.access import Me, standing_by_event, standing_of
 from swarm.domain.model.agents import Role, is_online
-from swarm.domain.model.transcript import Author, AuthorKind, Standing
+from swarm.domain.model.threads import Author, AuthorKind, Standing
 from swarm.domain.operating_policy import OperatingPolicy
-from swarm.domain.people import standing_by_event, standing_of
 from swarm.domain.ports import PersonLookup
 from swarm.domain.roster import Candidate, Roster
-from swarm.domain.routing import Me
 from swarm.store.agents import agents
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction

@@ -21,8 +21,7 @@ from swarm.domain.answers.calls import AnswerTarget, Closing
 from swarm.domain.model.deliveries import DeliveryKind, Mark
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.runs import RunStatus
-from swarm.domain.model.threads import Thread
-from swarm.domain.model.transcript import Author, AuthorKind, ChannelType, SlackMessage, Standing
+from swarm.domain.model.threads import Author, AuthorKind, ChannelType, SlackMessage, Standing, Thread
 from swarm.domain.operating_policy import Reactions
 from swarm.domain.roster import Candidate, Roster, names_and_verb
 from swarm.domain.routing import Decision, RoutingOutcome

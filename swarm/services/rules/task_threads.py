@@ -8,8 +8,7 @@ it under the task's lease (a follow-up). A task that waits for a person goes on.
 from __future__ import annotations
 
 from swarm.domain.model.agents import Role
-from swarm.domain.model.inbox import InboxStatus, InboxStep
-from swarm.domain.model.notices import NoticeKind
+from swarm.domain.model.inbox import InboxStatus, InboxStep, NoticeKind
 from swarm.domain.model.tasks import ACTIVE_STATUSES, TaskStatus, TaskStep
 from swarm.domain.model.threads import Thread
 from swarm.domain.roster import Roster

@@ -19,16 +19,14 @@ from typing import Any, Final, Protocol, TypeVar
 
 import structlog
 
+from swarm.domain.access import Me
 from swarm.domain.answers.calls import AnswerTarget
-from swarm.domain.answers.events import AgentEvent
-from swarm.domain.answers.outcomes import AnswerOutcome, Asks
-from swarm.domain.answers.showing import AnswerShown, Last, LostRight, Showing, Stage
-from swarm.domain.answers.whole import AnswerCollector
+from swarm.domain.answers.events import AgentEvent, AnswerOutcome, NeedsInput
+from swarm.domain.answers.showing import AnswerCollector, AnswerLost, AnswerShown, Last, Showing, Stage
 from swarm.domain.errors import SwarmError, Unavailable
 from swarm.domain.model.runs import PageKind
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import Directory
-from swarm.domain.routing import Me
 from swarm.services.inbox.work import Work
 from swarm.services.outbox.elections import OfficeTerm
 from swarm.services.runs.run_ends import Ending, end_run, offer_stop, outcome_of
@@ -103,7 +101,7 @@ class RunSource(Protocol):
         ...
 
     async def events(self, run: AnswerRun) -> AsyncGenerator[AgentEvent, None]:
-        """Begin to produce events. Raises LostRight."""
+        """Begin to produce events. Raises AnswerLost."""
         ...
 
     async def stored(self) -> AnswerShown | None:
@@ -205,7 +203,7 @@ class AnswerRun:
         finally:
             self._reading.cancel()
         if self._is_lost:
-            raise LostRight
+            raise AnswerLost
         if self._stopped:
             whole.stop(*self._stopped)
         return whole.shown()
@@ -225,7 +223,7 @@ class AnswerRun:
 
     async def _give_up(self, error: BaseException, place: AnswerTarget | None) -> None:
         """Seal what was shown: as after a crash, but at once."""
-        is_told, is_lost = isinstance(error, asyncio.CancelledError), isinstance(error, LostRight)
+        is_told, is_lost = isinstance(error, asyncio.CancelledError), isinstance(error, AnswerLost)
         if is_lost:
             _log.info("a turn is somebody else's by now", action="turn", turn=self.turn_id)
         elif isinstance(error, SwarmError):
@@ -254,7 +252,7 @@ async def _read(events: AsyncGenerator[AgentEvent, None], whole: AnswerCollector
 
 
 class RunRecord:
-    """The messages of one turn, recorded in the database for recovery. Raises LostRight once the turn is over."""
+    """The messages of one turn, recorded in the database for recovery. Raises AnswerLost once the turn is over."""
 
     def __init__(self, database: Database, turn_id: str) -> None:
         self._database = database
@@ -264,12 +262,12 @@ class RunRecord:
         """Before Slack is asked for a message."""
         kind = PageKind.POST if is_post else PageKind.STREAM
         if not await self._database.write(_beginning, self._turn_id, page, kind):
-            raise LostRight
+            raise AnswerLost
 
     async def began(self, page: int, ts: str) -> None:
         """Slack has the message. If the turn has ended meanwhile, recovery seals the message."""
         if not await self._database.write(_began, self._turn_id, page, ts):
-            raise LostRight
+            raise AnswerLost
 
     async def leaving(self, page: int, text: str) -> None:
         """Before a message is closed that is not the last: recovery can still add a note to a closed message."""
@@ -278,7 +276,7 @@ class RunRecord:
     async def ending(self, call: Last, outcome: AnswerOutcome) -> None:
         """Before the last call: from now on any process can bring the answer to its end."""
         if not await self._database.write(_closing, self._turn_id, call, outcome):
-            raise LostRight
+            raise AnswerLost
 
     async def ended(self, page: int, text: str) -> None:
         """A message will not change any more."""
@@ -308,7 +306,7 @@ def _began(tx: Transaction, turn_id: str, page: int, ts: str) -> bool:
 def _closing(tx: Transaction, turn_id: str, call: Last, outcome: AnswerOutcome) -> bool:
     known, note = outcome_of(outcome)
     if runs.closing(tx, turn_id, text=call.text, closing=call.closing, outcome=known, note=note):
-        if isinstance(outcome, Asks):
+        if isinstance(outcome, NeedsInput):
             interrupts.add(tx, turn_id, outcome.asked)
         return True
     turn = runs.get(tx, turn_id)  # the same call made again finds it closing

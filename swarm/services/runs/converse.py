@@ -15,8 +15,7 @@ from typing import Any, Final
 
 import structlog
 
-from swarm.domain.answers.agent import StreamingAgent
-from swarm.domain.answers.remote import Health
+from swarm.domain.answers.agents import Health, StreamingAgent
 from swarm.domain.errors import SwarmError
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.triggers import TriggerKind

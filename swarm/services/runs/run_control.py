@@ -28,8 +28,7 @@ from swarm.domain.errors import Unavailable
 from swarm.domain.model.inbox import InboxStatus, InboxStep
 from swarm.domain.model.runs import RETRYABLE, UNFINISHED, Opinion, RunStatus
 from swarm.domain.model.tasks import ACTIVE_STATUSES
-from swarm.domain.model.threads import Thread
-from swarm.domain.model.transcript import Author, ChannelType, SlackMessage
+from swarm.domain.model.threads import Author, ChannelType, SlackMessage, Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules import task_ends
 from swarm.services.rules.fencing import lock_task

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, assert_never
 
-from swarm.domain.answers import words
+from swarm.domain.answers import wording
 from swarm.domain.answers.calls import NOTHING_BELOW, AnswerTarget, Closing
-from swarm.domain.answers.outcomes import Answered, AnswerOutcome, Asks, RunFailed, RunStopped
+from swarm.domain.answers.events import Answered, AnswerOutcome, NeedsInput, RunFailed, RunStopped
 from swarm.domain.model import triggers
 from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.inbox import MAX_ATTEMPTS, InboxStep
@@ -28,8 +28,7 @@ from swarm.domain.model.leases import LeaseEnd
 from swarm.domain.model.runs import UNFINISHED, PagePhase, RunOutcome, RunStatus, RunStep
 from swarm.domain.model.tasks import MAX_ATTEMPTS as MAX_TASK_ATTEMPTS
 from swarm.domain.model.tasks import TaskStatus, TaskStep
-from swarm.domain.model.threads import Thread
-from swarm.domain.model.transcript import Author, AuthorKind, ChannelType, SlackMessage
+from swarm.domain.model.threads import Author, AuthorKind, ChannelType, SlackMessage, Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules import task_ends
 from swarm.services.rules.leases import claimed_members, end_if_resolved, give_back, lose
@@ -124,7 +123,7 @@ def outcome_of(outcome: AnswerOutcome) -> tuple[RunOutcome, str | None]:
             return RunOutcome.FAILED, reason
         case RunStopped(by=by):
             return RunOutcome.STOPPED, f"stopped by <@{by}>" if by else "stopped"
-        case Asks():
+        case NeedsInput():
             return RunOutcome.WAITING, None
         case _:
             assert_never(outcome)
@@ -163,7 +162,7 @@ def end_run(
     _end(tx, turn, ending, in_time=holds or polls)
     if polls:
         tx.wake(runs.TURNS)  # a run that waits for the end of this answer may begin its own
-    if thread and holds and isinstance(ending.outcome, Asks):
+    if thread and holds and isinstance(ending.outcome, NeedsInput):
         answered_before(tx, thread, turn.agent_id)
     if thread and place:
         show_settled(tx, turn, thread, conduct)
@@ -220,9 +219,9 @@ def below_of(turn: Run, *, is_partial: bool) -> Closing:
         case RunStatus.ABANDONED:
             return Closing(note=RESTARTED_TEXT)
         case RunStatus.STOPPED:
-            return Closing(note=words.stopped(turn.stop_requested_by))
+            return Closing(note=wording.stopped(turn.stop_requested_by))
         case RunStatus.FAILED:
-            return Closing(note=words.broke_off(turn.outcome_note or RESTARTED, is_partial=is_partial), retry=True)
+            return Closing(note=wording.broke_off(turn.outcome_note or RESTARTED, is_partial=is_partial), retry=True)
         case _:
             return NOTHING_BELOW
 
@@ -294,7 +293,7 @@ def _settle_task(tx: Transaction, task: Task, ending: Ending, conduct: Operating
             task_ends.dead_letter(tx, task, reason, conduct, told=True)
         case RunStopped(by=by):
             task_ends.cancel(tx, task, f"by <@{by}>" if by else "by a person", conduct, person=by)
-        case Asks():
+        case NeedsInput():
             tasks.move(tx, TaskStep.ASK, task)
         case _:
             task_ends.complete(tx, task, ending.text.strip() or "done", conduct)
@@ -307,7 +306,7 @@ def _end(tx: Transaction, turn: Run, ending: Ending, *, in_time: bool) -> None:
         runs.end(tx, turn.id, RunStep.ABANDON, "its lease was lost")
         return
     runs.end(tx, turn.id, known.step, note)
-    if isinstance(ending.outcome, Asks) and not interrupts.of_turn(tx, turn.id):
+    if isinstance(ending.outcome, NeedsInput) and not interrupts.of_turn(tx, turn.id):
         interrupts.add(tx, turn.id, ending.outcome.asked)
 
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from swarm.domain.answers.events import InputMessage, Origin, RunInput, Speaker
-from swarm.domain.model.task_views import TaskView
-from swarm.domain.model.transcript import AuthorKind, TranscriptMessage
+from swarm.domain.model.tasks import TaskView
+from swarm.domain.model.threads import AuthorKind, TranscriptMessage
 from swarm.domain.model.triggers import InboxMessageView, StartedBy, Trigger
 from swarm.domain.ports import Directory
-from swarm.domain.prompts.excerpts import HISTORY_CHARACTERS, left_out
-from swarm.domain.text.readable import mentioned_ids, readable
+from swarm.domain.prompts.input import HISTORY_CHARACTERS, left_out
+from swarm.domain.text.mrkdwn import mentioned_ids, readable
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox

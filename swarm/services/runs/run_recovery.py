@@ -1,6 +1,6 @@
 """Turns that were left unfinished: their process has crashed, was stopped, slept too long, or has lost the office.
 
-Who may act: the elected process; one that has lost the office makes no call to Slack any more (`LostRight`). What is
+Who may act: the elected process; one that has lost the office makes no call to Slack any more (`AnswerLost`). What is
 guaranteed: every such turn is brought to an end that people see. One whose run was over is completed from its row. Of
 one in the middle `run_ends.break_off` decides, in one transaction, and then its messages are sealed with what was
 decided. Every step and every call may be repeated; a thread never has two messages of one turn that grow. Other threads
@@ -20,10 +20,10 @@ from typing import Any, Final
 
 import structlog
 
-from swarm.domain.answers.agent import OnRestart, StreamingAgent
+from swarm.domain.answers.agents import OnRestart, StreamingAgent
 from swarm.domain.answers.calls import NOTHING_BELOW, AnswerTarget, CloseStream, Closing, Slot, StreamCall, UpdatePage
-from swarm.domain.answers.outcomes import Answered, AnswerOutcome, Asks, RunFailed, RunStopped
-from swarm.domain.answers.showing import LiveSlack, LostRight, MayCall
+from swarm.domain.answers.events import Answered, AnswerOutcome, NeedsInput, RunFailed, RunStopped
+from swarm.domain.answers.showing import AnswerLost, LiveSlack, MayCall
 from swarm.domain.errors import NotFound
 from swarm.domain.model.deliveries import Answer, DeliveryAccepted, DeliveryRefused
 from swarm.domain.model.runs import PageKind, PagePhase, RunOutcome, RunStatus
@@ -101,7 +101,7 @@ class Recovery:
         """
         try:
             await self._bring_to_end(turn_id, may_call, counts=counts, was_called=was_called)
-        except LostRight:
+        except AnswerLost:
             _log.info("an unfinished answer is somebody else's by now", action="turn_recover", turn=turn_id)
 
     async def _bring_to_end(self, turn_id: str, may_call: MayCall, *, counts: bool, was_called: bool) -> None:
@@ -109,7 +109,7 @@ class Recovery:
         if found is None:
             return
         if not await may_call():  # the one who is elected decides
-            raise LostRight
+            raise AnswerLost
         _log.info("an unfinished answer is brought to its end", action="turn_recover", turn=turn_id)
         place = self._place(found)
         if found.turn.status is RunStatus.CLOSING:
@@ -186,7 +186,7 @@ def _outcome(turn: Run) -> AnswerOutcome:
         case RunOutcome.FAILED:
             return RunFailed(reason=turn.outcome_note or RESTARTED)
         case RunOutcome.WAITING:
-            return Asks(asked=())
+            return NeedsInput(asked=())
         case _:
             return Answered()
 
@@ -303,7 +303,7 @@ class Seals:
             await asyncio.sleep(_PAUSE_SECONDS * number)
             await self._slack.turn(slot, place.channel)
             if not await self._may_call():
-                raise LostRight
+                raise AnswerLost
             answer = await self._slack.call(place, call)
             if isinstance(answer, DeliveryAccepted | DeliveryRefused):
                 break

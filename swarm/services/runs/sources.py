@@ -17,21 +17,17 @@ from typing import Final, Protocol
 import structlog
 
 from swarm.clock import new_id, new_trace_id
-from swarm.domain.answers.agent import History, StreamingAgent
-from swarm.domain.answers.events import AgentEvent, RunInput
-from swarm.domain.answers.outcomes import RunStopped
+from swarm.domain.answers.agents import AgentClient, History, StreamingAgent
+from swarm.domain.answers.events import AgentEvent, RunInput, RunStopped
 from swarm.domain.answers.pieces import MAX_PIECES, Closed, event_of
-from swarm.domain.answers.remote import AgentClient
-from swarm.domain.answers.showing import AnswerShown, LostRight
-from swarm.domain.answers.whole import AnswerCollector
+from swarm.domain.answers.showing import AnswerCollector, AnswerLost, AnswerShown
 from swarm.domain.errors import LeaseLost, Unavailable
 from swarm.domain.model.agents import Agent
 from swarm.domain.model.runs import PagePhase, RunStatus
-from swarm.domain.model.threads import Thread
-from swarm.domain.model.transcript import AuthorKind, ChannelType
+from swarm.domain.model.threads import AuthorKind, ChannelType, Thread
 from swarm.domain.model.triggers import StartedBy, Trigger
 from swarm.domain.prompts.client_context import client_context
-from swarm.domain.text.readable import mentioned_ids
+from swarm.domain.text.mrkdwn import mentioned_ids
 from swarm.services.outbox.elections import boottime
 from swarm.services.runs.answer_run import AnswerRun, Opening, RunContext
 from swarm.services.runs.run_ends import LeaseLossOutcome, keep, place_of
@@ -163,7 +159,7 @@ class AgentSource:
     async def events(self, run: AnswerRun) -> AsyncGenerator[AgentEvent, None]:
         taken = await self._input()
         if not await run.may_call():
-            raise LostRight
+            raise AnswerLost
         self.was_called = True
         is_for_bots = self._trigger.place is not None and self._requester is None
         return self._invoked(taken) if is_for_bots else self._one.client.run(taken)

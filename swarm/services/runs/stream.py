@@ -21,8 +21,8 @@ import orjson
 
 from swarm.domain.answers.agent_events import MAX_ANSWER_CHARACTERS
 from swarm.domain.answers.events import StepStatus
-from swarm.domain.answers.markers import without_markers
-from swarm.domain.answers.pieces import MAX_PIECE_CHARACTERS, MAX_PIECES, Closed, Doing, Piece, SaidMore, TaskTold
+from swarm.domain.answers.pieces import MAX_PIECE_CHARACTERS, MAX_PIECES, Closed, Doing, Piece, StepUpdated, TextAdded
+from swarm.domain.answers.text import without_markers
 from swarm.domain.errors import Conflict, Invalid, TooLarge
 from swarm.domain.model.inbox import InboxStep
 from swarm.domain.model.tasks import TaskStatus
@@ -118,14 +118,14 @@ class AnswerStreams:
         Raises what :meth:`close` raises.
         """
         _check_text(text)
-        return await self._database.write(_add, caller, turn_id, "append", SaidMore(text=text))
+        return await self._database.write(_add, caller, turn_id, "append", TextAdded(text=text))
 
     async def task(self, caller: Caller, turn_id: str, step_id: str, title: str, status: StepStatus) -> Streamed:
         """Show a step of the work as a card, or change the one with this id. Raises what :meth:`close` raises."""
         for field, value in {"id": step_id, "title": title}.items():
             _check_name(field, value)
         return await self._database.write(
-            _add, caller, turn_id, "task", TaskTold(id=step_id, title=title, status=status)
+            _add, caller, turn_id, "task", StepUpdated(id=step_id, title=title, status=status)
         )
 
     async def status(self, caller: Caller, turn_id: str, what: str) -> Streamed:
@@ -162,7 +162,7 @@ class AnswerStreams:
             thread = threads.locked(tx, turn.thread_id or "")
             lease = authorize_answer(tx, turn)
             if said.text:
-                _tell(tx, turn, SaidMore(text=said.text))
+                _tell(tx, turn, TextAdded(text=said.text))
             if said.failed is None:
                 _check_something_said(tx, turn)
             settled = _settle(tx, turn, lease, thread, said, self._conduct)
@@ -187,7 +187,7 @@ def _open(tx: Transaction, caller: Caller, wanted: Wanted, text: str) -> Streame
     def act() -> dict[str, str]:
         turn = begin(tx, wanted, claim)
         if text:
-            _tell(tx, turn, SaidMore(text=text))
+            _tell(tx, turn, TextAdded(text=text))
         return {"turn_id": turn.id}
 
     turn_id = idempotent(tx, call, act, stands=stands)["turn_id"]
@@ -251,7 +251,7 @@ def _check_name(field: str, value: str) -> None:
 def _check_something_said(tx: Transaction, turn: Run) -> None:
     """Cards alone answer nobody."""
     pieces = [event.piece for event in run_events.after(tx, turn.id, 0, MAX_PIECES)]
-    text = "".join(piece.text for piece in pieces if isinstance(piece, SaidMore))
+    text = "".join(piece.text for piece in pieces if isinstance(piece, TextAdded))
     if not without_markers(strip_invisible(text)).strip():
         raise Invalid(
             "Nothing has been said, so people would have no answer.",

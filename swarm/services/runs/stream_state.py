@@ -15,8 +15,7 @@ from typing import Final
 
 from swarm.agents.conversation import conversation_id
 from swarm.clock import new_id, slack_ts_to_us
-from swarm.domain.answers.events import AgentEvent, Broken, Finished
-from swarm.domain.answers.outcomes import AnswerOutcome, RunStopped
+from swarm.domain.answers.events import AgentEvent, AnswerOutcome, Broken, Finished, RunStopped
 from swarm.domain.answers.pieces import Closed, Opened
 from swarm.domain.errors import Conflict, LeaseLost, NotFound, SwarmError, Withdrawn
 from swarm.domain.model.inbox import MAX_ATTEMPTS, InboxStatus
@@ -24,8 +23,7 @@ from swarm.domain.model.leases import LeaseEnd, LeaseKind
 from swarm.domain.model.runs import RunOutcome, RunStatus
 from swarm.domain.model.tasks import MAX_ATTEMPTS as MAX_TASK_ATTEMPTS
 from swarm.domain.model.tasks import TaskStatus
-from swarm.domain.model.threads import Thread
-from swarm.domain.model.transcript import AuthorKind
+from swarm.domain.model.threads import AuthorKind, Thread
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules.fencing import NAME_LEASE, authorize_message, authorize_task
 from swarm.services.rules.idempotency import Caller

@@ -6,8 +6,7 @@ from dataclasses import asdict, dataclass, replace
 
 from swarm.clock import SECOND
 from swarm.domain.errors import Conflict, Invalid, NotFound
-from swarm.domain.model.inbox import InboxStatus, InboxStep
-from swarm.domain.model.notices import NoticeKind
+from swarm.domain.model.inbox import InboxStatus, InboxStep, NoticeKind
 from swarm.domain.model.tasks import OFFER_SECONDS, TaskStatus, TaskStep
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.roster import Candidate

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from swarm.domain.model.agents import Agent, Role
-from swarm.domain.model.task_views import Dependency, TaskView
+from swarm.domain.model.tasks import Dependency, TaskView
 from swarm.store.agents import agents
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tasks import task_queries, tasks

@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from swarm.domain.model.transcript import AuthorKind
+from swarm.domain.model.threads import AuthorKind
 from swarm.slack.incoming.block_text import block_pieces, label, moment, titled
 from swarm.slack.incoming.fields import JsonObject, object_at, objects_at, text_at
 

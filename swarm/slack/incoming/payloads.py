@@ -10,9 +10,10 @@ from typing import Final, TypeVar
 
 import structlog
 
+from swarm.domain.access import Me, Person
 from swarm.domain.errors import BadRequest
 from swarm.domain.model.deliveries import METADATA_EVENT_TYPE
-from swarm.domain.model.transcript import (
+from swarm.domain.model.threads import (
     Author,
     AuthorKind,
     ChannelType,
@@ -22,8 +23,6 @@ from swarm.domain.model.transcript import (
     SlackEvent,
     SlackMessage,
 )
-from swarm.domain.people import Person
-from swarm.domain.routing import Me
 from swarm.slack.incoming.fields import (
     EMPTY,
     JsonObject,

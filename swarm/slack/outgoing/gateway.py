@@ -15,6 +15,7 @@ import structlog
 from slack_sdk.web.async_client import AsyncWebClient
 
 from swarm.clock import slack_ts_to_us
+from swarm.domain.access import Me, Person
 from swarm.domain.errors import ConfigurationError, Unavailable
 from swarm.domain.model.deliveries import (
     Answer,
@@ -25,9 +26,7 @@ from swarm.domain.model.deliveries import (
     InDoubt,
     NotSent,
 )
-from swarm.domain.model.transcript import ChannelMessage, ChannelType, SlackMessage
-from swarm.domain.people import Person
-from swarm.domain.routing import Me
+from swarm.domain.model.threads import ChannelMessage, ChannelType, SlackMessage
 from swarm.domain.watchers import NO_WATCHERS, Watcher
 from swarm.slack.incoming.fields import JsonObject, id_at, object_at, objects_at, text_at, ts_at
 from swarm.slack.incoming.payloads import history_message, person_of

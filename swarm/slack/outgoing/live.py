@@ -23,7 +23,7 @@ from swarm.domain.answers.calls import (
     CloseStream,
     Command,
     Find,
-    Hang,
+    HangUp,
     OpenStream,
     Over,
     PostPage,
@@ -31,14 +31,10 @@ from swarm.domain.answers.calls import (
     StreamCall,
     UpdatePage,
 )
-from swarm.domain.answers.events import AgentEvent, Broken, TextDelta, Warned
-from swarm.domain.answers.outcomes import AnswerOutcome
-from swarm.domain.answers.pages import PageMode
+from swarm.domain.answers.events import AgentEvent, AnswerOutcome, Broken, TextDelta, Warned
 from swarm.domain.answers.reducer import (
     AgentEventReceived,
     Input,
-    Live,
-    Pace,
     PageLocated,
     SlackAnswered,
     SlotGranted,
@@ -46,9 +42,10 @@ from swarm.domain.answers.reducer import (
     Tick,
     begin,
     step,
-    wake_at,
 )
-from swarm.domain.answers.showing import AnswerShown, Last, LiveSlack, LostRight, MayCall, PageRecord
+from swarm.domain.answers.sending import wake_at
+from swarm.domain.answers.showing import AnswerLost, AnswerShown, Last, LiveSlack, MayCall, PageRecord
+from swarm.domain.answers.state import Live, Pace, PageMode
 from swarm.domain.errors import NotFound, SwarmError
 from swarm.domain.model.deliveries import Answer, DeliveryAccepted
 from swarm.domain.text.secrets import REMOVED
@@ -140,7 +137,7 @@ class LiveAnswer:
 
     def lose(self) -> None:
         """Another run gives this answer: nothing more of it is shown."""
-        self._failure = LostRight()
+        self._failure = AnswerLost()
         self._inputs.put_nowait(Tick())
 
     async def show(self, events: AsyncGenerator[AgentEvent, None]) -> AnswerShown:
@@ -225,7 +222,7 @@ class LiveAnswer:
                     self._start(self._wait_for_turn(command))
                 case Find(page=page):
                     self._start(self._find(page))
-                case Hang():
+                case HangUp():
                     if self._reading:
                         self._reading.cancel()
                 case SetStatus():
@@ -248,7 +245,7 @@ class LiveAnswer:
 
     async def _call(self, call: StreamCall) -> None:
         if not await self._may_call():
-            raise LostRight
+            raise AnswerLost
         self._call_began_after = max((*self._known, self._place.thread_ts), key=slack_ts_to_us)
         answer = await self._slack.call(self._place, call)
         self._log_failure(type(call).__name__, None if isinstance(answer, DeliveryAccepted) else repr(answer))

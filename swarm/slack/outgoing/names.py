@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, Protocol
 
-from swarm.domain.model.transcript import AuthorKind
-from swarm.domain.people import Person
+from swarm.domain.access import Person
+from swarm.domain.model.threads import AuthorKind
 from swarm.domain.prompts.client_context import NOTHING_KNOWN, ChannelFacts
 from swarm.slack.outgoing.gateway import ChannelInfo
 from swarm.slack.outgoing.lookups import RETRY_SECONDS, Lookups, LookupTimeouts

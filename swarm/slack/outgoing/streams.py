@@ -26,7 +26,7 @@ from swarm.domain.answers.calls import (
     StreamCall,
     UpdatePage,
 )
-from swarm.domain.answers.refusals import is_for_good
+from swarm.domain.answers.slack_results import is_for_good
 from swarm.domain.errors import Unavailable
 from swarm.domain.model.deliveries import (
     EPHEMERAL_SECONDS,
@@ -37,7 +37,7 @@ from swarm.domain.model.deliveries import (
     InDoubt,
     NotSent,
 )
-from swarm.domain.model.transcript import AuthorKind, SlackMessage
+from swarm.domain.model.threads import AuthorKind, SlackMessage
 from swarm.slack.incoming.fields import JsonObject, object_at, ts_at
 from swarm.slack.outgoing.answer_blocks import (
     MAX_UPDATE_CHARACTERS,

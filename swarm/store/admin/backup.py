@@ -18,7 +18,7 @@ from typing import Final
 
 from swarm.domain.errors import ConfigurationError, Conflict, SwarmError, Unavailable
 from swarm.domain.model.deliveries import DeliveryStatus
-from swarm.domain.model.transcript import ContextState
+from swarm.domain.model.threads import ContextState
 from swarm.store.admin import migrations, preparation
 from swarm.store.bridge.sqlite_driver import connect, sqlite3
 from swarm.store.bridge.urls import PostgresUrl, parse_url

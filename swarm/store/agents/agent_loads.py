@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from sqlalchemy import bindparam, func, literal_column, select, union_all
 
+from swarm.domain.model.agents import Load
 from swarm.domain.model.leases import LeaseKind
-from swarm.domain.model.team import Load
 from swarm.store.bridge.conditions import literally
 from swarm.store.bridge.statements import Statement
 from swarm.store.bridge.transaction import Transaction

@@ -16,7 +16,7 @@ from uuid import UUID
 from sqlalchemy import BindParameter, ColumnElement, Select, bindparam, delete, func, insert, or_, select, update
 
 from swarm.clock import new_id
-from swarm.domain.model.agent_messages import AgentMessage
+from swarm.domain.model.agents import AgentMessage
 from swarm.store.bridge.conditions import AT_MOST_N
 from swarm.store.bridge.statements import Row, Statement
 from swarm.store.bridge.transaction import Transaction

@@ -17,9 +17,8 @@ from typing import Final
 from sqlalchemy import BigInteger, Column, ColumnElement, Table, bindparam, or_, select, update
 
 from swarm.clock import SECOND
-from swarm.domain.documents.document_index import DocumentStatus
-from swarm.domain.model.inbox import InboxStatus
-from swarm.domain.model.notices import NoticeStatus
+from swarm.domain.documents.documents import DocumentStatus
+from swarm.domain.model.inbox import InboxStatus, NoticeStatus
 from swarm.store.bridge.clock_watch import STEP_US
 from swarm.store.bridge.conditions import literally
 from swarm.store.bridge.statements import Statement

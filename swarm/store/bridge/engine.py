@@ -7,8 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from swarm.domain.metric_events import MetricEvent
-from swarm.domain.watchers import DatabaseCall
+from swarm.domain.watchers import DatabaseCall, MetricEvent
 from swarm.store.bridge.transaction import Dialect, Transaction
 
 T = TypeVar("T")

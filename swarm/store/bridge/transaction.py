@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 from swarm.domain.errors import SwarmError
-from swarm.domain.metric_events import MetricEvent
+from swarm.domain.watchers import MetricEvent
 
 Dialect = Literal["sqlite", "postgresql"]
 

@@ -13,8 +13,8 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, Executable, Float, Text, bindparam, cast, column, func, literal_column, select
 from sqlalchemy.dialects.postgresql import ARRAY, TSQUERY
 
-from swarm.domain.documents.document_index import DocumentStatus
-from swarm.domain.documents.words import QueryTerm
+from swarm.domain.documents.documents import DocumentStatus
+from swarm.domain.documents.query_words import QueryTerm
 from swarm.store.bridge.conditions import AT_MOST_N, literally
 from swarm.store.bridge.statements import Statement
 from swarm.store.bridge.transaction import Dialect, Transaction

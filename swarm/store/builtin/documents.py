@@ -14,15 +14,15 @@ from sqlalchemy import bindparam, cast, delete, insert, or_, select, update
 from sqlalchemy.dialects.postgresql import TSVECTOR
 
 from swarm.clock import SECOND
-from swarm.domain.documents.document_index import (
+from swarm.domain.documents.documents import (
+    Document,
     DocumentBatch,
     DocumentReading,
     DocumentStatus,
     FileState,
+    IndexedFile,
     IndexedPiece,
-    Known,
 )
-from swarm.domain.documents.documents import Document
 from swarm.store.bridge.conditions import AT_MOST_N, literally
 from swarm.store.bridge.statements import Row, Statement
 from swarm.store.bridge.transaction import Dialect, Transaction
@@ -85,10 +85,10 @@ _DROP = Statement(delete(documents).where(_d.id == bindparam("of_id")))
 _of_piece = select(_p.id).where(_p.document_id == bindparam("document_id"), _p.position == bindparam("position"))
 
 
-def known(tx: Transaction) -> Sequence[Known]:
+def known(tx: Transaction) -> Sequence[IndexedFile]:
     """All files that can be found."""
     return [
-        Known(
+        IndexedFile(
             path=row["path"],
             state=FileState(size=row["size"], modified_ns=row["modified_ns"]),
             digest=row["digest"],
@@ -111,7 +111,7 @@ def store(tx: Transaction, parts: Sequence[DocumentBatch]) -> None:
             _COMPLETE.run(tx, of_id=part.reading.id)
 
 
-def note_unchanged(tx: Transaction, files: Sequence[Known]) -> None:
+def note_unchanged(tx: Transaction, files: Sequence[IndexedFile]) -> None:
     """Files that look different say what they said before; so they look now."""
     _take_turn(tx)
     _LOOKED_AGAIN.many(tx, [_looked_again(file.path, file.digest, file.state) for file in files])

@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 
 from swarm.clock import SECOND
-from swarm.domain.model.model_usage import Door, ModelUsage, ModelUsageRecord, UsageOutcome, UsagePurpose, UsageTotal
+from swarm.domain.model.models import Door, ModelUsage, ModelUsageRecord, UsageOutcome, UsagePurpose, UsageTotal
 from swarm.store.bridge.conditions import AT_MOST_N
 from swarm.store.bridge.statements import InsertFactory, Row, Statement
 from swarm.store.bridge.transaction import Transaction

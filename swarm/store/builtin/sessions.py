@@ -21,7 +21,7 @@ from sqlalchemy import tuple_ as columns
 
 from swarm.domain.model.sessions import Session, SessionMessage
 from swarm.domain.text.copies import SHORTEST_IN_THREAD, parts_of, says, without
-from swarm.domain.text.readable import as_asked
+from swarm.domain.text.mrkdwn import without_leading_mention
 from swarm.store.bridge.conditions import AT_MOST_N
 from swarm.store.bridge.statements import InsertFactory, Row, Statement
 from swarm.store.bridge.transaction import Transaction
@@ -212,7 +212,10 @@ def _as_edited(messages: Sequence[SessionMessage], source: str, text: str) -> Se
     old = [message.text for message in messages if message.source == source and not says(message.text, text)]
     parts = [part for each in old for part in parts_of(each, text) if len(part) >= SHORTEST_IN_THREAD]
     return [
-        replace(message, text=as_asked(text) if message.source == source and old else without(message.text, parts))
+        replace(
+            message,
+            text=without_leading_mention(text) if message.source == source and old else without(message.text, parts),
+        )
         for message in messages
     ]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import exists, or_, select
 
+from swarm.domain.model.inbox import NoticeStatus
 from swarm.domain.model.leases import LeaseKind
-from swarm.domain.model.notices import NoticeStatus
 from swarm.store.bridge.conditions import literally
 from swarm.store.bridge.statements import Statement
 from swarm.store.bridge.transaction import Transaction

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from sqlalchemy import bindparam, select, update
 
 from swarm.clock import SECOND
-from swarm.domain.model.inbox import Hold, InboxStatus
+from swarm.domain.model.inbox import InboxHold, InboxStatus
 from swarm.store.bridge.conditions import literally
 from swarm.store.bridge.statements import Row, Statement
 from swarm.store.bridge.transaction import Transaction
@@ -22,7 +22,7 @@ _over = _i.due_at.is_not(None) & (_i.due_at <= bindparam("now")) & _is_unread
 _DELAY = Statement(
     update(inbox_messages)
     .where(_i.id == bindparam("entry_id"), _is_unread)
-    .values(held_by=Hold.DELAY.value, due_at=bindparam("new_due_at"))
+    .values(held_by=InboxHold.DELAY.value, due_at=bindparam("new_due_at"))
 )
 _OVER = Statement(select(_i.thread_id).where(_over))
 _END_OVER = Statement(
@@ -33,7 +33,7 @@ _END_OVER = Statement(
 )
 _CONTEXT_CAME = Statement(
     update(inbox_messages)
-    .where(_i.thread_id == bindparam("of_thread"), _i.held_by == Hold.CONTEXT.value)
+    .where(_i.thread_id == bindparam("of_thread"), _i.held_by == InboxHold.CONTEXT.value)
     .values(held_by=None, due_at=None)
     .returning(_i.agent_id)
 )

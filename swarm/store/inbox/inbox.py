@@ -10,7 +10,7 @@ from swarm.clock import SECOND, new_id
 from swarm.domain.model.inbox import (
     BUNDLE_LIMIT,
     INBOX_TRANSITIONS,
-    Hold,
+    InboxHold,
     InboxStatus,
     InboxStep,
     MatchedBy,
@@ -201,7 +201,7 @@ def add(
         matched_by=matched_by,
         reason=reason,
         order_key=order_key(tx.now),
-        held_by=Hold.CONTEXT if held else None,
+        held_by=InboxHold.CONTEXT if held else None,
         due_at=tx.now + int((wait_for_context_seconds or 0) * SECOND) if held else None,
         task_id=task_id,
         now=tx.now,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from sqlalchemy import BindParameter, bindparam, delete, insert, or_, select, update
 
 from swarm.clock import SECOND
-from swarm.domain.metric_events import LeaseEnded, LeaseRefused
 from swarm.domain.model.leases import LeaseEnd, LeaseKind
+from swarm.domain.watchers import LeaseEnded, LeaseRefused
 from swarm.store.bridge.conditions import AT_MOST_N
 from swarm.store.bridge.statements import Row, Statement
 from swarm.store.bridge.transaction import Transaction

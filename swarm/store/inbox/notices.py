@@ -8,7 +8,7 @@ from sqlalchemy import BigInteger, Boolean, bindparam, exists, func, insert, or_
 
 from swarm.clock import new_id
 from swarm.domain.model.deliveries import DeliveryKind
-from swarm.domain.model.notices import FOR_CREATORS, NOTICE_TRANSITIONS, NoticeKind, NoticeStatus, NoticeStep
+from swarm.domain.model.inbox import FOR_CREATORS, NOTICE_TRANSITIONS, NoticeKind, NoticeStatus, NoticeStep
 from swarm.domain.model.tasks import TaskStatus
 from swarm.store.bridge.conditions import AT_MOST_N, arrive, literally, may, with_valid_token
 from swarm.store.bridge.statements import Row, Statement

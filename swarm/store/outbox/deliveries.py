@@ -9,7 +9,6 @@ from sqlalchemy import BindParameter, bindparam, exists, func, or_, select, upda
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.answers.calls import AnswerTarget, Closing
-from swarm.domain.metric_events import DeliveryStepped
 from swarm.domain.model.deliveries import (
     DELIVERY_TRANSITIONS,
     END_MARK_SECONDS,
@@ -21,6 +20,7 @@ from swarm.domain.model.deliveries import (
     Mark,
 )
 from swarm.domain.model.threads import Thread
+from swarm.domain.watchers import DeliveryStepped
 from swarm.store.bridge.conditions import AT_MOST_N, arrive, may
 from swarm.store.bridge.statements import Row, Statement
 from swarm.store.bridge.transaction import Transaction

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sqlalchemy import bindparam, case, exists, or_, update
 
-from swarm.domain.metric_events import ReactionsExpired
 from swarm.domain.model.deliveries import DELIVERY_TRANSITIONS, DeliveryKind, DeliveryStatus, DeliveryStep, Mark
 from swarm.domain.model.threads import Thread
+from swarm.domain.watchers import ReactionsExpired
 from swarm.store import tables
 from swarm.store.bridge.conditions import AT_MOST_N, arrive, may
 from swarm.store.bridge.statements import Row, Statement

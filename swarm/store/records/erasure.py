@@ -14,9 +14,8 @@ from typing import Any, Final
 from pydantic_core import from_json, to_json
 from sqlalchemy import BindParameter, Column, ColumnElement, bindparam, case, delete, func, or_, select, update
 
-from swarm.domain.model.notices import NoticeKind
-from swarm.domain.model.threads import Thread
-from swarm.domain.model.transcript import AuthorKind
+from swarm.domain.model.inbox import NoticeKind
+from swarm.domain.model.threads import AuthorKind, Thread
 from swarm.domain.text.copies import SHORTEST_ANYWHERE, SHORTEST_IN_THREAD, TOMBSTONE
 from swarm.store.bridge.conditions import literally
 from swarm.store.bridge.statements import Row, Statement

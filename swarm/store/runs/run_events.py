@@ -12,7 +12,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 from sqlalchemy import bindparam, insert, select
 
-from swarm.domain.answers.pieces import Closed, Doing, Opened, Piece, PieceKind, SaidMore, TaskTold, kind_of
+from swarm.domain.answers.pieces import Closed, Doing, Opened, Piece, PieceKind, StepUpdated, TextAdded, kind_of
 from swarm.domain.model.runs import RunStatus
 from swarm.store.bridge.conditions import AT_MOST_N, literally
 from swarm.store.bridge.statements import Row, Statement
@@ -34,8 +34,8 @@ class RunEvent:
 
 _PIECES: Final[dict[PieceKind, TypeAdapter[Any]]] = {
     PieceKind.OPENED: TypeAdapter(Opened),
-    PieceKind.SAID: TypeAdapter(SaidMore),
-    PieceKind.TASK: TypeAdapter(TaskTold),
+    PieceKind.SAID: TypeAdapter(TextAdded),
+    PieceKind.TASK: TypeAdapter(StepUpdated),
     PieceKind.DOING: TypeAdapter(Doing),
     PieceKind.CLOSED: TypeAdapter(Closed),
 }
@@ -77,7 +77,7 @@ def topic_of(turn_id: str) -> str:
 def add(tx: Transaction, turn_id: str, piece: Piece) -> RunEvent:
     """Add a piece behind all others, and wake whoever shows them. The turn's lease must be locked."""
     before = last(tx, turn_id)
-    more = len(piece.text) if isinstance(piece, SaidMore) else 0
+    more = len(piece.text) if isinstance(piece, TextAdded) else 0
     event = RunEvent(
         seq=before.seq + 1 if before else 1, piece=piece, characters=(before.characters if before else 0) + more
     )

@@ -16,7 +16,7 @@ from sqlalchemy import BindParameter, ColumnElement, Select, Text, bindparam, de
 from swarm.clock import new_id
 from swarm.domain.answers.calls import Closing
 from swarm.domain.model.runs import (
-    HEARD,
+    RECEIVED,
     RETRYABLE,
     RUN_TRANSITIONS,
     UNFINISHED,
@@ -104,7 +104,7 @@ _LAST_HEARD = Statement(
     .where(
         _t.thread_id == bindparam("thread_id"),
         _t.agent_id == bindparam("agent_id"),
-        _t.status.in_([literally(status) for status in sorted(HEARD)]),
+        _t.status.in_([literally(status) for status in sorted(RECEIVED)]),
     )
     .order_by(_t.id.desc())
     .limit(1)

@@ -1,8 +1,8 @@
 """Documents that agents can search, in pieces, and the full-text index over these.
 
 The index ``document_words`` is a virtual table (FTS5) on SQLite and a table with a ``tsvector`` on PostgreSQL, so it is
-written in each engine's own words. Both hold the words that `swarm.domain.documents.words` has made of a piece, not its
-text: what counts as a word, and as the same word, is the same on both, whatever their version, locale and
+written in each engine's own words. Both hold the words that `swarm.domain.documents.query_words` has made of a piece,
+not its text: what counts as a word, and as the same word, is the same on both, whatever their version, locale and
 configuration.
 """
 
@@ -26,7 +26,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import TSVECTOR
 
-from swarm.domain.documents.document_index import DocumentStatus
+from swarm.domain.documents.documents import DocumentStatus
 from swarm.store.tables.schema import Serial, metadata, one_of
 
 WORDS: Final = "document_words"

@@ -14,7 +14,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from swarm.domain.model.transcript import AuthorKind, ChannelType, ContextState, Standing
+from swarm.domain.model.threads import AuthorKind, ChannelType, ContextState, Standing
 from swarm.store.tables.schema import metadata, one_of
 
 threads = Table(

@@ -18,9 +18,8 @@ from sqlalchemy import (
     text,
 )
 
-from swarm.domain.model.inbox import Hold, InboxStatus, MatchedBy
+from swarm.domain.model.inbox import InboxHold, InboxStatus, MatchedBy, NoticeKind, NoticeStatus
 from swarm.domain.model.leases import LeaseEnd, LeaseKind
-from swarm.domain.model.notices import NoticeKind, NoticeStatus
 from swarm.domain.model.tasks import TaskHold, TaskStatus
 from swarm.store.tables.schema import metadata, one_of
 
@@ -113,7 +112,7 @@ inbox_messages = Table(
     Column("task_id", Text, ForeignKey("tasks.id")),  # what it was delegated as, or what it is a follow-up to
     one_of("status", InboxStatus),
     one_of("matched_by", MatchedBy),
-    one_of("held_by", Hold),
+    one_of("held_by", InboxHold),
     CheckConstraint("(held_by IS NULL) = (due_at IS NULL)", name="held_until"),
 )
 Index(

@@ -8,7 +8,7 @@ from typing import Final
 from sqlalchemy import BindParameter, bindparam, case, or_, select
 
 from swarm.clock import SECOND
-from swarm.domain.model.transcript import Standing
+from swarm.domain.model.threads import Standing
 from swarm.store.bridge.statements import Statement
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import people

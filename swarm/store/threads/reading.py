@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BindParameter, bindparam, exists, or_, select
 
-from swarm.domain.model.threads import Thread
-from swarm.domain.model.transcript import File, TranscriptMessage
+from swarm.domain.model.threads import File, Thread, TranscriptMessage
 from swarm.store.bridge.conditions import AT_MOST_N
 from swarm.store.bridge.statements import Statement
 from swarm.store.bridge.transaction import Transaction

@@ -5,9 +5,8 @@ from __future__ import annotations
 from sqlalchemy import BigInteger, bindparam, case, exists, func, select, update
 
 from swarm.clock import SECOND, new_id
-from swarm.domain.model.inbox import Hold, InboxStatus
-from swarm.domain.model.threads import Thread
-from swarm.domain.model.transcript import CONTEXT_TRANSITIONS, ChannelType, ContextState, ContextStep
+from swarm.domain.model.inbox import InboxHold, InboxStatus
+from swarm.domain.model.threads import CONTEXT_TRANSITIONS, ChannelType, ContextState, ContextStep, Thread
 from swarm.store.bridge.conditions import AT_MOST_N, literally, may
 from swarm.store.bridge.statements import Row, Statement
 from swarm.store.bridge.transaction import Transaction
@@ -91,7 +90,7 @@ _OWNED = Statement(
     select(func.count().label("n")).select_from(threads).where(threads.c.owner_id == bindparam("agent_id"))
 )
 _is_waited_for = exists().where(
-    inbox_messages.c.thread_id == threads.c.id, inbox_messages.c.held_by == literally(Hold.CONTEXT)
+    inbox_messages.c.thread_id == threads.c.id, inbox_messages.c.held_by == literally(InboxHold.CONTEXT)
 )
 _CONTEXTS_DUE = Statement(
     select(threads, _is_waited_for.label("is_waited_for"))

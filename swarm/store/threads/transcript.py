@@ -13,7 +13,7 @@ import orjson
 from sqlalchemy import BindParameter, bindparam, exists, func, or_, select, update
 from sqlalchemy.dialects import postgresql
 
-from swarm.domain.model.transcript import STRANGERS, Author, AuthorKind, File, SlackMessage, Standing, TranscriptMessage
+from swarm.domain.model.threads import STRANGERS, Author, AuthorKind, File, SlackMessage, Standing, TranscriptMessage
 from swarm.domain.text.copies import TOMBSTONE
 from swarm.store.bridge.statements import Row, Statement
 from swarm.store.bridge.transaction import Transaction

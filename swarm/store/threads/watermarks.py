@@ -15,7 +15,7 @@ from sqlalchemy.dialects import postgresql
 
 from swarm.clock import us_to_slack_ts
 from swarm.domain.model.inbox import InboxStatus
-from swarm.domain.model.transcript import ContextState
+from swarm.domain.model.threads import ContextState
 from swarm.store.bridge.conditions import literally
 from swarm.store.bridge.statements import Statement
 from swarm.store.bridge.transaction import Transaction

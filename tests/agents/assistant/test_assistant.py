@@ -25,10 +25,9 @@ from swarm.domain.answers.events import (
     ToolEnded,
     ToolStarted,
 )
-from swarm.domain.model.model_usage import UsageOutcome
-from swarm.domain.model.models import RunLimits
+from swarm.domain.model.models import RunLimits, UsageOutcome
 from swarm.domain.model.sessions import MessageRole
-from swarm.domain.model.transcript import Standing
+from swarm.domain.model.threads import Standing
 from tests.agents.builtin.making import (
     NUMBERS,
     UNLIMITED,

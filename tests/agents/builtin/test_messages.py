@@ -28,8 +28,7 @@ from swarm.agents.builtin.messages import (
     in_words,
     model_messages,
 )
-from swarm.domain.model.compaction import tellable
-from swarm.domain.model.sessions import MessageRole, SessionMessage
+from swarm.domain.model.sessions import MessageRole, SessionMessage, messages_for_model
 
 pytestmark = pytest.mark.req("AGENT-05")
 
@@ -98,7 +97,7 @@ MESSAGES = st.builds(said, st.sampled_from([USER, ASSISTANT, SYSTEM]), st.sample
 def test_roles_alternate_and_no_result_is_away_from_its_call(stored: list[SessionMessage]) -> None:
     """For whatever a session holds that the runs of an agent have added: a call stands together with its result."""
     whole = [message for one in stored for message in (call(one.call_id) if one.call_id else [one])]
-    told = model_messages(tellable(whole))
+    told = model_messages(messages_for_model(whole))
     assert all(isinstance(message, ModelRequest) for message in told[::2])
     assert all(isinstance(message, ModelResponse) for message in told[1::2])
     for before, after in itertools.pairwise(told):
@@ -112,7 +111,7 @@ def test_roles_alternate_and_no_result_is_away_from_its_call(stored: list[Sessio
     opened = sum(
         part.content == GOES_ON for part in (told[0].parts if told else ()) if isinstance(part, UserPromptPart)
     )
-    assert heard == len(tellable(whole)) + opened
+    assert heard == len(messages_for_model(whole)) + opened
 
 
 def test_of_what_tools_said_and_were_given_earlier_only_the_gist_is_told_again() -> None:

@@ -9,7 +9,7 @@ import pytest
 from swarm.agents.builtin.run import Stumbled
 from swarm.agents.builtin.sessions import asked, door_of, questions, session_of, unheard
 from swarm.domain.answers.events import InputMessage, RunInput, Speaker
-from swarm.domain.model.model_usage import Door
+from swarm.domain.model.models import Door
 from swarm.domain.model.sessions import MessageRole, SessionMessage, SessionScope
 from tests.agents.builtin.making import turn
 

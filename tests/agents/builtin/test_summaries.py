@@ -16,8 +16,7 @@ from swarm.agents.builtin.summariser import Summariser
 from swarm.agents.failures import OUR_FAULT
 from swarm.agents.models.building import Models
 from swarm.domain.errors import Unavailable
-from swarm.domain.model.model_usage import Door, ModelUsageRecord, UsageOutcome, UsagePurpose, UsageRecorder
-from swarm.domain.model.models import RunLimits
+from swarm.domain.model.models import Door, ModelUsageRecord, RunLimits, UsageOutcome, UsagePurpose, UsageRecorder
 from swarm.domain.model.sessions import MessageRole, SessionMessage
 from swarm.services.builtin.model_usage import ModelUsageLog
 from swarm.services.builtin.sessions import DatabaseMemory

@@ -10,8 +10,7 @@ from pydantic_ai.usage import RequestUsage, RunUsage
 
 from swarm.agents.models.pricing import is_free
 from swarm.agents.models.usage import limits_of, usage_of
-from swarm.domain.model.model_usage import ModelUsage
-from swarm.domain.model.models import ModelSpec, Provider, RunLimits
+from swarm.domain.model.models import ModelSpec, ModelUsage, Provider, RunLimits
 from tests.agents.models.asking import ask, ask_whole, models
 from tests.support.providers import Call, Cut, Reply, Say, Used, anthropic_server, ollama_server, openai_server
 

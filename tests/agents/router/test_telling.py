@@ -18,8 +18,7 @@ from structlog.testing import capture_logs
 from swarm.agents.router.tool_results import ANSWER, AS_IT_IS
 from swarm.agents.toolbox.tool import ToolAnswer
 from swarm.domain.answers.events import Failed, Finished, TextEnded
-from swarm.domain.model.model_usage import ModelUsage, UsageOutcome
-from swarm.domain.model.models import RunLimits
+from swarm.domain.model.models import ModelUsage, RunLimits, UsageOutcome
 from tests.agents.builtin import making
 from tests.agents.builtin.making import (
     UNLIMITED,

@@ -18,8 +18,8 @@ from swarm.agents.remote.agui import AguiAgent
 from swarm.agents.remote.whole_answers import collected
 from swarm.clock import ManualClock
 from swarm.domain.access import CallerPolicy
+from swarm.domain.answers.agents import AgentClient, Dialect, Health, RemoteAgent, RunEnd
 from swarm.domain.answers.events import AgentEvent, Finished, InputMessage, RunInput, Speaker, TextDelta
-from swarm.domain.answers.remote import AgentClient, Dialect, Health, RemoteAgent, RunEnd
 from swarm.domain.model.agents import Role
 from swarm.entrypoints.agui.agui_api import AguiDoor
 from swarm.entrypoints.http.http_api import create_app

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from swarm.conformance.scenarios import SCENARIOS, Check
+from swarm.domain.answers.agents import Dialect
 from swarm.domain.answers.events import Finished, RunInput, TextDelta, ToolEnded, ToolStarted
-from swarm.domain.answers.remote import Dialect
 from tests.conformance.agents import lines
 from tests.conformance.test_command import ended
 from tests.conformance.test_command import start as started

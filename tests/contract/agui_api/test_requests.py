@@ -9,6 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from swarm.domain.answers.agents import Dialect, Health
 from swarm.domain.answers.events import (
     Asked,
     Broken,
@@ -24,8 +25,7 @@ from swarm.domain.answers.events import (
     ToolEnded,
     ToolStarted,
 )
-from swarm.domain.answers.remote import Dialect, Health
-from swarm.domain.model.model_usage import Door
+from swarm.domain.model.models import Door
 from swarm.entrypoints.web.openapi import CODES
 from tests.contract.agui_api.scene import (
     CANCEL,

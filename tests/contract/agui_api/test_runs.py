@@ -10,8 +10,8 @@ from contextlib import aclosing
 import pytest
 from structlog.testing import capture_logs
 
+from swarm.domain.answers.agents import Dialect
 from swarm.domain.answers.events import AgentEvent, Cancelled, Failed, Finished, Interrupted, TextDelta
-from swarm.domain.answers.remote import Dialect
 from swarm.services.builtin.conversation_locks import ConversationKey
 from tests.contract.agui_api.scene import (
     FOREVER,

@@ -14,6 +14,7 @@ from ag_ui.core import EventType
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from swarm.domain.answers.agents import Dialect, RunEnd
 from swarm.domain.answers.events import (
     AgentEvent,
     AnswerKind,
@@ -36,7 +37,6 @@ from swarm.domain.answers.events import (
     ToolStarted,
     Warned,
 )
-from swarm.domain.answers.remote import Dialect, RunEnd
 from swarm.domain.text.characters import strip_invisible
 from swarm.entrypoints.agui.agui_events import AguiEventWriter, encoded
 from tests.contract.agui_api.scene import EVENT, RESUME, START, Client, Place, Scripted, kinds, place, start, turn

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from swarm.domain.answers.agents import Dialect
 from swarm.domain.answers.events import Finished, InputMessage, RunInput, Speaker
-from swarm.domain.answers.remote import Dialect
 from tests.contract.agui_api.scene import START, Client, Place, Scripted, start, turn
 
 pytestmark = [pytest.mark.req("STREAM-13", "AGENT-09"), pytest.mark.usefixtures("here")]

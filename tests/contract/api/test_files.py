@@ -17,7 +17,7 @@ from swarm.clock import ManualClock
 from swarm.domain.errors import Unavailable
 from swarm.domain.model.deliveries import InDoubt, NotSent
 from swarm.domain.model.files import INLINE_BYTES, FileInfo
-from swarm.domain.model.transcript import File
+from swarm.domain.model.threads import File
 from swarm.entrypoints.http import files_api
 from swarm.services.files.files import ThreadFiles
 from swarm.services.files.uploads import Uploads

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from swarm.domain.model.transcript import File
+from swarm.domain.model.threads import File
 from tests.support import slack
 from tests.support.doors import OPERATOR_TOKEN, Doors, Visitor
 from tests.support.naughty import NAME, TEXT, TITLE, hidden_anywhere, hidden_in

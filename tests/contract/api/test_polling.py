@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.types import Message
 
-from swarm.domain.people import Person
+from swarm.domain.access import Person
 from swarm.entrypoints.http.polling_api import PollRoute
 from swarm.entrypoints.web.identity import Identities
 from swarm.services.inbox.claim import MOST_WAITING

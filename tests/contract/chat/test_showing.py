@@ -12,6 +12,7 @@ from swarm.cli.chat.answering import _Teller, complaint
 from swarm.cli.chat.plain import PlainText
 from swarm.cli.chat.screen import Screen
 from swarm.cli.chat.streaming_markdown import Written, split
+from swarm.domain.answers.agents import RunEnd
 from swarm.domain.answers.events import (
     AgentEvent,
     Asked,
@@ -30,8 +31,7 @@ from swarm.domain.answers.events import (
     ToolEnded,
     ToolStarted,
 )
-from swarm.domain.answers.remote import RunEnd
-from swarm.domain.text.terminal import for_terminal
+from swarm.domain.text.characters import for_terminal
 
 pytestmark = pytest.mark.req("AGENT-10")
 

@@ -11,7 +11,7 @@ from swarm.cli.chat.arguments import ChatArguments, new_session_id, parse_argume
 from swarm.cli.chat.commands import in_figures, in_short
 from swarm.cli.chat.quiet_log import FILE, MOST_BYTES, quiet
 from swarm.config import load
-from swarm.domain.model.model_usage import ModelUsage
+from swarm.domain.model.models import ModelUsage
 from swarm.domain.model.sessions import MessageRole, SessionMessage
 from swarm.services.builtin.sessions import DatabaseMemory
 from swarm.store.bridge.database import Database

@@ -16,8 +16,7 @@ from slack_twin.server import running
 from slack_twin.twin import build_twin
 
 from swarm.clock import ManualClock
-from swarm.domain.model.threads import Thread
-from swarm.domain.model.transcript import SlackMessage
+from swarm.domain.model.threads import SlackMessage, Thread
 from swarm.services.outbox import deliver
 from swarm.services.outbox.deliver import OutboxSender
 from swarm.services.rules.system_messages import post_message, show_answered

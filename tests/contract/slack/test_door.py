@@ -12,7 +12,7 @@ from slack_twin.events import Event
 from slack_twin.socket_mode import Retry
 
 from swarm.domain.errors import ConfigurationError
-from swarm.domain.model.transcript import MessageDeleted, MessageEdited, SlackEvent, SlackMessage
+from swarm.domain.model.threads import MessageDeleted, MessageEdited, SlackEvent, SlackMessage
 from swarm.entrypoints.slack import slack_events
 from swarm.entrypoints.slack.slack_events import SlackDoor
 from swarm.slack import socket_mode

@@ -14,7 +14,7 @@ from swarm.domain.answers.events import Broken, Finished, TextDelta, ToolEnded, 
 from swarm.domain.button_actions import RETRY_RUN_ACTION, ButtonPressed
 from swarm.domain.model.inbox import MAX_ATTEMPTS, InboxStatus
 from swarm.domain.model.leases import FinishOutcome
-from swarm.domain.model.transcript import SlackMessage
+from swarm.domain.model.threads import SlackMessage
 from swarm.services.outbox.deliver import OutboxSender
 from swarm.services.runs.run_control import NO_RETRY_TEXT, RETRIED_TEXT
 from swarm.slack.outgoing.gateway import Gateway

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from aiohttp import web
 
+from swarm.domain.access import Person
 from swarm.domain.errors import ConfigurationError, NotFound, Unavailable
 from swarm.domain.model.deliveries import Answer, DeliveryAccepted, DeliveryKind, DeliveryRefused, InDoubt, NotSent
-from swarm.domain.model.transcript import AuthorKind, ChannelType
-from swarm.domain.people import Person
+from swarm.domain.model.threads import AuthorKind, ChannelType
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.outgoing.pacing import Pacing
 from swarm.slack.outgoing.web_api import RefusedBySlack

@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.applications import Starlette
 
-from swarm.domain.model.transcript import MessageDeleted, SlackEvent, SlackMessage
-from swarm.domain.routing import Me
+from swarm.domain.access import Me
+from swarm.domain.model.threads import MessageDeleted, SlackEvent, SlackMessage
 from swarm.entrypoints.slack.slack_events import MAX_BODY_BYTES, SlackDoor
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.outgoing.pacing import Pacing

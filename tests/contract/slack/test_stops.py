@@ -19,7 +19,7 @@ from swarm.domain.button_actions import (
     feedback_value,
 )
 from swarm.domain.model.deliveries import DeliveryAccepted
-from swarm.domain.model.transcript import SlackEvent
+from swarm.domain.model.threads import SlackEvent
 from swarm.entrypoints.slack.slack_events import SlackDoor, ignore_press
 from swarm.slack.outgoing.gateway import Gateway
 from tests.contract.slack.answers import GENERAL, TURN, begun, closing, place

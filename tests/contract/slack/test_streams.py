@@ -8,7 +8,7 @@ import pytest
 
 from swarm.domain.answers.calls import AnswerTarget, Closing, PlanTitle, Slot, StreamCall, TaskDisplay, Text
 from swarm.domain.answers.events import StepStatus
-from swarm.domain.answers.refusals import Meaning, meaning
+from swarm.domain.answers.slack_results import Meaning, meaning
 from swarm.domain.errors import Unavailable
 from swarm.domain.model.deliveries import (
     METADATA_EVENT_TYPE,
@@ -18,7 +18,7 @@ from swarm.domain.model.deliveries import (
     InDoubt,
     NotSent,
 )
-from swarm.domain.model.transcript import AuthorKind
+from swarm.domain.model.threads import AuthorKind
 from swarm.slack.outgoing.gateway import Gateway
 from swarm.slack.outgoing.pacing import Pacing
 from swarm.slack.outgoing.web_api import RefusedBySlack

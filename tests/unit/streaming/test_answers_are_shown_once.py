@@ -24,8 +24,8 @@ from swarm.domain.answers.events import (
     ToolEnded,
     ToolStarted,
 )
-from swarm.domain.answers.pages import PageMode
 from swarm.domain.answers.reducer import StopRequested
+from swarm.domain.answers.state import PageMode
 from swarm.domain.model.deliveries import Answer, DeliveryRefused, InDoubt
 from swarm.domain.text.mrkdwn import safe
 from tests.support.slack_model import Fault, Run, no_answer

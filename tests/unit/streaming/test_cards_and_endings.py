@@ -21,8 +21,8 @@ from swarm.domain.answers.events import (
     ToolEnded,
     ToolStarted,
 )
-from swarm.domain.answers.pages import PageMode
 from swarm.domain.answers.reducer import StopRequested
+from swarm.domain.answers.state import PageMode
 from swarm.domain.model.deliveries import DeliveryAccepted
 from tests.support.every import every
 from tests.support.slack_model import Run, no_answer

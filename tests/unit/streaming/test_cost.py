@@ -8,7 +8,9 @@ import pytest
 
 from swarm.domain.answers.calls import Slot
 from swarm.domain.answers.events import TextDelta
-from swarm.domain.answers.reducer import AgentEventReceived, Live, SlotGranted, begin, step, wake_at
+from swarm.domain.answers.reducer import AgentEventReceived, SlotGranted, begin, step
+from swarm.domain.answers.sending import wake_at
+from swarm.domain.answers.state import Live
 
 pytestmark = pytest.mark.req("STREAM-05")
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import pytest
 
-from swarm.domain.answers.answers import MOST_DOUBTS
 from swarm.domain.answers.calls import (
     AppendStream,
     CloseStream,
@@ -18,8 +17,9 @@ from swarm.domain.answers.calls import (
     UpdatePage,
 )
 from swarm.domain.answers.events import AgentEvent, Failed, Finished, TextDelta, ToolEnded, ToolStarted
-from swarm.domain.answers.pages import PageMode
 from swarm.domain.answers.reducer import StopRequested
+from swarm.domain.answers.slack_results import MOST_DOUBTS
+from swarm.domain.answers.state import PageMode
 from swarm.domain.model.deliveries import Answer, DeliveryRefused, InDoubt, NotSent
 from tests.support.slack_model import Fault, Run
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from swarm.domain.answers.markers import without_markers
-from swarm.domain.answers.text import SafeText
+from swarm.domain.answers.text import SafeText, without_markers
 from swarm.domain.text import secrets
 from swarm.domain.text.characters import strip_invisible
 from swarm.domain.text.mrkdwn import safe
@@ -78,11 +77,11 @@ TEXTS = st.lists(FRAGMENTS | st.text(max_size=5), max_size=25).map("".join)
 @pytest.fixture(scope="module", autouse=True)
 def told() -> Iterator[None]:
     """A secret that this process knows."""
-    known = secrets._told
-    secrets._told = secrets._Told()
+    known = secrets._own
+    secrets._own = secrets._OwnSecrets()
     secrets.hide(["my-own-secret-1", "my-own-secret-1-longer"])
     yield
-    secrets._told = known
+    secrets._own = known
 
 
 def fed(pieces: list[str], *, pauses: bool = False) -> tuple[str, str]:

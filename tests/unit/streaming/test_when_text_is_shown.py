@@ -19,8 +19,8 @@ from swarm.domain.answers.events import (
     ToolEnded,
     Warned,
 )
-from swarm.domain.answers.pages import PageMode
 from swarm.domain.answers.reducer import StopRequested
+from swarm.domain.answers.state import PageMode
 from swarm.domain.text.mrkdwn import safe
 from tests.support.every import every
 from tests.support.slack_model import Run

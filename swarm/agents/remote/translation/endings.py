@@ -25,8 +25,8 @@ from ag_ui.core import (
 
 from swarm.agents.remote.translation.tools import StreamedCall, Tools
 from swarm.agents.remote.translation.values import JsonObject, clean, first, id_of, is_object, line_of, text_of
+from swarm.domain.answers.agents import RunEnd
 from swarm.domain.answers.events import AnswerKind, Asked, AskedField, Cancelled, Failed, Finished, Interrupted
-from swarm.domain.answers.remote import RunEnd
 from swarm.telemetry.redaction import Redactor
 
 INTERRUPTS: Final = 20

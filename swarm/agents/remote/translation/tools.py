@@ -24,8 +24,8 @@ from ag_ui.core import (
 )
 
 from swarm.agents.remote.translation.values import first, id_of, is_object, line_of, parsed
+from swarm.domain.answers.agents import Dialect
 from swarm.domain.answers.events import AgentEvent, ToolEnded, ToolStarted
-from swarm.domain.answers.remote import Dialect
 
 CALLS: Final = 500
 """So many calls of one run are told; an agent in a loop of tools must not fill the memory."""

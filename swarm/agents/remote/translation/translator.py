@@ -12,8 +12,8 @@ from swarm.agents.remote.translation.progress import Plans, Steps
 from swarm.agents.remote.translation.texts import Sources, Texts
 from swarm.agents.remote.translation.tools import Tools
 from swarm.agents.remote.translation.wire import Wire
+from swarm.domain.answers.agents import Dialect, RunEnd
 from swarm.domain.answers.events import AgentEvent, Broken, Finished
-from swarm.domain.answers.remote import Dialect, RunEnd
 
 BROKE_OFF: Final = Broken(reason="it stopped in the middle of its answer")
 NOTHING_CAME: Final = Broken(reason="it hung up without an answer")

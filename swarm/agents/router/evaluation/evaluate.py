@@ -15,7 +15,7 @@ from swarm.agents.router.evaluation.cases import Case, Expected, KnownTool, Suit
 from swarm.agents.router.router import Router
 from swarm.agents.toolbox.tool import Tool, ToolAnswer
 from swarm.domain.answers.events import InputMessage, RunInput, Speaker
-from swarm.domain.model.model_usage import ModelUsage
+from swarm.domain.model.models import ModelUsage
 from swarm.domain.model.sessions import SessionMessage
 
 

@@ -1,19 +1,19 @@
-"""The sections of a prompt that show a task: the task itself, what it builds on, how it ended."""
+"""The sections of a prompt about a task: the task, its dependencies, its result."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from swarm.domain.model.notices import NoticeKind
-from swarm.domain.prompts.prompt_fences import fenced, harmless, plain_id, quoted
-from swarm.domain.prompts.prompt_input import TASK_TRIGGER, PromptDependency, PromptTask
+from swarm.domain.model.inbox import NoticeKind
+from swarm.domain.prompts.fences import fenced, harmless, plain_id, quoted
+from swarm.domain.prompts.input import TASK_TRIGGER, PromptDependency, PromptTask
 
 _BUILDS_ON: Final = frozenset({TASK_TRIGGER, NoticeKind.TASK_OFFERED})
-"""Where the results of other tasks are needed: by who does the task, or decides whether to."""
+"""The triggers that need the results of other tasks: to do the task, or to decide about an offer."""
 
 
 def task_sections(task: PromptTask, kind: str, marker: str) -> list[str]:
-    """The task whole, and where it is to be done, what it depends on; ``kind`` is the trigger's."""
+    """Returns the whole task and, for its worker, its dependencies; ``kind`` is the trigger's."""
     body = "\n".join([*_facts(task), "", harmless(task.description)])
     dependencies = task.depends_on if kind in _BUILDS_ON else ()
     sections = [f"{_title(kind)}\n\n{fenced('task', body, marker)}"]
@@ -23,14 +23,14 @@ def task_sections(task: PromptTask, kind: str, marker: str) -> list[str]:
 
 
 def outcome_sections(task: PromptTask, marker: str) -> list[str]:
-    """The result of a task and its error, as far as there are any."""
+    """Returns the task's result and error, if any."""
     return [
         f"The {name} of the task:\n\n{fenced(f'task_{name}', harmless(text), marker)}" for name, text in _outcomes(task)
     ]
 
 
 def _title(kind: str) -> str:
-    """The line before a task: how far its words reach."""
+    """The line above a task: the limits of its authority."""
     if kind == TASK_TRIGGER:
         return "The task. Doing what it asks is your work; it orders nothing beyond that:"
     return "The task:"
@@ -49,7 +49,7 @@ def _facts(task: PromptTask) -> list[str]:
 
 
 def _dependency(dependency: PromptDependency, place: str, marker: str) -> list[str]:
-    """A task that this one builds on: its result, else why there is none."""
+    """A dependency's result and error, or the note that there is none."""
     headline = f"Dependency {place}, task_id {plain_id(dependency.id)}, {plain_id(dependency.status)}"
     title = f"title: {quoted(dependency.title)}"
     sections = [
@@ -60,5 +60,5 @@ def _dependency(dependency: PromptDependency, place: str, marker: str) -> list[s
 
 
 def _outcomes(task: PromptTask | PromptDependency) -> list[tuple[str, str]]:
-    """What is known of the end of a task, by its name."""
+    """The non-empty results, by name."""
     return [(name, text) for name, text in (("result", task.result), ("error", task.error)) if text is not None]

@@ -1,8 +1,14 @@
-"""What Slack's answer to a call means for the answer that is being shown. A refusal loses nothing."""
+"""The reducer's input from Slack: the effect of each call's result on the answer. No refusal loses text.
+
+`Meaning` groups Slack's error codes for https://docs.slack.dev/reference/methods/chat.startStream, chat.appendStream,
+chat.stopStream, chat.postMessage and chat.update, and some undocumented ones (streams refused to a recipient, a message
+that may not be changed).
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from enum import StrEnum
 from typing import Final, assert_never
 
 from swarm.domain.answers.agent_events import end, stop
@@ -12,17 +18,122 @@ from swarm.domain.answers.calls import (
     CloseStream,
     Command,
     Find,
-    Hang,
+    HangUp,
     OpenStream,
     PostPage,
     UpdatePage,
 )
-from swarm.domain.answers.outcomes import RunFailed, RunStopped
-from swarm.domain.answers.pages import AnswerPage, PageMode, seal
-from swarm.domain.answers.refusals import Meaning, meaning
-from swarm.domain.answers.sending import over, without_page
-from swarm.domain.answers.state import Flight, Live, is_visible, join
+from swarm.domain.answers.events import RunFailed, RunStopped
+from swarm.domain.answers.sending import end_display, without_page
+from swarm.domain.answers.state import AnswerPage, Flight, Live, PageMode, is_visible, join, seal
 from swarm.domain.model.deliveries import Answer, DeliveryAccepted, DeliveryRefused, InDoubt, NotSent
+
+
+class Meaning(StrEnum):
+    """The meaning of a refusal for the answer being shown."""
+
+    EXPIRED = "expired"  # Slack has ended the stream: the message stays, and chat.update can change it
+    TOO_LONG = "too_long"  # the message is full: the remaining text belongs in another one
+    STOPPED = "stopped"  # a person pressed Slack's own Stop: only closing the stream is still allowed
+    MESSAGE_GONE = "message_gone"  # deleted, or no longer ours to change: the remaining text belongs in another one
+    PLACE_GONE = "place_gone"  # the app can write nothing in this thread
+    NO_STREAMS = "no_streams"  # no streams here, or not for this person: posts may still work
+    OTHER = "other"  # a mistake in the call, or an unknown code
+
+
+_TOO_LONG: Final = frozenset({"msg_blocks_too_long", "msg_blocks_too_many", "msg_too_long"})
+
+_MESSAGE_GONE: Final = frozenset(
+    {
+        "block_mismatch",  # chat.update on a former stream, sometimes
+        "cant_update_message",
+        "edit_window_closed",
+        "message_not_found",
+        "message_not_owned_by_app",
+    }
+)
+
+_PLACE_GONE: Final = frozenset(
+    {
+        "access_denied",
+        "accesslimited",
+        "account_inactive",
+        "cannot_reply_to_message",
+        "channel_not_found",
+        "ekm_access_denied",
+        "external_channel_migrating",
+        "invalid_auth",
+        "invalid_thread_ts",
+        "is_archived",
+        "is_inactive",
+        "message_limit_exceeded",
+        "messages_tab_disabled",
+        "no_permission",
+        "not_authed",
+        "not_authorized",
+        "not_in_channel",
+        "org_login_required",
+        "restricted_action",
+        "restricted_action_non_threadable_channel",
+        "restricted_action_read_only_channel",
+        "restricted_action_thread_locked",
+        "restricted_action_thread_only_channel",
+        "team_access_not_granted",
+        "thread_not_found",
+        "token_expired",
+        "token_revoked",
+        "two_factor_setup_required",
+    }
+)
+
+_NO_SUCH_METHOD: Final = frozenset(
+    {
+        "deprecated_endpoint",
+        "enterprise_is_restricted",
+        "feature_disabled",
+        "feature_not_enabled",
+        "is_bot",
+        "method_deprecated",
+        "missing_scope",
+        "not_allowed_token_type",
+        "unknown_method",
+    }
+)
+"""The workspace or the app does not have the method at all, for any recipient."""
+
+_NOT_FOR_THIS_ONE: Final = frozenset(
+    {
+        "channel_type_not_supported",
+        "method_not_supported_for_channel_type",
+        "missing_recipient_team_id",
+        "missing_recipient_user_id",
+        "team_not_found",
+        "user_not_found",
+        "user_not_in_channel",
+        "user_not_visible",
+    }
+)
+"""The recipient is a bot, an external guest or unknown, or this kind of conversation has no streams."""
+
+_MEANINGS: Final = {
+    "message_not_in_streaming_state": Meaning.EXPIRED,
+    "stopped_by_user": Meaning.STOPPED,
+    **dict.fromkeys(_TOO_LONG, Meaning.TOO_LONG),
+    **dict.fromkeys(_MESSAGE_GONE, Meaning.MESSAGE_GONE),
+    **dict.fromkeys(_PLACE_GONE, Meaning.PLACE_GONE),
+    **dict.fromkeys(_NO_SUCH_METHOD | _NOT_FOR_THIS_ONE, Meaning.NO_STREAMS),
+}
+
+
+def meaning(error: str) -> Meaning:
+    """Returns the meaning of Slack's code, as in `DeliveryRefused.error`; OTHER for an unknown code."""
+    return _MEANINGS.get(error, Meaning.OTHER)
+
+
+def is_for_good(error: str) -> bool:
+    """Whether Slack would refuse the method in the same way for everyone, so that a retry is useless."""
+    return error in _NO_SUCH_METHOD
+
 
 _PAUSE_SECONDS: Final = 0.5
 _LONGEST_PAUSE_SECONDS: Final = 8.0  # between tries to reach Slack
@@ -30,18 +141,18 @@ _REPEAT_SECONDS: Final = 1.0
 _DOUBT_SECONDS: Final = 0.1
 
 MOST_DOUBTS: Final = 10
-"""After so many calls in a row in doubt, over 51 seconds and more, the rest of an answer is left to posts that wait."""
+"""After this many consecutive calls in doubt (over 51 seconds), the remaining text goes out as queued posts."""
 
-_RATE_LIMITED: Final = "ratelimited"  # why a call was not sent, if Slack says when it may be
+_RATE_LIMITED: Final = "ratelimited"  # the reason of a `NotSent` with a waiting time from Slack
 _STILL_LIVE: Final = "streaming_state_conflict"  # of chat.update
 
 Step = tuple[Live, tuple[Command, ...]]
 
 
-def answered(live: Live, answer: Answer, now: float) -> Step:
-    """Take the answer to the call that is under way."""
+def take_result(live: Live, answer: Answer, now: float) -> Step:
+    """Takes the result of the call in flight."""
     flight = live.flight
-    assert flight is not None  # only a call that is under way is answered
+    assert flight is not None  # results belong to the call in flight
     match answer:
         case DeliveryAccepted(ts=ts):
             return _accepted(replace(live, doubts=0, unsent=0), flight, ts, now)
@@ -55,10 +166,10 @@ def answered(live: Live, answer: Answer, now: float) -> Step:
             assert_never(answer)
 
 
-def found(live: Live, ts: str | None, now: float) -> Step:
-    """What the search for a message in doubt gave: it is there, or Slack never got it."""
+def take_location(live: Live, ts: str | None, now: float) -> Step:
+    """Takes the result of a search: the message's timestamp, or None if Slack never got the message."""
     flight = live.flight
-    assert flight is not None  # it is searched for while its call is under way
+    assert flight is not None  # the call stays in flight during its search
     live = replace(live, finds=False)
     return _accepted(live, flight, ts, now) if ts else (_undone(live, flight), ())
 
@@ -93,11 +204,11 @@ def _page_is_over(live: Live, *, is_last: bool) -> Step:
     live = replace(live, page=None, ended=None if is_last else live.page)
     if not is_last:
         return live, ()
-    return over(live if live.below_apart else replace(live, closing=NOTHING_BELOW))
+    return end_display(live if live.below_apart else replace(live, closing=NOTHING_BELOW))
 
 
 def _done(live: Live, flight: Flight, page: AnswerPage | None) -> Live:
-    """The call is over, and what it carried is shown."""
+    """Ends the call in flight; its content is shown."""
     return replace(
         live,
         flight=None,
@@ -110,7 +221,7 @@ def _done(live: Live, flight: Flight, page: AnswerPage | None) -> Live:
 
 
 def _undone(live: Live, flight: Flight) -> Live:
-    """The call is over, and nothing of it has happened."""
+    """Ends the call in flight; nothing of it happened."""
     return replace(
         live,
         flight=None,
@@ -122,7 +233,9 @@ def _undone(live: Live, flight: Flight) -> Live:
 
 
 def _doubted(live: Live, flight: Flight, now: float) -> Step:
-    """Nobody knows. A message that may have begun is searched for; one that may have grown is closed and rewritten."""
+    """Handles an unknown outcome. A message that may have begun is searched for; one that may have grown is closed and
+    rewritten.
+    """
     match flight.call:
         case OpenStream(page=page) | PostPage(page=page):
             return replace(live, finds=True), (Find(page=page),)
@@ -136,19 +249,19 @@ def _doubted(live: Live, flight: Flight, now: float) -> Step:
 
 
 def _doubted_stream(live: Live, now: float) -> Live:
-    """It is closed again; at last it stays as it is."""
+    """Closes the stream again; after too many doubts the message stays as it is."""
     live = _repeated_later(live, now)
     return replace(without_page(live), gives_up=True) if live.doubts >= MOST_DOUBTS else live
 
 
 def _repeated_later(live: Live, now: float) -> Live:
-    """A call in doubt is repeated, ever later, since a connection that is reset is reset at once."""
+    """Repeats a call in doubt with growing pauses, since a resetting connection fails at once each time."""
     pause = _DOUBT_SECONDS * 2**live.doubts
     return replace(live, doubts=live.doubts + 1, not_before=now + pause * live.spread)
 
 
 def _unsent(live: Live, reason: str, seconds: float, now: float) -> Live:
-    """Slack says how long a limit lasts. Where there is no connection, one is tried ever later."""
+    """Waits before the next call: as long as Slack's limit says, otherwise with growing pauses."""
     if reason == _RATE_LIMITED:
         return replace(live, not_before=now + max(seconds, _PAUSE_SECONDS))
     pause = min(max(seconds, _PAUSE_SECONDS) * 2**live.unsent, _LONGEST_PAUSE_SECONDS)
@@ -157,7 +270,7 @@ def _unsent(live: Live, reason: str, seconds: float, now: float) -> Live:
 
 def _in_doubt(flight: Flight, now: float) -> AnswerPage:
     before = flight.page_before
-    assert before is not None  # it has grown
+    assert before is not None  # the call in doubt made this message grow
     unsure = before.unsure if before.is_doubted else flight.page.text[len(before.text) :]
     may_be_last = isinstance(flight.call, CloseStream) and (flight.call.is_last or before.may_be_last)
     return replace(flight.page, is_doubted=True, unsure=unsure, may_be_last=may_be_last, sent_at=now)
@@ -182,13 +295,13 @@ def _refused(live: Live, flight: Flight, error: str, now: float) -> Step:
 
 
 def _close_again(live: Live, now: float) -> Live:
-    """A stream can be mended only when it is closed; Slack ends it by itself at last."""
+    """Closes the stream once more: only a closed stream can be updated. Slack also ends it by itself in the end."""
     assert live.page is not None  # its update was refused
     return replace(live, page=replace(live.page, is_sealed=False), not_before=now + _REPEAT_SECONDS)
 
 
 def _expired(live: Live, flight: Flight, now: float) -> Step:
-    """Slack has ended the stream. What it has, it shows; the rest goes on in another message, or by an update."""
+    """Slack has ended the stream. The text that it took stays; the rest goes into another message or an update."""
     if not isinstance(flight.call, CloseStream):
         return without_page(_undone(live, flight)), ()
     is_ours = flight.page_before is not None and flight.page_before.may_be_last
@@ -197,7 +310,7 @@ def _expired(live: Live, flight: Flight, now: float) -> Step:
 
 
 def _too_long(live: Live, flight: Flight) -> Step:
-    """The message is full, sooner than we thought. One that takes nothing at all is of no use."""
+    """The message is full earlier than computed. A message that takes nothing at all is given up."""
     live, page = _undone(live, flight), flight.page_before
     carries = isinstance(flight.call, AppendStream | CloseStream) and bool(flight.call.chunks)
     if page and carries and page.is_full and page.closed:  # then not even the end of its code fits
@@ -210,7 +323,7 @@ def _too_long(live: Live, flight: Flight) -> Step:
 
 
 def _stopped(live: Live, flight: Flight, now: float) -> Step:
-    """A person pressed Slack's own Stop. Nothing more is shown but that."""
+    """A person pressed Slack's own Stop: only the closing blocks are still shown."""
     live = _undone(live, flight)
     if live.outcome and not isinstance(live.outcome, RunStopped):
         live = end(replace(live, outcome=None), RunStopped(by=None), now)
@@ -224,36 +337,36 @@ def _stopped(live: Live, flight: Flight, now: float) -> Step:
 
 
 def _message_gone(live: Live, flight: Flight, now: float) -> Step:
-    """Somebody deleted the message while it was written: that is a Stop. An update only loses what it was about."""
+    """The message was deleted while growing, which counts as a Stop. A refused update loses only its own content."""
     live = _undone(live, flight)
     if isinstance(flight.call, UpdatePage):
         return _unmended(live) if live.page and live.page.may_be_last else (without_page(live), ())
     live = replace(live, page=None, queue=(), reopen="")
     if live.outcome:
-        return over(replace(live, closing=NOTHING_BELOW))
+        return end_display(replace(live, closing=NOTHING_BELOW))
     live, commands = stop(live, None, now)
     return replace(live, queue=()), commands
 
 
 def _place_gone(live: Live, flight: Flight, error: str, now: float) -> Step:
-    """Nothing can be shown in this thread any more, so nobody can be told. What was not shown is no answer."""
+    """The thread takes no messages any more, so the answer ends without a word. Unsent text makes the run a failure."""
     live = _undone(live, flight)
-    hang: tuple[Command, ...] = () if live.outcome else (Hang(),)
+    hang: tuple[Command, ...] = () if live.outcome else (HangUp(),)
     if live.outcome is None or (is_visible(live.queue) and not isinstance(live.outcome, RunStopped)):
         live = end(live, RunFailed(reason=f"Slack does not let us write there ({error})"), now)
-    live, commands = over(replace(live, page=None, queue=(), closing=NOTHING_BELOW))
+    live, commands = end_display(replace(live, page=None, queue=(), closing=NOTHING_BELOW))
     return live, (*hang, *commands)
 
 
 def _useless(live: Live, flight: Flight) -> Step:
-    """Slack does not take this, for a reason that we do not know: another way is tried, at last posts that wait."""
+    """Slack refuses the call for an unknown reason: tries another kind of call, in the end queued posts."""
     match flight.call:
         case OpenStream():
             return replace(live, mode=PageMode.POST), ()
         case AppendStream():
             return replace(_full(live), gives_up=True), ()
         case CloseStream(chunks=chunks, closing=closing) if chunks or closing != NOTHING_BELOW:
-            live = _full(live, is_closed=False)  # perhaps it can be closed with nothing more in it
+            live = _full(live, is_closed=False)  # an empty close may still succeed
             return replace(live, below_apart=live.below_apart or closing != NOTHING_BELOW), ()
         case CloseStream() if live.page and live.page.is_doubted:
             return replace(live, page=replace(live.page, is_sealed=True)), ()
@@ -268,12 +381,12 @@ def _useless(live: Live, flight: Flight) -> Step:
 
 
 def _unmended(live: Live) -> Step:
-    """A call to end the answer was in doubt, and afterwards the stream had ended: so that call has happened."""
-    return over(replace(live, page=None, queue=(), closing=NOTHING_BELOW))
+    """The closing call was in doubt and the stream has ended since: the closing call has happened."""
+    return end_display(replace(live, page=None, queue=(), closing=NOTHING_BELOW))
 
 
 def _full(live: Live, *, is_closed: bool = True) -> Live:
-    """The message that grows takes no more text; without ``is_closed`` not even the end of its code block."""
-    assert live.page is not None  # a call about it was refused
+    """Marks the current message as full. Without ``is_closed`` even the end of its code block did not fit."""
+    assert live.page is not None  # the refused call was about this message
     closed, reopen = (live.page.closed, live.reopen) if live.page.is_full else seal(live.page)
     return replace(live, page=replace(live.page, is_full=True, closed=closed if is_closed else ""), reopen=reopen)

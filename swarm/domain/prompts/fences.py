@@ -1,9 +1,9 @@
-"""What makes foreign text harmless: fences that it cannot close, names it cannot leave, lines it cannot break.
+"""Fences: foreign text in a prompt, made unable to close its fence or to imitate the prompt's own lines.
 
-Why content cannot leave its fence: ``<`` and ``>`` appear in fence lines and nowhere else, since everything that
-comes from outside is escaped; invisible characters and odd line breaks are gone; names are quoted, with quotes in
-them escaped, and stay on their line; lines of the history begin with a bar. The marker, new for each prompt, is a
-second lock: somebody who writes a fence line that only looks right cannot know it.
+Why content cannot leave its fence: all foreign text is escaped, so ``<`` and ``>`` appear in fence lines only.
+Invisible characters and unusual line breaks are removed. Names are quoted, with quotes inside escaped, and stay on one
+line. Lines of the history begin with a bar. The marker, new for each prompt, is a second barrier: the author of a
+forged fence line cannot know it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
 
-from swarm.domain.text.model import for_model
+from swarm.domain.text.characters import for_model
 from swarm.domain.text.mrkdwn import escape
 
 _MARKER: Final = re.compile(r"[A-Za-z0-9]{8,64}")
@@ -23,55 +23,55 @@ _NOT_IN_LINKS: Final = re.compile(r"[\s<>\"]")
 
 
 def check_marker(marker: str) -> str:
-    """The marker itself, if nobody can guess it or read it otherwise; raises ValueError."""
+    """Returns the marker. Raises ValueError for one that is guessable or malformed."""
     if not _MARKER.fullmatch(marker):
         raise ValueError("the marker of a prompt must be 8 to 64 ASCII letters and digits")
     return marker
 
 
 def fenced(name: str, body: str, marker: str) -> str:
-    """A body of harmless lines between two lines that only this prompt can have."""
+    """Returns a body of harmless lines between two fence lines with the marker."""
     return f'<{name} marker="{marker}">\n{body}\n</{name} marker="{marker}">'
 
 
 def harmless(text: str) -> str:
-    """Text of any length, with its line breaks, as it may stand in a fence."""
+    """Returns text of any length, with its line breaks, escaped for a fence."""
     return escape(for_model(text))
 
 
 def barred(text: str) -> list[str]:
-    """The lines of a text, each behind a bar, so that none can be taken for a line of ours; of no text, none."""
+    """Returns the lines of a text, each behind a bar, so that none imitates the prompt's own; empty without text."""
     return [f"| {line}" for line in harmless(text).split("\n")] if text else []
 
 
 def said_by(author: str, text: str) -> str:
-    """What one of several says in a conversation: lines after the first stand behind a bar, so none names another."""
+    """Returns one speaker's text in a conversation. Later lines stand behind a bar, so that none imitates a speaker."""
     return "\n| ".join(f"{' '.join(for_model(author).split())}: {for_model(text)}".split("\n"))
 
 
 def one_line(text: str) -> str:
-    """Text on one line, whatever breaks it had."""
+    """Returns text on one line."""
     return " ".join(harmless(text).split())
 
 
 def quoted(name: str) -> str:
-    """A name or a title between quotes that it cannot close."""
+    """Returns a name or title in quotes that it cannot close."""
     return '"' + one_line(name).replace('"', "&quot;") + '"'
 
 
 def plain_id(value: str) -> str:
-    """An id, with nothing in it that could be taken for words around it."""
+    """Returns an id without characters that could pass for words around it."""
     return _NOT_IN_IDS.sub("", value)
 
 
 def plain_link(url: str) -> str:
-    """An address that ends where it seems to end."""
+    """Returns an address without characters that could end it early."""
     return _NOT_IN_LINKS.sub("", for_model(url))
 
 
 @lru_cache(maxsize=8192)  # each claim in a long thread shows all its moments again
 def moment(ts: str) -> str:
-    """A Slack timestamp as a person reads it, in UTC."""
+    """Returns a Slack timestamp as a readable time in UTC."""
     found = _TS.fullmatch(ts)
     if found is None:
         return "at an unknown time"

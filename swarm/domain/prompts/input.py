@@ -1,21 +1,39 @@
-"""What a prompt is made of: values without a word of ours."""
+"""The input of a prompt: values without wording, and the choice of history for a long thread."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from swarm.domain.model.agents import Role
-from swarm.domain.model.inbox import MatchedBy
-from swarm.domain.model.notices import NoticeKind
-from swarm.domain.model.transcript import AuthorKind, Standing
-from swarm.domain.prompts.excerpts import HISTORY_CHARACTERS
+from swarm.domain.model.inbox import MatchedBy, NoticeKind
+from swarm.domain.model.threads import AuthorKind, Standing
+
+HISTORY_CHARACTERS: Final = 100_000
+"""About 25,000 tokens: a part of the context of every current model."""
+
+
+def left_out(sizes: Sequence[int], most: int | None) -> range:
+    """Returns the positions of messages to omit, so that the others have at most ``most`` characters.
+
+    ``sizes`` are the messages' lengths, oldest first. The first message is always kept, whatever its length, then as
+    many of the newest as fit. Without ``most``, all are kept.
+    """
+    if most is None or sum(sizes) <= most:
+        return range(0)
+    room, first_told = most - sizes[0], len(sizes)
+    while first_told > 1 and sizes[first_told - 1] <= room:
+        first_told -= 1
+        room -= sizes[first_told]
+    return range(1, first_told)
+
 
 INBOX_TRIGGER: Final = "slack_inbox_message"
-"""The kind of a trigger that brings new messages to answer."""
+"""The kind of a trigger with new messages to answer."""
 
 TASK_TRIGGER: Final = "task_assigned"
-"""The kind of a trigger that brings a task to do."""
+"""The kind of a trigger with a task."""
 
 ABOUT_TASKS: Final = frozenset(
     {
@@ -28,7 +46,7 @@ ABOUT_TASKS: Final = frozenset(
         NoticeKind.TASK_RETURNED,
     }
 )
-"""The kinds of triggers that come of a task, and need it."""
+"""The kinds of triggers that need their task."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,7 +57,7 @@ class PromptMessage:
     author: str  # display name, or the agent's name
     author_id: str
     kind: AuthorKind
-    text: str  # as a reader sees it, not in Slack's escapes
+    text: str  # readable, without Slack's escapes
     edited: bool = False
     file_names: tuple[str, ...] = ()
     standing: Standing = Standing.MEMBER
@@ -47,15 +65,15 @@ class PromptMessage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NewMessage:
-    """A message that the trigger is about."""
+    """A new message of the trigger."""
 
     inbox_message_id: str
     author: str
     author_id: str
     ts: str
-    text: str  # as a reader sees it, not in Slack's escapes
+    text: str  # readable, without Slack's escapes
     matched_by: MatchedBy
-    reason: str  # why it was routed here, as a sentence
+    reason: str  # of its routing, as a sentence
     file_names: tuple[str, ...] = ()
     kind: AuthorKind = AuthorKind.USER
     standing: Standing = Standing.MEMBER
@@ -63,7 +81,7 @@ class NewMessage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PromptDependency:
-    """A task that another one builds on."""
+    """A task that another task builds on."""
 
     id: str
     title: str
@@ -74,16 +92,16 @@ class PromptDependency:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PromptTask:
-    """The task that a trigger is about."""
+    """The task of a trigger."""
 
     id: str
     title: str
     description: str
     status: str
     priority: int  # 0 to 100
-    agent_name: str | None  # who has it, or had it last
+    agent_name: str | None  # its current or last agent
     created_by: str | None  # an agent's name; None: an operator
-    requester: str | None  # display name of the person who asked
+    requester: str | None  # display name of the requester
     parent_id: str | None
     depends_on: tuple[PromptDependency, ...]
     progress: str | None
@@ -94,27 +112,27 @@ class PromptTask:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PromptInput:
-    """All that a prompt says."""
+    """The content of a prompt."""
 
     role: Role
     agent_name: str
     kind: str  # of the trigger: INBOX_TRIGGER, TASK_TRIGGER or a NoticeKind
     lease_token: str
     attempt: int  # 1 for the first
-    channel_name: str  # empty if it is not known
+    channel_name: str  # empty if unknown
     permalink: str | None  # of the thread; None: there is no thread
-    new_messages: tuple[NewMessage, ...]  # in order; of a notice, the messages it is about
+    new_messages: tuple[NewMessage, ...]  # in order; of a notice, the messages concerned
     history: tuple[PromptMessage, ...]  # up to and including the last new message, oldest first
-    history_characters: int | None = HISTORY_CHARACTERS  # so much of it is shown; None: all
+    history_characters: int | None = HISTORY_CHARACTERS  # the limit of the history; None: unlimited
     context_incomplete: bool = False
-    by_strangers: bool = False  # nobody else's words have brought this
+    by_strangers: bool = False  # only strangers started this work
     previous_reply: str | None = None  # this agent's last answer in the thread
-    notice_text: str | None = None  # the message as it reads now, what another agent wrote, or a reason
-    notice_author: str | None = None  # who caused the notice, an agent's or a person's name; None: the coordinator
+    notice_text: str | None = None  # the changed message, another agent's message, or a reason
+    notice_author: str | None = None  # the name of the agent or person behind the notice; None: the coordinator
     notice_channel: str | None = None  # of agent_message, the internal channel; None: direct
     task: PromptTask | None = None
 
     @property
     def delegated_id(self) -> str | None:
-        """The entry that the task stands for. As work of its own, back from a declined offer, it stands for itself."""
+        """The inbox message that the task stands for; None once a declined offer has returned the message."""
         return self.task.inbox_message_id if self.task and self.kind in ABOUT_TASKS else None

@@ -1,9 +1,9 @@
-"""What counts as a word when documents are searched, and what a query asks for.
+"""The words of documents and queries.
 
-Words are letters, digits and their marks; everything else, underscores included, stands between words. They are
-compared without case, accents and the English plural's "s". Scripts that write no blanks between words (Chinese,
-Japanese, Korean, Thai, Lao, Khmer, Burmese) are read in overlapping pairs of characters, which finds any word of two
-characters or more. A word that is asked for also finds longer ones that begin with it, which count for less.
+Words consist of letters, digits and their marks; all other characters, including underscores, separate words. The
+comparison ignores case, accents and the English plural "s". Scripts without spaces between words (Chinese, Japanese,
+Korean, Thai, Lao, Khmer, Burmese) are read in overlapping pairs of characters, which finds any word of two characters
+or more. A query's word also finds longer words with this beginning, at a lower score.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from functools import lru_cache
 from typing import Final
 
 MOST_CHARACTERS: Final = 10_000
-"""So much of a query is read."""
+"""The largest part of a query that is read."""
 
 MOST_TERMS: Final = 48
-"""So many words, beginnings and phrases of a query count; an error message that was pasted whole has more."""
+"""The largest number of terms of a query; a pasted error message has more."""
 
-_LONGEST_WORD: Final = 64  # characters that count
-_PREFIX_FROM: Final = 4  # shorter ones begin too many words
+_LONGEST_WORD: Final = 64  # compared characters
+_PREFIX_FROM: Final = 4  # shorter words begin too many others
 _PLURAL_FROM: Final = 4
 
 _UNSPACED: Final = (
@@ -43,10 +43,10 @@ _ACCENTS: Final = re.compile("[\u0300-\u036f\u0591-\u05c7\u064b-\u0652\u0670\u1a
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueryTerm:
-    """Something that a query asks for: a word, the beginning of words, or words one after another."""
+    """One search term: a word, the beginning of a word, or consecutive words."""
 
     words: tuple[str, ...]  # at least one
-    is_prefix: bool = False  # the last word may go on
+    is_prefix: bool = False  # the last word may continue
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +55,11 @@ class Span:
 
     start: int
     end: int
-    words: tuple[str, ...]  # what it is read as; not empty
+    words: tuple[str, ...]  # its words for comparison; not empty
 
 
 class _Separated(dict[int, str]):
-    """Each character by its number: itself if it belongs to a word, else a blank. Filled as characters come up."""
+    """Maps each character's number to the character if it belongs to a word, else to a blank. Filled on demand."""
 
     def __missing__(self, number: int) -> str:
         character = chr(number)
@@ -72,21 +72,21 @@ _SEPARATED: Final = _Separated()
 
 
 def words_of(text: str) -> tuple[str, ...]:
-    """The words of a text, in its order. They consist of letters, digits and marks only."""
+    """Returns the words of a text in order, consisting of letters, digits and marks only."""
     return tuple(word for chunk in text.translate(_SEPARATED).split() for word in _read(chunk))
 
 
 def spans_of(text: str) -> Iterator[Span]:
-    """The words of a text and where they stand."""
+    """Yields the words of a text with their positions."""
     for found in _CHUNK.finditer(text.translate(_SEPARATED)):
         if words := _read(found[0]):
             yield Span(found.start(), found.end(), words)
 
 
 def terms_of(query: str) -> tuple[QueryTerm, ...]:
-    """What a query asks for: any of these, the more the better. Empty for a query without a word.
+    """Returns the search terms of a query: any of them matches, more are better. Empty for a query without words.
 
-    What is written without blanks, such as ``gpt-5`` or ``max_tokens``, counts as a phrase besides its words.
+    A chunk without blanks, such as ``gpt-5`` or ``max_tokens``, is a phrase in addition to its words.
     """
     terms: dict[QueryTerm, None] = {}  # an ordered set
     for chunk in query[:MOST_CHARACTERS].split():
@@ -97,13 +97,13 @@ def terms_of(query: str) -> tuple[QueryTerm, ...]:
     return tuple(terms)[:MOST_TERMS]
 
 
-def is_asked(word: str, terms: tuple[QueryTerm, ...]) -> bool:
-    """Whether a word of a text is one of those that a query asks for."""
+def matches_terms(word: str, terms: tuple[QueryTerm, ...]) -> bool:
+    """Whether a text's word matches one of the terms."""
     return any(word in term.words or (term.is_prefix and word.startswith(term.words[-1])) for term in terms)
 
 
 def _asked(words: tuple[str, ...]) -> Iterator[QueryTerm]:
-    """The words of a chunk without blanks, each alone; and all of them as they stand, if they are few."""
+    """Yields the terms of a chunk without blanks: each word, and all words as a phrase if they are few."""
     pairs = [word for word in words if len(word) > 1 or not _IS_UNSPACED.match(word)]
     if 1 < len(pairs) <= 8:
         yield QueryTerm(words=tuple(pairs))
@@ -118,7 +118,7 @@ def _asked(words: tuple[str, ...]) -> Iterator[QueryTerm]:
 
 @lru_cache(maxsize=1 << 15)
 def _read(chunk: str) -> tuple[str, ...]:
-    """A run of letters as the words that are compared."""
+    """Returns the words of a run of letters in the form for comparison."""
     folded = _fold(chunk).translate(_SEPARATED)  # some characters stand for several, not all of them letters
     words: list[str] = []
     for part in folded.split():
@@ -128,7 +128,7 @@ def _read(chunk: str) -> tuple[str, ...]:
 
 
 def _fold(text: str) -> str:
-    """Without case and accents, in the one form that Unicode has for compatible characters."""
+    """Removes case and accents, and normalises compatible characters."""
     apart = unicodedata.normalize("NFKD", text.casefold())
     return unicodedata.normalize("NFKC", _ACCENTS.sub("", apart)).translate(_WITHOUT_JOINERS).casefold()
 
@@ -137,12 +137,12 @@ _WITHOUT_JOINERS: Final = dict.fromkeys(map(ord, _JOINERS))
 
 
 def _pairs(run: str) -> list[str]:
-    """Every character with the one behind it; the last one alone, so that each character begins a word."""
+    """Returns each character with its successor; the last one alone, so that every character begins a word."""
     return [run[position : position + 2] for position in range(len(run))]
 
 
 def _singular(word: str) -> str:
-    """Without a plural's ending, as far as that can be told from the letters. Wrong forms are wrong everywhere."""
+    """Removes a plural ending by spelling alone. Mistakes do no harm: queries and texts share them."""
     if len(word) < _PLURAL_FROM or not word.endswith("s") or not word.isascii() or word.endswith(("ss", "us")):
         return word
     if word.endswith("ies") and len(word) > _PLURAL_FROM:

@@ -1,4 +1,4 @@
-"""The sentences below an answer, and on the status line. Markdown, safe for Slack."""
+"""The sentences below an answer and on the status line: Markdown, safe for Slack."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MAX_LABEL: Final = 250  # Slack takes 256; escapes make a name longer
 
 
 def broke_off(reason: str, *, is_partial: bool) -> str:
-    """Why an answer is missing or not whole."""
+    """The reason of a missing or incomplete answer."""
     why = safe(_cut(without_secrets(_clause(reason)), _MAX_REASON))
     if is_partial:
         return f"⚠️ This answer is not complete: {why}."
@@ -30,7 +30,7 @@ def broke_off(reason: str, *, is_partial: bool) -> str:
 
 
 def stopped(by: str | None) -> str:
-    """Who stopped an answer; ``by`` is a user id."""
+    """The note of a stopped answer; ``by`` is a user id."""
     return f"🛑 Stopped by <@{by}>." if by else "🛑 Stopped."
 
 
@@ -45,28 +45,28 @@ def doing(step: str) -> str:
 
 
 def label(name: str) -> str:
-    """A name for a card or a status line, on one line and without a ping."""
+    """A name for a card or a status line: one line, without pings."""
     return _cut(safe(_cut(without_secrets(" ".join(name.split())), _MAX_NAME)), _MAX_LABEL) or "…"
 
 
 def questions(asked: Sequence[Asked]) -> str:
-    """What an agent wants to know, in words."""
+    """The agent's questions to people, as text."""
     return _cut("\n\n".join(_question(one) for one in asked), MAX_NOTE_CHARACTERS)
 
 
 def _question(asked: Asked) -> str:
-    what = safe(asked.prompt or asked.reason or "The agent waits for an answer.")
+    question = safe(asked.prompt or asked.reason or "The agent waits for an answer.")
     tool = f"It wants to use `{asked.tool_name.replace('`', ' ')}`." if asked.tool_name else ""
-    return "\n".join(filter(None, [f"✋ {what}", safe(tool), *(_wish(field) for field in asked.fields)]))
+    return "\n".join(filter(None, [f"✋ {question}", safe(tool), *(_field(field) for field in asked.fields)]))
 
 
-def _wish(field: AskedField) -> str:
+def _field(field: AskedField) -> str:
     hints = [field.description, f"one of {', '.join(field.options)}" if field.options else ""]
     if field.kind is AnswerKind.BOOLEAN:
         hints.append("yes or no")
-    said = "; ".join(hint for hint in hints if hint)
+    details = "; ".join(hint for hint in hints if hint)
     name = safe(field.label or field.name)
-    return f"• {name}{' (required)' if field.required else ''}{': ' + safe(said) if said else ''}"
+    return f"• {name}{' (required)' if field.required else ''}{': ' + safe(details) if details else ''}"
 
 
 def _clause(reason: str) -> str:

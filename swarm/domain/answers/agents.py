@@ -1,0 +1,133 @@
+"""Agents whose answers are shown live: their configuration, and the client interface of a remote agent."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, Protocol
+from uuid import UUID
+
+from swarm.domain.answers.events import AgentEvent, Broken, Cancelled, Failed, Finished, Interrupted, RunInput
+from swarm.domain.model.agents import Reach, Role
+
+PARALLEL_RUNS: Final = 20
+
+
+class History(StrEnum):
+    """Which part of the thread's history an agent gets with each run."""
+
+    NEW = "new"  # messages since its last run there: the agent keeps the conversation itself
+    ALL = "all"  # the whole thread with each run: the agent keeps nothing
+
+
+class OnRestart(StrEnum):
+    """The treatment of a run that a restart of the coordinator interrupted."""
+
+    RERUN = "rerun"  # it starts again
+    ASK = "ask"  # a Retry button is shown: the agent has side effects that must not happen twice
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StreamingAgent:
+    """An agent run by the coordinator, one run per trigger."""
+
+    name: str
+    role: Role = Role.LEAD
+    reach: Reach = Reach.AGUI
+    description: str = ""  # its skills, for the agents that delegate
+    history: History = History.ALL
+    parallel: int = PARALLEL_RUNS  # the largest number of concurrent runs in one coordinator process; at least 1
+    on_restart: OnRestart = OnRestart.RERUN
+    footer: str = ""  # the operator's text below every answer, mrkdwn
+
+
+TIMEOUT_SECONDS: Final = 300.0
+LONGEST_RUN_SECONDS: Final = 3600.0
+INVOKE_SECONDS: Final = 60.0
+
+RunEnd = Finished | Interrupted | Cancelled | Failed | Broken
+"""The last event of every run, and the result of `AgentClient.invoke`."""
+
+
+class Dialect(StrEnum):
+    """The request format of a remote agent; the events of its answers are AG-UI in both."""
+
+    AGUI = "agui"  # one URL that takes a RunAgentInput, AG-UI 1.0
+    CAIPE = "caipe"  # /api/v1/chat/… of CAIPE's backend
+
+
+class ThreadContext(StrEnum):
+    """Where a caipe service gets the thread's messages before the new ones."""
+
+    CLIENT_CONTEXT = "client_context"  # as ``thread_context`` of the client context, for the agent's own system prompt
+    MESSAGE = "message"  # in front of the message, for agents whose prompt does not mention it
+
+
+class ResumeForm(StrEnum):
+    """How a caipe service takes people's answers to an interrupt."""
+
+    FORM = "form"  # ``form_data``, the values alone
+    DATA = "data"  # ``resume_data``, the values and the questions
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClientCredentials:
+    """The OAuth2 client credentials grant (RFC 6749, section 4.4)."""
+
+    token_url: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    scope: str | None = None
+    audience: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RemoteAgent:
+    """An agent that runs as a separate service and speaks AG-UI over HTTP."""
+
+    name: str
+    url: str  # agui: the URL for runs; caipe: the base of all paths
+    dialect: Dialect = Dialect.AGUI
+    token: str | None = field(default=None, repr=False)  # a bearer token; ``oauth`` takes precedence
+    oauth: ClientCredentials | None = None
+    agent_id: str | None = None  # selects one of several agents behind one URL
+    timeout_seconds: float = TIMEOUT_SECONDS  # the longest silence; any byte ends it
+    longest_run_seconds: float = LONGEST_RUN_SECONDS
+    invoke_seconds: float = INVOKE_SECONDS
+    namespace: UUID | None = None  # of conversation ids; None: the dialect's own
+    thread_context: ThreadContext = ThreadContext.CLIENT_CONTEXT  # caipe only
+    resume: ResumeForm = ResumeForm.FORM  # caipe only
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # sent with every request
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Health:
+    """Whether an agent is reachable now."""
+
+    reachable: bool
+    detail: str  # a clause for people, without a secret: "it cannot be reached"
+
+
+class AgentClient(Protocol):
+    """The client of one agent, local or remote."""
+
+    def run(self, turn: RunInput) -> AsyncGenerator[AgentEvent, None]:
+        """Yields the events of one run as they happen. The last event, and no other, is a `RunEnd`.
+
+        Raises nothing. Closing the generator or cancelling its reader also ends the run on the agent's side, as far as
+        the agent can be told.
+        """
+        ...
+
+    async def invoke(self, turn: RunInput) -> RunEnd:
+        """Makes one run without streaming; the answer is in `Finished.result`. Raises nothing."""
+        ...
+
+    async def health(self) -> Health:
+        """Checks whether a run would reach the agent, within a few seconds. Raises nothing."""
+        ...
+
+    async def aclose(self) -> None:
+        """Closes all connections; current runs break off."""
+        ...
