@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from tests.crash.scene import Scene, both_engines
-from tests.support.processes import SWARM, Ended
+from tests.support.processes import Ended
 from tests.support.scan import files_with
 from tests.support.twin_client import STORED
 from tests.support.waiting import wait_until
@@ -21,7 +21,7 @@ WORD = "zebra-4711"
 
 
 async def command(scene: Scene, *words: str) -> Ended:
-    return await scene.stage.processes.run(SWARM, *words, env=scene.stage.environment)
+    return await scene.stage.processes.command(*words, env=scene.stage.environment)
 
 
 def sql(scene: Scene, statement: str) -> None:

@@ -195,7 +195,7 @@ async def test_a_message_of_20_000_characters_comes_back_whole(twin: TwinClient)
 
 @pytest.mark.req("OPS-01")
 async def test_a_second_demo_in_the_same_home_is_refused_and_harms_nothing(demo: Demo, twin: TwinClient) -> None:
-    ended = await demo.processes.run(SWARM, "demo", env=_free_ports())
+    ended = await demo.processes.command("demo", env=_free_ports())
     assert ended.code == 1
     (line,) = ended.err.splitlines()
     assert f"A demo runs in {demo.processes.folder / '.demo'} already" in line
@@ -262,7 +262,7 @@ async def test_it_needs_no_proxy_takes_the_operator_token_it_is_given_and_leaves
 @pytest.mark.req("OPS-01")
 async def test_an_operator_token_that_only_a_file_names_is_said_in_one_line(processes: Processes) -> None:
     (processes.folder / ".env").write_text("SWARM_OPERATOR_TOKEN=of-the-file-alone\n")
-    ended = await processes.run(SWARM, "demo", env=_free_ports())
+    ended = await processes.command("demo", env=_free_ports())
     assert ended.code == 1
     (line,) = ended.err.splitlines()
     assert "SWARM_OPERATOR_TOKEN" in line
@@ -275,7 +275,7 @@ async def test_an_operator_token_that_only_a_file_names_is_said_in_one_line(proc
 async def test_a_port_in_use_is_said_in_one_line(processes: Processes, taken: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        ended = await processes.run(SWARM, "demo", env=_free_ports() | {taken: str(port)})
+        ended = await processes.command("demo", env=_free_ports() | {taken: str(port)})
     assert ended.code == 1
     (line,) = ended.err.splitlines()
     assert f"Port {port} is in use" in line
@@ -285,7 +285,7 @@ async def test_a_port_in_use_is_said_in_one_line(processes: Processes, taken: st
 
 @pytest.mark.req("OPS-01")
 async def test_a_port_that_is_none_is_said_in_one_line(processes: Processes) -> None:
-    ended = await processes.run(SWARM, "demo", env={"PORT": "http"})
+    ended = await processes.command("demo", env={"PORT": "http"})
     assert ended.code != 0
     assert ended.err == "PORT is 'http'; a port from 1 to 65535 is expected\n"
 
