@@ -62,6 +62,7 @@ async def test_a_post_that_was_queued_at_the_backup_and_went_out_since_is_not_po
     await scene.answered_once(later, "it goes on")
 
 
+@pytest.mark.long
 async def test_a_person_is_forgotten_while_the_coordinator_runs_and_a_deleted_message_is_gone_too(scene: Scene) -> None:
     deleted = await scene.twin.say(f"@swarm {WORD} as well")
     await scene.reply(await scene.trigger(deleted), "noted, too")

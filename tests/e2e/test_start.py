@@ -172,7 +172,7 @@ async def test_the_environment_comes_before_dot_env_before_the_home_before_yaml(
 
 
 @pytest.mark.req("OPS-12", "LOOP-04")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
 async def test_a_stop_answers_waiting_polls_with_nothing_and_ends_with_0(stage: Stage, number: signal.Signals) -> None:
     stage.settings["SWARM_METRICS_TOKEN"] = "scraper-of-the-test"
     await stage.start_coordinator()
@@ -215,6 +215,7 @@ async def test_a_stop_brings_the_call_in_flight_to_its_end(stage: Stage) -> None
         assert [call for call in reads if "oldest" in call["args"]] == []  # there was nothing to doubt
 
 
+@pytest.mark.long
 @pytest.mark.req("OPS-12")
 async def test_a_second_signal_ends_it_at_once(stage: Stage) -> None:
     stage.settings["SWARM_SLACK_TIMEOUT_SECONDS"] = "30"
@@ -248,6 +249,7 @@ async def test_a_restart_keeps_the_operators_token_and_those_of_the_agents(stage
         assert (await stage.visitor(http, added["token"]).get("/me"))["name"] == "lea"
 
 
+@pytest.mark.long
 @pytest.mark.req("OPS-02", "LOOP-01")
 async def test_over_http_slack_is_answered_as_well(stage: Stage) -> None:
     secret = "the-signing-secret-of-the-test"
@@ -267,6 +269,7 @@ async def test_over_http_slack_is_answered_as_well(stage: Stage) -> None:
         assert await twin.calls("apps.connections.open") == []
 
 
+@pytest.mark.long
 @pytest.mark.req("SEC-05")
 async def test_hosts_and_pages_of_the_settings_are_answered_at_each_door_and_no_others(stage: Stage) -> None:
     page = "https://chat.example.org"

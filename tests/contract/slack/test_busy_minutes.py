@@ -152,6 +152,7 @@ async def day(sqlite_url: str) -> AsyncIterator[Day]:
         await gateway.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("count", "every_seconds"),
     [

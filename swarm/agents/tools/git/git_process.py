@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import stat
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from swarm.agents.tools.answers import ToolRefused
@@ -11,6 +16,7 @@ from swarm.agents.tools.endings import said
 from swarm.agents.tools.git.git_config import OVERRIDES
 from swarm.agents.tools.git.git_repository import Repository
 from swarm.processes.captured import Ran, run_program
+from swarm.processes.finishing import to_the_end
 
 TIMEOUT_SECONDS: Final = 30.0
 MOST_BYTES: Final = 64 * 1024
@@ -69,6 +75,8 @@ class Git:
     async def _run(
         self, repository: Repository, argv: Sequence[str], cwd: str, most_bytes: int, *, errors_apart: bool
     ) -> Ran:
+        lock = repository.git_dir / "index.lock"
+        was_locked = lock.exists()
         try:
             return await run_program(
                 ["git", *argv],
@@ -80,6 +88,9 @@ class Git:
             )
         except FileNotFoundError as error:
             raise ToolRefused("git is not installed here.") from error
+        finally:
+            if not was_locked:
+                await to_the_end(asyncio.to_thread(_remove_abandoned, lock))
 
     def _environment(self, repository: Repository) -> dict[str, str]:
         """All that git knows. What stands here cannot be overruled by a file."""
@@ -107,6 +118,41 @@ class Git:
             **{f"GIT_{role}_{part}": value for role in ("AUTHOR", "COMMITTER") for part, value in who.items()},
             **_overrides(self.options.credential_helper),
         }
+
+
+def _remove_abandoned(lock: Path) -> None:
+    """Remove a lock of the index that nobody holds.
+
+    Git removes its locks when it is ended, but one that is ended between making its first lock and preparing for that
+    leaves it, and no later call would get past it. Such a lock is empty, and no process has it open: a git that is at
+    work has, until it has written the index.
+    """
+    try:
+        found = lock.lstat()
+        if found.st_size == 0 and stat.S_ISREG(found.st_mode) and not _is_open(found):
+            lock.unlink()
+    except OSError:
+        pass  # there is none, as usual; or it cannot be known whose it is, and stays
+
+
+def _is_open(file: os.stat_result) -> bool:
+    """Whether a process may have it open. Of a git whose files cannot be seen it is assumed."""
+    return any(_may_have(Path("/proc", pid), file) for pid in filter(str.isdecimal, os.listdir("/proc")))
+
+
+def _may_have(process: Path, file: os.stat_result) -> bool:
+    try:
+        return any(_is_same(opened, file) for opened in (process / "fd").iterdir())
+    except (FileNotFoundError, ProcessLookupError):  # it has ended
+        return False
+    except PermissionError:
+        return (process / "comm").read_text().startswith("git")
+
+
+def _is_same(opened: Path, file: os.stat_result) -> bool:
+    with suppress(FileNotFoundError):  # closed meanwhile
+        return os.path.samestat(opened.stat(), file)
+    return False
 
 
 def _overrides(credential_helper: str) -> dict[str, str]:
