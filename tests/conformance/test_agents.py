@@ -18,6 +18,7 @@ from swarm.domain.answers.agents import Dialect, RemoteAgent
 from swarm.domain.errors import Unavailable
 from tests.conformance.agents import BROKEN, CASES, Script, Seen, concluding, good, lines, summing_up
 from tests.support.agui_server import AguiServer, Answer
+from tests.support.quick import quick
 
 PATIENCE_SECONDS = 60.0
 CAIPE_PATH = "/api/v1/chat/stream/start"
@@ -55,7 +56,7 @@ def failed(result: Result) -> dict[str, str]:
 
 
 @pytest.mark.req("CONF-01", "CONF-02", "STREAM-04")
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", quick(SCENARIOS), ids=[scenario.name for scenario in SCENARIOS])
 async def test_a_good_agent_passes_every_check(server: AguiServer, scenario: Scenario) -> None:
     result = await result_of(server, scenario, good)
     assert failed(result) == {}
@@ -63,7 +64,7 @@ async def test_a_good_agent_passes_every_check(server: AguiServer, scenario: Sce
 
 
 @pytest.mark.req("CONF-01", "STREAM-04")
-@pytest.mark.parametrize("script", [concluding, summing_up])
+@pytest.mark.parametrize("script", quick([concluding, summing_up]))
 async def test_a_final_result_completes_the_answer_and_is_not_shown_again(server: AguiServer, script: Script) -> None:
     scenario = SCENARIOS[0]
     result = await result_of(server, scenario, script)

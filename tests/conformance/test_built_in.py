@@ -15,9 +15,8 @@ import yaml
 from swarm.conformance.scenarios import SCENARIOS
 from swarm.demo.model_server import application
 from swarm.demo.settings_file import PAPERS
-from tests.conformance.test_command import ended
-from tests.conformance.test_command import start as started
 from tests.support.doors import serving
+from tests.support.processes import processes_in
 
 pytestmark = pytest.mark.req("AGENT-09", "CONF-01", "TOOL-06")
 
@@ -25,8 +24,6 @@ PAGE: Final = (Path(__file__).parent.parent / "STREAMING_CONFORMANCE.md").read_t
 ROW: Final = re.compile(
     r"^\| `([a-z-]+)` \| ([a-z ]+) \| (passes|does not apply) \| (passes|does not apply) \|(.*)\|$", re.M
 )
-
-COMMAND: Final = ("-m", "swarm", "conformance")
 
 Checks = Mapping[tuple[str, str], bool]
 
@@ -65,14 +62,15 @@ async def examined(agent: str, folder: Path, model: str) -> tuple[int, Checks]:
     (folder / "tmp").mkdir()
     agents = {"assistant": {"kind": "assistant"}, "tools": {"kind": "router"}}
     environment = settings(folder, model, agents)
-    ran = await ended(await started("--suite", "--json", "--agent", agent, folder=folder, door=COMMAND, **environment))
+    with processes_in(folder) as processes:
+        ran = await processes.command("conformance", "--suite", "--json", "--agent", agent, env=environment)
     assert ran.out, ran.err
     found = json.loads(ran.out)["scenarios"]
     assert list((folder / "tmp").glob("swarm-conformance-*")) == []
     return ran.code, {(one["name"], check["check"]): check["passed"] for one in found for check in one["checks"]}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(240)
 async def test_an_assistant_with_documents_passes_all_checks(model: str, tmp_path: Path) -> None:
     code, found = await examined("assistant", tmp_path, model)
@@ -81,7 +79,7 @@ async def test_an_assistant_with_documents_passes_all_checks(model: str, tmp_pat
     assert table("assistant") == found
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(240)
 async def test_a_router_passes_the_checks_that_apply_to_it_and_no_other(model: str, tmp_path: Path) -> None:
     code, found = await examined("tools", tmp_path, model)
@@ -92,7 +90,8 @@ async def test_a_router_passes_the_checks_that_apply_to_it_and_no_other(model: s
 async def test_a_built_in_agent_that_cannot_be_opened_is_one_line(model: str, tmp_path: Path) -> None:
     (tmp_path / "tmp").mkdir()
     environment = settings(tmp_path, model, {"assistant": {"kind": "assistant"}}) | {"SWARM_DOCUMENTS": "nowhere"}
-    ran = await ended(await started("--suite", "--agent", "assistant", folder=tmp_path, door=COMMAND, **environment))
+    with processes_in(tmp_path) as processes:
+        ran = await processes.command("conformance", "--suite", "--agent", "assistant", env=environment)
     assert (ran.code, ran.out, ran.err.count("\n")) == (1, "", 1), ran
     assert "nowhere" in ran.err
 

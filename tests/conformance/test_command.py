@@ -8,7 +8,7 @@ import os
 import re
 import signal
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from swarm.cli.conformance import Named
 from swarm.conformance.scenarios import SCENARIOS, Check, Scenario
 from tests.conformance.agents import Seen, content, lines, used_tool
 from tests.support.agui_server import FINISHED, STALL, STARTED, AguiServer, Answer, Drip, Step
+from tests.support.processes import Ended, Processes, processes_in
 
 pytestmark = [pytest.mark.req("CONF-01"), pytest.mark.timeout(240)]
 
@@ -26,45 +27,20 @@ NOTHING_TO_GET = Answer(405)  # what an agent says when it is asked for a sign o
 ROOT = Path(__file__).parent.parent.parent
 
 
-@dataclass(frozen=True)
-class Ran:
-    code: int
-    out: str
-    err: str
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Processes]:
+    with processes_in(tmp_path) as processes:
+        yield processes
 
 
-async def start(
-    *arguments: str, folder: Path, door: tuple[str, ...] = ("-m", "swarm", "conformance"), **more: str
-) -> asyncio.subprocess.Process:
-    """The command, in a folder without settings."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(folder), **more}
-    pipe = asyncio.subprocess.PIPE
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        *door,
-        *arguments,
-        cwd=folder,
-        env=environment,
-        stdout=pipe,
-        stderr=pipe,
-        preexec_fn=_hears_ctrl_c,
-    )
+async def run(processes: Processes, *arguments: str, **more: str) -> Ended:
+    """The command to its end, in a folder without settings."""
+    return await processes.command("conformance", *arguments, env=more)
 
 
 def _hears_ctrl_c() -> None:
     """The tests may run in the background, where shells have Ctrl-C ignored, and children inherit that."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-async def ended(process: asyncio.subprocess.Process) -> Ran:
-    try:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            out, err = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.communicate()
-    return Ran(process.returncode or 0, out.decode(), err.decode())
 
 
 def paced(scenario: Scenario) -> tuple[Step, ...]:
@@ -80,29 +56,29 @@ def paced(scenario: Scenario) -> tuple[Step, ...]:
 
 @pytest.mark.slow
 async def test_the_suite_tells_how_it_went_and_ends_with_0_only_if_everything_passed(
-    server: AguiServer, tmp_path: Path
+    server: AguiServer, processes: Processes
 ) -> None:
     server.next("/", NOTHING_TO_GET)
     for scenario in SCENARIOS:
         server.next("/", *paced(scenario))
     server.on("/", STARTED, content("No."), FINISHED)
     arguments = ("--suite", "--agent", f"{server.url}/")
-    good = await ended(await start(*arguments, folder=tmp_path))
+    good = await run(processes, *arguments)
     assert (good.code, good.out.strip().splitlines()[-1]) == (0, "22 of 22 checks passed"), good
     assert "FAILED" not in good.out
     assert [line.split(":")[0] for line in good.err.strip().splitlines()] == [s.name for s in SCENARIOS]
 
-    bad = await ended(await start(*arguments, folder=tmp_path))
+    bad = await run(processes, *arguments)
     assert bad.code == 1
     assert "rag-simple, content delivered: failed" in bad.out
     for word in ("asked:    what is agntcy", "expected: more than 200 characters", "seen:     3 characters", "to do:"):
         assert word in bad.out
 
 
-async def test_one_scenario_as_json_is_read_by_programs(server: AguiServer, tmp_path: Path) -> None:
+async def test_one_scenario_as_json_is_read_by_programs(server: AguiServer, processes: Processes) -> None:
     server.next("/", NOTHING_TO_GET)
     server.on("/", *paced(SCENARIOS[1]))
-    ran = await ended(await start("--scenario", "off-topic", "--json", "--agent", f"{server.url}/", folder=tmp_path))
+    ran = await run(processes, "--scenario", "off-topic", "--json", "--agent", f"{server.url}/")
     told = json.loads(ran.out)
     assert (ran.code, told["checks"], told["passed"]) == (0, 4, 4), ran
     [scenario] = told["scenarios"]
@@ -113,56 +89,66 @@ async def test_one_scenario_as_json_is_read_by_programs(server: AguiServer, tmp_
 
 
 async def test_an_agent_of_swarm_yaml_is_found_by_its_name_and_a_token_goes_before_its_own(
-    server: AguiServer, tmp_path: Path
+    server: AguiServer, tmp_path: Path, processes: Processes
 ) -> None:
     (tmp_path / "swarm.yaml").write_text(
         f"agents: {{remote: {{docs: {{url: '{server.url}/agui', token: from-the-file}}}}}}\n", encoding="utf-8"
     )
     server.on("/agui", STARTED, content("No."), FINISHED)
     arguments = ("--scenario", "off-topic", "--agent", "docs")
-    assert (await ended(await start(*arguments, folder=tmp_path))).code == 1
-    await ended(await start(*arguments, folder=tmp_path, SWARM_CONFORMANCE_TOKEN="from-outside"))
+    assert (await run(processes, *arguments)).code == 1
+    await run(processes, *arguments, SWARM_CONFORMANCE_TOKEN="from-outside")
     posted = [request.headers["authorization"] for request in server.to("/agui") if request.method == "POST"]
     assert posted == ["Bearer from-the-file", "Bearer from-outside"]
-    unknown = await ended(await start("--agent", "dcos", folder=tmp_path))
+    unknown = await run(processes, "--agent", "dcos")
     assert (unknown.code, unknown.out) == (1, "")
     assert unknown.err.startswith(
         "swarm: There is no agent 'dcos' below agents.remote or agents.builtin in swarm.yaml (there: docs)."
     )
 
 
-async def test_an_agent_that_is_not_there_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
-    ran = await ended(await start("--suite", "--agent", "http://somebody:secret@127.0.0.1:9/", folder=tmp_path))
+async def test_an_agent_that_is_not_there_is_one_line_and_exit_code_1(processes: Processes) -> None:
+    ran = await run(processes, "--suite", "--agent", "http://somebody:secret@127.0.0.1:9/")
     assert (ran.code, ran.out, ran.err.count("\n")) == (1, "", 1), ran
     assert ran.err.startswith("swarm: The agent 127.0.0.1:9 cannot be examined: it cannot be reached.")
 
 
-async def test_an_answer_that_takes_too_long_is_given_up(server: AguiServer, tmp_path: Path) -> None:
+async def test_an_answer_that_takes_too_long_is_given_up(server: AguiServer, processes: Processes) -> None:
     server.on("/", STARTED, content("Well,\n"), STALL)
     arguments = ("--scenario", "simple-chat", "--timeout-seconds", "0.5", "--agent", f"{server.url}/")
-    ran = await ended(await start(*arguments, folder=tmp_path))
+    ran = await run(processes, *arguments)
     assert ran.code == 1
     assert re.search(r"the run failed: it (was silent for|did not (answer|finish) within) 0\.5 s", ran.out)
 
 
 async def test_ctrl_c_stops_it_at_once_and_closes_the_agents_connection(server: AguiServer, tmp_path: Path) -> None:
     server.on("/", STARTED, content("Well,\n"), STALL)
-    process = await start("--suite", "--agent", f"{server.url}/", folder=tmp_path)
+    arguments = ("-m", "swarm", "conformance", "--suite", "--agent", f"{server.url}/")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *arguments,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        preexec_fn=_hears_ctrl_c,
+    )
     request = await server.asked("/", count=2, within_seconds=PATIENCE_SECONDS)  # the first asked for its health
     process.send_signal(signal.SIGINT)
-    ran = await ended(process)
-    assert (ran.code, ran.out) == (130, "")
-    assert "Traceback" not in ran.err
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        out, err = await process.communicate()
+    assert (process.returncode, out) == (130, b"")
+    assert b"Traceback" not in err
     await asyncio.wait_for(request.left.wait(), PATIENCE_SECONDS)
 
 
 @pytest.mark.req("CONF-03")
-async def test_the_script_is_a_thin_door_to_the_same_suite(server: AguiServer, tmp_path: Path) -> None:
+async def test_the_script_is_a_thin_door_to_the_same_suite(server: AguiServer, processes: Processes) -> None:
     script = ROOT / "tests" / "simulate_slack_stream.py"
     assert len(script.read_text(encoding="utf-8").splitlines()) < 25
     server.on("/", STARTED, content("No."), FINISHED)
     arguments = ("--suite", "--json", "--agent", f"{server.url}/")
-    ran = await ended(await start(*arguments, folder=tmp_path, door=(str(script),)))
+    ran = await processes.module("tests.simulate_slack_stream", *arguments, env={})
     assert (ran.code, json.loads(ran.out)["checks"]) == (1, 22), ran
 
 

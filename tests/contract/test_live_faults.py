@@ -39,6 +39,7 @@ from tests.contract.live_scene import (
     typing,
 )
 from tests.contract.slack.answers import place
+from tests.support.quick import quick
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ STREAM_METHODS = ["chat.startStream", "chat.appendStream", "chat.stopStream"]
 
 
 @pytest.mark.req("STREAM-04", "STREAM-05")
-@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize("times", quick([1, 3]))
 @pytest.mark.parametrize("method", STREAM_METHODS)
 @pytest.mark.parametrize("fault", FAULTS[:3], ids=lambda fault: fault["kind"])
 async def test_a_call_that_fails_loses_nothing_and_repeats_nothing(
@@ -245,7 +246,7 @@ async def test_an_agent_is_read_no_further_than_a_bound_while_nobody_looks(scene
 
 
 @pytest.mark.req("STREAM-05")
-@pytest.mark.parametrize("is_hidden", [False, True])
+@pytest.mark.parametrize("is_hidden", quick([False, True]))
 async def test_an_agent_that_says_thirty_megabytes_while_slack_is_slow_fills_no_memory(
     scene: Scene, *, is_hidden: bool
 ) -> None:

@@ -19,6 +19,7 @@ from swarm.domain.model.agents import Role
 from swarm.domain.model.threads import File
 from tests.contract.agui_api.scene import FOREVER, INVOKE, RESUME, START, Scripted, events_of, run_input, start
 from tests.support.doors import Visitor
+from tests.support.quick import quick
 from tests.support.waiting import PATIENCE_SECONDS
 from tests.support.whole import Deaf, SlowFiles, Whole, whole
 from tests.support.world import BOT, World, said
@@ -169,15 +170,16 @@ async def later(lea: Visitor) -> dict[str, int]:
     return {path: answer.status_code for path, answer in asked.items()}
 
 
-@pytest.mark.parametrize("end", [rotate, revoke])
+@pytest.mark.parametrize("end", quick([rotate, revoke]))
 async def test_everything_that_is_done_for_a_token_ends_with_it(end: End, sqlite_url: str, tmp_path: Path) -> None:
     assistant = Scripted(TextDelta(text="so far"), FOREVER)
     async with whole(sqlite_url, tmp_path, {"assistant": assistant}, POLICIES, files=SlowFiles()) as here:
         assert await ended_there(here, here, assistant, end) == {}
 
 
-@pytest.mark.parametrize("end", [rotate, revoke])
-@pytest.mark.parametrize("is_deaf", [False, True], ids=["notified", "notifications are lost"])
+@pytest.mark.parametrize(
+    ("end", "is_deaf"), quick([(revoke, False), (rotate, True), (rotate, False), (revoke, True)], 2)
+)
 async def test_a_token_that_ends_in_one_process_ends_in_all(
     end: End, is_deaf: bool, postgres_url: str, tmp_path: Path
 ) -> None:

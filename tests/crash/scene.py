@@ -16,8 +16,10 @@ from tests.support.waiting import wait_until
 
 Trigger = Mapping[str, Any]
 
-both_engines = pytest.mark.parametrize("engine", ["sqlite", "postgresql"], indirect=True)
-"""On SQLite and on PostgreSQL; without this a test runs on SQLite alone."""
+both_engines = pytest.mark.parametrize(
+    "engine", ["sqlite", pytest.param("postgresql", marks=pytest.mark.long)], indirect=True
+)
+"""On SQLite, and in ``make proof`` on PostgreSQL as well; without this a test runs on SQLite alone."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

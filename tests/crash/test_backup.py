@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from tests.crash.scene import Scene, both_engines
-from tests.support.processes import SWARM, Ended
+from tests.support.processes import Ended
 from tests.support.scan import files_with
 from tests.support.twin_client import STORED
 from tests.support.waiting import wait_until
@@ -21,7 +21,7 @@ WORD = "zebra-4711"
 
 
 async def command(scene: Scene, *words: str) -> Ended:
-    return await scene.stage.processes.run(SWARM, *words, env=scene.stage.environment)
+    return await scene.stage.processes.command(*words, env=scene.stage.environment)
 
 
 def sql(scene: Scene, statement: str) -> None:
@@ -62,6 +62,7 @@ async def test_a_post_that_was_queued_at_the_backup_and_went_out_since_is_not_po
     await scene.answered_once(later, "it goes on")
 
 
+@pytest.mark.long
 async def test_a_person_is_forgotten_while_the_coordinator_runs_and_a_deleted_message_is_gone_too(scene: Scene) -> None:
     deleted = await scene.twin.say(f"@swarm {WORD} as well")
     await scene.reply(await scene.trigger(deleted), "noted, too")

@@ -63,6 +63,7 @@ async def test_killed_after_the_claim_it_still_honours_the_lease(scene: Scene) -
     await scene.answered_once(ts, "I kept it")
 
 
+@pytest.mark.long
 @pytest.mark.req("LOOP-06")
 async def test_a_lease_that_expired_while_it_was_down_is_its_agents_for_one_more(scene: Scene) -> None:
     ts = await scene.twin.say("@swarm hello")
@@ -112,6 +113,7 @@ async def test_killed_between_the_post_and_its_mark_it_does_not_post_again(scene
     assert len(await scene.twin.posts(ts)) == 1
 
 
+@pytest.mark.long
 @pytest.mark.req("LOOP-08", "OPS-10")
 async def test_killed_while_it_doubts_a_post_whose_connection_broke_it_does_not_post_again(scene: Scene) -> None:
     ts = await scene.twin.say("@swarm hello")
@@ -140,6 +142,7 @@ async def test_killed_between_the_post_and_the_check_mark_it_sets_the_check_mark
     await scene.answered_once(ts, "half done")
 
 
+@pytest.mark.long
 @pytest.mark.req("OPS-12", "OPS-10")
 async def test_killed_while_it_shuts_down_it_does_not_post_again(scene: Scene) -> None:
     ts = await scene.twin.say("@swarm hello")

@@ -220,6 +220,7 @@ async def test_killed_twice_in_the_middle_it_ends_with_one_whole_answer(scene: S
     assert len(scene.runs()) == 3
 
 
+@pytest.mark.long
 @pytest.mark.req("STREAM-10", "CHAN-06")
 async def test_killed_in_the_middle_of_what_must_not_be_done_twice_it_asks(scene: Scene) -> None:
     scene.agent.on("/", *HALF, STALL)
@@ -239,6 +240,7 @@ async def test_killed_in_the_middle_of_what_must_not_be_done_twice_it_asks(scene
     await scene.never_two_grew()
 
 
+@pytest.mark.long
 @pytest.mark.req("STREAM-10")
 async def test_killed_before_it_hears_that_the_answer_is_closed_it_closes_it_once_more(scene: Scene) -> None:
     await scene.twin.fault("delay", method="chat.stopStream", seconds=LONG_SECONDS)
@@ -310,6 +312,7 @@ async def is_stopped(scene: Scene, ts: str, run: Request, *, by: str, began: flo
     await wait_until(look, what="the message says who stopped it")
 
 
+@pytest.mark.long
 @pytest.mark.req("STREAM-09")
 @pytest.mark.parametrize(
     "where",
@@ -323,6 +326,7 @@ async def test_a_word_stops_it(scene: Scene, where: str) -> None:
     await is_stopped(scene, ts, run, by="🛑 Stopped by", began=began, channel=channel)
 
 
+@pytest.mark.long
 @pytest.mark.req("STREAM-09")
 async def test_the_button_stops_it_and_goes(scene: Scene) -> None:
     ts, run = await runs(scene)
@@ -337,6 +341,7 @@ async def has_button(scene: Scene, ts: str) -> bool:
     return any(STOP_TEXT in message["text"] for message in await scene.twin.messages(thread_ts=ts, channel="general"))
 
 
+@pytest.mark.long
 @pytest.mark.req("STREAM-09")
 async def test_slacks_own_stop_stops_it(scene: Scene) -> None:
     ts, run = await runs(scene)

@@ -292,6 +292,7 @@ async def town_on_sqlite(folder: Path, migrated: Path) -> AsyncIterator[Town]:
             yield there
 
 
+@pytest.mark.long
 async def test_what_was_said_in_an_hour_without_a_coordinator_is_served_once_and_in_order(
     tmp_path: Path, migrated_sqlite: Path
 ) -> None:

@@ -77,6 +77,7 @@ async def writing(scene: Scene, text: str) -> Writing:
     return begun
 
 
+@pytest.mark.long
 @both_engines
 async def test_people_read_along_and_the_end_is_one_message_with_a_check_mark(scene: Scene) -> None:
     run = await writing(scene, "tell me")
@@ -97,6 +98,7 @@ async def test_people_read_along_and_the_end_is_one_message_with_a_check_mark(sc
     await scene.settled()
 
 
+@pytest.mark.long
 async def test_who_is_stopped_by_a_person_hears_it_by_the_next_call(scene: Scene) -> None:
     run = await writing(scene, "tell me for ever")
     await run.call("append", text="On and on ")

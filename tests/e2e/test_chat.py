@@ -29,6 +29,7 @@ def answer(request: Request) -> Reply:
     return Say(f"I know {len(request.texts)} questions: {' | '.join(request.texts)}")
 
 
+@pytest.mark.long
 @pytest.mark.req("AGENT-05")
 async def test_an_answer_is_seen_while_it_is_made_can_be_stopped_and_is_remembered(tmp_path: Path) -> None:
     async with openai_server(answer) as server:
@@ -69,6 +70,7 @@ async def test_without_a_model_one_line_says_what_to_set(processes: Processes, a
         assert word in ended.err
 
 
+@pytest.mark.long
 async def test_python_m_swarm_starts_the_slack_side_and_everything_else(processes: Processes) -> None:
     slack, manifest, nothing = await asyncio.gather(
         processes.run(*MODULE, "--slack", env={}),

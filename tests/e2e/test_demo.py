@@ -29,6 +29,7 @@ both_engines = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.long
 @both_engines
 @pytest.mark.req("OPS-01", "OPS-03", "LOOP-01", "LOOP-08", "LOOP-10", "LOOP-14")
 async def test_a_mention_is_answered_in_its_thread_and_a_follow_up_needs_no_mention(twin: TwinClient) -> None:
@@ -45,6 +46,7 @@ async def test_a_mention_is_answered_in_its_thread_and_a_follow_up_needs_no_ment
     await twin.until(follow_up, lambda seen: set(seen.emoji) == {STORED, ANSWERED})
 
 
+@pytest.mark.long
 @pytest.mark.req("SEC-06")
 async def test_the_demos_home_is_for_nobody_elses_eyes(demo: Demo) -> None:
     home = demo.processes.folder / ".demo"
@@ -70,6 +72,7 @@ async def test_work_goes_to_a_worker_which_hears_follow_ups_and_gives_the_thread
     await twin.until(ts, lambda seen: any(answer.startswith("You said: thank you") for answer in seen.answers))
 
 
+@pytest.mark.long
 @pytest.mark.req("OPS-01", "LOOP-16")
 async def test_stop_in_the_thread_and_the_button_under_the_progress_cancel_a_task(twin: TwinClient) -> None:
     for how in ("word", "button"):
@@ -83,6 +86,7 @@ async def test_stop_in_the_thread_and_the_button_under_the_progress_cancel_a_tas
         await twin.until(ts, lambda seen: any(answer.startswith("🛑") for answer in seen.answers))
 
 
+@pytest.mark.long
 @pytest.mark.req("OPS-01", "STREAM-01", "STREAM-03", "STREAM-12")
 async def test_the_writer_streams_what_it_has_counted_and_hears_a_follow_up(twin: TwinClient) -> None:
     since = await twin.now()
@@ -111,6 +115,7 @@ async def test_a_long_report_goes_on_in_another_message(twin: TwinClient) -> Non
     assert len("".join(seen.answers)) > 12_000
 
 
+@pytest.mark.long
 @pytest.mark.req("OPS-01", "STREAM-07", "CHAN-06", "LOOP-14")
 async def test_a_run_that_fails_has_a_button_with_which_it_goes_well(twin: TwinClient) -> None:
     ts = await twin.say("swarm#writer fail")
@@ -121,6 +126,7 @@ async def test_a_run_that_fails_has_a_button_with_which_it_goes_well(twin: TwinC
     assert "swarm_retry_turn" not in str(await twin.messages(thread_ts=ts))
 
 
+@pytest.mark.long
 @pytest.mark.req("OPS-01", "STREAM-03")
 async def test_the_writers_question_is_answered_in_the_thread(twin: TwinClient) -> None:
     ts = await twin.say("swarm#writer ask me something")
@@ -159,6 +165,7 @@ async def _until_streams_may_begin(twin: TwinClient, count: int) -> None:
     await wait_until(last, lambda at: time.time() - at > seconds, what="the limit of streams has room")
 
 
+@pytest.mark.long
 @pytest.mark.req("OPS-01", "SEC-02", "TOOL-01")
 async def test_the_assistants_git_works_in_a_repository_of_the_demos_own(twin: TwinClient) -> None:
     ts = await twin.say("swarm#assistant git status")
@@ -166,6 +173,7 @@ async def test_the_assistants_git_works_in_a_repository_of_the_demos_own(twin: T
     assert "notes.md" in seen.answers[-1]
 
 
+@pytest.mark.long
 @pytest.mark.req("LOOP-11")
 async def test_a_direct_message_is_answered(twin: TwinClient) -> None:
     ts = await twin.say("hello", channel="@swarm", user="bob")
@@ -173,6 +181,7 @@ async def test_a_direct_message_is_answered(twin: TwinClient) -> None:
     assert seen.answers[0].startswith("Hello Bob!")
 
 
+@pytest.mark.long
 @pytest.mark.req("LOOP-11")
 async def test_what_concerns_somebody_else_is_left_alone(twin: TwinClient) -> None:
     aside = await twin.say("@bob have you seen this?")
@@ -182,6 +191,7 @@ async def test_what_concerns_somebody_else_is_left_alone(twin: TwinClient) -> No
     assert (seen.answers, seen.reactions) == ((), ())
 
 
+@pytest.mark.long
 @pytest.mark.req("LOOP-02", "LOOP-08")
 async def test_a_message_of_20_000_characters_comes_back_whole(twin: TwinClient) -> None:
     lines = [f"line {n}: if a < b && b > c, then «ä» & so on" for n in range(450)]
@@ -195,7 +205,7 @@ async def test_a_message_of_20_000_characters_comes_back_whole(twin: TwinClient)
 
 @pytest.mark.req("OPS-01")
 async def test_a_second_demo_in_the_same_home_is_refused_and_harms_nothing(demo: Demo, twin: TwinClient) -> None:
-    ended = await demo.processes.run(SWARM, "demo", env=_free_ports())
+    ended = await demo.processes.command("demo", env=_free_ports())
     assert ended.code == 1
     (line,) = ended.err.splitlines()
     assert f"A demo runs in {demo.processes.folder / '.demo'} already" in line
@@ -204,6 +214,7 @@ async def test_a_second_demo_in_the_same_home_is_refused_and_harms_nothing(demo:
     await twin.until(ts, _is_answered)
 
 
+@pytest.mark.long
 @pytest.mark.req("OPS-01")
 async def test_it_ends_with_1_when_a_part_dies_and_shows_what_that_said_last(demo: Demo) -> None:
     coordinator = demo.processes.find("swarm.cli.main")
@@ -233,6 +244,7 @@ async def test_it_ends_with_0_when_told_to_and_leaves_nobody_behind(demo: Demo, 
     assert "Traceback" not in demo.process.output + demo.logs_of("coordinator") + demo.logs_of("lead")
 
 
+@pytest.mark.long
 @pytest.mark.req("OPS-01", "OPS-12")
 async def test_told_to_end_while_a_part_is_coming_up_it_leaves_nobody_behind(processes: Processes) -> None:
     process = processes.start("demo", SWARM, "demo", env=_free_ports())
@@ -262,7 +274,7 @@ async def test_it_needs_no_proxy_takes_the_operator_token_it_is_given_and_leaves
 @pytest.mark.req("OPS-01")
 async def test_an_operator_token_that_only_a_file_names_is_said_in_one_line(processes: Processes) -> None:
     (processes.folder / ".env").write_text("SWARM_OPERATOR_TOKEN=of-the-file-alone\n")
-    ended = await processes.run(SWARM, "demo", env=_free_ports())
+    ended = await processes.command("demo", env=_free_ports())
     assert ended.code == 1
     (line,) = ended.err.splitlines()
     assert "SWARM_OPERATOR_TOKEN" in line
@@ -275,7 +287,7 @@ async def test_an_operator_token_that_only_a_file_names_is_said_in_one_line(proc
 async def test_a_port_in_use_is_said_in_one_line(processes: Processes, taken: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        ended = await processes.run(SWARM, "demo", env=_free_ports() | {taken: str(port)})
+        ended = await processes.command("demo", env=_free_ports() | {taken: str(port)})
     assert ended.code == 1
     (line,) = ended.err.splitlines()
     assert f"Port {port} is in use" in line
@@ -285,7 +297,7 @@ async def test_a_port_in_use_is_said_in_one_line(processes: Processes, taken: st
 
 @pytest.mark.req("OPS-01")
 async def test_a_port_that_is_none_is_said_in_one_line(processes: Processes) -> None:
-    ended = await processes.run(SWARM, "demo", env={"PORT": "http"})
+    ended = await processes.command("demo", env={"PORT": "http"})
     assert ended.code != 0
     assert ended.err == "PORT is 'http'; a port from 1 to 65535 is expected\n"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from swarm.processes.supervisor import process
-from tests.support.processes import Processes, free_port
+from tests.support.processes import SWARM, Processes, free_port
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.xdist_group("crash")  # where there is a process to be forked from, so that none is started
@@ -59,6 +59,12 @@ async def test_what_is_forked_finds_what_it_would_have_found_had_it_been_started
     expected = started.output.replace("00-as.log", "01-as.log")
     assert forked.output == expected
     assert expected.endswith("}\na thread's word\nthe last word\n")
+
+
+async def test_a_command_that_is_forked_says_and_ends_as_one_that_is_started(processes: Processes) -> None:
+    for words in (("slack", "manifest"), ("agents", "list"), ("agents", "lost")):
+        env = {"PORT": str(free_port()), "SWARM_HOME": "home", "SWARM_OPERATOR_TOKEN": "operator-of-the-test"}
+        assert await processes.command(*words, env=env) == await processes.run(SWARM, *words, env=env)
 
 
 async def test_two_that_are_forked_roll_dice_of_their_own(processes: Processes) -> None:

@@ -14,7 +14,7 @@ from fcntl import ioctl
 import httpx2
 import pytest
 
-from tests.support.processes import SWARM, Processes
+from tests.support.processes import Processes
 from tests.support.stage import Stage
 
 pytestmark = pytest.mark.req("CHAN-01")
@@ -62,9 +62,10 @@ async def test_a_hangup_changes_who_gets_the_next_message_unless_there_is_a_mist
     assert trigger["inbox_messages"][0]["ts"] == third
 
 
+@pytest.mark.long
 async def test_the_command_says_what_came_of_it(stage: Stage) -> None:
     async def reload() -> tuple[int, str]:
-        ended = await stage.processes.run(SWARM, "reload", env=stage.environment)
+        ended = await stage.processes.command("reload", env=stage.environment)
         return ended.code, ended.out + ended.err
 
     write(stage, "agents: {default: nobody, offline_after_seconds: 7}")
@@ -128,6 +129,7 @@ class Terminal:
         os.close(self._master)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("nohup", "closed", "outcome"),
     [(False, True, "stop"), (False, False, "reload"), (True, True, "reload"), (True, False, "reload")],

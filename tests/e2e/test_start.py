@@ -6,7 +6,6 @@ import asyncio
 import signal
 import socket
 import stat
-import sys
 from dataclasses import dataclass, field
 
 import pytest
@@ -95,7 +94,7 @@ MISTAKES = {
 async def test_a_mistake_stops_the_start_with_one_line_about_it(processes: Processes, mistake: Mistake) -> None:
     if mistake.yaml:
         (processes.folder / "swarm.yaml").write_text(mistake.yaml)
-    line = one_line(await processes.run(SWARM, "up", env={"PORT": str(free_port()), **mistake.env}))
+    line = one_line(await processes.command("up", env={"PORT": str(free_port()), **mistake.env}))
     for word in mistake.says:
         assert word in line
     assert "secret" not in line.lower().replace("signing_secret", "").replace(HOW_TO_MAKE_ONE, "")
@@ -122,7 +121,7 @@ async def test_a_token_that_slack_refuses_stops_the_start(stage: Stage, name: st
 async def test_a_port_in_use_stops_the_start(processes: Processes) -> None:
     with socket.create_server((LOCALHOST, 0)) as other:
         port = str(other.getsockname()[1])
-        line = one_line(await processes.run(SWARM, "up", env={**TOKENS, "PORT": port}))
+        line = one_line(await processes.command("up", env={**TOKENS, "PORT": port}))
     assert "PORT" in line
     assert port in line
 
@@ -130,7 +129,7 @@ async def test_a_port_in_use_stops_the_start(processes: Processes) -> None:
 @pytest.mark.req("OPS-03")
 async def test_a_database_that_cannot_be_reached_stops_the_start(processes: Processes) -> None:
     url = f"postgresql://swarm:hidden@{LOCALHOST}:{free_port()}/swarm"
-    line = one_line(await processes.run(SWARM, "up", env={**TOKENS, "PORT": "0", "SWARM_DATABASE_URL": url}))
+    line = one_line(await processes.command("up", env={**TOKENS, "PORT": "0", "SWARM_DATABASE_URL": url}))
     assert "database cannot be reached" in line
     assert "hidden" not in line
 
@@ -141,8 +140,8 @@ async def test_a_postgresql_that_is_not_migrated_stops_the_start_until_it_is(
 ) -> None:
     with fresh_database(postgres_server_url) as url:
         env = {**TOKENS, "PORT": "0", "SWARM_DATABASE_URL": url}
-        assert "Run: swarm db upgrade" in one_line(await processes.run(SWARM, "up", env=env))
-        assert (await processes.run(SWARM, "db", "upgrade", env=env)).code == 0
+        assert "Run: swarm db upgrade" in one_line(await processes.command("up", env=env))
+        assert (await processes.command("db", "upgrade", env=env)).code == 0
         coordinator = processes.start(
             "coordinator", SWARM, "up", env={**env, "SLACK_API_BASE_URL": "http://127.0.0.1:1/"}
         )
@@ -161,7 +160,7 @@ async def test_the_environment_comes_before_dot_env_before_the_home_before_yaml(
 
     async def complained_of(**env: str) -> str:
         """The value that counts, since it is refused."""
-        line = one_line(await processes.run(SWARM, "agents", "list", env=env, cwd=here))
+        line = one_line(await processes.command("agents", "list", env=env, cwd=here))
         return line.split("'")[1]
 
     assert await complained_of(SWARM_LOG_LEVEL="from-environment") == "from-environment"
@@ -173,7 +172,7 @@ async def test_the_environment_comes_before_dot_env_before_the_home_before_yaml(
 
 
 @pytest.mark.req("OPS-12", "LOOP-04")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
 async def test_a_stop_answers_waiting_polls_with_nothing_and_ends_with_0(stage: Stage, number: signal.Signals) -> None:
     stage.settings["SWARM_METRICS_TOKEN"] = "scraper-of-the-test"
     await stage.start_coordinator()
@@ -216,6 +215,7 @@ async def test_a_stop_brings_the_call_in_flight_to_its_end(stage: Stage) -> None
         assert [call for call in reads if "oldest" in call["args"]] == []  # there was nothing to doubt
 
 
+@pytest.mark.long
 @pytest.mark.req("OPS-12")
 async def test_a_second_signal_ends_it_at_once(stage: Stage) -> None:
     stage.settings["SWARM_SLACK_TIMEOUT_SECONDS"] = "30"
@@ -249,6 +249,7 @@ async def test_a_restart_keeps_the_operators_token_and_those_of_the_agents(stage
         assert (await stage.visitor(http, added["token"]).get("/me"))["name"] == "lea"
 
 
+@pytest.mark.long
 @pytest.mark.req("OPS-02", "LOOP-01")
 async def test_over_http_slack_is_answered_as_well(stage: Stage) -> None:
     secret = "the-signing-secret-of-the-test"
@@ -268,6 +269,7 @@ async def test_over_http_slack_is_answered_as_well(stage: Stage) -> None:
         assert await twin.calls("apps.connections.open") == []
 
 
+@pytest.mark.long
 @pytest.mark.req("SEC-05")
 async def test_hosts_and_pages_of_the_settings_are_answered_at_each_door_and_no_others(stage: Stage) -> None:
     page = "https://chat.example.org"
@@ -296,8 +298,7 @@ def one_line(ended: Ended) -> str:
 
 async def _up(stage: Stage, **env: str) -> Ended:
     """A start that must fail; of the log only errors are wanted."""
-    command = (sys.executable, "-m", "swarm.cli.main", "up")
-    return await stage.processes.run(*command, env={**stage.environment, "SWARM_LOG_LEVEL": "error", **env})
+    return await stage.processes.command("up", env={**stage.environment, "SWARM_LOG_LEVEL": "error", **env})
 
 
 async def _listen_over_http(twin: TwinClient, stage: Stage, secret: str) -> None:

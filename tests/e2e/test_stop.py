@@ -180,6 +180,7 @@ def _kept(stage: Stage, query: str) -> list[object]:
         return [row[0] for row in database.execute(query)]
 
 
+@pytest.mark.long
 @pytest.mark.req("OPS-12")
 async def test_a_stop_does_not_wait_for_a_slack_that_is_silent_at_the_start(
     processes: Processes, http: httpx2.AsyncClient
@@ -195,6 +196,7 @@ async def test_a_stop_does_not_wait_for_a_slack_that_is_silent_at_the_start(
     assert "cut_off" not in stage.coordinator.output
 
 
+@pytest.mark.long
 @pytest.mark.req("SEC-07")
 async def test_a_coordinator_that_is_killed_leaves_nothing_of_a_deaf_mcp_server_behind(processes: Processes) -> None:
     nowhere = {"LLM_MODEL": "gpt-5-mini", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "OPENAI_API_KEY": "of-nobody"}

@@ -14,6 +14,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import io
 import multiprocessing.connection
 import multiprocessing.process
 import os
@@ -27,6 +28,7 @@ from functools import cache
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+from typing import BinaryIO, TextIO, cast
 from unittest import mock
 
 LOADED = [
@@ -53,15 +55,19 @@ class Forked:
         arguments: Sequence[str],
         env: Mapping[str, str],
         cwd: Path,
-        log: Path,
+        log: Path = Path(os.devnull),
         *,
         preload: Path | None = None,  # a library that comes before those of the system
+        stdin: Path = Path(os.devnull),
+        errors: Path | None = None,  # for standard error; None: the log
+        terminal: str | None = None,  # a terminal's name: it controls the process, and takes the place of all files
     ) -> None:
         context = multiprocessing.get_context("forkserver")
+        streams = terminal or (str(stdin), str(log), str(errors or log))
         here, there = context.Pipe(duplex=False)
         # Not a daemon in the sense of multiprocessing: those may have no children.
         self._process: ForkServerProcess = context.Process(
-            target=_run, args=(there, module, tuple(arguments), dict(env), str(cwd), str(log))
+            target=_run, args=(there, module, tuple(arguments), dict(env), str(cwd), streams)
         )
         with mock.patch.object(forkserver, "connect_to_new_process", _server(preload).connect_to_new_process):
             self._process.start()
@@ -114,14 +120,14 @@ def _run(
     arguments: Sequence[str],
     env: Mapping[str, str],
     cwd: str,
-    log: str,
+    streams: str | tuple[str, str, str],
 ) -> None:
     """Become what ``python -m module arguments`` would be, in a session of its own."""
     os.setsid()
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(env)
-    _use_files(log)
+    _use_streams(streams)
     begun.send_bytes(b"begun")
     begun.close()
     _let_go_of_pytest()
@@ -136,12 +142,23 @@ def _run(
         atexit._run_exitfuncs()
 
 
-def _use_files(log: str) -> None:
-    """Nothing to read, and a log to write to."""
-    nothing, output = os.open(os.devnull, os.O_RDONLY), os.open(log, os.O_WRONLY | os.O_APPEND)
-    for ours, theirs in ((nothing, 0), (output, 1), (output, 2)):
-        os.dup2(ours, theirs)
+def _use_streams(streams: str | tuple[str, str, str]) -> None:
+    """One terminal, or three files: to read, to write to, and for errors."""
+    if isinstance(streams, str):
+        os.login_tty(os.open(streams, os.O_RDWR))
+        sys.stdout, sys.stderr = _writer(1), _writer(2)  # those that there were take it for a file
+    else:
+        for number, (path, flags) in enumerate(
+            zip(streams, (os.O_RDONLY, *[os.O_WRONLY | os.O_APPEND] * 2), strict=True)
+        ):
+            os.dup2(os.open(path, flags), number)
     sys.stdin = open(0, closefd=False)  # noqa: SIM115  # for the whole life of the process
+
+
+def _writer(number: int) -> TextIO:
+    """A stream as Python makes it where nothing is to be buffered."""
+    raw = open(number, "wb", buffering=0, closefd=False)  # noqa: SIM115  # for the whole life of the process
+    return io.TextIOWrapper(cast(BinaryIO, raw), encoding="utf-8", errors="backslashreplace", write_through=True)
 
 
 def _let_go_of_pytest() -> None:

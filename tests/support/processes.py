@@ -152,6 +152,29 @@ class Processes:
             raise
         return Ended(code=process.returncode or 0, out=out.decode(), err=err.decode())
 
+    async def command(
+        self, *arguments: str, env: Mapping[str, str], cwd: Path | None = None, piped: bytes = b""
+    ) -> Ended:
+        """Run ``swarm`` with these arguments to its end as `run` does, but loaded already (`tests.support.forked`)."""
+        return await self.module("swarm.cli.main", *arguments, env=env, cwd=cwd, piped=piped)
+
+    async def module(
+        self, module: str, *arguments: str, env: Mapping[str, str], cwd: Path | None = None, piped: bytes = b""
+    ) -> Ended:
+        """Run one of our modules to its end, loaded already. ``piped`` is what it may read."""
+        paths = [self.folder / f"{len(self._started):02}-command.{name}" for name in ("in", "out", "err")]
+        for path, content in zip(paths, (piped, b"", b""), strict=True):
+            path.write_bytes(content)
+        stdin, out, err = paths
+        forked = Forked(module, arguments, self._environment(env), cwd or self.folder, out, stdin=stdin, errors=err)
+        process = Process(" ".join([module, *arguments]), forked, out)
+        self._started.append(process)
+        try:
+            code = await process.exit_code(START_SECONDS)
+        finally:
+            process.kill()
+        return Ended(code=code, out=out.read_bytes().decode(), err=err.read_bytes().decode())
+
     def _environment(self, env: Mapping[str, str]) -> dict[str, str]:
         """Nothing of the tester's own environment but the way to programs."""
         marks = {_MARK: self._mark, _RUN: self._run}

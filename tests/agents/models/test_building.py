@@ -123,6 +123,7 @@ async def test_many_runs_share_the_models() -> None:
     assert [heard.answer for heard in answers] == [f"Number {n}" for n in range(20)]
 
 
+@pytest.mark.long
 def test_the_library_of_a_provider_that_nobody_uses_is_not_loaded() -> None:
     program = (
         "import sys\n"

@@ -17,6 +17,7 @@ from swarm.agents.prompts.renderer import AT_ONCE, OF_ONE_TEMPLATE, Renderer
 from swarm.agents.prompts.template import PromptError, Template
 from tests.agents.prompts.conftest import IMPATIENT
 from tests.agents.prompts.processes import children_of, environment_of, is_running, renderers_of_this_process
+from tests.support.quick import quick
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.req("AGENT-08")
@@ -113,6 +114,7 @@ async def test_a_slow_template_holds_up_no_other(patient: Renderer) -> None:
     await asyncio.gather(*slow, return_exceptions=True)
 
 
+@pytest.mark.long
 async def test_each_of_many_slow_templates_has_its_own_time(hasty: Renderer) -> None:
     slow = [asyncio.create_task(hasty.render(endless(number), {})) for number in range(AT_ONCE + 2)]
     errors = [await its_error(task) for task in slow]
@@ -142,6 +144,7 @@ async def test_a_rendering_that_no_clock_reaches_is_killed_by_its_parent_and_tri
     assert renderers_of_this_process() == [nursery]
 
 
+@pytest.mark.long
 async def test_a_rendering_that_is_killed_each_time_is_an_error(patient: Renderer) -> None:
     nursery = await at_rest(patient)
     slow = asyncio.create_task(patient.render(endless(), {}))
@@ -152,7 +155,7 @@ async def test_a_rendering_that_is_killed_each_time_is_an_error(patient: Rendere
     assert (error.line, "ended from outside" in error.problem) == (None, True)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("number", quick([signal.SIGKILL, signal.SIGSTOP]))
 async def test_if_the_process_is_lost_another_takes_over_and_nobody_notices(
     soon: Renderer, number: signal.Signals
 ) -> None:
@@ -181,6 +184,7 @@ async def test_it_knows_none_of_our_variables(monkeypatch: pytest.MonkeyPatch, p
     }
 
 
+@pytest.mark.long
 def test_it_imports_nothing_of_the_coordinator() -> None:
     program = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r}); before = set(sys.modules)\n"
@@ -197,6 +201,7 @@ def test_it_imports_nothing_of_the_coordinator() -> None:
     assert others - sys.stdlib_module_names <= {"jinja2", "markupsafe"}
 
 
+@pytest.mark.long
 def test_the_coordinators_side_does_not_import_jinja2() -> None:
     program = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
@@ -209,13 +214,13 @@ def test_the_coordinators_side_does_not_import_jinja2() -> None:
 
 COORDINATOR = """
 import asyncio, sys
-from swarm.agents.prompts.limits import Limits
+from swarm.agents.prompts.limits import RenderLimits
 from swarm.agents.prompts.renderer import Renderer
 from swarm.agents.prompts.template import Template
 from tests.agents.prompts.test_worker import LONG, a_child, at_rest, endless
 
 async def main():
-    renderer = Renderer(Limits(seconds=LONG))
+    renderer = Renderer(RenderLimits(seconds=LONG))
     nursery = await at_rest(renderer)
     slow = asyncio.create_task(renderer.render(endless(), {}))
     print(nursery, await a_child(nursery), flush=True)
@@ -225,6 +230,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.long
 async def test_it_ends_with_the_coordinator_even_if_that_is_killed() -> None:
     coordinator = await asyncio.create_subprocess_exec(
         sys.executable, "-c", COORDINATOR, stdout=asyncio.subprocess.PIPE, cwd=ROOT

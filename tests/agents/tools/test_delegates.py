@@ -21,6 +21,7 @@ from swarm.agents.tools import delegates
 from swarm.agents.tools.delegates import Delegates, delegate_tools
 from swarm.processes.captured import Ran, clean_environment, run_program
 from tests.support.idle_time import time_passes
+from tests.support.quick import quick
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.req("TOOL-02")
@@ -384,7 +385,7 @@ time.sleep(600)
 """
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", quick(NAMES))
 async def test_after_its_time_nothing_is_left_however_it_clings(bench: Bench, name: str) -> None:
     tool = bench.tool(name, STUBBORN, timeout_seconds=600, interpreter=f"{sys.executable} -S")
     calling = asyncio.create_task(call(tool))
@@ -430,7 +431,7 @@ async def test_both_attempts_share_one_time_limit(bench: Bench, monkeypatch: pyt
 
 @pytest.mark.parametrize(
     ("name", "size"),
-    [("kiro", "40M"), ("claude", "40M"), ("codex", "40M"), pytest.param("kiro", "1G", marks=pytest.mark.long)],
+    quick([("kiro", "40M"), ("claude", "40M"), ("codex", "40M"), ("kiro", "1G")]),
 )
 async def test_any_amount_of_output_costs_no_memory_and_the_answer_is_short(bench: Bench, name: str, size: str) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

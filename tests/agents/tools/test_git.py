@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO, Any
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -13,8 +15,10 @@ from jsonschema import Draft202012Validator
 from swarm.agents.toolbox.tool import ToolAnswer
 from swarm.agents.tools.git.process import GitOptions
 from swarm.agents.tools.git.tool import git_tool
+from swarm.processes.captured import clean_environment
 from tests.agents.tools.git_places import Place, template_in
 from tests.support.git_server import git_server
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.req("TOOL-01")
 
@@ -213,6 +217,48 @@ async def test_a_call_that_is_cancelled_leaves_neither_process_nor_lock(place: P
         await task
     assert not (place.root / ".git/index.lock").exists()
     assert not [path for path in Path("/proc").iterdir() if _is_there(path, place.root)]
+
+
+_DIES_WITH_ITS_LOCK = """#!/bin/sh
+case "$*" in *add*) ;; *) exec {git} "$@" ;; esac
+: > "$GIT_DIR/index.lock"
+exec sleep 600
+"""
+"""As git is for a moment: its lock is there, and nothing prepared for the case that it is ended."""
+
+
+async def test_a_lock_that_git_left_when_it_was_ended_is_removed(place: Place) -> None:
+    await _end_a_call_that_leaves_its_lock(place)
+    assert not (place.root / ".git/index.lock").exists()
+    assert not (await place.say("add", "a.txt")).failed
+
+
+async def test_a_lock_that_somebody_has_open_stays(place: Place) -> None:
+    lock = place.root / ".git/index.lock"
+
+    def take() -> IO[bytes]:
+        return lock.open("rb")
+
+    with await _end_a_call_that_leaves_its_lock(place, take):
+        assert lock.exists()
+    lock.write_text("an index, almost")
+    assert (await place.say("add", "a.txt")).failed
+    assert lock.exists()
+
+
+async def _end_a_call_that_leaves_its_lock(place: Place, meanwhile: Callable[[], Any] = lambda: None) -> Any:
+    programs = place.outside / "programs"
+    programs.mkdir()
+    (programs / "git").write_text(_DIES_WITH_ITS_LOCK.format(git=shutil.which("git")))
+    (programs / "git").chmod(0o755)
+    path = f"{programs}:{os.environ['PATH']}"
+    task = asyncio.create_task(place.say("add", "a.txt", env={**clean_environment(os.environ), "PATH": path}))
+    await wait_until(lambda: asyncio.to_thread((place.root / ".git/index.lock").exists))
+    found = meanwhile()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    return found
 
 
 def _is_there(process: Path, folder: Path) -> bool:

@@ -12,6 +12,7 @@ import pytest
 from swarm.agents.tools.answers import ToolRefused
 from swarm.agents.tools.git.process import GitOptions, check, settings_in
 from tests.agents.tools.git_places import TRUSTING, Place, template_in
+from tests.support.quick import quick
 
 pytestmark = pytest.mark.req("TOOL-01")
 
@@ -104,7 +105,9 @@ def test_a_configuration_that_could_run_something_is_refused(key: str, value: st
         check([setting], "it", work_trees=["/work"])
 
 
-@pytest.mark.parametrize(("key", "value", "said"), _POISON[::5], ids=[f"{k} {said}" for k, _, said in _POISON[::5]])
+@pytest.mark.parametrize(
+    ("key", "value", "said"), quick(_POISON[::5], 2), ids=[f"{k} {said}" for k, _, said in _POISON[::5]]
+)
 async def test_a_configuration_that_could_run_something_stops_the_tool(
     place: Place, key: str, value: str, said: str
 ) -> None:
@@ -144,20 +147,23 @@ async def test_a_canary_sings_if_git_obeys(place: Place) -> None:
 
 @pytest.mark.parametrize(
     ("key", "value", "said"),
-    [
-        ("core.hooksPath", "{hooks}", "commit -am x"),
-        ("core.fsmonitor", "{canary}", "status"),
-        ("core.pager", "{canary}", "log"),
-        ("core.editor", "{canary}", "commit --amend --allow-empty"),
-        ("commit.gpgSign", "true", "commit -am x"),
-        ("log.showSignature", "true", "log -1"),
-        ("diff.external", "{canary}", "diff"),
-        ("diff.evil.textconv", "{canary}", "diff"),
-        ("diff.evil.command", "{canary}", "log -p"),
-        ("core.sshCommand", "{canary}", "fetch ssh"),
-        ("core.worktree", "{outside}", "add ."),
-        ("remote.ssh.vcs", "ext", "fetch ssh"),
-    ],
+    quick(
+        [
+            ("core.hooksPath", "{hooks}", "commit -am x"),
+            ("core.fsmonitor", "{canary}", "status"),
+            ("core.pager", "{canary}", "log"),
+            ("core.editor", "{canary}", "commit --amend --allow-empty"),
+            ("commit.gpgSign", "true", "commit -am x"),
+            ("log.showSignature", "true", "log -1"),
+            ("diff.external", "{canary}", "diff"),
+            ("diff.evil.textconv", "{canary}", "diff"),
+            ("diff.evil.command", "{canary}", "log -p"),
+            ("core.sshCommand", "{canary}", "fetch ssh"),
+            ("core.worktree", "{outside}", "add ."),
+            ("remote.ssh.vcs", "ext", "fetch ssh"),
+        ],
+        3,
+    ),
 )
 async def test_what_has_one_name_is_put_out_of_force_even_if_it_is_trusted(
     place: Place, key: str, value: str, said: str
@@ -223,7 +229,7 @@ _REMOTES = [
 ]
 
 
-@pytest.mark.parametrize(("url", "why"), _REMOTES)
+@pytest.mark.parametrize(("url", "why"), quick(_REMOTES, 5))
 async def test_a_remote_is_reached_by_allowed_protocols_alone(place: Place, url: str, why: str) -> None:
     place.git("config", "remote.origin.url", url.format(canary=place.canary, outside=place.outside))
     answer = await place.say("fetch", "origin")
@@ -232,7 +238,7 @@ async def test_a_remote_is_reached_by_allowed_protocols_alone(place: Place, url:
     assert place.unharmed()
 
 
-@pytest.mark.parametrize("said", ["push origin main", "push", "pull", "pull origin main", "fetch --all"])
+@pytest.mark.parametrize("said", quick(["push origin main", "pull origin main", "push", "pull", "fetch --all"], 2))
 async def test_no_subcommand_reaches_a_remote_in_another_way(place: Place, said: str) -> None:
     place.git("config", "remote.origin.url", f"ext::{place.canary}")
     place.git("config", "branch.main.remote", "origin")

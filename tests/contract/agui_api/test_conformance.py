@@ -11,9 +11,8 @@ from swarm.conformance.scenarios import SCENARIOS, Check
 from swarm.domain.answers.agents import Dialect
 from swarm.domain.answers.events import Finished, RunInput, TextDelta, ToolEnded, ToolStarted
 from tests.conformance.agents import lines
-from tests.conformance.test_command import ended
-from tests.conformance.test_command import start as started
 from tests.contract.agui_api.scene import Scripted, Step, place
+from tests.support.processes import processes_in
 
 PAUSE_SECONDS = 0.4
 """What a model needs for a line; Slack shows it meanwhile."""
@@ -37,6 +36,8 @@ async def test_a_good_built_in_agent_passes_all_checks(dialect: Dialect, sqlite_
         wim = await here.client()
         url = f"{here.base}/agui/ada" if dialect is Dialect.AGUI else here.base
         arguments = ("--suite", "--agent", url, "--dialect", dialect.value)
-        ran = await ended(await started(*arguments, folder=tmp_path, SWARM_CONFORMANCE_TOKEN=wim.token))
+        with processes_in(tmp_path) as processes:
+            env = {"SWARM_CONFORMANCE_TOKEN": wim.token}
+            ran = await processes.command("conformance", *arguments, env=env)
     assert (ran.code, ran.out.strip().splitlines()[-1]) == (0, "22 of 22 checks passed"), ran
     assert [one.turn.client_context.get("source") for one in agent.ran] == ["slack"] * len(SCENARIOS)

@@ -128,13 +128,14 @@ _ENDS_AT = Statement(select(tables.talks.c.expires_at))
 
 HOLDER = """
 import asyncio, sys
-from swarm.services.builtin.conversation_locks import Talk, Talks
+from swarm.services.builtin.conversation_locks import ConversationKey, ConversationLocks
 from swarm.store.bridge.database import Database
 
 async def main(url, seconds):
     async with Database(url) as database:
-        talks = Talks(database, lease_seconds=float(seconds), renew_seconds=0.3, stop_seconds=0.3)
-        held = await talks.take(Talk(client="wim", agent="router", id="c1"), "of the dead", patience_seconds=30)
+        talks = ConversationLocks(database, lease_seconds=float(seconds), renew_seconds=0.3, stop_seconds=0.3)
+        key = ConversationKey(client="wim", agent="router", id="c1")
+        held = await talks.take(key, "of the dead", patience_seconds=30)
         print("held", flush=True)
         await talks.keep(held, print)
 

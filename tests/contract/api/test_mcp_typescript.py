@@ -6,9 +6,13 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, Final
 
+import pytest
+
 from tests.support import typescript
 from tests.support.doors import Doors, Visitor
 from tools.tool import discover
+
+pytestmark = pytest.mark.long  # needs Node.js
 
 UNKNOWN: Final = "00000000-0000-7000-8000-000000000000"
 MESSAGE: Final = {"inbox_message_id": UNKNOWN}

@@ -16,7 +16,7 @@ from swarm.domain.model.threads import File
 from tests.support import slack
 from tests.support.doors import OPERATOR_TOKEN, Doors, Visitor
 from tests.support.naughty import NAME, TEXT, TITLE, hidden_anywhere, hidden_in
-from tests.support.processes import SWARM, Ended, Processes, processes_in
+from tests.support.processes import Ended, Processes, processes_in
 from tests.support.world import BOT, said
 
 pytestmark = pytest.mark.req("SEC-04")
@@ -121,7 +121,7 @@ async def test_commands_print_naughty_text_as_text(doors: Doors, lea: Visitor, p
     }
 
     async def prints(*command: str) -> Ended:
-        return await processes.run(SWARM, *command, env=of_operator)
+        return await processes.command(*command, env=of_operator)
 
     listed, shown, explained, agents, tray, data = await asyncio.gather(
         prints("tasks", "list"),

@@ -18,7 +18,7 @@ from swarm.cli import tray as tray_command
 from swarm.cli.client import NoServer
 from swarm.domain.errors import SwarmError
 from tests.support.doors import Doors, Visitor, serving
-from tests.support.processes import SWARM, Ended, Processes, processes_in
+from tests.support.processes import Ended, Processes, processes_in
 from tests.support.world import BOT
 
 NOWHERE = "http://127.0.0.1:9"  # nothing listens on the discard port
@@ -55,7 +55,7 @@ async def stranger() -> AsyncIterator[str]:
 
 
 async def tray(processes: Processes, *flags: str, **environment: str) -> Ended:
-    return await processes.run(SWARM, "tray", *flags, env=environment)
+    return await processes.command("tray", *flags, env=environment)
 
 
 def of(visitor: Visitor) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A terminal for tests: `swarm chat` as a real process on a pseudo-terminal, and one who types and looks."""
+"""A terminal for tests: `swarm chat` as a process of its own on a pseudo-terminal, and one who types and looks."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import os
 import re
 import signal
 import struct
-import subprocess
-import sys
 import termios
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+
+from tests.support.forked import Forked
 
 WITHIN_SECONDS = 100.0
 ENTER, NEW_LINE, CTRL_C, CTRL_D, ALT_ENTER = "\r", "\n", "\x03", "\x04", "\x1b\r"
@@ -41,7 +41,7 @@ def pasted(text: str) -> str:
 class Terminal:
     """What is on the other side of a pseudo-terminal."""
 
-    def __init__(self, process: subprocess.Popen[bytes], master: int) -> None:
+    def __init__(self, process: Forked, master: int) -> None:
         self._process = process
         self._master = master
         self._seen = b""
@@ -98,10 +98,7 @@ async def terminal(*arguments: str, env: Mapping[str, str], cwd: Path) -> AsyncI
     """``python -m swarm`` with these arguments, on a terminal of its own; ended with all that it started."""
     master, slave = os.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "swarm", *arguments],
-        cwd=cwd, env=dict(env), stdin=slave, stdout=slave, stderr=slave, preexec_fn=lambda: os.login_tty(slave),
-    )  # fmt: skip
+    process = Forked("swarm", arguments, env, cwd, terminal=os.ttyname(slave))
     os.close(slave)
     opened = Terminal(process, master)
     try:

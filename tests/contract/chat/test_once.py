@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -13,29 +11,19 @@ from swarm.domain.answers.events import Finished, TextDelta, TextEnded, ToolEnde
 from swarm.domain.model.sessions import MessageRole, SessionMessage
 from swarm.services.builtin.sessions import DatabaseMemory
 from tests.contract.agui_api.scene import Place, Scripted
-from tests.contract.chat.terminal import WITHIN_SECONDS
-from tests.support.processes import Ended
+from tests.support.processes import Ended, Processes, processes_in
 
 pytestmark = pytest.mark.req("AGENT-10")
 
 
-async def chat(*arguments: str, env: Mapping[str, str], cwd: Path, piped: bytes = b"") -> Ended:
-    """``swarm chat`` in a pipe."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "swarm.cli.main", "chat", *arguments, env=dict(env), cwd=cwd,
-        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    try:
-        out, err = await asyncio.wait_for(process.communicate(piped), WITHIN_SECONDS)
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.communicate()
-    return Ended(code=process.returncode or 0, out=out.decode(), err=err.decode())
+@pytest.fixture
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
+    with processes_in(tmp_path_factory.mktemp("processes")) as processes:
+        yield processes
 
 
 async def test_the_answer_to_a_question_about_what_is_piped_in_is_all_that_is_printed(
-    here: Place, assistant: Scripted, env: Mapping[str, str], tmp_path: Path
+    here: Place, assistant: Scripted, env: Mapping[str, str], tmp_path: Path, processes: Processes
 ) -> None:
     await DatabaseMemory(here.world.database, "assistant", None).add_run(
         "cli:mine", "r", [SessionMessage(role=MessageRole.USER, text="before")]
@@ -49,7 +37,9 @@ async def test_the_answer_to_a_question_about_what_is_piped_in_is_all_that_is_pr
         TextDelta(text="fine.", message_id="2"),
         Finished(),
     )
-    ended = await chat("--resume", "cli:mine", "is", "this", "fine?", env=env, cwd=tmp_path, piped=b"+ a\xff line\n")
+    ended = await processes.command(
+        "chat", "--resume", "cli:mine", "is", "this", "fine?", env=env, cwd=tmp_path, piped=b"+ a\xff line\n"
+    )
     assert ended == Ended(code=0, out="I *look*.\n\nIt is fine.\n", err="")
     turn = assistant.ran[0].turn
     assert turn.conversation_id == "cli:mine"
@@ -57,10 +47,10 @@ async def test_the_answer_to_a_question_about_what_is_piped_in_is_all_that_is_pr
 
 
 async def test_without_an_answer_the_exit_code_is_1_and_the_reason_is_told(
-    here: Place, assistant: Scripted, env: Mapping[str, str], tmp_path: Path
+    here: Place, assistant: Scripted, env: Mapping[str, str], tmp_path: Path, processes: Processes
 ) -> None:
     assistant.script = lambda turn: (TextDelta(text="half of", message_id="1"), RuntimeError("secret"))
-    ended = await chat("go", env=env, cwd=tmp_path)
+    ended = await processes.command("chat", "go", env=env, cwd=tmp_path)
     assert (ended.code, ended.out) == (1, "half of\n")
     assert ended.err.startswith("swarm: ")
     assert len(ended.err.splitlines()) == 1

@@ -5,18 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import structlog
 
 from swarm.__main__ import command
 from swarm.cli.chat.arguments import ChatArguments, new_session_id, parse_arguments
 from swarm.cli.chat.commands import in_figures, in_short
 from swarm.cli.chat.quiet_log import FILE, MOST_BYTES, quiet
-from swarm.config import load
+from swarm.config import Settings, load
 from swarm.domain.model.models import ModelUsage
 from swarm.domain.model.sessions import MessageRole, SessionMessage
 from swarm.services.builtin.sessions import DatabaseMemory
 from swarm.store.bridge.database import Database
 from swarm.store.builtin import session_list
 from swarm.store.builtin.session_list import ListedSession
+from tests.support.logs import own_log
 
 pytestmark = pytest.mark.req("AGENT-10")
 
@@ -92,12 +94,15 @@ def test_figures_and_questions_are_put_into_a_line() -> None:
 
 
 def test_warnings_go_to_a_file_that_does_not_grow_for_ever(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    import structlog
-
     path = tmp_path / "home" / FILE
     settings = load({"SWARM_HOME": str(path.parent), "OPENAI_API_KEY": "sk-mine"}, folder=tmp_path, user_home=tmp_path)
     path.parent.mkdir()
     path.write_text("x" * (MOST_BYTES + 1))
+    with own_log():
+        _warns_quietly(settings, path, capfd)
+
+
+def _warns_quietly(settings: Settings, path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with quiet(settings, verbose=False):
         structlog.get_logger("other").warning("It is odd, sk-mine.", action="odd")
         structlog.get_logger("other").info("It is not.", action="even")

@@ -151,6 +151,7 @@ async def day(sqlite_url: str) -> AsyncIterator[Day]:
         await gateway.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("count", "every_seconds"),
     [

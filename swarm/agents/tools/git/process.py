@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from swarm.agents.tools.answers import ToolRefused, program_answer
-from swarm.agents.tools.git.repository import Repository, repository_at
+from swarm.agents.tools.git.repository import Repository, remove_abandoned, repository_at
 from swarm.agents.tools.work_tree import WorkTree
 from swarm.processes.captured import Ran, run_program
 from swarm.processes.finishing import to_the_end
@@ -130,6 +130,8 @@ class Git:
         errors_apart: bool = False,
     ) -> Ran:
         """Run a subcommand, by default at the top of the work tree. Raises Refused if git is not installed."""
+        lock = repository.git_dir / "index.lock"
+        was_locked = lock.exists()
         try:
             return await run_program(
                 ["git", *argv],
@@ -141,6 +143,9 @@ class Git:
             )
         except FileNotFoundError as error:
             raise ToolRefused("git is not installed here.") from error
+        finally:
+            if not was_locked:
+                await to_the_end(asyncio.to_thread(remove_abandoned, lock))
 
     async def inspected(self, repository: Repository, where: str = "the repository") -> list[Setting]:
         """The repository's own configuration. Raises Refused if part of it could run a program or reach outside."""

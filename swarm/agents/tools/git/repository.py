@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -118,3 +119,38 @@ def _check_alternates(root: Path, common_dir: Path) -> None:
 
 def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
+
+
+def remove_abandoned(lock: Path) -> None:
+    """Remove a lock of the index that no process holds.
+
+    Git removes its locks when it is ended, but a git that is ended between making its first lock and installing its
+    signal handler leaves it, and every later call fails. Such a lock is empty, and no process has it open; a git at
+    work has its lock open until the index is written.
+    """
+    try:
+        found = lock.lstat()
+        if found.st_size == 0 and stat.S_ISREG(found.st_mode) and not _is_open(found):
+            lock.unlink()
+    except OSError:
+        pass  # usually there is none; a lock whose holder cannot be known stays
+
+
+def _is_open(file: os.stat_result) -> bool:
+    """Whether a process may have the file open. Assumed of a git whose files cannot be listed."""
+    return any(_may_have(Path("/proc", pid), file) for pid in filter(str.isdecimal, os.listdir("/proc")))
+
+
+def _may_have(process: Path, file: os.stat_result) -> bool:
+    try:
+        return any(_is_same(opened, file) for opened in (process / "fd").iterdir())
+    except (FileNotFoundError, ProcessLookupError):  # the process has ended
+        return False
+    except PermissionError:
+        return (process / "comm").read_text().startswith("git")
+
+
+def _is_same(opened: Path, file: os.stat_result) -> bool:
+    with suppress(FileNotFoundError):  # closed meanwhile
+        return os.path.samestat(opened.stat(), file)
+    return False

@@ -96,6 +96,7 @@ async def read(endpoint: str, url: str, *, load_seconds: float = 60, settle_seco
         return await read_page(Cdp(socket), url, load_seconds=load_seconds, settle_seconds=settle_seconds)
 
 
+@pytest.mark.long
 async def test_a_real_browser_reads_pages_as_they_are_seen(tmp_path: Path) -> None:
     asked_for_never = asyncio.Event()
     async with chromium(tmp_path) as endpoint, site(asked_for_never) as address:
