@@ -23,7 +23,7 @@ from swarm.domain.operating_policy import OperatingPolicy, Policies
 from swarm.services.rules.reply import Caller
 from swarm.services.runs import answer_run, converse
 from swarm.services.runs.buttons import RETRIED_TEXT, THANKS_TEXT
-from swarm.store.agents import agents
+from swarm.store import agents
 from tests.support.conversing import begun, no_news, press, pressed, status
 from tests.support.live import Gate, Scripted, ends, hired, playing, says, show
 from tests.support.tasks import hand, status_of

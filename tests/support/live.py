@@ -40,7 +40,7 @@ from swarm.services.runs.run_context import ManagedAgent, RunContext
 from swarm.services.runs.run_notifications import RunNotifications
 from swarm.services.runs.run_recovery import Recovery
 from swarm.slack.outgoing.live import LiveStage
-from swarm.store.agents import agents
+from swarm.store import agents
 from swarm.store.runs import run_pages, runs
 from swarm.store.runs.runs import Run
 from tests.support.slack import next_ts

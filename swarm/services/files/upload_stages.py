@@ -22,10 +22,9 @@ from swarm.services.rules.fencing import authorize_message, authorize_task
 from swarm.services.rules.idempotency import IdempotentCall
 from swarm.services.rules.reply import Caller
 from swarm.services.rules.thread_lookup import ThreadReference
+from swarm.store import history, idempotency_keys, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
-from swarm.store.records import history, idempotency_keys
-from swarm.store.tasks import tasks
 from swarm.store.threads import threads, transcript
 
 _TOOL: Final = "slack-upload-file"

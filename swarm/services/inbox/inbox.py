@@ -15,11 +15,11 @@ from swarm.services.inbox.triggers import Triggers, inbox_message_views
 from swarm.services.rules import retry_buttons
 from swarm.services.rules.system_messages import show_anew
 from swarm.services.tasks.task_view import TaskView, view
+from swarm.store import tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
 from swarm.store.inbox.inbox import InboxMessage
-from swarm.store.tasks import tasks
 from swarm.store.threads import threads
 
 

@@ -11,13 +11,12 @@ from swarm.domain.model.agents import Agent
 from swarm.domain.model.tray import Preview, Tray
 from swarm.services.inbox.claimed import ThreadTranscript
 from swarm.services.inbox.triggers import Triggers, inbox_message_views
-from swarm.store.agents import agent_messages
-from swarm.store.agents.agent_messages import Scope
+from swarm.store import agent_messages, task_queries
+from swarm.store.agent_messages import Scope
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
 from swarm.store.inbox.inbox import InboxMessage
-from swarm.store.tasks import task_queries
 from swarm.store.threads import threads, transcript
 
 PREVIEWS: Final = 20

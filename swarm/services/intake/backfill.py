@@ -29,12 +29,10 @@ from swarm.domain.watchers import NO_WATCHERS, Watcher
 from swarm.services.intake.missed import Handle, Missed, oldest_answered
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.standings import Standings, people_among
-from swarm.store.agents import agents
+from swarm.store import agents, deliveries, forgotten, history
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.inbox import holds
-from swarm.store.outbox import deliveries
-from swarm.store.records import forgotten, history
+from swarm.store.inbox import queues
 from swarm.store.threads import threads, transcript
 from swarm.store.threads.threads import CONTEXTS
 
@@ -162,7 +160,7 @@ def keep_thread(tx: Transaction, thread: Thread, messages: list[SlackMessage], m
             transcript.keep(tx, locked.team, [message])
     history.record(tx, "thread.read", locked.id, thread_id=locked.id, reason=f"{len(messages)} messages")
     if threads.read_whole(tx, locked.id):
-        holds.context_came(tx, locked.id)
+        queues.context_arrived(tx, locked.id)
 
 
 def do_without(tx: Transaction, thread: Thread, reason: str) -> None:
@@ -170,7 +168,7 @@ def do_without(tx: Transaction, thread: Thread, reason: str) -> None:
     threads.locked(tx, thread.id)
     threads.read_refused(tx, thread.id)
     history.record(tx, "thread.refused", thread.id, thread_id=thread.id, reason=reason)
-    holds.context_came(tx, thread.id)
+    queues.context_arrived(tx, thread.id)
 
 
 def _signed(tx: Transaction, message: SlackMessage) -> SlackMessage:

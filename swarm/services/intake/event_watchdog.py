@@ -29,9 +29,9 @@ from swarm.domain.ports import SlackReader
 from swarm.domain.routing import Me
 from swarm.domain.watchers import NO_WATCHERS, Watcher
 from swarm.services.rules.guarded import attempt
+from swarm.store import history
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.records import history
 from swarm.store.threads import transcript, watermarks
 
 SILENCE_SECONDS: Final = 60.0

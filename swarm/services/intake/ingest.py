@@ -49,12 +49,10 @@ from swarm.services.rules.roster import Rosters
 from swarm.services.rules.standings import Standings
 from swarm.services.rules.system_messages import show_stored
 from swarm.services.runs.run_control import can_stop, stop_latest, stop_thread
+from swarm.store import deliveries, forgotten, history, task_queries
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, notices
-from swarm.store.outbox import deliveries
-from swarm.store.records import forgotten, history
-from swarm.store.tasks import task_queries
 from swarm.store.threads import early, people, threads, transcript, watermarks
 
 EARLY_SECONDS: Final = 600

@@ -23,8 +23,8 @@ from swarm.services.operate.message_pages import AgentMessagesPage, PageRequest,
 from swarm.services.operate.team import colleague, read_team
 from swarm.services.rules.idempotency import IdempotentCall, idempotent
 from swarm.services.rules.reply import Caller
-from swarm.store.agents import agent_messages
-from swarm.store.agents.agent_messages import Earlier
+from swarm.store import agent_messages
+from swarm.store.agent_messages import Earlier
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import notices

@@ -8,7 +8,7 @@ from typing import Final
 from swarm.domain.model.agents import SEEN_EVERY_SECONDS, Agent
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules.roster import AGENTS, began
-from swarm.store.agents import agents
+from swarm.store import agents
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 

@@ -43,13 +43,12 @@ from swarm.domain.model.transcript import Author, AuthorKind, SlackMessage
 from swarm.domain.operating_policy import Reactions
 from swarm.domain.ports import SlackSender
 from swarm.services.outbox.elections import boottime
+from swarm.store import deliveries, reactions, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction
+from swarm.store.deliveries import DELIVERIES
 from swarm.store.inbox import inbox
-from swarm.store.outbox import deliveries, reactions
-from swarm.store.outbox.deliveries import DELIVERIES
-from swarm.store.tasks import tasks
 from swarm.store.threads import threads, transcript
 
 POST_LANES: Final = 500

@@ -20,11 +20,11 @@ from swarm.domain.model.transcript import AuthorKind
 from swarm.domain.text.copies import parts_of
 from swarm.domain.text.readable import as_asked
 from swarm.services.rules.follow_ups import concerned
+from swarm.store import erasure
 from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, notices
 from swarm.store.inbox.inbox import InboxMessage
-from swarm.store.records import erasure
 from swarm.store.threads import threads
 
 CLOCKS_APART: Final = 60 * SECOND

@@ -20,7 +20,7 @@ from swarm.services.rules.recipients import tell_failover, tell_queued
 from swarm.services.rules.roster import read_roster
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.inbox import inbox, notices, queue_heads
+from swarm.store.inbox import inbox, notices, queues
 from swarm.store.inbox.notices import Notice
 from swarm.store.threads import threads
 
@@ -87,7 +87,7 @@ def _stranded(tx: Transaction, roster: Roster, offline_since: int) -> list[Notic
 
 def _waiting(tx: Transaction, roster: Roster, offline_since: int) -> list[UnreadOfOffline]:
     lead = roster.default_lead
-    found = queue_heads.waiting(
+    found = queues.waiting(
         tx,
         offline_since,
         lead_exists=lead is not None,

@@ -18,13 +18,12 @@ from swarm.domain.model.leases import LeaseEnd, LeaseKind
 from swarm.domain.model.notices import FOR_CREATORS
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import Thread
+from swarm.store import history, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases, notices
 from swarm.store.inbox.inbox import InboxMessage
 from swarm.store.inbox.leases import Lease
-from swarm.store.records import history
-from swarm.store.tasks import tasks
-from swarm.store.tasks.tasks import Task
+from swarm.store.tasks import Task
 from swarm.store.threads import threads
 
 _POLL_FIRST = "Take it with GET /poll first; the answer carries the lease token."

@@ -10,12 +10,12 @@ from swarm.domain.model.inbox import InboxStatus, InboxStep
 from swarm.domain.model.notices import NoticeKind
 from swarm.domain.model.tasks import TaskStatus, TaskStep
 from swarm.domain.model.threads import Thread
+from swarm.store import task_queries, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, notices
 from swarm.store.inbox.inbox import InboxMessage
 from swarm.store.runs import runs
-from swarm.store.tasks import task_queries, tasks
-from swarm.store.tasks.tasks import Task
+from swarm.store.tasks import Task
 
 
 def follow_up(tx: Transaction, task: Task, entry: InboxMessage) -> None:

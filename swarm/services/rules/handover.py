@@ -6,10 +6,10 @@ from swarm.domain.model.agents import Role
 from swarm.domain.model.tasks import ACTIVE_STATUSES, TaskStatus
 from swarm.domain.model.threads import Thread
 from swarm.domain.roster import Roster
+from swarm.store import task_queries, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
-from swarm.store.tasks import task_queries, tasks
-from swarm.store.tasks.tasks import Task
+from swarm.store.tasks import Task
 from swarm.store.threads import threads
 
 

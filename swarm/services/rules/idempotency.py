@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from swarm.store import idempotency_keys
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.records import idempotency_keys
 
 if TYPE_CHECKING:
     from swarm.services.rules.reply import Caller

@@ -7,14 +7,12 @@ from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules import task_ends
 from swarm.services.rules.system_messages import post_message
+from swarm.store import deliveries, history, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import notices
 from swarm.store.inbox.leases import Lease
 from swarm.store.inbox.notices import Notice
-from swarm.store.outbox import deliveries
-from swarm.store.records import history
-from swarm.store.tasks import tasks
-from swarm.store.tasks.tasks import Task
+from swarm.store.tasks import Task
 from swarm.store.threads import threads
 
 

@@ -16,8 +16,8 @@ from swarm.domain.model.transcript import AuthorKind, SlackMessage
 from swarm.domain.roster import Candidate, Roster, names_and_verb
 from swarm.domain.routing import Decision, RoutingOutcome
 from swarm.services.rules.system_messages import LIMITED_TEXT, post_ephemeral, post_message, refused_text
+from swarm.store import deliveries
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.outbox import deliveries
 from swarm.store.threads import threads
 
 QUEUED_TEXT: Final = (

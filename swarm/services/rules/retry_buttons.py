@@ -11,13 +11,13 @@ from typing import Final
 from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.runs import RunStatus
 from swarm.domain.model.threads import Thread
+from swarm.store import deliveries
 from swarm.store.bridge.transaction import Transaction
+from swarm.store.deliveries import below_of
 from swarm.store.inbox.inbox import InboxMessage
-from swarm.store.outbox import deliveries
-from swarm.store.outbox.closings import below_of
 from swarm.store.runs import run_pages, runs
 from swarm.store.runs.runs import Run
-from swarm.store.tasks.tasks import Task
+from swarm.store.tasks import Task
 
 RETRIED_BY: Final = "🔁 Run again for <@{person}>."
 RETRIED: Final = "🔁 Run again."

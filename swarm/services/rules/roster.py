@@ -9,7 +9,7 @@ from typing import Final
 from swarm.domain.model.agents import Role, is_online
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.roster import Candidate, Roster
-from swarm.store.agents import agents
+from swarm.store import agents
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 

@@ -16,12 +16,12 @@ from swarm.domain.operating_policy import Reactions
 from swarm.domain.text.cutting import split
 from swarm.domain.text.mrkdwn import safe
 from swarm.domain.text.secrets import REMOVED
+from swarm.store import deliveries
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
 from swarm.store.inbox.inbox import InboxMessage
-from swarm.store.outbox import deliveries
-from swarm.store.outbox.reactions import react, take_back
-from swarm.store.tasks.tasks import Task
+from swarm.store.reactions import react, take_back
+from swarm.store.tasks import Task
 
 PART_CHARACTERS: Final = 3_900
 """Longer texts are split: Slack itself splits a message at about 4,000 characters, without regard for code."""

@@ -26,10 +26,10 @@ from swarm.services.rules.system_messages import (
     show_answered,
     show_stopped,
 )
+from swarm.store import task_queries, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases, notices
-from swarm.store.tasks import task_queries, tasks
-from swarm.store.tasks.tasks import Task
+from swarm.store.tasks import Task
 from swarm.store.threads import threads, transcript
 
 FAILED_TEXT: Final = "The task “{title}” failed: {reason}"

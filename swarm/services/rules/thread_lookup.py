@@ -9,7 +9,7 @@ from swarm.domain.model.agents import Agent
 from swarm.domain.model.threads import Thread
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
-from swarm.store.threads import reading, threads
+from swarm.store.threads import threads, transcript
 
 _HINT = "Use an id from your own poll or tray."
 
@@ -45,7 +45,7 @@ def thread_of(tx: Transaction, agent: Agent, about: ThreadReference) -> Thread:
     """The thread, not locked. Raises NotFound for what does not exist and for what is not the agent's alike."""
     thread_id = _thread_id(tx, agent, about)
     thread = threads.get(tx, thread_id) if thread_id else None
-    if thread is None or not reading.takes_part(tx, agent.id, thread.id):
+    if thread is None or not transcript.takes_part(tx, agent.id, thread.id):
         raise NotFound("You have no such thread.", hint=_HINT)
     return thread
 
@@ -55,5 +55,5 @@ def _thread_id(tx: Transaction, agent: Agent, about: ThreadReference) -> str | N
         entry = inbox.get(tx, about.inbox_message_id)
         return entry.thread_id if entry else None
     if about.task_id is not None:
-        return reading.thread_of_task(tx, agent.id, about.task_id)
+        return transcript.thread_of_task(tx, agent.id, about.task_id)
     return about.thread_id

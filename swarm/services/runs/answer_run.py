@@ -28,7 +28,7 @@ from swarm.services.runs.run_history import NOTHING_HEARD, answered_since, heard
 from swarm.services.runs.run_input import Ids, requester_of, run_input
 from swarm.services.runs.run_loss import LeaseLossOutcome, keep
 from swarm.services.runs.run_record import RunRecord
-from swarm.store.agents import agents
+from swarm.store import agents
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import leases
 from swarm.store.runs import run_pages, runs

@@ -21,9 +21,9 @@ from swarm.services.rules.standings import Standings
 from swarm.services.rules.system_messages import why_refused
 from swarm.services.runs.run_control import Retried, give_feedback, retry_run, stop_run
 from swarm.services.tasks.tasks import cancel_by_person
+from swarm.store import idempotency_keys
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.records import idempotency_keys
 from swarm.store.threads import people
 
 NOT_ALLOWED_TEXT: Final = "You may not do that here. {reason}"

@@ -28,7 +28,7 @@ from swarm.services.runs.active_runs import ActiveRuns
 from swarm.services.runs.run_context import ManagedAgent
 from swarm.services.runs.run_notifications import RunNotifications
 from swarm.services.runs.run_recovery import Recovery
-from swarm.store.agents import agents
+from swarm.store import agents
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.runs import runs

@@ -24,13 +24,12 @@ from swarm.services.rules.fencing import lock_task
 from swarm.services.rules.standings import Standings
 from swarm.services.rules.system_messages import show_anew, show_answered
 from swarm.services.tasks.tasks import redrive_dead
+from swarm.store import idempotency_keys, task_queries, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases
-from swarm.store.records import idempotency_keys
 from swarm.store.runs import feedback, running, runs
 from swarm.store.runs.runs import Run
-from swarm.store.tasks import task_queries, tasks
 from swarm.store.threads import threads
 
 _STOPPED: Final = "true"  # the result in the receipt of a `!stop`

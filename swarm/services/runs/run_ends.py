@@ -23,14 +23,13 @@ from swarm.services.rules.leases import claimed_members, end_if_resolved
 from swarm.services.rules.system_messages import post_closing, react_failed, show_answered, show_stopped
 from swarm.services.runs.run_record import outcome_of
 from swarm.services.runs.stream_ends import is_ours_to_settle, is_polling, show_settled
+from swarm.store import deliveries, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases
 from swarm.store.inbox.leases import Lease
-from swarm.store.outbox import deliveries
 from swarm.store.runs import interrupts, run_pages, runs
 from swarm.store.runs.runs import Run
-from swarm.store.tasks import tasks
-from swarm.store.tasks.tasks import Task
+from swarm.store.tasks import Task
 from swarm.store.threads import threads, transcript
 
 STOP_TEXT: Final = "⏳ Still working on it."

@@ -29,13 +29,12 @@ from swarm.services.rules.system_messages import post_closing
 from swarm.services.runs.run_ends import Ending, close_pages, remember_pages, settle_work, still_holds, stop_key
 from swarm.services.runs.run_record import outcome_of
 from swarm.services.runs.stream_ends import is_ours_to_settle, is_polling, show_settled
+from swarm.store import deliveries, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import leases
 from swarm.store.inbox.leases import Lease
-from swarm.store.outbox import deliveries
 from swarm.store.runs import run_pages, runs
 from swarm.store.runs.runs import Run
-from swarm.store.tasks import tasks
 from swarm.store.threads import threads
 
 RESTARTED: Final = "the coordinator was interrupted"

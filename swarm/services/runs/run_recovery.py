@@ -39,7 +39,7 @@ from swarm.services.runs.run_loss import (
 )
 from swarm.services.runs.run_seals import Seals, Unfinished
 from swarm.services.runs.stream_ends import goes_on
-from swarm.store.agents import agents
+from swarm.store import agents
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.runs import run_events, run_pages, runs

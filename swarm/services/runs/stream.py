@@ -30,9 +30,9 @@ from swarm.services.rules.reply import Caller
 from swarm.services.runs.stream_ends import StreamClosing, settle
 from swarm.services.runs.stream_open import StillShown, Wanted, authorize_answer, begin, fenced, is_closed, own
 from swarm.services.tasks.task_work import checked
+from swarm.store import idempotency_keys
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.records import idempotency_keys
 from swarm.store.runs import run_events, runs
 from swarm.store.runs.runs import Run
 from swarm.store.threads import threads

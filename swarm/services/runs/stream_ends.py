@@ -20,12 +20,12 @@ from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules import task_ends
 from swarm.services.rules.leases import claimed_members, could_not_renew, end_if_resolved
 from swarm.services.rules.system_messages import react_failed, show_answered
+from swarm.store import tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases
 from swarm.store.inbox.leases import Lease
 from swarm.store.runs import run_events
 from swarm.store.runs.runs import Run
-from swarm.store.tasks import tasks
 from swarm.store.threads import threads
 
 

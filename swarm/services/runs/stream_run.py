@@ -32,7 +32,7 @@ from swarm.services.runs.run_ends import Ending, end_run, offer_stop
 from swarm.services.runs.run_record import RunRecord
 from swarm.services.runs.stream_ends import goes_on
 from swarm.services.runs.stream_tail import Tail
-from swarm.store.agents import agents
+from swarm.store import agents
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.runs import run_events, run_pages, runs
 from swarm.store.runs.runs import Run

@@ -24,6 +24,7 @@ from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules.leases import SILENT
 from swarm.services.runs.stream_ends import has_lease
 from swarm.services.runs.stream_open import is_withdrawn
+from swarm.store import tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases
@@ -31,7 +32,6 @@ from swarm.store.inbox.leases import Lease
 from swarm.store.runs import run_events, runs
 from swarm.store.runs.run_events import RunEvent
 from swarm.store.runs.runs import Run
-from swarm.store.tasks import tasks
 
 LOOK_SECONDS: Final = 1.0
 

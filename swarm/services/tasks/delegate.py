@@ -21,12 +21,11 @@ from swarm.services.rules.roster import read_roster
 from swarm.services.tasks.assignees import check_space, check_vouched, must_wait, place_below, worker
 from swarm.services.tasks.task_texts import Brief
 from swarm.services.tasks.task_view import TaskView, view_of
-from swarm.store.agents import agents
+from swarm.store import agents, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, notices
-from swarm.store.tasks import tasks
-from swarm.store.tasks.tasks import Task
+from swarm.store.tasks import Task
 from swarm.store.threads import threads, transcript
 
 

@@ -7,9 +7,9 @@ from typing import Final
 from sqlalchemy import bindparam, delete
 
 from swarm.clock import new_id
+from swarm.store import idempotency_keys
 from swarm.store.bridge.statements import Statement
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.records import idempotency_keys
 from swarm.store.tables import receipts as table
 
 PROBE_BYTES: Final = 16 * 1024

@@ -5,7 +5,7 @@ grouped as on SQLite, because a group would hold the row locks of unrelated call
 
 Who may act: any number of processes; row locks and unique indexes keep them apart.
 What is guaranteed: a result means that the commit was confirmed. Wakeups reach this process right after the commit and
-the others through NOTIFY, which PostgreSQL sends with the commit (`swarm.store.bridge.postgres_listener`).
+the others through NOTIFY, which PostgreSQL sends with the commit (`swarm.store.bridge.postgres_driver`).
 What happens on failure: a deadlock or a serialization failure is run again, `MAX_RUNS` times at most. A connection that
 breaks before COMMIT was sent has changed nothing: the call runs once more on a fresh one, then it is `Unavailable`. One
 that breaks during COMMIT leaves the outcome open: `OutcomeUnknown`, and the topics are bumped in case it happened.
@@ -26,11 +26,10 @@ from psycopg import errors
 
 from swarm.clock import new_id
 from swarm.domain.errors import OutcomeUnknown, Unavailable
-from swarm.store.bridge import clock_steps
-from swarm.store.bridge.clock_watch import ClockWatch
+from swarm.store.bridge import clock_changes
+from swarm.store.bridge.clock_changes import ClockWatch
 from swarm.store.bridge.engine import Deliver, QueryJob
-from swarm.store.bridge.postgres_listener import Listener, PostgresConnection
-from swarm.store.bridge.postgres_session import PostgresSession
+from swarm.store.bridge.postgres_driver import Listener, PostgresConnection, PostgresSession
 from swarm.store.bridge.transaction import ConstraintViolated, Dialect, Moment, Transaction, caused_by
 from swarm.store.bridge.urls import PostgresUrl
 
@@ -217,7 +216,7 @@ class Worker:
         reading, step = self._watch.read(session.now(), asked_at)
         if step:
             tx = PostgresTransaction(session, self._watch.moment(reading))
-            moved = clock_steps.step(tx, step)
+            moved = clock_changes.step(tx, step)
             session.commit(())
             self._watch.settle(reading, step, moved)
         else:

@@ -9,8 +9,7 @@ from sqlalchemy import Executable, bindparam, delete, select, tuple_, update
 from sqlalchemy.dialects import postgresql
 
 from swarm.clock import SECOND
-from swarm.store.bridge.conditions import AT_MOST_N
-from swarm.store.bridge.statements import Statement
+from swarm.store.bridge.statements import AT_MOST_N, Statement
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import talks
 

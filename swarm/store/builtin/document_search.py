@@ -15,8 +15,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, TSQUERY
 
 from swarm.domain.documents.document_index import DocumentStatus
 from swarm.domain.documents.words import QueryTerm
-from swarm.store.bridge.conditions import AT_MOST_N, literally
-from swarm.store.bridge.statements import Statement
+from swarm.store.bridge.statements import AT_MOST_N, Statement, literally
 from swarm.store.bridge.transaction import Dialect, Transaction
 from swarm.store.tables import document_pieces, documents
 from swarm.store.tables.documents import WORDS, document_words

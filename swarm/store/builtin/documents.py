@@ -23,8 +23,7 @@ from swarm.domain.documents.document_index import (
     Known,
 )
 from swarm.domain.documents.documents import Document
-from swarm.store.bridge.conditions import AT_MOST_N, literally
-from swarm.store.bridge.statements import Row, Statement
+from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, literally
 from swarm.store.bridge.transaction import Dialect, Transaction
 from swarm.store.tables import document_pieces, documents
 from swarm.store.tables.documents import document_words

@@ -22,10 +22,9 @@ from sqlalchemy import (
 
 from swarm.clock import SECOND
 from swarm.domain.model.model_usage import Door, ModelUsage, ModelUsageRecord, UsageOutcome, UsagePurpose, UsageTotal
-from swarm.store.bridge.conditions import AT_MOST_N
-from swarm.store.bridge.statements import InsertFactory, Row, Statement
+from swarm.store import forgotten
+from swarm.store.bridge.statements import AT_MOST_N, InsertFactory, Row, Statement
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.records import forgotten
 from swarm.store.tables import model_runs
 
 DAY: Final = 24 * 3600 * SECOND

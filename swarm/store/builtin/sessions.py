@@ -13,20 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final, cast
 
 from pydantic_core import from_json, to_json
-from sqlalchemy import Executable, bindparam, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Executable, bindparam, delete, func, insert, select, update
 from sqlalchemy import tuple_ as columns
 
-from swarm.domain.model.sessions import Session, SessionMessage
+from swarm.domain.model.sessions import MessageRole, Session, SessionMessage
 from swarm.domain.text.copies import SHORTEST_IN_THREAD, parts_of, says, without
 from swarm.domain.text.readable import as_asked
-from swarm.store.bridge.conditions import AT_MOST_N
-from swarm.store.bridge.statements import InsertFactory, Row, Statement
+from swarm.store.bridge.statements import AT_MOST_N, InsertFactory, Row, Statement, literally
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.builtin.session_rows import content_of, message_of, summary_of
-from swarm.store.records.forgotten import NOBODY
+from swarm.store.forgotten import NOBODY
 from swarm.store.runs import attempts
 from swarm.store.runs.attempts import Attempts
 from swarm.store.tables import inbox_messages, session_messages, sessions, tasks, thread_messages
@@ -310,4 +308,99 @@ def _session(tx: Transaction, row: Row) -> Session:
         messages=behind["n"] + (row["summary"] is not None),
         created_at=row["created_at"],
         updated_at=row["updated_at"],
+    )
+
+
+def content_of(said: SessionMessage) -> str:
+    """All of a message that has no column of its own, without what is empty, as JSON."""
+    parts = {
+        "text": said.text,
+        "author": said.author,
+        "call_id": said.call_id,
+        "tool": said.tool,
+        "arguments": said.arguments,
+        "failed": said.failed,
+    }
+    return to_json({key: value for key, value in parts.items() if value}).decode()
+
+
+def message_of(row: Row) -> SessionMessage:
+    """A message out of its row."""
+    parts = cast(dict[str, Any], from_json(row["content"]))
+    return SessionMessage(
+        role=MessageRole(row["role"]), position=row["position"], created_at=row["created_at"], **parts
+    )
+
+
+def summary_of(row: Row) -> list[SessionMessage]:
+    """The summary in a session's row, at the position of the last message in it; empty if there is none."""
+    if row["summary"] is None:
+        return []
+    return [
+        SessionMessage(
+            role=MessageRole.SYSTEM,
+            text=row["summary"],
+            position=row["summarised_to"],
+            created_at=row["summarised_at"],
+        )
+    ]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ListedSession:
+    """Enough of a session to know it again."""
+
+    id: str
+    agent: str
+    question: str  # what was first said to the agent
+    updated_at: int  # microseconds since 1970 UTC
+
+
+_s, _m = sessions.c, session_messages.c
+
+_first_question = (
+    select(_m.content)
+    .where(_m.agent == _s.agent, _m.session_id == _s.id, _m.role == literally(MessageRole.USER))
+    .order_by(_m.position)
+    .limit(1)
+    .correlate(sessions)
+    .scalar_subquery()
+)
+
+
+def _newest(*conditions: ColumnElement[bool]) -> Statement:
+    return Statement(
+        select(_s.agent, _s.id, _s.updated_at, _first_question.label("question"))
+        .where(*conditions)
+        .order_by(_s.updated_at.desc(), _s.id.desc())
+        .limit(AT_MOST_N)
+    )
+
+
+_begins = _s.id.like(bindparam("pattern"))
+_NEWEST = _newest(_begins)
+_NEWEST_OF_AGENT = _newest(_begins, _s.agent == bindparam("of_agent"))
+_NAMED = _newest(_s.id == bindparam("of_session"))
+
+
+def newest(tx: Transaction, prefix: str, agent: str | None, limit: int) -> list[ListedSession]:
+    """The sessions that were used last, newest first: those whose ids begin so, of one agent or of all.
+
+    ``prefix`` has no sign that means something to LIKE.
+    """
+    pattern = f"{prefix}%"
+    if agent is None:
+        return [_listed(row) for row in _NEWEST.all(tx, pattern=pattern, n=limit)]
+    return [_listed(row) for row in _NEWEST_OF_AGENT.all(tx, pattern=pattern, of_agent=agent, n=limit)]
+
+
+def named(tx: Transaction, session_id: str, limit: int) -> list[ListedSession]:
+    """The sessions with this id, newest first; each agent may have one."""
+    return [_listed(row) for row in _NAMED.all(tx, of_session=session_id, n=limit)]
+
+
+def _listed(row: Row) -> ListedSession:
+    content = cast(dict[str, Any], from_json(row["question"] or "{}"))
+    return ListedSession(
+        id=row["id"], agent=row["agent"], question=content.get("text", ""), updated_at=row["updated_at"]
     )

@@ -16,11 +16,10 @@ from swarm.domain.model.inbox import (
     MatchedBy,
     order_key,
 )
-from swarm.store.bridge.conditions import AT_MOST_N, arrive, literally, may
-from swarm.store.bridge.statements import Row, Statement
+from swarm.store import history
+from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, arrive, literally, may
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.inbox import queue_heads
-from swarm.store.records import history
+from swarm.store.inbox import queues
 from swarm.store.tables import inbox_messages, lease_members
 
 
@@ -210,7 +209,7 @@ def add(
         return None
     history.record(tx, "inbox.store", entry_id, thread_id=thread_id, agent_id=agent_id, reason=reason)
     if agent_id and not held:
-        queue_heads.queue(tx, agent_id, thread_id, order_key(tx.now))
+        queues.add(tx, agent_id, thread_id, order_key(tx.now))
     return entry_id
 
 
@@ -267,7 +266,7 @@ def claim(tx: Transaction, entry_: InboxMessage, token: str) -> InboxMessage | N
 def refresh_queue_head(tx: Transaction, entry_: InboxMessage) -> None:
     """Set the head of an entry's thread anew, after it was claimed out of turn."""
     if entry_.agent_id:
-        queue_heads.refresh(tx, entry_.agent_id, entry_.thread_id)
+        queues.refresh(tx, entry_.agent_id, entry_.thread_id)
 
 
 def uncount_claim(tx: Transaction, entry_id: str) -> None:
@@ -311,7 +310,7 @@ def move(
             reason=reason,
         )
         if entry_.agent_id and step in _CHANGES_WHAT_IS_DUE:
-            queue_heads.refresh(tx, entry_.agent_id, entry_.thread_id)
+            queues.refresh(tx, entry_.agent_id, entry_.thread_id)
     return bool(moved)
 
 
@@ -385,8 +384,8 @@ def readdress(tx: Transaction, entry_: InboxMessage, agent_id: str, reason: str,
         return
     history.record(tx, "inbox.readdress", entry_.id, thread_id=entry_.thread_id, agent_id=agent_id, reason=reason)
     if entry_.agent_id:
-        queue_heads.refresh(tx, entry_.agent_id, entry_.thread_id)
-    queue_heads.refresh(tx, agent_id, entry_.thread_id)
+        queues.refresh(tx, entry_.agent_id, entry_.thread_id)
+    queues.refresh(tx, agent_id, entry_.thread_id)
 
 
 def inbox_message(row: Row) -> InboxMessage:

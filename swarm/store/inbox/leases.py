@@ -9,8 +9,7 @@ from sqlalchemy import BindParameter, bindparam, delete, insert, or_, select, up
 from swarm.clock import SECOND
 from swarm.domain.metric_events import LeaseEnded, LeaseRefused
 from swarm.domain.model.leases import LeaseEnd, LeaseKind
-from swarm.store.bridge.conditions import AT_MOST_N
-from swarm.store.bridge.statements import Row, Statement
+from swarm.store.bridge.statements import AT_MOST_N, Row, Statement
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import lease_members, leases
 

@@ -10,10 +10,9 @@ from swarm.clock import new_id
 from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.notices import FOR_CREATORS, NOTICE_TRANSITIONS, NoticeKind, NoticeStatus, NoticeStep
 from swarm.domain.model.tasks import TaskStatus
-from swarm.store.bridge.conditions import AT_MOST_N, arrive, literally, may, with_valid_token
-from swarm.store.bridge.statements import Row, Statement
+from swarm.store import history
+from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, arrive, literally, may, with_valid_token
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.records import history
 from swarm.store.tables import agents, deliveries, notices, tasks
 
 

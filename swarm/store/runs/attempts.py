@@ -15,9 +15,9 @@ from typing import Any
 from pydantic_core import from_json
 from sqlalchemy import ColumnElement, Select, bindparam, select
 
+from swarm.store import deliveries
 from swarm.store.bridge.statements import Row, Statement
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.outbox import deliveries
 from swarm.store.runs import run_pages
 from swarm.store.tables import turns
 

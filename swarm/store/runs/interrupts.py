@@ -12,8 +12,7 @@ from sqlalchemy import ColumnElement, bindparam, insert, select, update
 from swarm.clock import new_id
 from swarm.domain.answers.events import Asked
 from swarm.domain.model.runs import INTERRUPT_TRANSITIONS, InterruptStatus, InterruptStep
-from swarm.store.bridge.conditions import arrive, may
-from swarm.store.bridge.statements import Row, Statement
+from swarm.store.bridge.statements import Row, Statement, arrive, may
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import interrupts
 

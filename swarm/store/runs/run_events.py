@@ -14,8 +14,7 @@ from sqlalchemy import bindparam, insert, select
 
 from swarm.domain.answers.pieces import Closed, Doing, Opened, Piece, PieceKind, SaidMore, TaskTold, kind_of
 from swarm.domain.model.runs import RunStatus
-from swarm.store.bridge.conditions import AT_MOST_N, literally
-from swarm.store.bridge.statements import Row, Statement
+from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, literally
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import turn_events, turns
 

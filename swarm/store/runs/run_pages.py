@@ -9,8 +9,7 @@ from sqlalchemy import bindparam, select, update
 
 from swarm.clock import slack_ts_to_us
 from swarm.domain.model.runs import PAGE_TRANSITIONS, PageKind, PagePhase, PageStep
-from swarm.store.bridge.conditions import literally, may
-from swarm.store.bridge.statements import Row, Statement
+from swarm.store.bridge.statements import Row, Statement, literally, may
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import inbox_messages, threads, turn_messages, turns
 

@@ -8,8 +8,7 @@ from sqlalchemy import bindparam, exists, or_, select
 
 from swarm.domain.model.runs import UNFINISHED
 from swarm.domain.model.tasks import ACTIVE_STATUSES
-from swarm.store.bridge.conditions import literally
-from swarm.store.bridge.statements import Statement
+from swarm.store.bridge.statements import Statement, literally
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import tasks, threads, turns
 

@@ -25,11 +25,10 @@ from swarm.domain.model.runs import (
     RunStatus,
     RunStep,
 )
-from swarm.store.bridge.conditions import AT_MOST_N, arrive, literally, may
-from swarm.store.bridge.statements import Row, Statement
+from swarm.store import history
+from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, arrive, literally, may
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.outbox.closings import closing_of, closing_text
-from swarm.store.records import history
+from swarm.store.deliveries import closing_of, closing_text
 from swarm.store.runs import interrupts
 from swarm.store.tables import turns
 

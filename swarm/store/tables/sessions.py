@@ -93,3 +93,16 @@ model_runs = Table(
 )
 Index("ix_model_runs_ended", model_runs.c.ended_at, model_runs.c.id)
 Index("ix_model_runs_agent", model_runs.c.agent, model_runs.c.ended_at, model_runs.c.id)
+
+
+talks = Table(
+    "talks",
+    metadata,
+    Column("client", Text, nullable=False),  # who leads the conversation: an agent's id, or "operator"
+    Column("agent", Text, nullable=False),  # its name
+    Column("conversation", Text, nullable=False),  # the client's name for it
+    Column("run_id", Text, nullable=False),  # the run that has it
+    Column("expires_at", BigInteger, nullable=False),  # when it is free again, unless the run goes on
+    PrimaryKeyConstraint("client", "agent", "conversation"),
+)
+Index("ix_talks_expires", talks.c.expires_at)

@@ -18,8 +18,7 @@ from sqlalchemy import bindparam, delete, select, update
 
 from swarm.clock import SECOND
 from swarm.domain.model.transcript import Author, AuthorKind, ChannelType, File, SlackMessage, Standing
-from swarm.store.bridge.conditions import AT_MOST_N
-from swarm.store.bridge.statements import Statement
+from swarm.store.bridge.statements import AT_MOST_N, Statement
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import early_messages
 

@@ -8,10 +8,9 @@ from swarm.clock import SECOND, new_id
 from swarm.domain.model.inbox import Hold, InboxStatus
 from swarm.domain.model.threads import Thread
 from swarm.domain.model.transcript import CONTEXT_TRANSITIONS, ChannelType, ContextState, ContextStep
-from swarm.store.bridge.conditions import AT_MOST_N, literally, may
-from swarm.store.bridge.statements import Row, Statement
+from swarm.store import history
+from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, literally, may
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.records import history
 from swarm.store.tables import inbox_messages, tasks, threads
 
 CONTEXTS = "contexts"

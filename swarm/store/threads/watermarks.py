@@ -16,8 +16,7 @@ from sqlalchemy.dialects import postgresql
 from swarm.clock import us_to_slack_ts
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.transcript import ContextState
-from swarm.store.bridge.conditions import literally
-from swarm.store.bridge.statements import Statement
+from swarm.store.bridge.statements import Statement, literally
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import inbox_messages, threads, watermarks
 from swarm.store.threads.threads import CONTEXTS

@@ -17,8 +17,7 @@ from sqlalchemy import BindParameter, ColumnElement, Select, bindparam, delete, 
 
 from swarm.clock import new_id
 from swarm.domain.model.agent_messages import AgentMessage
-from swarm.store.bridge.conditions import AT_MOST_N
-from swarm.store.bridge.statements import Row, Statement
+from swarm.store.bridge.statements import AT_MOST_N, Row, Statement
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import agent_message_addressees, agent_messages, agents, leases, notices
 

@@ -7,8 +7,7 @@ from typing import Final
 from sqlalchemy import bindparam, delete, insert, or_, select
 
 from swarm.domain.metric_events import Changed
-from swarm.store.bridge.conditions import AT_MOST_N
-from swarm.store.bridge.statements import Row, Statement
+from swarm.store.bridge.statements import AT_MOST_N, Row, Statement
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import history
 

@@ -12,8 +12,7 @@ from sqlalchemy import bindparam, delete, exists, or_, select, tuple_, update
 
 from swarm.domain.model.inbox import INBOX_TRANSITIONS, InboxStep
 from swarm.domain.model.threads import Thread
-from swarm.store.bridge.conditions import AT_MOST_N, literally
-from swarm.store.bridge.statements import Statement
+from swarm.store.bridge.statements import AT_MOST_N, Statement, literally
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import deliveries, history, inbox_messages, tasks, thread_messages, threads
 

@@ -29,8 +29,7 @@ from sqlalchemy import (
 from swarm.clock import slack_ts_to_us
 from swarm.domain.model.transcript import AuthorKind
 from swarm.domain.text.copies import TOMBSTONE
-from swarm.store.bridge.conditions import AT_MOST_N, literally
-from swarm.store.bridge.statements import Row, Statement
+from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, literally
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import (
     deliveries,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
+from pydantic import TypeAdapter
 from sqlalchemy import BindParameter, bindparam, exists, func, or_, select, update
 
 from swarm.clock import SECOND, new_id
@@ -21,11 +23,9 @@ from swarm.domain.model.deliveries import (
     Mark,
 )
 from swarm.domain.model.threads import Thread
-from swarm.store.bridge.conditions import AT_MOST_N, arrive, may
-from swarm.store.bridge.statements import Row, Statement
+from swarm.store import history
+from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, arrive, may
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.outbox.closings import below_of, below_text
-from swarm.store.records import history
 from swarm.store.tables import agents, deliveries
 
 DELIVERIES = "deliveries"
@@ -361,3 +361,37 @@ def delivery(row: Mapping[str, object]) -> Delivery:
 
 def _text(value: object) -> str | None:
     return None if value is None else str(value)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Below:
+    """What a delivery shows below its text, and of which answer it is, as buttons and footer need it."""
+
+    closing: Closing
+    place: AnswerTarget
+
+
+_CLOSING: Final = TypeAdapter(Closing)
+_BELOW: Final = TypeAdapter(Below)
+
+
+def closing_text(closing: Closing) -> str:
+    """A closing as the database keeps it."""
+    return _CLOSING.dump_json(closing).decode()
+
+
+def closing_of(text: str | None) -> Closing | None:
+    """The closing that was kept, if there is one."""
+    return _CLOSING.validate_json(text) if text else None
+
+
+def below_text(closing: Closing | None, place: AnswerTarget | None) -> str | None:
+    """What a delivery shows below its text, as the database keeps it; None where there is nothing to show."""
+    if closing is None or place is None:
+        return None
+    return _BELOW.dump_json(Below(closing=closing, place=place)).decode()
+
+
+def below_of(text: str | None) -> Below | None:
+    """What a delivery is to show below its text, if anything."""
+    return _BELOW.validate_json(text) if text else None

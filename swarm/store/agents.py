@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import orjson
-from sqlalchemy import and_, bindparam, case, func, insert, select, update
+from sqlalchemy import and_, bindparam, case, func, insert, literal_column, select, union_all, update
 
 from swarm.clock import new_id
 from swarm.domain.errors import Conflict
 from swarm.domain.model.agents import Agent, Reach, Role
-from swarm.store.bridge.statements import Row, Statement
+from swarm.domain.model.leases import LeaseKind
+from swarm.domain.model.team import Load
+from swarm.store import history
+from swarm.store.bridge.statements import Row, Statement, literally
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.records import history
-from swarm.store.tables import agent_tokens, agents
+from swarm.store.tables import agent_tokens, agents, leases, tasks, threads
 
 _present = agents.c.revoked_at.is_(None)
 
@@ -228,3 +231,31 @@ def _agent(row: Row) -> Agent:
         reach=Reach(row["reach"]),
         enrolled=bool(row["enrolled"]),
     )
+
+
+_n = func.count().label("n")
+_LOADS = Statement(
+    union_all(
+        select(literal_column("'open_tasks'").label("what"), tasks.c.agent_id, _n)
+        .where(tasks.c.ended_at.is_(None), tasks.c.agent_id.is_not(None))
+        .group_by(tasks.c.agent_id),
+        select(literal_column("'threads_owned'"), threads.c.owner_id, _n)
+        .where(threads.c.owner_id.is_not(None))
+        .group_by(threads.c.owner_id),
+        select(literal_column("'running'"), leases.c.agent_id, _n)
+        .where(
+            leases.c.ended_at.is_(None),
+            leases.c.kind == literally(LeaseKind.WORK),
+            leases.c.expires_at > bindparam("now"),
+        )
+        .group_by(leases.c.agent_id),
+    )
+)
+
+
+def loads(tx: Transaction) -> Mapping[str, Load]:
+    """The load of every agent that has any, by its id; in one statement, however many agents there are."""
+    counts: dict[str, dict[str, int]] = {}
+    for row in _LOADS.all(tx, now=tx.now):
+        counts.setdefault(row["agent_id"], {})[row["what"]] = row["n"]
+    return {agent_id: Load(**found) for agent_id, found in counts.items()}

@@ -7,12 +7,10 @@ from sqlalchemy import bindparam, case, exists, or_, update
 from swarm.domain.metric_events import ReactionsExpired
 from swarm.domain.model.deliveries import DELIVERY_TRANSITIONS, DeliveryKind, DeliveryStatus, DeliveryStep, Mark
 from swarm.domain.model.threads import Thread
-from swarm.store import tables
-from swarm.store.bridge.conditions import AT_MOST_N, arrive, may
-from swarm.store.bridge.statements import Row, Statement
+from swarm.store import deliveries, tables
+from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, arrive, may
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.outbox import deliveries
-from swarm.store.outbox.deliveries import earlier, waits_before, with_author
+from swarm.store.deliveries import earlier, waits_before, with_author
 
 _d = tables.deliveries.c
 _reactions = with_author.where(

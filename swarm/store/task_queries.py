@@ -9,11 +9,10 @@ from sqlalchemy import BigInteger, ColumnElement, Select, bindparam, exists, fun
 
 from swarm.domain.model.tasks import ACTIVE_STATUSES, MAX_DEPTH, UNSUCCESSFUL, TaskStatus
 from swarm.domain.model.threads import Thread
-from swarm.store.bridge.conditions import AT_MOST_N, literally
-from swarm.store.bridge.statements import Statement
+from swarm.store.bridge.statements import AT_MOST_N, Statement, literally
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import agents, task_dependencies, tasks
-from swarm.store.tasks.tasks import Task, get, task
+from swarm.store.tasks import Task, get, task
 
 _t = tasks.c
 _d = task_dependencies.c

@@ -9,11 +9,10 @@ from sqlalchemy import BindParameter, Integer, bindparam, func, insert, select, 
 from swarm.clock import SECOND, new_id
 from swarm.domain.model.inbox import order_key
 from swarm.domain.model.tasks import OPEN_STATUSES, TASK_TRANSITIONS, TaskHold, TaskStatus, TaskStep
-from swarm.store.bridge.conditions import arrive, literally, may
-from swarm.store.bridge.statements import Row, Statement
+from swarm.store import history
+from swarm.store.bridge.statements import Row, Statement, arrive, literally, may
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.inbox import queue_heads
-from swarm.store.records import history
+from swarm.store.inbox import queues
 from swarm.store.tables import task_dependencies, tasks
 
 
@@ -328,4 +327,4 @@ def task(row: Row) -> Task:
 
 def _refresh(tx: Transaction, task_: Task) -> None:
     if task_.agent_id:
-        queue_heads.refresh(tx, task_.agent_id, task_.lane_id)
+        queues.refresh(tx, task_.agent_id, task_.lane_id)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import bindparam, delete, select, update
 
-from swarm.store.bridge.conditions import AT_MOST_N
-from swarm.store.bridge.statements import Statement
+from swarm.store.bridge.statements import AT_MOST_N, Statement
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import receipts
 

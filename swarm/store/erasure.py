@@ -18,8 +18,7 @@ from swarm.domain.model.notices import NoticeKind
 from swarm.domain.model.threads import Thread
 from swarm.domain.model.transcript import AuthorKind
 from swarm.domain.text.copies import SHORTEST_ANYWHERE, SHORTEST_IN_THREAD, TOMBSTONE
-from swarm.store.bridge.conditions import literally
-from swarm.store.bridge.statements import Row, Statement
+from swarm.store.bridge.statements import Row, Statement, literally
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import (
     agent_messages,

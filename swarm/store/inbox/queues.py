@@ -12,18 +12,20 @@ with heads; therefore it waits for none of the others, and passes over what is l
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sqlalchemy import Boolean, bindparam, delete, exists, func, or_, select, union, update
 from sqlalchemy.dialects import postgresql
 
-from swarm.domain.model.inbox import InboxStatus
+from swarm.clock import SECOND
+from swarm.domain.model.inbox import Hold, InboxStatus
 from swarm.domain.model.leases import LeaseKind
+from swarm.domain.model.notices import NoticeStatus
 from swarm.domain.model.tasks import TaskStatus
-from swarm.store.bridge.conditions import AT_MOST_N, literally, with_valid_token
-from swarm.store.bridge.statements import Statement
+from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, literally, with_valid_token
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tables import agents, inbox_heads, inbox_messages, leases, tasks, threads
+from swarm.store.tables import agents, inbox_heads, inbox_messages, leases, notices, tasks, threads
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -188,7 +190,7 @@ def refresh(tx: Transaction, agent_id: str, lane_id: str) -> None:
     tx.wake(agent_id)
 
 
-def queue(tx: Transaction, agent_id: str, lane_id: str, order_key: int) -> None:
+def add(tx: Transaction, agent_id: str, lane_id: str, order_key: int) -> None:
     """Note that something more is due in a lane, and wake its agent: one statement, where `refresh` takes three.
 
     Whoever drops the head at this moment holds its lock, and has not seen what is new: then the head is made again.
@@ -225,3 +227,77 @@ def _lowest(tx: Transaction, agent_id: str, lane_id: str) -> int | None:
     row = _LOWEST.first(tx, agent_id=agent_id, lane_id=lane_id) or {}
     keys = [row[name] for name in ("of_messages", "of_tasks") if row.get(name) is not None]
     return min(keys, default=None)
+
+
+_i = inbox_messages.c
+_is_unread = _i.status == literally(InboxStatus.UNREAD)
+_over = _i.due_at.is_not(None) & (_i.due_at <= bindparam("now")) & _is_unread
+
+_DELAY = Statement(
+    update(inbox_messages)
+    .where(_i.id == bindparam("entry_id"), _is_unread)
+    .values(held_by=Hold.DELAY.value, due_at=bindparam("new_due_at"))
+)
+_ENDED_DELAYS = Statement(select(_i.thread_id).where(_over))
+_END_ENDED_DELAYS = Statement(
+    update(inbox_messages)
+    .where(_i.thread_id == bindparam("of_thread"), _over)
+    .values(held_by=None, due_at=None)
+    .returning(_i.agent_id)
+)
+_CONTEXT_ARRIVED = Statement(
+    update(inbox_messages)
+    .where(_i.thread_id == bindparam("of_thread"), _i.held_by == Hold.CONTEXT.value)
+    .values(held_by=None, due_at=None)
+    .returning(_i.agent_id)
+)
+
+
+def delay(tx: Transaction, message_id: str, agent_id: str | None, thread_id: str, seconds: float) -> None:
+    """Keep an unread entry back for a while."""
+    _DELAY.run(tx, entry_id=message_id, new_due_at=tx.now + int(seconds * SECOND))
+    if agent_id:
+        refresh(tx, agent_id, thread_id)
+
+
+def ended_delays(tx: Transaction) -> list[str]:
+    """Threads with holds whose time is over."""
+    return sorted({row["thread_id"] for row in _ENDED_DELAYS.all(tx, now=tx.now)})
+
+
+def make_due(tx: Transaction, thread_id: str) -> None:
+    """End the holds of a thread whose time is over. The thread must be locked."""
+    _refresh_heads(tx, _END_ENDED_DELAYS.all(tx, of_thread=thread_id, now=tx.now), thread_id)
+
+
+def context_arrived(tx: Transaction, thread_id: str) -> None:
+    """A thread has been read, or cannot be: what waited for that is due. The thread must be locked."""
+    _refresh_heads(tx, _CONTEXT_ARRIVED.all(tx, of_thread=thread_id), thread_id)
+
+
+def _refresh_heads(tx: Transaction, rows: Iterable[Row], thread_id: str) -> None:
+    for agent_id in sorted({row["agent_id"] for row in rows if row["agent_id"]}):
+        refresh(tx, agent_id, thread_id)
+
+
+_is_worked_on = exists().where(
+    leases.c.thread_id == inbox_heads.c.lane_id,
+    leases.c.agent_id == inbox_heads.c.agent_id,
+    leases.c.kind == literally(LeaseKind.WORK),
+    leases.c.ended_at.is_(None),
+)
+# From the agents, whose number is small, to the first of each that is due: no backlog is read.
+_AGENTS = Statement(
+    select(agents.c.id).where(
+        agents.c.revoked_at.is_(None),
+        or_(
+            exists().where(inbox_heads.c.agent_id == agents.c.id, ~_is_worked_on),
+            exists().where(notices.c.agent_id == agents.c.id, notices.c.status == literally(NoticeStatus.UNREAD)),
+        ),
+    )
+)
+
+
+def agents_with_due_work(tx: Transaction) -> set[str]:
+    """The ids of agents with work in a lane in which none of their runs works, or with news."""
+    return {row["id"] for row in _AGENTS.all(tx)}

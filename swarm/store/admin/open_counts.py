@@ -7,8 +7,7 @@ from sqlalchemy import func, select
 from swarm.domain.model.deliveries import DeliveryStatus
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.tasks import OPEN_STATUSES, TaskStatus
-from swarm.store.bridge.conditions import literally
-from swarm.store.bridge.statements import Statement
+from swarm.store.bridge.statements import Statement, literally
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import deliveries, inbox_messages, tasks
 
