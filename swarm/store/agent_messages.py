@@ -17,7 +17,7 @@ from sqlalchemy import BindParameter, ColumnElement, Select, bindparam, delete, 
 
 from swarm.clock import new_id
 from swarm.domain.model.agent_messages import AgentMessage
-from swarm.store.bridge.statements import AT_MOST_N, Row, Statement
+from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, every_column, row_mapper
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import agent_message_addressees, agent_messages, agents, leases, notices
 
@@ -55,27 +55,17 @@ class Earlier:
     same: bool  # the same words to the same place
 
 
+_stored = row_mapper(Stored)
+_earlier = row_mapper(Earlier)
+
 _m = agent_messages.c
 _mine = agent_message_addressees.alias("mine")
 _sender = agents.alias("sender")
 _recipient = agents.alias("recipient")
 
 _LAST = Statement(select(_m.id).order_by(_m.id.desc()).limit(1))
-_ADD = Statement(
-    insert(agent_messages).values(
-        id=bindparam("id"),
-        channel=bindparam("channel"),
-        recipient_id=bindparam("recipient_id"),
-        sender_id=bindparam("sender_id"),
-        text=bindparam("text"),
-        created_at=bindparam("now"),
-    )
-)
-_ADDRESS = Statement(
-    insert(agent_message_addressees).values(
-        message_id=bindparam("message_id"), agent_id=bindparam("agent_id"), read_at=None
-    )
-)
+_ADD = Statement(insert(agent_messages).values(every_column(agent_messages, created_at=bindparam("now"))))
+_ADDRESS = Statement(insert(agent_message_addressees).values(every_column(agent_message_addressees, read_at=None)))
 _ADDRESSEES = Statement(
     select(agent_message_addressees.c.agent_id).where(agent_message_addressees.c.message_id == bindparam("message_id"))
 )
@@ -188,7 +178,7 @@ def serialize_inserts(tx: Transaction) -> None:
 def earlier(tx: Transaction, sender_id: str, place: str, text: str, limit: int) -> list[Earlier]:
     """The sender's last messages, newest first, each compared with a text for a place (a channel or a recipient)."""
     rows = _EARLIER.all(tx, sender_id=sender_id, place=place, text=text, n=limit)
-    return [Earlier(id=row["id"], created_at=row["created_at"], same=bool(row["same"])) for row in rows]
+    return [_earlier(row) for row in rows]
 
 
 def add(
@@ -216,15 +206,7 @@ def addressees(tx: Transaction, message_id: str) -> set[str]:
 def get(tx: Transaction, message_id: str) -> Stored | None:
     """A message; None if it is not kept any more."""
     row = _GET.first(tx, message_id=message_id)
-    if row is None:
-        return None
-    return Stored(
-        id=row["id"],
-        sender_id=row["sender_id"],
-        recipient_id=row["recipient_id"],
-        channel=row["channel"],
-        text=row["text"],
-    )
+    return _stored(row) if row else None
 
 
 def page(

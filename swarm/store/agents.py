@@ -14,7 +14,7 @@ from swarm.domain.model.agents import Agent, Reach, Role
 from swarm.domain.model.leases import LeaseKind
 from swarm.domain.model.team import Load
 from swarm.store import history
-from swarm.store.bridge.statements import Row, Statement, literally
+from swarm.store.bridge.statements import Row, Statement, every_column, literally, row_mapper
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import agent_tokens, agents, leases, tasks, threads
 
@@ -23,25 +23,12 @@ _present = agents.c.revoked_at.is_(None)
 _ADD = Statement(
     lambda insert: (
         insert(agents)
-        .values(
-            id=bindparam("id"),
-            name=bindparam("name"),
-            role=bindparam("role"),
-            description=bindparam("description"),
-            capabilities=bindparam("capabilities"),
-            created_at=bindparam("now"),
-            last_seen_at=None,
-            revoked_at=None,
-            reach=bindparam("reach"),
-            enrolled=bindparam("enrolled"),
-        )
+        .values(every_column(agents, created_at=bindparam("now"), last_seen_at=None, revoked_at=None))
         .on_conflict_do_nothing(index_elements=["name"], index_where=_present)
     )
 )
 _ADD_TOKEN = Statement(
-    insert(agent_tokens).values(
-        token_hash=bindparam("token_hash"), agent_id=bindparam("agent_id"), created_at=bindparam("now"), revoked_at=None
-    )
+    insert(agent_tokens).values(every_column(agent_tokens, created_at=bindparam("now"), revoked_at=None))
 )
 _BY_TOKEN = Statement(
     select(agents)
@@ -219,18 +206,7 @@ def _json(values: tuple[str, ...]) -> str:
     return orjson.dumps(list(values)).decode()
 
 
-def _agent(row: Row) -> Agent:
-    return Agent(
-        id=row["id"],
-        name=row["name"],
-        role=Role(row["role"]),
-        description=row["description"],
-        capabilities=tuple(orjson.loads(row["capabilities"])),
-        created_at=row["created_at"],
-        last_seen_at=row["last_seen_at"],
-        reach=Reach(row["reach"]),
-        enrolled=bool(row["enrolled"]),
-    )
+_agent = row_mapper(Agent, "token_hash", capabilities=lambda row: tuple(orjson.loads(row["capabilities"])))
 
 
 _n = func.count().label("n")

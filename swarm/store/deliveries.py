@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from pydantic import TypeAdapter
-from sqlalchemy import BindParameter, bindparam, exists, func, or_, select, update
+from sqlalchemy import bindparam, exists, func, or_, select, update
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.answers.calls import AnswerTarget, Closing
@@ -24,7 +23,7 @@ from swarm.domain.model.deliveries import (
 )
 from swarm.domain.model.threads import Thread
 from swarm.store import history
-from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, arrive, may
+from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, arrive, every_column, may, row_mapper
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import agents, deliveries
 
@@ -34,26 +33,21 @@ DELIVERIES = "deliveries"
 _EXPIRY_SECONDS: Final = {Mark.STORED: EPHEMERAL_SECONDS, Mark.END: END_MARK_SECONDS}
 
 _d = deliveries.c
-_VALUES: dict[str, BindParameter[object]] = {
-    name: bindparam(name)
-    for name in (
-        "id", "kind", "thread_id", "agent_id", "inbox_message_id", "channel", "thread_ts", "target_ts", "text",
-        "broadcast", "once_key", "expires_at", "task_id", "updates_id", "stops_task_id",
-        "stops_turn_id", "closing", "person", "mark", "removes",
-    )
-}  # fmt: skip
 _ADD = Statement(
     lambda insert: (
         insert(deliveries)
         .values(
-            **_VALUES,
-            status=DeliveryStatus.QUEUED.value,
-            attempts=0,
-            due_at=bindparam("now"),
-            sent_ts=None,
-            error=None,
-            created_at=bindparam("now"),
-            ended_at=None,
+            every_column(
+                deliveries,
+                "seq",
+                status=DeliveryStatus.QUEUED.value,
+                attempts=0,
+                due_at=bindparam("now"),
+                sent_ts=None,
+                error=None,
+                created_at=bindparam("now"),
+                ended_at=None,
+            )
         )
         .on_conflict_do_nothing()
     )
@@ -336,31 +330,14 @@ def latest(tx: Transaction, status: DeliveryStatus | None, limit: int) -> list[R
     return _BY_STATUS.all(tx, status=status, n=limit) if status else _RECENT.all(tx, n=limit)
 
 
-def delivery(row: Mapping[str, object]) -> Delivery:
+def delivery(row: Row) -> Delivery:
     """What the sender needs of a row."""
-    below = below_of(_text(row["closing"]))
-    return Delivery(
-        id=str(row["id"]),
-        kind=DeliveryKind(str(row["kind"])),
-        channel=str(row["channel"]),
-        thread_ts=_text(row["thread_ts"]),
-        target_ts=_text(row["target_ts"]),
-        text=str(row["text"]),
-        broadcast=bool(row["broadcast"]),
-        agent_name=_text(row["agent_name"]),
-        attempts=int(str(row["attempts"])),
-        inbox_message_id=_text(row["inbox_message_id"]),
-        stops_task_id=_text(row["stops_task_id"]),
-        stops_turn_id=_text(row["stops_turn_id"]),
-        person=_text(row["person"]),
-        closing=below.closing if below else None,
-        place=below.place if below else None,
-        removes=bool(row["removes"]),
-    )
+    below = below_of(row["closing"])
+    shown = {"closing": below.closing, "place": below.place} if below else {"closing": None, "place": None}
+    return _delivery({**row, **shown})
 
 
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)
+_delivery = row_mapper(Delivery, "answers_ts")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

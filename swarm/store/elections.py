@@ -13,7 +13,7 @@ from sqlalchemy import Boolean, Executable, bindparam, or_, select, update
 from sqlalchemy.dialects import postgresql
 
 from swarm.clock import SECOND
-from swarm.store.bridge.statements import Statement
+from swarm.store.bridge.statements import Statement, every_column
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import elections
 
@@ -48,11 +48,7 @@ def _take(insert: postgresql.Insert) -> Executable:
 _TAKE = Statement(
     lambda insert: _take(
         insert(elections).values(
-            role=bindparam("role"),
-            holder=bindparam("holder"),
-            term=1,
-            since=bindparam("now"),
-            expires_at=bindparam("new_expires_at"),
+            every_column(elections, term=1, since=bindparam("now"), expires_at=bindparam("new_expires_at"))
         )
     )
 )

@@ -7,23 +7,14 @@ from typing import Final
 from sqlalchemy import bindparam, delete, insert, or_, select
 
 from swarm.domain.metric_events import Changed
-from swarm.store.bridge.statements import AT_MOST_N, Row, Statement
+from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, every_column
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import history
 
 SET_ASIDE: Final = "route.set_aside"
 """A message that was missed and cannot be taken in."""
 
-_RECORD = Statement(
-    insert(history).values(
-        at=bindparam("at"),
-        subject=bindparam("subject"),
-        thread_id=bindparam("thread_id"),
-        change=bindparam("change"),
-        agent_id=bindparam("agent_id"),
-        reason=bindparam("reason"),
-    )
-)
+_RECORD = Statement(insert(history).values(every_column(history, "seq")))
 _OF_THREAD = Statement(
     select(history).where(history.c.thread_id == bindparam("thread_id")).order_by(history.c.seq).limit(AT_MOST_N)
 )

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from sqlalchemy import bindparam, delete, select, update
 
-from swarm.store.bridge.statements import AT_MOST_N, Statement
+from swarm.store.bridge.statements import AT_MOST_N, Statement, every_column
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import receipts
 
 _FIND = Statement(select(receipts.c.result).where(receipts.c.key == bindparam("key")))
 _ADD = Statement(
-    lambda insert: (
-        insert(receipts)
-        .values(key=bindparam("key"), result=bindparam("result"), created_at=bindparam("now"))
-        .on_conflict_do_nothing()
-    )
+    lambda insert: insert(receipts).values(every_column(receipts, created_at=bindparam("now"))).on_conflict_do_nothing()
 )
 _COMPLETE = Statement(update(receipts).where(receipts.c.key == bindparam("of_key")).values(result=bindparam("result")))
 _FORGET = Statement(

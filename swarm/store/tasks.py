@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sqlalchemy import BindParameter, Integer, bindparam, func, insert, select, update
+from sqlalchemy import Integer, bindparam, func, insert, select, update
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.model.inbox import order_key
 from swarm.domain.model.tasks import OPEN_STATUSES, TASK_TRANSITIONS, TaskHold, TaskStatus, TaskStep
 from swarm.store import history
-from swarm.store.bridge.statements import Row, Statement, arrive, literally, may
+from swarm.store.bridge.statements import Statement, arrive, every_column, literally, may, row_mapper
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import queues
 from swarm.store.tables import task_dependencies, tasks
@@ -48,35 +48,23 @@ class Task:
     by_strangers: bool  # nobody else has asked for it
 
 
+task = row_mapper(Task)
+
 _t = tasks.c
-_VALUES: dict[str, BindParameter[object]] = {
-    name: bindparam(name)
-    for name in (
-        "id", "thread_id", "lane_id", "title", "description", "status", "priority", "agent_id", "created_by",
-        "requester", "parent_id", "depth", "inbox_message_id", "epoch", "order_key", "offer_ends_at",
-        "by_strangers",
-    )
-}  # fmt: skip
 _ADD = Statement(
     insert(tasks).values(
-        **_VALUES,
-        attempts=0,
-        claims=0,
-        held_by=None,
-        due_at=None,
-        lease_token=None,
-        progress=None,
-        percent=None,
-        result=None,
-        error=None,
-        created_at=bindparam("now"),
-        started_at=None,
-        ended_at=None,
+        every_column(
+            tasks,
+            attempts=0,
+            claims=0,
+            **dict.fromkeys(("held_by", "due_at", "lease_token", "progress", "percent", "result", "error")),
+            created_at=bindparam("now"),
+            started_at=None,
+            ended_at=None,
+        )
     )
 )
-_DEPEND = Statement(
-    insert(task_dependencies).values(task_id=bindparam("task_id"), depends_on_id=bindparam("depends_on_id"))
-)
+_DEPEND = Statement(insert(task_dependencies))
 _by_id = select(tasks).where(_t.id == bindparam("id"))
 _GET = Statement(_by_id)
 _GET_LOCKED = Statement(_by_id.with_for_update(key_share=True))
@@ -291,38 +279,6 @@ def end_delay(tx: Transaction, task_: Task) -> None:
     """Make a task due whose delay is over."""
     if _END_DELAY.run(tx, task_id=task_.id, now=tx.now):
         _refresh(tx, task_)
-
-
-def task(row: Row) -> Task:
-    """The task of a row."""
-    return Task(
-        id=row["id"],
-        thread_id=row["thread_id"],
-        lane_id=row["lane_id"],
-        title=row["title"],
-        description=row["description"],
-        status=TaskStatus(row["status"]),
-        priority=row["priority"],
-        agent_id=row["agent_id"],
-        created_by=row["created_by"],
-        requester=row["requester"],
-        parent_id=row["parent_id"],
-        depth=row["depth"],
-        inbox_message_id=row["inbox_message_id"],
-        epoch=row["epoch"],
-        attempts=row["attempts"],
-        claims=row["claims"],
-        order_key=row["order_key"],
-        lease_token=row["lease_token"],
-        progress=row["progress"],
-        percent=row["percent"],
-        result=row["result"],
-        error=row["error"],
-        created_at=row["created_at"],
-        started_at=row["started_at"],
-        ended_at=row["ended_at"],
-        by_strangers=bool(row["by_strangers"]),
-    )
 
 
 def _refresh(tx: Transaction, task_: Task) -> None:

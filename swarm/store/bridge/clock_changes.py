@@ -138,29 +138,32 @@ class ClockWatch:
 TERM_US: Final = 10 * SECOND
 """The longest lease of an office, which `swarm.services.outbox.elections` gives."""
 
-_LATELY_US: Final = 600 * SECOND
+_RECENT_US: Final = 600 * SECOND
 """What has happened within this time may still count: limits for a minute, an attempt before this one, what an agent
 was told before it began, and what may hold a copy of a message."""
 
 _by = bindparam("by", type_=BigInteger)
-_lately = bindparam("lately", type_=BigInteger)
+_recent_since = bindparam("lately", type_=BigInteger)
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The columns of a table that move, and the rows in which they do."""
+    """The columns of a table that move, and the rows in which they do: ``rows`` and the ``recent`` ones; None: all."""
 
     table: Table
     columns: tuple[str, ...]
     rows: ColumnElement[bool] | None = None
+    recent: Column[int] | None = None  # closed rows whose moment in this column is recent or in the future
+
+    def statement(self) -> Statement:
+        statement = update(self.table).values({name: self.table.c[name] + _by for name in self.columns})
+        conditions = [] if self.rows is None else [self.rows]
+        if self.recent is not None:
+            conditions.append(self.recent > _recent_since)
+        return Statement(statement.where(or_(*conditions)) if conditions else statement)
 
 
-def _since(*moments: Column[int]) -> ColumnElement[bool]:
-    """Of what is over: what has happened lately, or would lie in the future."""
-    return or_(*(moment > _lately for moment in moments))
-
-
-_OPEN_ENTRIES: Final = [
+_OPEN_MESSAGES: Final = [
     literally(status)
     for status in (InboxStatus.UNREAD, InboxStatus.CLAIMED, InboxStatus.WAITING, InboxStatus.DELEGATED)
 ]
@@ -170,7 +173,7 @@ MOVED: Final = (
     Moved(elections, ("since", "expires_at")),
     Moved(talks, ("expires_at",)),
     Moved(deliveries, ("created_at", "due_at", "expires_at"), deliveries.c.due_at.is_not(None)),
-    Moved(inbox_messages, ("created_at", "due_at", "order_key"), inbox_messages.c.status.in_(_OPEN_ENTRIES)),
+    Moved(inbox_messages, ("created_at", "due_at", "order_key"), inbox_messages.c.status.in_(_OPEN_MESSAGES)),
     Moved(tasks, ("created_at", "due_at", "offer_ends_at", "order_key"), tasks.c.ended_at.is_(None)),
     Moved(inbox_heads, ("order_key",)),
     Moved(
@@ -182,12 +185,12 @@ MOVED: Final = (
     Moved(threads, ("context_due_at",), threads.c.context_due_at.is_not(None)),
     Moved(early_messages, ("stored_at", "verify_at")),
     Moved(documents, ("created_at",), documents.c.status == literally(DocumentStatus.LOADING)),
-    Moved(people, ("window_started_at",), _since(people.c.window_started_at)),
-    Moved(people, ("verified_at",), _since(people.c.verified_at)),
-    Moved(thread_messages, ("stored_at",), _since(thread_messages.c.stored_at)),
-    Moved(sessions, ("updated_at",), _since(sessions.c.updated_at)),
-    Moved(agent_messages, ("created_at",), _since(agent_messages.c.created_at)),
-    Moved(turns, ("started_at",), turns.c.ended_at.is_(None) | _since(turns.c.started_at)),
+    Moved(people, ("window_started_at",), recent=people.c.window_started_at),
+    Moved(people, ("verified_at",), recent=people.c.verified_at),
+    Moved(thread_messages, ("stored_at",), recent=thread_messages.c.stored_at),
+    Moved(sessions, ("updated_at",), recent=sessions.c.updated_at),
+    Moved(agent_messages, ("created_at",), recent=agent_messages.c.created_at),
+    Moved(turns, ("started_at",), turns.c.ended_at.is_(None), recent=turns.c.started_at),
     Moved(
         turn_messages,
         ("began_at",),
@@ -197,14 +200,7 @@ MOVED: Final = (
 """All that moves."""
 
 
-def _move(moved: Moved) -> Statement:
-    values = {name: moved.table.c[name] + _by for name in moved.columns}
-    statement = update(moved.table).values(values)
-    return Statement(statement if moved.rows is None else statement.where(moved.rows))
-
-
-_MOVES: Final = [_move(moved) for moved in MOVED]
-_USES_LATELY: Final = [moved.rows is not None and "lately" in str(moved.rows) for moved in MOVED]
+_MOVES: Final = [(moved.statement(), moved.recent is not None) for moved in MOVED]
 # Locked, so that of several processes the second finds what the first has done.
 _OFFICES = Statement(select(elections.c.holder, elections.c.expires_at).order_by(elections.c.role).with_for_update())
 
@@ -241,6 +237,5 @@ def _last_seen(holder: str | None, expires_at: int) -> int:
 
 
 def _shift(tx: Transaction, by_us: int) -> int:
-    lately = {"lately": tx.now - max(by_us, 0) - _LATELY_US}
-    moves = zip(_MOVES, _USES_LATELY, strict=True)
-    return sum(move.run(tx, by=by_us, **(lately if uses_lately else {})) for move, uses_lately in moves)
+    recent_since = {"lately": tx.now - max(by_us, 0) - _RECENT_US}
+    return sum(move.run(tx, by=by_us, **(recent_since if has_recent else {})) for move, has_recent in _MOVES)

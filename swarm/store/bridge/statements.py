@@ -8,10 +8,12 @@ comes as a parameter is not.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from enum import StrEnum
-from typing import Any, Final, TypeVar, cast
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, get_args, get_type_hints
 
-from sqlalchemy import Column, ColumnElement, Executable, Insert, Integer, Select, bindparam, literal_column
+from sqlalchemy import Column, ColumnElement, Executable, Insert, Integer, Select, Table, bindparam, literal_column
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import psycopg as postgresql_psycopg
 from sqlalchemy.engine.interfaces import Dialect as SqlDialect
@@ -21,6 +23,9 @@ from sqlalchemy.sql.elements import ClauseElement
 from swarm.domain.model.states import Transition
 from swarm.store.bridge.transaction import Cursor, Dialect, Transaction
 from swarm.store.tables import agent_tokens
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 Row = Mapping[str, Any]
 
@@ -74,6 +79,42 @@ class Statement:
         return compiled
 
 
+def every_column(table: Table, *omitted: str, **values: object) -> dict[str, object]:
+    """Returns the values of an INSERT: a parameter named after each column but the ``omitted``, or the given value."""
+    names = [column.name for column in table.columns if column.name not in omitted]
+    return {name: values.pop(name) if name in values else bindparam(name) for name in names} | values
+
+
+def row_mapper(kind: type[Entity], *omitted: str, **special: Callable[[Row], object]) -> Callable[[Row], Entity]:
+    """Returns a function that makes a dataclass of a row, from the columns named like its fields.
+
+    Strings of a `StrEnum` field and integers of a bool field are converted. ``special`` computes a field from the row;
+    ``omitted`` fields keep their default. Other columns of the row are ignored.
+    """
+    hints = get_type_hints(kind)
+    names = [field.name for field in fields(kind) if field.name not in (*omitted, *special)]
+    converters = {name: converter for name in names if (converter := _converter(hints[name]))}
+    plain = [name for name in names if name not in converters]
+
+    def of_row(row: Row) -> Entity:
+        values = {name: row[name] for name in plain}
+        for name, convert in converters.items():
+            value = row[name]
+            values[name] = None if value is None else convert(value)
+        for name, compute in special.items():
+            values[name] = compute(row)
+        return kind(**values)
+
+    return of_row
+
+
+def _converter(hint: Any) -> Callable[[Any], object] | None:
+    kinds = [kind for kind in get_args(hint) or (hint,) if kind is not NoneType]
+    if kinds == [bool] or (len(kinds) == 1 and isinstance(kinds[0], type) and issubclass(kinds[0], StrEnum)):
+        return cast(Callable[[Any], object], kinds[0])
+    return None
+
+
 class _Compiled:
     """One statement for one engine: its text, the values written into it, the names it expects."""
 
@@ -123,6 +164,7 @@ def _sql_dialect(dialect: Dialect) -> SqlDialect:
     return sqlite.dialect(paramstyle="named")
 
 
+Entity = TypeVar("Entity", bound="DataclassInstance")
 State = TypeVar("State", bound=StrEnum)
 
 # An expression on purpose: SQLite looks into a bare parameter of LIMIT, and therefore plans the statement anew whenever

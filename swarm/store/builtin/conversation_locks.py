@@ -28,13 +28,7 @@ def _take(insert: postgresql.Insert) -> Executable:
     )
 
 
-_TAKE = Statement(
-    lambda insert: _take(
-        insert(talks).values(
-            {name: bindparam(name) for name in ("client", "agent", "conversation", "run_id", "expires_at")}
-        )
-    )
-)
+_TAKE = Statement(lambda insert: _take(insert(talks)))
 _ours = (
     (_t.client == bindparam("of_client"))
     & (_t.agent == bindparam("of_agent"))

@@ -23,7 +23,7 @@ from swarm.domain.documents.document_index import (
     Known,
 )
 from swarm.domain.documents.documents import Document
-from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, literally
+from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, every_column, literally
 from swarm.store.bridge.transaction import Dialect, Transaction
 from swarm.store.tables import document_pieces, documents
 from swarm.store.tables.documents import document_words
@@ -45,11 +45,7 @@ _KNOWN = Statement(select(_d.path, _d.size, _d.modified_ns, _d.digest).where(_is
 _CURRENT = Statement(select(_d.id, _d.title, _d.digest).where(_d.path == bindparam("path"), _is_current))
 _BEGIN = Statement(insert(documents))
 _IS_LOADING = Statement(select(_d.id).where(_d.id == bindparam("id"), _d.status == literally(DocumentStatus.LOADING)))
-_ADD_PIECE = Statement(
-    insert(document_pieces).values(
-        document_id=bindparam("document_id"), position=bindparam("position"), text=bindparam("text")
-    )
-)
+_ADD_PIECE = Statement(insert(document_pieces).values(every_column(document_pieces, "id")))
 _LOOKED_AGAIN = Statement(
     update(documents)
     .where(_d.path == bindparam("of_path"), _d.digest == bindparam("of_digest"), _is_current)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from itertools import compress, product
 from typing import Any, Final
@@ -10,7 +10,6 @@ from typing import Any, Final
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
-    Executable,
     bindparam,
     cast,
     delete,
@@ -21,9 +20,9 @@ from sqlalchemy import (
 )
 
 from swarm.clock import SECOND
-from swarm.domain.model.model_usage import Door, ModelUsage, ModelUsageRecord, UsageOutcome, UsagePurpose, UsageTotal
+from swarm.domain.model.model_usage import ModelUsage, ModelUsageRecord, UsagePurpose, UsageTotal
 from swarm.store import forgotten
-from swarm.store.bridge.statements import AT_MOST_N, InsertFactory, Row, Statement
+from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, row_mapper
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import model_runs
 
@@ -42,12 +41,7 @@ _COUNTS: Final = (
 _r = model_runs.c
 
 
-def _note(insert: InsertFactory) -> Executable:
-    values: dict[str, Any] = {column.name: bindparam(f"its_{column.name}") for column in model_runs.columns}
-    return insert(model_runs).values(values).on_conflict_do_nothing(index_elements=["id"])
-
-
-_NOTE = Statement(_note)
+_NOTE = Statement(lambda insert: insert(model_runs).on_conflict_do_nothing(index_elements=["id"]))
 _PLACE = Statement(select(_r.ended_at, _r.id).where(_r.id == bindparam("run_id")))
 
 
@@ -101,26 +95,10 @@ _FORGET = Statement(
 
 def note(tx: Transaction, run: ModelUsageRecord) -> bool:
     """Note a run that is over; False if it is noted already, and then stays as it is."""
-    usage = run.usage
     if run.requester and forgotten.was_forgotten_since(tx, run.requester, run.started_at):
         run = replace(run, requester="", session_id=f"slack:{forgotten.NOBODY}")
-    values: dict[str, object] = {
-        "id": run.id,
-        "agent": run.agent,
-        "door": run.door.value,
-        "session_id": run.session_id,
-        "turn_id": run.turn_id,
-        "requester": run.requester,
-        "model": run.model,
-        "outcome": run.outcome.value,
-        "note": run.note,
-        **{name: getattr(usage, name) for name in _COUNTS},
-        "cost_microdollars": usage.cost_microdollars,
-        "started_at": run.started_at,
-        "ended_at": run.ended_at,
-        "purpose": run.purpose.value,
-    }
-    return bool(_NOTE.run(tx, **{f"its_{name}": value for name, value in values.items()}))
+    values = asdict(run)
+    return bool(_NOTE.run(tx, **values.pop("usage"), **values))
 
 
 def latest(
@@ -160,24 +138,6 @@ def forget(tx: Transaction, before: int, limit: int) -> int:
     return _FORGET.run(tx, before=before, n=limit)
 
 
-def _run(row: Row) -> ModelUsageRecord:
-    return ModelUsageRecord(
-        id=row["id"],
-        agent=row["agent"],
-        door=Door(row["door"]),
-        session_id=row["session_id"],
-        turn_id=row["turn_id"],
-        requester=row["requester"],
-        model=row["model"],
-        outcome=UsageOutcome(row["outcome"]),
-        note=row["note"],
-        usage=_usage(row),
-        started_at=row["started_at"],
-        ended_at=row["ended_at"],
-        purpose=UsagePurpose(row["purpose"]),
-    )
-
-
 def _total(row: Row) -> UsageTotal:
     return UsageTotal(
         day=datetime.fromtimestamp(row["day"] * DAY // SECOND, UTC).date().isoformat(),
@@ -191,3 +151,6 @@ def _total(row: Row) -> UsageTotal:
 
 def _usage(row: Row) -> ModelUsage:
     return ModelUsage(**{name: row[name] for name in (*_COUNTS, "cost_microdollars")})
+
+
+_run = row_mapper(ModelUsageRecord, usage=_usage)

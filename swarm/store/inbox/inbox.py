@@ -17,7 +17,7 @@ from swarm.domain.model.inbox import (
     order_key,
 )
 from swarm.store import history
-from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, arrive, literally, may
+from swarm.store.bridge.statements import AT_MOST_N, Statement, arrive, every_column, literally, may, row_mapper
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import queues
 from swarm.store.tables import inbox_messages, lease_members
@@ -43,6 +43,8 @@ class InboxMessage:
     task_id: str | None  # what it was delegated as, or what it is a follow-up to
 
 
+inbox_message = row_mapper(InboxMessage)
+
 _i = inbox_messages.c
 _is_unread = _i.status == literally(InboxStatus.UNREAD)
 _due = _is_unread & _i.held_by.is_(None)
@@ -51,24 +53,15 @@ _ADD = Statement(
     lambda insert: (
         insert(inbox_messages)
         .values(
-            id=bindparam("id"),
-            thread_id=bindparam("thread_id"),
-            agent_id=bindparam("agent_id"),
-            team=bindparam("team"),
-            channel=bindparam("channel"),
-            ts=bindparam("ts"),
-            status=InboxStatus.UNREAD.value,
-            matched_by=bindparam("matched_by"),
-            reason=bindparam("reason"),
-            attempts=0,
-            claims=0,
-            order_key=bindparam("order_key"),
-            held_by=bindparam("held_by"),
-            due_at=bindparam("due_at"),
-            lease_token=None,
-            created_at=bindparam("now"),
-            resolved_at=None,
-            task_id=bindparam("task_id"),
+            every_column(
+                inbox_messages,
+                status=InboxStatus.UNREAD.value,
+                attempts=0,
+                claims=0,
+                lease_token=None,
+                created_at=bindparam("now"),
+                resolved_at=None,
+            )
         )
         .on_conflict_do_nothing()
     )
@@ -386,26 +379,6 @@ def readdress(tx: Transaction, entry_: InboxMessage, agent_id: str, reason: str,
     if entry_.agent_id:
         queues.refresh(tx, entry_.agent_id, entry_.thread_id)
     queues.refresh(tx, agent_id, entry_.thread_id)
-
-
-def inbox_message(row: Row) -> InboxMessage:
-    """The entry of a row."""
-    return InboxMessage(
-        id=row["id"],
-        thread_id=row["thread_id"],
-        agent_id=row["agent_id"],
-        team=row["team"],
-        channel=row["channel"],
-        ts=row["ts"],
-        status=InboxStatus(row["status"]),
-        matched_by=MatchedBy(row["matched_by"]),
-        reason=row["reason"],
-        attempts=row["attempts"],
-        claims=row["claims"],
-        lease_token=row["lease_token"],
-        created_at=row["created_at"],
-        task_id=row["task_id"],
-    )
 
 
 _STILL_OPEN = {InboxStatus.UNREAD, InboxStatus.CLAIMED, InboxStatus.WAITING}

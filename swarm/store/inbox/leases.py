@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import BindParameter, bindparam, delete, insert, or_, select, update
+from sqlalchemy import bindparam, delete, insert, or_, select, update
 
 from swarm.clock import SECOND
 from swarm.domain.metric_events import LeaseEnded, LeaseRefused
 from swarm.domain.model.leases import LeaseEnd, LeaseKind
-from swarm.store.bridge.statements import AT_MOST_N, Row, Statement
+from swarm.store.bridge.statements import AT_MOST_N, Statement, row_mapper
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import lease_members, leases
 
@@ -32,18 +32,11 @@ class Lease:
     task_id: str | None = None  # the task that it covers; else it covers messages, or a notice
 
 
-_VALUES: dict[str, BindParameter[object]] = {
-    name: bindparam(name)
-    for name in (
-        "token", "kind", "agent_id", "thread_id", "trigger_id", "attempt", "hold", "created_at", "expires_at",
-        "ended_at", "ended_as", "task_id",
-    )
-}  # fmt: skip
+_lease = row_mapper(Lease)
+
 # For work, the conflict is with the partial unique index: another run of this agent is in this thread.
-_GRANT = Statement(lambda insert: insert(leases).values(_VALUES).on_conflict_do_nothing())
-_JOIN = Statement(
-    insert(lease_members).values(token=bindparam("token"), inbox_message_id=bindparam("inbox_message_id"))
-)
+_GRANT = Statement(lambda insert: insert(leases).on_conflict_do_nothing())
+_JOIN = Statement(insert(lease_members))
 _TAKE_BACK = Statement(delete(leases).where(leases.c.token == bindparam("token")))
 _GET = Statement(
     select(leases)
@@ -215,18 +208,3 @@ def of_agent(tx: Transaction, agent_id: str) -> list[Lease]:
 def forget(tx: Transaction, before: int, limit: int) -> int:
     """Drop so many leases that ended before then, with their members; how many there were."""
     return _FORGET.run(tx, before=before, n=limit)
-
-
-def _lease(row: Row) -> Lease:
-    return Lease(
-        token=row["token"],
-        kind=LeaseKind(row["kind"]),
-        agent_id=row["agent_id"],
-        thread_id=row["thread_id"],
-        trigger_id=row["trigger_id"],
-        attempt=row["attempt"],
-        hold=bool(row["hold"]),
-        expires_at=row["expires_at"],
-        ended_as=LeaseEnd(row["ended_as"]) if row["ended_as"] else None,
-        task_id=row["task_id"],
-    )

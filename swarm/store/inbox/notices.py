@@ -11,7 +11,16 @@ from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.notices import FOR_CREATORS, NOTICE_TRANSITIONS, NoticeKind, NoticeStatus, NoticeStep
 from swarm.domain.model.tasks import TaskStatus
 from swarm.store import history
-from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, arrive, literally, may, with_valid_token
+from swarm.store.bridge.statements import (
+    AT_MOST_N,
+    Statement,
+    arrive,
+    every_column,
+    literally,
+    may,
+    row_mapper,
+    with_valid_token,
+)
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import agents, deliveries, notices, tasks
 
@@ -33,21 +42,11 @@ class Notice:
     agent_message_id: str | None = None
 
 
+_notice = row_mapper(Notice)
 _n = notices.c
 _ADD = Statement(
     insert(notices).values(
-        id=bindparam("id"),
-        kind=bindparam("kind"),
-        agent_id=bindparam("agent_id"),
-        thread_id=bindparam("thread_id"),
-        inbox_message_id=bindparam("inbox_message_id"),
-        actor=bindparam("actor"),
-        text=bindparam("text"),
-        status=NoticeStatus.UNREAD.value,
-        attempts=0,
-        created_at=bindparam("now"),
-        task_id=bindparam("task_id"),
-        agent_message_id=bindparam("agent_message_id"),
+        every_column(notices, status=NoticeStatus.UNREAD.value, attempts=0, created_at=bindparam("now"))
     )
 )
 _unread = (
@@ -202,19 +201,3 @@ def get(tx: Transaction, notice_id: str) -> Notice | None:
 def move(tx: Transaction, step: NoticeStep, notice_id: str) -> bool:
     """Take a step of the state machine; False if the notice is not in a state that allows it."""
     return bool(_MOVES[step].run(tx, notice_id=notice_id))
-
-
-def _notice(row: Row) -> Notice:
-    return Notice(
-        id=row["id"],
-        kind=NoticeKind(row["kind"]),
-        agent_id=row["agent_id"],
-        thread_id=row["thread_id"],
-        inbox_message_id=row["inbox_message_id"],
-        actor=row["actor"],
-        text=row["text"],
-        attempts=row["attempts"],
-        created_at=row["created_at"],
-        task_id=row["task_id"],
-        agent_message_id=row["agent_message_id"],
-    )

@@ -23,7 +23,15 @@ from swarm.domain.model.inbox import Hold, InboxStatus
 from swarm.domain.model.leases import LeaseKind
 from swarm.domain.model.notices import NoticeStatus
 from swarm.domain.model.tasks import TaskStatus
-from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, literally, with_valid_token
+from swarm.store.bridge.statements import (
+    AT_MOST_N,
+    Row,
+    Statement,
+    every_column,
+    literally,
+    row_mapper,
+    with_valid_token,
+)
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import agents, inbox_heads, inbox_messages, leases, notices, tasks, threads
 
@@ -36,6 +44,8 @@ class QueueHead:
     order_key: int
     has_tasks: bool  # whether a task may be due there; mostly there are only messages
 
+
+_queue_head = row_mapper(QueueHead)
 
 _i = inbox_messages.c
 _t = tasks.c
@@ -99,11 +109,7 @@ def _make(insert: postgresql.Insert) -> postgresql.Insert:
 
 
 _MAKE_HEAD = Statement(
-    lambda insert: _make(
-        insert(inbox_heads).values(
-            agent_id=bindparam("agent_id"), lane_id=bindparam("lane_id"), order_key=bindparam("lowest")
-        )
-    )
+    lambda insert: _make(insert(inbox_heads).values(every_column(inbox_heads, order_key=bindparam("lowest"))))
 )
 _DROP_HEAD = Statement(
     delete(inbox_heads).where(
@@ -157,9 +163,7 @@ def first(tx: Transaction, agent_id: str, limit: int, token_hash: str | None = N
         rows = _HEADS.all(tx, agent_id=agent_id, n=limit)
     else:
         rows = _HEADS_OF_TOKEN.all(tx, agent_id=agent_id, n=limit, token_hash=token_hash)
-    return [
-        QueueHead(lane_id=row["lane_id"], order_key=row["order_key"], has_tasks=bool(row["has_tasks"])) for row in rows
-    ]
+    return [_queue_head(row) for row in rows]
 
 
 def waiting(

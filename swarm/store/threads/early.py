@@ -18,7 +18,7 @@ from sqlalchemy import bindparam, delete, select, update
 
 from swarm.clock import SECOND
 from swarm.domain.model.transcript import Author, AuthorKind, ChannelType, File, SlackMessage, Standing
-from swarm.store.bridge.statements import AT_MOST_N, Statement
+from swarm.store.bridge.statements import AT_MOST_N, Statement, every_column
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import early_messages
 
@@ -32,29 +32,14 @@ _place = (
 _KEEP = Statement(
     lambda insert: (
         insert(early_messages)
-        .values(
-            team=bindparam("team"),
-            channel=bindparam("channel"),
-            thread_ts=bindparam("thread_ts"),
-            ts=bindparam("ts"),
-            message=bindparam("message"),
-            stored_at=bindparam("now"),
-        )
+        .values(every_column(early_messages, "verify_at", stored_at=bindparam("now")))
         .on_conflict_do_nothing()
     )
 )
 _PARK = Statement(
     lambda insert: (
         insert(early_messages)
-        .values(
-            team=bindparam("team"),
-            channel=bindparam("channel"),
-            thread_ts=bindparam("thread_ts"),
-            ts=bindparam("ts"),
-            message=bindparam("message"),
-            stored_at=bindparam("now"),
-            verify_at=bindparam("now"),
-        )
+        .values(every_column(early_messages, stored_at=bindparam("now"), verify_at=bindparam("now")))
         .on_conflict_do_update(
             index_elements=["team", "channel", "thread_ts", "ts"],
             set_={"message": bindparam("message"), "verify_at": bindparam("now")},

@@ -9,13 +9,14 @@ from swarm.domain.model.inbox import Hold, InboxStatus
 from swarm.domain.model.threads import Thread
 from swarm.domain.model.transcript import CONTEXT_TRANSITIONS, ChannelType, ContextState, ContextStep
 from swarm.store import history
-from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, literally, may
+from swarm.store.bridge.statements import AT_MOST_N, Statement, every_column, literally, may, row_mapper
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import inbox_messages, tasks, threads
 
 CONTEXTS = "contexts"
 """The topic that wakes whoever reads threads from Slack."""
 
+_thread = row_mapper(Thread)
 _READ_GIVEN_UP_AFTER = 60 * SECOND
 _SLOWEST = 60  # from this attempt on the pause until the next one grows no more
 
@@ -28,20 +29,15 @@ _OPEN = Statement(
     lambda insert: (
         insert(threads)
         .values(
-            id=bindparam("id"),
-            team=bindparam("team"),
-            channel=bindparam("channel"),
-            thread_ts=bindparam("thread_ts"),
-            channel_type=bindparam("channel_type"),
-            owner_id=None,
-            epoch=0,
-            context=bindparam("context"),
-            context_due_at=bindparam("context_due_at"),
-            context_failures=0,
-            told_queued_at=None,
-            active_at=bindparam("now"),
-            watermark_ts=bindparam("watermark_ts"),
-            created_at=bindparam("now"),
+            every_column(
+                threads,
+                owner_id=None,
+                epoch=0,
+                context_failures=0,
+                told_queued_at=None,
+                active_at=bindparam("now"),
+                created_at=bindparam("now"),
+            )
         )
         .on_conflict_do_nothing()
     )
@@ -292,18 +288,3 @@ def doubt(tx: Transaction, thread_id: str) -> None:
 def forget_up_to(tx: Transaction, thread_id: str, ts: str) -> None:
     """What was said up to then is context at most, also where it is read from Slack once more."""
     _FORGET_UP_TO.run(tx, thread_id=thread_id, new_watermark_ts=ts)
-
-
-def _thread(row: Row) -> Thread:
-    return Thread(
-        id=row["id"],
-        team=row["team"],
-        channel=row["channel"],
-        thread_ts=row["thread_ts"],
-        channel_type=ChannelType(row["channel_type"]),
-        owner_id=row["owner_id"],
-        epoch=row["epoch"],
-        context=ContextState(row["context"]),
-        told_queued_at=row["told_queued_at"],
-        watermark_ts=row["watermark_ts"],
-    )

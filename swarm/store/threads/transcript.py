@@ -17,7 +17,7 @@ from swarm.domain.model.threads import Thread
 from swarm.domain.model.transcript import STRANGERS, Author, AuthorKind, File, SlackMessage, Standing, TranscriptMessage
 from swarm.domain.text.copies import TOMBSTONE
 from swarm.store import forgotten
-from swarm.store.bridge.statements import AT_MOST_N, Row, Statement
+from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, every_column
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import inbox_messages, lease_members, leases, tasks, thread_messages, threads
 
@@ -40,19 +40,12 @@ def _keep(insert: postgresql.Insert) -> postgresql.Insert:
 
 
 _message = (_t.team == bindparam("team")) & (_t.channel == bindparam("channel")) & (_t.ts == bindparam("ts"))
-_VALUES: dict[str, BindParameter[object]] = {
-    name: bindparam(name)
-    for name in (
-        "team", "channel", "ts", "thread_ts", "author_id", "author_name", "author_kind", "text", "files", "edited_ts",
-        "deleted_at", "stored_at", "routed_at", "standing",
-    )
-}  # fmt: skip
 
 # An edit or a history read may have been here first; what it stored stays, only the routing is still to be done.
 _ROUTE = Statement(
     lambda insert: (
         insert(thread_messages)
-        .values(_VALUES)
+        .values(every_column(thread_messages))
         .on_conflict_do_update(
             index_elements=["team", "channel", "ts"],
             set_={"routed_at": bindparam("routed_at"), "standing": bindparam("standing")},
@@ -62,11 +55,11 @@ _ROUTE = Statement(
     )
 )
 # History shows a message as it reads now, so it may only make a row newer.
-_KEEP = Statement(lambda insert: _keep(insert(thread_messages).values(_VALUES)))
+_KEEP = Statement(lambda insert: _keep(insert(thread_messages)))
 _OWN = Statement(
     lambda insert: (
         insert(thread_messages)
-        .values(_VALUES)
+        .values(every_column(thread_messages))
         .on_conflict_do_update(
             index_elements=["team", "channel", "ts"],
             set_={
@@ -83,7 +76,7 @@ _OWN_CHANGE = Statement(update(thread_messages).where(_message).values(text=bind
 _BURY = Statement(
     lambda insert: (
         insert(thread_messages)
-        .values(_VALUES)
+        .values(every_column(thread_messages))
         .on_conflict_do_update(
             index_elements=["team", "channel", "ts"],
             set_={"deleted_at": bindparam("deleted_at"), "text": "", "files": "[]"},

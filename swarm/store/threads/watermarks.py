@@ -16,7 +16,7 @@ from sqlalchemy.dialects import postgresql
 from swarm.clock import us_to_slack_ts
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.transcript import ContextState
-from swarm.store.bridge.statements import Statement, literally
+from swarm.store.bridge.statements import Statement, every_column, literally
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import inbox_messages, threads, watermarks
 from swarm.store.threads.threads import CONTEXTS
@@ -48,13 +48,7 @@ def _raise(insert: postgresql.Insert) -> postgresql.Insert:
     return insert.on_conflict_do_update(index_elements=["team", "channel"], set_={"ts": new.ts}, where=_w.ts < new.ts)
 
 
-_RAISE = Statement(
-    lambda insert: _raise(
-        insert(watermarks).values(
-            team=bindparam("team"), channel=bindparam("channel"), ts=bindparam("ts"), gap_since=None
-        )
-    )
-)
+_RAISE = Statement(lambda insert: _raise(insert(watermarks).values(every_column(watermarks, "gaps", gap_since=None))))
 _GET = Statement(select(_w.ts, _w.gap_since, _w.gaps).where(_row))
 _LOCK = Statement(select(_w.ts, _w.gap_since).where(_row).with_for_update())
 _OPEN_GAP = Statement(update(watermarks).where(_row).values(gap_since=bindparam("since"), gaps=_w.gaps + 1))
