@@ -1,4 +1,4 @@
-"""Agents and their tokens."""
+"""Agents, their tokens and their load."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _REVOKE_TOKENS = Statement(
 
 
 def add(tx: Transaction, agent: Agent, token_hash: str) -> None:
-    """Register an agent with its first token. A name that is taken raises Conflict."""
+    """Registers an agent with its first token. Raises Conflict for a taken name."""
     if not _add(tx, agent):
         raise Conflict(
             f"An agent named '{agent.name}' is registered already.", hint="Choose another name, or rotate its token."
@@ -84,9 +84,9 @@ def add(tx: Transaction, agent: Agent, token_hash: str) -> None:
 def ensure(
     tx: Transaction, name: str, role: Role, description: str, capabilities: tuple[str, ...], reach: Reach
 ) -> Agent:
-    """The agent of this name that the coordinator itself runs, without a token: made, or brought up to date.
+    """Creates or updates an agent run by the coordinator itself, without a token. Returns the agent.
 
-    Raises Conflict where the name belongs to an agent that is reached in another way.
+    Raises Conflict if the name belongs to an agent of another reach.
     """
     agent = Agent(
         id=new_id(),
@@ -115,13 +115,13 @@ def ensure(
 
 
 def by_token(tx: Transaction, token_hash: str) -> Agent | None:
-    """The agent whose valid token has this hash."""
+    """Returns the agent whose valid token has this hash."""
     row = _BY_TOKEN.first(tx, token_hash=token_hash)
     return replace(_agent(row), token_hash=token_hash) if row else None
 
 
 def ended_tokens(tx: Transaction, since: int) -> list[str]:
-    """The hashes of the tokens that were replaced or revoked after that moment."""
+    """Returns the hashes of tokens replaced or revoked after the moment."""
     return [row["token_hash"] for row in _ENDED_TOKENS.all(tx, since=since)]
 
 
@@ -136,53 +136,53 @@ def by_name(tx: Transaction, name: str) -> Agent | None:
 
 
 def is_enrolled(tx: Transaction, agent_id: str) -> bool:
-    """Whether an enrolment key registered an agent, which may be gone."""
+    """Whether an enrolment key registered the agent, revoked or not."""
     row = _IS_ENROLLED.first(tx, id=agent_id)
     return bool(row and row["enrolled"])
 
 
 def everyone(tx: Transaction) -> list[Agent]:
-    """All agents that are not revoked, oldest first."""
+    """Returns all agents that are not revoked, oldest first."""
     return [_agent(row) for row in _ALL.all(tx)]
 
 
 def signs_of_life(tx: Transaction) -> list[Row]:
-    """``id``, ``name``, ``role`` and ``last_seen_at`` of all that are not revoked, oldest first: cheaper than
-    `everyone`, for what is asked every second.
+    """Returns ``id``, ``name``, ``role`` and ``last_seen_at`` of all agents that are not revoked, oldest first. Cheaper
+    than `everyone`, for queries every second.
     """
     return _SIGNS.all(tx)
 
 
 def count(tx: Transaction) -> tuple[int, int]:
-    """How many agents there are, and how many of them an enrolment key registered."""
+    """Returns the number of agents, and of those registered with an enrolment key."""
     row = _COUNT.first(tx)
     assert row is not None  # a count has one row
     return row["everyone"], row["enrolled"]
 
 
 def names(tx: Transaction) -> dict[str, str]:
-    """The names of all agents by id, also of those that are gone."""
+    """Returns the names of all agents by id, revoked ones included."""
     return {row["id"]: row["name"] for row in _NAMES.all(tx)}
 
 
 def seen(tx: Transaction, agent_id: str) -> None:
-    """Note that an agent was heard of just now."""
+    """Records a sign of life of an agent."""
     _SEEN.run(tx, agent_id=agent_id, now=tx.now)
 
 
 def describe(tx: Transaction, agent_id: str, description: str, capabilities: tuple[str, ...]) -> None:
-    """Change what an agent says of itself."""
+    """Changes an agent's description and capabilities."""
     _DESCRIBE.run(tx, agent_id=agent_id, new_description=description, new_capabilities=_json(capabilities))
 
 
 def revoke(tx: Transaction, agent_id: str) -> bool:
-    """Remove an agent and its tokens; False if there is none."""
+    """Revokes an agent and its tokens. Returns False without one."""
     _REVOKE_TOKENS.run(tx, of_agent=agent_id, now=tx.now)
     return bool(_REVOKE.run(tx, agent_id=agent_id, now=tx.now))
 
 
 def rotate(tx: Transaction, agent_id: str, token_hash: str) -> None:
-    """Replace all tokens of an agent by one."""
+    """Replaces all tokens of an agent by one."""
     _REVOKE_TOKENS.run(tx, of_agent=agent_id, now=tx.now)
     _ADD_TOKEN.run(tx, token_hash=token_hash, agent_id=agent_id, now=tx.now)
 
@@ -230,7 +230,9 @@ _LOADS = Statement(
 
 
 def loads(tx: Transaction) -> Mapping[str, Load]:
-    """The load of every agent that has any, by its id; in one statement, however many agents there are."""
+    """Returns open tasks, owned threads and running work of each agent with any, by agent id. One statement for all
+    agents.
+    """
     counts: dict[str, dict[str, int]] = {}
     for row in _LOADS.all(tx, now=tx.now):
         counts.setdefault(row["agent_id"], {})[row["what"]] = row["n"]

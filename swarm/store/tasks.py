@@ -1,4 +1,4 @@
-"""Tasks: their rows, and the steps of their state machine."""
+"""Tasks: their rows and the steps of their state machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from swarm.store.tables import task_dependencies, tasks
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Task:
-    """A task as it stands in its row."""
+    """One row of `tasks`."""
 
     id: str
     thread_id: str | None
@@ -33,7 +33,7 @@ class Task:
     parent_id: str | None
     depth: int
     inbox_message_id: str | None
-    epoch: int | None  # of its thread, since it was handed over with the task
+    epoch: int | None  # of its thread, from the handover with the task
     attempts: int
     claims: int
     order_key: int
@@ -45,7 +45,7 @@ class Task:
     created_at: int
     started_at: int | None
     ended_at: int | None
-    by_strangers: bool  # nobody else has asked for it
+    by_strangers: bool  # requested by strangers only
 
 
 task = row_mapper(Task)
@@ -110,7 +110,7 @@ _DELAY = Statement(
 _END_DELAY = Statement(
     update(tasks).where(_t.id == bindparam("task_id"), _t.due_at <= bindparam("now")).values(held_by=None, due_at=None)
 )
-# A blocked task may be assigned as well: it keeps waiting for the others.
+# A blocked task may be assigned as well; it keeps waiting for its dependencies.
 _GIVE = Statement(
     update(tasks)
     .where(_t.id == bindparam("task_id"), _t.ended_at.is_(None))
@@ -119,7 +119,7 @@ _GIVE = Statement(
 
 
 def _move(step: TaskStep) -> Statement:
-    """The update of one step: guarded by the state machine and, for steps of a run, by the lease."""
+    """The update of one step, guarded by the state machine and, for steps of a run, by the lease."""
     transition = TASK_TRANSITIONS[step]
     guard = may(_t.status, transition)
     if transition.sources == {TaskStatus.IN_PROGRESS}:
@@ -163,7 +163,7 @@ def add(
     by_strangers: bool = False,
     reason: str | None = None,
 ) -> Task:
-    """A new task; its agent is woken if it is due."""
+    """Adds a task and wakes its agent if the task is due."""
     task_id = new_id()
     _ADD.run(
         tx,
@@ -201,19 +201,19 @@ def get(tx: Transaction, task_id: str) -> Task | None:
 
 
 def locked(tx: Transaction, task_id: str) -> Task | None:
-    """A task, locked until the transaction ends. Its thread is locked before it."""
+    """Returns a task, locked until the transaction ends. Its thread must be locked before."""
     row = _GET_LOCKED.first(tx, id=task_id)
     return task(row) if row else None
 
 
 def first_due(tx: Transaction, agent_id: str, lane_id: str) -> Task | None:
-    """The task whose turn it is in a lane, locked; what somebody changes at this moment is passed over."""
+    """Returns and locks the next due task of a lane. Locked tasks are skipped."""
     row = _FIRST_DUE.first(tx, agent_id=agent_id, lane_id=lane_id)
     return task(row) if row else None
 
 
 def claim(tx: Transaction, task_: Task, token: str) -> Task | None:
-    """Put a pending task under a lease; None if it is not pending any more."""
+    """Puts a pending task under a lease. Returns None if it is no longer pending."""
     if not _CLAIM.run(tx, task_id=task_.id, token=token, now=tx.now):
         return None
     history.record(tx, "task.claim", task_.id, thread_id=task_.thread_id, agent_id=task_.agent_id)
@@ -224,7 +224,7 @@ def claim(tx: Transaction, task_: Task, token: str) -> Task | None:
 
 
 def uncount_claim(tx: Transaction, task_id: str) -> None:
-    """Forget that a task was leased: nobody has seen that lease, so the next one may be the task's first."""
+    """Takes back the count of a claim that no agent has seen, so that the next claim may be the first."""
     _UNCOUNT_CLAIM.run(tx, task_id=task_id)
 
 
@@ -237,10 +237,10 @@ def move(
     actor: str | None = None,
     said: str | None = None,
 ) -> bool:
-    """Take a step of the state machine; False if the task is not in a state that allows it, or under another lease.
+    """Takes a step of the state machine. Returns False if the task's status or its lease does not allow it.
 
-    ``said`` is the result of a completed task, and why another one is over; ``actor`` the agent that did it, if it was
-    not the task's own.
+    ``said`` is the result of a completed task, or the error of a failed one; ``actor`` is the acting agent, if not the
+    task's own.
     """
     transition = TASK_TRANSITIONS[step]
     params: dict[str, object] = {"task_id": task_.id}
@@ -258,25 +258,25 @@ def move(
 
 
 def give(tx: Transaction, task_: Task, agent_id: str, epoch: int | None, reason: str) -> None:
-    """Note who is to do a task that is not over, and since which epoch that agent has its thread."""
+    """Assigns an open task to an agent; ``epoch`` is the thread's epoch since the agent owns it."""
     _GIVE.run(tx, task_id=task_.id, new_agent_id=agent_id, new_epoch=epoch)
     history.record(tx, "task.given", task_.id, thread_id=task_.thread_id, agent_id=agent_id, reason=reason)
     _refresh(tx, replace(task_, agent_id=agent_id))
 
 
 def report(tx: Transaction, task_: Task, progress: str, percent: int | None) -> bool:
-    """Note how far a running task is; False if it does not run."""
+    """Stores the progress of a running task. Returns False if it does not run."""
     return bool(_PROGRESS.run(tx, task_id=task_.id, new_progress=progress, new_percent=percent))
 
 
 def delay(tx: Transaction, task_: Task, seconds: float) -> None:
-    """Keep a pending task back for a while."""
+    """Delays a pending task by so many seconds."""
     _DELAY.run(tx, task_id=task_.id, new_due_at=tx.now + int(seconds * SECOND))
     _refresh(tx, task_)
 
 
 def end_delay(tx: Transaction, task_: Task) -> None:
-    """Make a task due whose delay is over."""
+    """Makes a task due whose delay is over."""
     if _END_DELAY.run(tx, task_id=task_.id, now=tx.now):
         _refresh(tx, task_)
 

@@ -75,14 +75,14 @@ def find_work(tx: Transaction, conduct: OperatingPolicy) -> FailoverWork:
 def _unheard_results(tx: Transaction, roster: Roster, offline_since: int) -> list[Notice]:
     if roster.default_lead and roster.default_lead.online:
         return []  # it gets the news, and tells them
-    found = notices.unheard_results(tx, offline_since, BATCH)
+    found = notices.unreported_results(tx, offline_since, BATCH)
     here = {agent.id for agent in roster.agents if agent.online}
     return [notice for notice in found if notice.agent_id not in here]
 
 
 def _stranded(tx: Transaction, roster: Roster, offline_since: int) -> list[Notice]:
     lead = roster.default_lead
-    return notices.stranded(tx, offline_since, BATCH, lead_is_online=lead.online) if lead else []
+    return notices.undeliverable(tx, offline_since, BATCH, lead_is_online=lead.online) if lead else []
 
 
 def _waiting(tx: Transaction, roster: Roster, offline_since: int) -> list[UnreadOfOffline]:

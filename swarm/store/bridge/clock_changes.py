@@ -1,12 +1,17 @@
-"""Notices when the clock that transactions go by is set: it then goes on or back by more than the time that passed.
+"""Detects changes of the clock that transactions use, and moves all due times so that they keep their distance from
+now.
 
-A transaction's moment comes from the database server, on SQLite from the machine. Beside it stands this process's own
-count of the time that passes, which nobody sets and which goes on while the machine sleeps. An answer that took long (a
-slow network, a suspended process) is no step: the moment must lie outside of everything that the time between question
-and answer allows.
+The time of a transaction is the database server's, or the machine's on SQLite. Each process also counts elapsed time on
+its own; this counter is never set and continues while the machine sleeps. A slow answer (network, suspended process) is
+not a change: the server's time must lie outside the range allowed by the time between question and answer.
 
-Who may act: every thread of one process. What is guaranteed: after a step no transaction that writes runs before what
-is due was moved along (`swarm.store.bridge.clock_changes`); one that reads meanwhile goes by the clock as it was.
+A step of one hour would otherwise end all leases at once, or delay deliveries and retries by an hour. Deadlines move,
+and so do the moments that decide about open rows (their age, their place in the queue). Closed rows keep their moments.
+
+Who may act: the first process to notice. The others find that the leases of `swarm.store.elections` have moved, since
+some process always holds one and renews it every few seconds. What is guaranteed: all rows move in one transaction
+without overlapping writes, before the next write transaction of each process; a concurrent read uses the old clock.
+What happens on failure: nothing moves, and the next write tries again.
 """
 
 from __future__ import annotations
@@ -47,17 +52,17 @@ from swarm.store.tables import (
 )
 
 STEP_US: Final = 10 * SECOND
-"""Smaller steps are borne: leases are renewed long before their last ten seconds, and who holds an office may renew it
-after its end (`swarm.store.elections`)."""
+"""Smaller steps are ignored: leases are renewed long before their last ten seconds, and the holder of an elected role may
+renew it after its end (`swarm.store.elections`)."""
 
-_SHARP_US: Final = SECOND // 2  # a moment that is known less sharply is not measured against later
+_SHARP_US: Final = SECOND // 2  # a less precise reading is no reference for later ones
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ClockReading:
-    """What the clock says, and the time that had passed when it was asked and when it had answered. Microseconds."""
+    """The time of the clock, and the elapsed time before the question and after the answer. Microseconds."""
 
     moment: int
     asked_at: int
@@ -65,24 +70,25 @@ class ClockReading:
 
 
 class ClockWatch:
-    """Watches the clock of one database: ``clock``, or without one the server's, which `read` is told.
+    """Watches the clock of one database: ``clock``, or the server's time passed to `read`.
 
-    ``on_step`` is told of each step, in seconds. A clock that counts no time by itself (`MeasuredClock`) is believed.
+    ``on_step`` receives each step in seconds. A clock without its own count of elapsed time (not a `MeasuredClock`)
+    never counts as changed.
     """
 
     def __init__(self, clock: Clock | None, on_step: Callable[[float], None]) -> None:
-        self.settling = threading.Lock()  # of whoever moves along what is due
+        self.settling = threading.Lock()  # held while due times are moved
         self._clock = clock
         self._is_believed = clock is not None and not isinstance(clock, MeasuredClock)
         self._elapsed_us = (clock if isinstance(clock, MeasuredClock) else SystemClock()).elapsed_us
         self._on_step = on_step
         self._opened_at = self._elapsed_us()
-        self._listened_at: int | None = None  # None: nobody says so regularly
+        self._listened_at: int | None = None  # None: `listens` is not called regularly
         self._asleep_us = 0
         self._last: ClockReading | None = None
 
     def listens(self, asleep_seconds: float) -> None:
-        """Note that this process is awake; a longer time without that means that it was asleep."""
+        """Records that this process is awake. A gap longer than ``asleep_seconds`` means that it was asleep."""
         now = self._elapsed_us()
         self._notice_sleep(now)
         self._listened_at, self._asleep_us = now, int(asleep_seconds * SECOND)
@@ -92,11 +98,11 @@ class ClockWatch:
             self._opened_at = self._listened_at = now
 
     def asked(self) -> int:
-        """To be noted before the server is asked."""
+        """Returns the elapsed time, to be taken before the server is asked."""
         return self._elapsed_us()
 
     def read(self, server: int = 0, asked_at: int | None = None) -> tuple[ClockReading, int]:
-        """What the clock says, and by how many microseconds it was set since the last reading; 0 as a rule."""
+        """Returns a reading and the step since the last one in microseconds, usually 0."""
         if asked_at is None:
             asked_at = self._elapsed_us()
         moment = server if self._clock is None else self._clock.now_us()
@@ -107,17 +113,19 @@ class ClockWatch:
         return reading, step
 
     def moment(self, reading: ClockReading, step: int = 0) -> Moment:
-        """The moment of a transaction; with ``step`` by the clock as it was before."""
+        """Returns the moment of a transaction. With ``step`` it follows the clock before the step."""
         self._notice_sleep(reading.answered_at)
         now = reading.moment - step
         return Moment(now, now - (reading.answered_at - self._opened_at))
 
     def settle(self, reading: ClockReading, step: int, moved: int | None) -> None:
-        """From now on the clock is right as it is. ``moved``: so many rows were; None: another process has done it."""
+        """Accepts the clock as it is now and reports the step. ``moved`` counts the moved rows; None: moved by another
+        process.
+        """
         self._last = reading
         seconds = step / SECOND
         _log.warning(
-            f"The clock was set {'forth' if step > 0 else 'back'} by {abs(seconds):.0f} s. What is due is moved along.",
+            f"The clock was set {'forward' if step > 0 else 'back'} by {abs(seconds):.0f} s. Due times are moved.",
             action="clock_stepped",
             seconds=round(seconds, 1),
             rows=moved,
@@ -136,11 +144,11 @@ class ClockWatch:
 
 
 TERM_US: Final = 10 * SECOND
-"""The longest lease of an office, which `swarm.services.outbox.elections` gives."""
+"""The longest lease of an elected role, granted by `swarm.services.outbox.elections`."""
 
 _RECENT_US: Final = 600 * SECOND
-"""What has happened within this time may still count: limits for a minute, an attempt before this one, what an agent
-was told before it began, and what may hold a copy of a message."""
+"""Closed rows of this age may still count: for limits per minute, earlier attempts, the context of a run, and copies of
+a message."""
 
 _by = bindparam("by", type_=BigInteger)
 _recent_since = bindparam("lately", type_=BigInteger)
@@ -148,7 +156,7 @@ _recent_since = bindparam("lately", type_=BigInteger)
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The columns of a table that move, and the rows in which they do: ``rows`` and the ``recent`` ones; None: all."""
+    """The columns of a table that move. ``rows`` and ``recent`` select the rows; without both, every row moves."""
 
     table: Table
     columns: tuple[str, ...]
@@ -197,29 +205,30 @@ MOVED: Final = (
         turn_messages.c.turn_id.in_(select(turns.c.id).where(turns.c.ended_at.is_(None))),
     ),
 )
-"""All that moves."""
-
+"""All columns that move."""
 
 _MOVES: Final = [(moved.statement(), moved.recent is not None) for moved in MOVED]
-# Locked, so that of several processes the second finds what the first has done.
-_OFFICES = Statement(select(elections.c.holder, elections.c.expires_at).order_by(elections.c.role).with_for_update())
+# Locked, so that the second of several processes sees the result of the first.
+_ELECTIONS = Statement(select(elections.c.holder, elections.c.expires_at).order_by(elections.c.role).with_for_update())
 
 
 def step(tx: Transaction, by_us: int) -> int | None:
-    """Move along what is due, for a clock that was set by ``by_us``; how many rows, None if another process has."""
-    offices = [row["expires_at"] for row in _OFFICES.all(tx) if row["holder"]]
-    if offices and _is_moved(max(offices) - tx.now, by_us):
+    """Moves the due times for a clock that was set by ``by_us``. Returns the number of rows; None if another process
+    has moved them.
+    """
+    expiries = [row["expires_at"] for row in _ELECTIONS.all(tx) if row["holder"]]
+    if expiries and _is_moved(max(expiries) - tx.now, by_us):
         return None
     return _shift(tx, by_us)
 
 
 def started(tx: Transaction) -> int:
-    """Called once when a process starts: the clock may have been set back while none ran.
+    """Checks once, at the start of a process, whether the clock was set back while no process ran.
 
-    Returns by how much, in microseconds, at least; 0 as a rule. A clock that was set forth meanwhile cannot be told
-    from time that passed.
+    Returns the smallest possible step in microseconds, usually 0, and moves the due times by it. A clock that was set
+    forward meanwhile is indistinguishable from elapsed time.
     """
-    last = max((_last_seen(row["holder"], row["expires_at"]) for row in _OFFICES.all(tx)), default=tx.now)
+    last = max((_last_seen(row["holder"], row["expires_at"]) for row in _ELECTIONS.all(tx)), default=tx.now)
     if last <= tx.now + STEP_US:
         return 0
     _shift(tx, tx.now - last)
@@ -227,12 +236,12 @@ def started(tx: Transaction) -> int:
 
 
 def _is_moved(left_us: int, by_us: int) -> bool:
-    """Whether an office ends as it should by the clock as it is now: after now, and within its term."""
+    """Whether a lease ends as expected by the present clock: after now, and within its term."""
     return left_us > 0 if by_us > 0 else left_us <= TERM_US
 
 
 def _last_seen(holder: str | None, expires_at: int) -> int:
-    """When somebody was in office at the latest: the lease was granted then, or given up."""
+    """Returns the latest known moment of a holder: the grant of the lease, or its return."""
     return expires_at - TERM_US if holder else expires_at
 
 

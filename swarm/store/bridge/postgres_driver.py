@@ -1,7 +1,12 @@
-"""How a commit in one process wakes waiters in another: LISTEN and NOTIFY.
+"""PostgreSQL connections: wakeups between processes by LISTEN and NOTIFY, and the session of a worker.
 
-A notification carries the id of the process that sent it and the topic; our own are skipped, since our waiters were
-woken at the commit. While the connection is down notifications are lost, so every new connection bumps everything.
+A notification carries the id of the sending process and the topic. A process skips its own notifications, since it
+wakes its waiters at the commit. Notifications are lost while the connection is down, so each new connection bumps every
+topic.
+
+A session runs one transaction after another at little cost. A claim takes dozens of short statements, and psycopg's
+work around each is most of their cost. So statements without parameters go straight to libpq, in as few messages as
+possible, and one cursor serves all others.
 """
 
 from __future__ import annotations
@@ -27,7 +32,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Listener:
-    """A thread that hears what other processes committed."""
+    """A thread that receives the notifications of other processes."""
 
     def __init__(
         self,
@@ -45,7 +50,7 @@ class Listener:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Connect and listen. Raises `Unavailable` when there is no first connection."""
+        """Connects and listens. Raises `Unavailable` when the first connection fails."""
         try:
             connection = self._listening()
         except Unavailable:
@@ -55,7 +60,7 @@ class Listener:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop listening; returns when the thread has ended."""
+        """Stops listening. Returns when the thread has ended."""
         self._stopping.set()
         self._stop_sender.send(b"stop")
         if self._thread is not None:
@@ -70,7 +75,11 @@ class Listener:
                     self._bump_all()
                 self._hear(connection)
             except (psycopg.Error, Unavailable) as error:
-                _log.warning("Not hearing other processes; trying again.", action="listener_down", error=str(error))
+                _log.warning(
+                    "The connection for notifications of other processes broke; reconnecting.",
+                    action="listener_down",
+                    error=str(error),
+                )
                 _close(connection)
                 connection = None
                 self._stopping.wait(RECONNECT_SECONDS)
@@ -82,7 +91,7 @@ class Listener:
         return connection
 
     def _hear(self, connection: PostgresConnection) -> None:
-        """Bump what others notify, until the connection breaks or we stop."""
+        """Bumps notified topics until the connection breaks or the listener stops."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._stop_signal, selectors.EVENT_READ)
             selector.register(connection.fileno(), selectors.EVENT_READ)
@@ -107,8 +116,7 @@ PostgresCursor = psycopg.Cursor[tuple[Any, ...]]
 
 _NOW = b"SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 _CLOCK_LOCK = int.from_bytes(b"swarm.cl")
-# Whoever moves along what is due (`swarm.store.bridge.clock_changes`) waits for the writes under way, and new ones wait
-# for it.
+# The move of due times (`swarm.store.bridge.clock_changes`) waits for the writes under way, and new ones wait for it.
 BEGIN_WRITE = b"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock_shared(%d); %b" % (_CLOCK_LOCK, _NOW)
 BEGIN_ALONE = b"BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock(%d)" % _CLOCK_LOCK
 BEGIN_READ = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; " + _NOW
@@ -118,7 +126,7 @@ _CHANNEL = f"'{CHANNEL}'".encode()
 
 
 class PostgresSession:
-    """A connection with its transaction, one after another. Methods raise a psycopg.Error as psycopg would."""
+    """A connection with its current transaction. Methods raise the same psycopg.Error as psycopg."""
 
     def __init__(self, connection: PostgresConnection) -> None:
         self._connection = connection
@@ -131,23 +139,23 @@ class PostgresSession:
         return self._connection.closed
 
     def cursor(self) -> PostgresCursor:
-        """The one for this transaction's statements, of which each has read its rows before the next."""
+        """Returns the one cursor of all statements. Each statement reads its rows before the next one runs."""
         return self._cursor
 
     def begin(self, read_only: bool) -> int:
-        """Begin a transaction; the server's time in microseconds since 1970."""
+        """Begins a transaction. Returns the server's time in microseconds since 1970."""
         return self._number(BEGIN_READ if read_only else BEGIN_WRITE)
 
     def begin_alone(self) -> None:
-        """Begin a transaction beside which no other writes."""
+        """Begins a transaction that excludes all other writes."""
         self._send(BEGIN_ALONE)
 
     def now(self) -> int:
-        """The server's time."""
+        """Returns the server's time in microseconds since 1970."""
         return self._number(_NOW)
 
     def commit(self, notifications: Iterable[str]) -> None:
-        """COMMIT, and before it in the same message to the server the notifications."""
+        """Sends the notifications and COMMIT in one message."""
         notify = [b"SELECT pg_notify(%b, %b)" % (_CHANNEL, self._quoted(text.encode())) for text in notifications]
         self._send(b"; ".join([*notify, COMMIT]))
 
@@ -161,11 +169,11 @@ class PostgresSession:
         return int(self._send(text).get_value(0, 0) or 0)
 
     def _send(self, text: bytes) -> pq.abc.PGresult:
-        """What the last statement of a text answers. Raises a psycopg.Error as psycopg would."""
+        """Returns the result of the last statement of a text. Raises a psycopg.Error."""
         result = self._libpq.exec_(text)
         if result.status == pq.ExecStatus.FATAL_ERROR:
-            if not result.error_field(pq.DiagnosticField.SQLSTATE):  # libpq's own word: the connection broke
-                self.close()  # which libpq may notice no sooner than with the next call
+            if not result.error_field(pq.DiagnosticField.SQLSTATE):  # an error of libpq itself: the connection broke
+                self.close()  # libpq may notice the break only with the next call
                 raise psycopg.OperationalError(result.get_error_message())
             raise errors.error_from_result(result)
         return result

@@ -1,7 +1,19 @@
-"""SQLite behind one writing thread (`swarm.store.bridge.sqlite`) and two reading ones.
+"""SQLite behind one writing thread and two reading threads.
 
-Readers never wait for the writer nor it for them: the write-ahead log gives each reading transaction the state that was
-committed when it began.
+Readers and the writer never wait for each other: the write-ahead log gives each reading transaction the state that was
+committed at its start.
+
+The writer takes all waiting calls into one transaction (group commit), each under its own savepoint, commits once, and
+only then delivers the results: a hundred callers share one sync of the disk.
+
+Who may act: only the writer writes in this process; ``BEGIN IMMEDIATE`` excludes other processes. What is guaranteed: a
+result means that the change is on the disk; a call runs once; a failing call is rolled back alone, without effect on
+its neighbours. What happens on failure: when SQLite itself rolls back the whole transaction (full disk, I/O error), or
+the commit fails, each call in it that had a result gets `Unavailable` instead; calls that had not started continue in a
+new transaction.
+
+Between groups, and at least once a second, the writer checks whether another process changed the file. The check uses
+the writer's own connection, because ``data_version`` ignores changes of the connection that asks.
 """
 
 from __future__ import annotations
@@ -26,16 +38,16 @@ from swarm.store.bridge.transaction import Dialect, Moment
 READERS = 2
 
 MOST_REWRITTEN_BYTES = 128 * 1024 * 1024
-"""A larger file would take longer than writers wait (``busy_timeout_seconds``)."""
+"""Rewriting a larger file would take longer than writers wait (``busy_timeout_seconds``)."""
 
 SCRUB_WAIT_MS = 200
-"""So long the emptying of the write-ahead log waits for readers, and writers for it."""
+"""How long emptying the write-ahead log waits for readers; writers wait as long."""
 
 _log = structlog.get_logger(__name__)
 
 
 class SqliteEngine:
-    """The file at ``path``, which must have been migrated or be empty; its folder must exist."""
+    """The engine for the file at ``path``, migrated or empty. Its folder must exist."""
 
     dialect: Dialect = "sqlite"
 
@@ -89,11 +101,11 @@ class SqliteEngine:
             with contextlib.closing(self._connect()) as connection:
                 if rewrite and self._path.stat().st_size <= MOST_REWRITTEN_BYTES:
                     connection.execute("VACUUM")
-                # Whoever reads from the log at this moment is not waited for: writers would have to wait as well.
+                # Long readers of the log are not waited for: writers would have to wait as well.
                 connection.execute(f"PRAGMA busy_timeout = {SCRUB_WAIT_MS}")
                 (is_busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         except sqlite3.Error as error:
-            _log.warning("The database's files still have what was deleted.", action="scrub", error=str(error))
+            _log.warning("The database files still contain deleted data.", action="scrub", error=str(error))
             return False
         return not is_busy
 
@@ -121,7 +133,7 @@ class SqliteEngine:
 
 
 class Reader:
-    """Runs reading calls one by one, each on the state that was committed when it began."""
+    """Runs reading calls one by one, each on the state that was committed at its start."""
 
     def __init__(self, connection: sqlite3.Connection, queue: Queue, deliver: Deliver, watch: ClockWatch) -> None:
         self._connection = connection
@@ -130,7 +142,7 @@ class Reader:
         self._watch = watch
 
     def serve(self) -> None:
-        """Answer calls until the queue ends, then disconnect."""
+        """Runs queued calls until the queue ends, then disconnects."""
         while (call := self._queue.get()) is not None:
             if not call.abandoned:
                 self._answer(call)
@@ -156,16 +168,16 @@ class Reader:
 
 
 MAX_GROUP = 256
-"""Calls in one transaction: the last one's results should not make the first one wait for long."""
+"""Calls in one transaction. A larger group would delay its first result."""
 
 Queue = SimpleQueue[QueryJob[Any] | None]
-"""Calls in the order in which they came; None ends it."""
+"""Calls in their order of arrival; None ends the queue."""
 
 _log = structlog.get_logger(__name__)
 
 
 class SqliteWriter:
-    """The only one who writes; see the module's description."""
+    """The only writer of this process; see the module's description."""
 
     def __init__(
         self,
@@ -187,7 +199,7 @@ class SqliteWriter:
         self._seen_version = self._data_version()
 
     def serve(self) -> None:
-        """Commit groups until the queue ends; then empty the write-ahead log and disconnect."""
+        """Commits groups until the queue ends, then empties the write-ahead log and disconnects."""
         while not self._ended:
             group = self._next_group()
             if group:
@@ -200,7 +212,7 @@ class SqliteWriter:
         self._connection.close()
 
     def _next_group(self) -> list[QueryJob[Any]]:
-        """All calls that wait now, waiting for a first one until it is time to look around."""
+        """Returns all waiting calls. Waits for the first one until the next check for foreign changes."""
         group: list[QueryJob[Any]] = []
         try:
             call = self._queue.get(timeout=max(0.0, self._next_look - time.monotonic()))
@@ -211,7 +223,7 @@ class SqliteWriter:
                 call = self._queue.get_nowait()
             self._ended = True
         except Empty:
-            pass  # nobody else waits at this moment
+            pass  # no other call is waiting
         return group
 
     def _commit_together(self, group: Sequence[QueryJob[Any]]) -> None:
@@ -219,7 +231,7 @@ class SqliteWriter:
         try:
             while rest:
                 rest = self._run_transaction(rest)
-        except BaseException as error:  # noqa: BLE001 - the writer outlives everything, and tells its callers
+        except BaseException as error:  # noqa: BLE001 - the writer survives, and its callers get the error
             self._roll_back()
             self._lose(group, error)
             _log.exception("The writer failed outside a call.", action="writer_failed")
@@ -227,7 +239,9 @@ class SqliteWriter:
             self._deliver(group)
 
     def _run_transaction(self, calls: Sequence[QueryJob[Any]]) -> Sequence[QueryJob[Any]]:
-        """Run ``calls`` in one transaction and commit it; the calls whose turn did not come, because it broke."""
+        """Runs ``calls`` in one transaction and commits it. Returns the calls that did not start because the
+        transaction broke.
+        """
         try:
             self._connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
@@ -247,9 +261,9 @@ class SqliteWriter:
         return ()
 
     def _settle(self, waiting: Sequence[QueryJob[Any]]) -> bool:
-        """Move along what is due after a step of the clock, unless it was set right again meanwhile.
+        """Moves the due times after a step of the clock, unless the clock was set right again meanwhile.
 
-        False if that failed, and who waits has lost.
+        Returns False on failure; the ``waiting`` calls have then failed with `Unavailable`.
         """
         try:
             self._connection.execute("BEGIN IMMEDIATE")
@@ -268,7 +282,7 @@ class SqliteWriter:
         return True
 
     def _run(self, call: QueryJob[Any], moment: Moment) -> BaseException | None:
-        """Run one call under its savepoint; what it was rolled back for."""
+        """Runs one call under its savepoint. Returns the error for which it was rolled back."""
         if call.abandoned:
             return None
         try:
@@ -306,7 +320,7 @@ class SqliteWriter:
             _log.exception("The transaction could not be rolled back.", action="rollback_failed")
 
     def _lose(self, calls: Iterable[QueryJob[Any]], cause: BaseException | None) -> None:
-        """Nothing of this became durable: who had a result gets `Unavailable`; who has an error keeps it."""
+        """Fails the calls of a transaction that did not become durable. A call with an error of its own keeps it."""
         for call in calls:
             if not call.failed:
                 call.fail(unavailable(cause or RuntimeError("its transaction ended early")))

@@ -1,8 +1,9 @@
-"""Statements written in SQLAlchemy Core, compiled once for each engine and run as strings on the driver's connection.
+"""Statements in SQLAlchemy Core, compiled once for each engine and run as strings on the driver's connection.
 
-Values are plain: ``int``, ``str``, ``bool``, ``float`` and ``None``, bound by name. No type of SQLAlchemy converts them
-on the way in or out, so a boolean read from SQLite is 0 or 1. A list of fixed values in ``IN`` is fine; a list that
-comes as a parameter is not.
+Values are plain: ``int``, ``str``, ``bool``, ``float`` and ``None``, bound by name. SQLAlchemy types convert nothing,
+so a boolean read from SQLite is 0 or 1. ``IN`` takes a list of fixed values, never a list as a parameter.
+
+The guards of state machines (`may`, `arrive`) come from the transition tables of the domain.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ InsertFactory = Callable[..., postgresql.Insert]
 class Statement:
     """A statement for both engines.
 
-    ``source`` is a Core statement, or a function that gets the dialect's own ``insert`` and returns one; the second
-    form is for ``ON CONFLICT``.
+    ``source`` is a Core statement, or for ``ON CONFLICT`` a function that takes the dialect's own ``insert`` and
+    returns a statement.
     """
 
     def __init__(self, source: Executable | Callable[[InsertFactory], Executable]) -> None:
@@ -45,31 +46,31 @@ class Statement:
         self._compiled: dict[Dialect, _Compiled] = {}
 
     def all(self, tx: Transaction, /, **params: object) -> list[Row]:
-        """Run it; all rows, as dictionaries by column name."""
+        """Runs the statement. Returns all rows as dictionaries by column name."""
         compiled = self._for(tx.dialect)
         cursor, rows = tx.fetch(compiled.sql, compiled.bind(params))
         return compiled.name(cursor, rows)
 
     def first(self, tx: Transaction, /, **params: object) -> Row | None:
-        """Run it; the first row, or None when there is none."""
+        """Runs the statement. Returns the first row, or None."""
         rows = self.all(tx, **params)
         return rows[0] if rows else None
 
     def run(self, tx: Transaction, /, **params: object) -> int:
-        """Run it; the number of rows it changed."""
+        """Runs the statement. Returns the number of changed rows."""
         compiled = self._for(tx.dialect)
         if compiled.returns_rows:  # SQLite counts these only through the rows themselves
             return len(tx.fetch(compiled.sql, compiled.bind(params))[1])
         return tx.execute(compiled.sql, compiled.bind(params))
 
     def many(self, tx: Transaction, /, rows: Sequence[Mapping[str, object]]) -> None:
-        """Run it once for each of ``rows``; none is fine."""
+        """Runs the statement once for each of ``rows``, which may be empty."""
         compiled = self._for(tx.dialect)
         if rows:
             tx.execute_many(compiled.sql, [compiled.bind(row) for row in rows])
 
     def sql(self, dialect: Dialect) -> str:
-        """The text that the driver gets, for tests and ``EXPLAIN``."""
+        """Returns the text for the driver, for tests and ``EXPLAIN``."""
         return self._for(dialect).sql
 
     def _for(self, dialect: Dialect) -> _Compiled:
@@ -116,7 +117,7 @@ def _converter(hint: Any) -> Callable[[Any], object] | None:
 
 
 class _Compiled:
-    """One statement for one engine: its text, the values written into it, the names it expects."""
+    """One statement for one engine: its text, its literal values and its parameter names."""
 
     def __init__(self, source: Executable | Callable[[InsertFactory], Executable], dialect: Dialect) -> None:
         statement = source if isinstance(source, Executable) else source(_insert(dialect))
@@ -129,7 +130,7 @@ class _Compiled:
         self._columns: tuple[str, ...] = ()
 
     def bind(self, params: Mapping[str, object]) -> Mapping[str, object]:
-        """The values to send: the caller's and those written into the statement. An unknown name is a TypeError."""
+        """Returns the caller's values together with the literal ones. An unknown name raises TypeError."""
         if not params.keys() <= self._names:
             unknown = ", ".join(sorted(params.keys() - self._names))
             raise TypeError(f"The statement has no parameter {unknown}; it has {', '.join(sorted(self._names))}.")
@@ -167,26 +168,26 @@ def _sql_dialect(dialect: Dialect) -> SqlDialect:
 Entity = TypeVar("Entity", bound="DataclassInstance")
 State = TypeVar("State", bound=StrEnum)
 
-# An expression on purpose: SQLite looks into a bare parameter of LIMIT, and therefore plans the statement anew whenever
-# the parameter is bound, which takes several times as long as to run it.
+# An expression on purpose: SQLite inspects a bare parameter of LIMIT and therefore plans the statement anew at each
+# binding, which takes several times as long as running it.
 AT_MOST_N: Final = bindparam("n", type_=Integer) + literal_column("0", Integer)
 
 
 def may(column: Column[str], transition: Transition[State]) -> ColumnElement[bool]:
-    """The row is in a state from which the transition is allowed: what the ``WHERE`` of its update says."""
+    """Returns the condition that a row is in a source state of the transition."""
     return column.in_([literally(source) for source in sorted(transition.sources)])
 
 
 def literally(value: StrEnum) -> ColumnElement[str]:
-    """A constant written into the statement itself: only so can a prepared statement use a partial index."""
+    """Returns a constant as SQL text: a prepared statement can use a partial index only for constants."""
     return literal_column(f"'{value}'")
 
 
 def with_valid_token(rows: Select[Any], agent_id: Column[str]) -> Select[Any]:
-    """The same rows for a caller whose token is valid, by its hash ``token_hash``, and none for any other.
+    """Restricts rows to a caller with a valid token, given as its hash ``token_hash``.
 
-    On PostgreSQL the token is locked together with what is found: a rotation that is under way is waited for, and a
-    later one waits for this transaction. Who ends a token locks nothing that a claim waits for.
+    On PostgreSQL the token is locked together with the rows: a rotation under way is waited for, and a later one waits
+    for this transaction. The statement that ends a token locks nothing that a claim waits for.
     """
     token = agent_tokens.c
     is_valid = (token.token_hash == bindparam("token_hash")) & (token.agent_id == agent_id)
@@ -195,5 +196,5 @@ def with_valid_token(rows: Select[Any], agent_id: Column[str]) -> Select[Any]:
 
 
 def arrive(transition: Transition[State]) -> Mapping[str, str]:
-    """The assignment that a transition makes."""
+    """Returns the assignment of the transition's target state."""
     return {"status": transition.target.value}
