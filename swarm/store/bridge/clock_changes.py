@@ -52,8 +52,8 @@ from swarm.store.tables import (
 )
 
 STEP_US: Final = 10 * SECOND
-"""Smaller steps are ignored: leases are renewed long before their last ten seconds, and the holder of an elected role may
-renew it after its end (`swarm.store.elections`)."""
+"""Smaller steps are ignored: leases are renewed long before their last ten seconds, and the holder of an elected
+role may renew it after its end (`swarm.store.elections`)."""
 
 _SHARP_US: Final = SECOND // 2  # a less precise reading is no reference for later ones
 

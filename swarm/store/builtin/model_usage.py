@@ -1,4 +1,4 @@
-"""Runs of built-in agents that are over, and what they have used."""
+"""Finished runs of built-in agents and their model usage."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def _newest(*conditions: ColumnElement[bool]) -> Statement:
     return Statement(select(model_runs).where(*conditions).order_by(_r.ended_at.desc(), _r.id.desc()).limit(AT_MOST_N))
 
 
-# By whether one agent's are wanted, those for one purpose, and those before another one.
+# By the filters in use: agent, purpose, position.
 _NEWEST = {
     wanted: _newest(*compress((_of_agent, _of_purpose, _older), wanted)) for wanted in product((False, True), repeat=3)
 }
 
 
 def _sum(of: ColumnElement[Any]) -> ColumnElement[int]:
-    """A sum of whole numbers as a whole number: PostgreSQL would make a decimal of it."""
+    """The sum of integers as an integer; PostgreSQL would return a decimal."""
     return cast(func.sum(of), BigInteger)
 
 
@@ -94,7 +94,7 @@ _FORGET = Statement(
 
 
 def note(tx: Transaction, run: ModelUsageRecord) -> bool:
-    """Note a run that is over; False if it is noted already, and then stays as it is."""
+    """Stores a finished run. Returns False for a known one, which stays unchanged."""
     if run.requester and forgotten.was_forgotten_since(tx, run.requester, run.started_at):
         run = replace(run, requester="", session_id=f"slack:{forgotten.NOBODY}")
     values = asdict(run)
@@ -104,9 +104,9 @@ def note(tx: Transaction, run: ModelUsageRecord) -> bool:
 def latest(
     tx: Transaction, agent: str | None, purpose: UsagePurpose | None, limit: int, before: str | None
 ) -> list[ModelUsageRecord] | None:
-    """So many runs, the last to end first, after ``before``; None if there is no such run.
+    """Returns runs, last ended first, behind the run ``before``; None if this one is unknown.
 
-    Those of one agent or of all, and for one purpose or for any.
+    ``agent`` and ``purpose`` filter the runs; None means any.
     """
     params: dict[str, object] = {"n": limit}
     if agent is not None:
@@ -123,9 +123,9 @@ def latest(
 
 
 def totals(tx: Transaction, days: int, purpose: UsagePurpose | None) -> list[UsageTotal]:
-    """What was used today and on the days before, in UTC, so many in all: newest first, by agent and model.
+    """Returns the usage of the last ``days`` days in UTC, today included: newest first, by agent and model.
 
-    ``purpose``: by runs for it alone; None: by all.
+    ``purpose`` filters the runs; None means any.
     """
     since = (tx.now // DAY - days + 1) * DAY
     if purpose is None:
@@ -134,7 +134,7 @@ def totals(tx: Transaction, days: int, purpose: UsagePurpose | None) -> list[Usa
 
 
 def forget(tx: Transaction, before: int, limit: int) -> int:
-    """Drop so many runs that ended before then; how many there were."""
+    """Deletes up to ``limit`` runs that ended before the moment. Returns their number."""
     return _FORGET.run(tx, before=before, n=limit)
 
 

@@ -1,12 +1,13 @@
-"""Sessions of built-in agents: what was said, in order, and the summary that is told in place of its older part.
+"""Sessions of built-in agents: the ordered messages, and the summary in place of the older ones.
 
-Who may act: any process. Whoever adds has locked the session's row first, so that positions are given once and the
-messages of one run stand together. What is there is never changed, but that another attempt may take its place: from
-then on it is not told any more. Which attempt is the newer one is known from their turns (`swarm.store.runs.attempts`),
-not from who comes first: a process that was deposed may add late. What is guaranteed: what the summary stands for is
-what was read to make it, for it is stored only if since then none of those messages was replaced, no other summary
-came, and the session was not forgotten and begun anew (`summarise`). Messages that came meanwhile stand behind it. What
-happens on failure: nothing was changed.
+Who may act: any process. A writer locks the session's row first, so that positions are unique and the messages of one
+run are adjacent. Stored messages never change, but another attempt may replace them; replaced messages are no longer
+told to the agent. The newer attempt is known from the runs (`swarm.store.runs.attempts`), not from the order of
+arrival: a deposed process may write late.
+
+What is guaranteed: a summary stands for exactly the messages read to make it. It is stored only if since then none of
+them was replaced, no other summary was stored, and the session was not deleted and started again (`summarise`). Later
+messages stand behind it. What happens on failure: nothing is changed.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ from swarm.store.tables import inbox_messages, session_messages, sessions, tasks
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Told:
-    """What an agent is told of a session, oldest first, and by what to know that this was not changed since."""
+    """The messages of a session as told to an agent, oldest first, with the state of the session at that time."""
 
     messages: Sequence[SessionMessage]
     edition: int
-    created_at: int  # microseconds since 1970 UTC; that of a session which was forgotten and begun anew is another
+    created_at: int  # microseconds since 1970 UTC; differs for a session deleted and started again
 
 
 MOST_ORIGINALS: Final = 500
-"""So many messages are told where the summary cannot be."""
+"""The number of messages told in place of an unusable summary."""
 
 _s, _m, _t, _i = sessions.c, session_messages.c, thread_messages.c, inbox_messages.c
 _delegated = select(tasks.c.inbox_message_id).where(tasks.c.id == bindparam("of_source")).scalar_subquery()
@@ -83,7 +84,7 @@ _FORGET = Statement(
         columns(_s.agent, _s.id).in_(
             select(_s.agent, _s.id).where(_before).order_by(_s.updated_at).limit(AT_MOST_N).correlate(None)
         ),
-        _before,  # once more, for one that is used at this moment
+        _before,  # again, for a session used at the same time
     )
 )
 
@@ -112,7 +113,7 @@ _ADD = Statement(
         source=bindparam("from_source"),
     )
 )
-# Locked, so that a delete at the same moment waits until what the session keeps of the message can be found.
+# Locked, so that a concurrent delete waits until the session's copy of the message is stored.
 _of_message = (_t.team == _i.team) & (_t.channel == _i.channel) & (_t.ts == _i.ts)
 _SAID_NOW = Statement(
     select(_t.text, _t.edited_ts, _t.deleted_at, _t.author_id)
@@ -123,7 +124,7 @@ _SAID_NOW = Statement(
 
 
 def use(tx: Transaction, agent: str, session_id: str, metadata: Mapping[str, object] | None = None) -> Session:
-    """The session, made if it is not there and locked, with these keys of its metadata set."""
+    """Returns the session, created if missing and locked, with these keys of its metadata set."""
     row = _lock(tx, agent, session_id)
     if metadata:
         known = {**from_json(row["metadata"]), **metadata}
@@ -133,10 +134,10 @@ def use(tx: Transaction, agent: str, session_id: str, metadata: Mapping[str, obj
 
 
 def told(tx: Transaction, agent: str, session_id: str, turn_id: str = "") -> Told:
-    """What the agent is told: the summary, at the position of the last message in it, and what came after that.
+    """Returns the messages for an agent: the summary, at the position of its last message, and the messages behind it.
 
-    With ``turn_id`` without the other attempts at what this turn answers. A summary with one of them in it cannot be
-    told then; in its place are the messages themselves, `MOST_ORIGINALS` at most.
+    With ``turn_id``, other attempts at the same trigger are left out. A summary that contains one of them is replaced
+    by the original messages, `MOST_ORIGINALS` at most.
     """
     row = _GET.first(tx, **_named(agent, session_id))
     if row is None:
@@ -152,12 +153,12 @@ def told(tx: Transaction, agent: str, session_id: str, turn_id: str = "") -> Tol
 
 
 def originals(tx: Transaction, agent: str, session_id: str) -> list[SessionMessage]:
-    """All messages, those in the summary too, and those in whose place others are told."""
+    """Returns all messages, including summarised and replaced ones."""
     return [message_of(row) for row in _ORIGINALS.all(tx, **_named(agent, session_id))]
 
 
 def add(tx: Transaction, agent: str, session_id: str, message: SessionMessage) -> SessionMessage:
-    """Add a message behind all others; it, with its position. The session is made if it is not there."""
+    """Appends a message. Returns it with its position. Creates a missing session."""
     _lock(tx, agent, session_id)
     position = _write(tx, agent, session_id, None, [message])
     row = {"position": position, "created_at": tx.now, "role": message.role, "content": content_of(message)}
@@ -173,11 +174,10 @@ def add_run(
     turn_id: str = "",
     has_answered: bool = True,
 ) -> bool:
-    """Add the messages of a run behind all others. One that is there already stays as it is.
+    """Appends the messages of a run, once.
 
-    Of several attempts at the same, one that has answered takes the place of all earlier ones. One that comes when a
-    newer attempt is there is kept and never told: False. Nothing is added of messages that were deleted meanwhile, nor
-    of what was done for them.
+    Of several attempts, one with an answer replaces all earlier ones. An attempt that arrives after a newer one is
+    stored and never told: False. Messages deleted in Slack meanwhile are not stored, nor is the work done for them.
     """
     messages = _still_said(tx, messages)
     if not messages:
@@ -194,7 +194,7 @@ def add_run(
 
 
 def _still_said(tx: Transaction, messages: Sequence[SessionMessage]) -> Sequence[SessionMessage]:
-    """The messages of a run as they may be kept: what was deleted since is left out, what was edited reads as now."""
+    """The messages of a run as they may be stored: without deleted ones, with edited texts."""
     now = {message.source: _SAID_NOW.first(tx, of_source=message.source) for message in messages if message.source}
     gone = {source for source, row in now.items() if row and (row["deleted_at"] or row["author_id"] == NOBODY)}
     if gone:
@@ -206,7 +206,7 @@ def _still_said(tx: Transaction, messages: Sequence[SessionMessage]) -> Sequence
 
 
 def _as_edited(messages: Sequence[SessionMessage], source: str, text: str) -> Sequence[SessionMessage]:
-    """With the text that a message has since it was edited, and no copy of what it said before."""
+    """Replaces the text of an edited message, and removes copies of the old text from the others."""
     old = [message.text for message in messages if message.source == source and not says(message.text, text)]
     parts = [part for each in old for part in parts_of(each, text) if len(part) >= SHORTEST_IN_THREAD]
     return [
@@ -216,22 +216,14 @@ def _as_edited(messages: Sequence[SessionMessage], source: str, text: str) -> Se
 
 
 def summarise(tx: Transaction, agent: str, session_id: str, seen: Told, to: int, summary: str) -> bool:
-    """Tell ``summary`` in place of all messages up to position ``to``; whether ``seen`` was still so."""
-    return bool(
-        _SUMMARISE.run(
-            tx,
-            **_named(agent, session_id),
-            seen_edition=seen.edition,
-            seen_created_at=seen.created_at,
-            new_summary=summary,
-            new_summarised_to=to,
-            now=tx.now,
-        )
-    )
+    """Stores ``summary`` in place of all messages up to position ``to``. Returns whether ``seen`` was still current."""
+    state = {"seen_edition": seen.edition, "seen_created_at": seen.created_at}
+    summarised = {"new_summary": summary, "new_summarised_to": to}
+    return bool(_SUMMARISE.run(tx, **_named(agent, session_id), **state, **summarised, now=tx.now))
 
 
 def forget(tx: Transaction, before: int, limit: int) -> int:
-    """Drop so many sessions that were last used before then, with all that was said; how many there were."""
+    """Deletes up to ``limit`` sessions last used before the moment, with their messages. Returns their number."""
     return _FORGET.run(tx, before=before, n=limit)
 
 
@@ -242,13 +234,13 @@ def _lock(tx: Transaction, agent: str, session_id: str) -> Row:
 
 
 def _end(tx: Transaction, agent: str, session_id: str) -> int:
-    """The last position. The session must be locked."""
+    """Returns the last position. The session must be locked."""
     row = _LAST.first(tx, **_named(agent, session_id))
     return int(row["position"] or 0) if row else 0
 
 
 def _first(tx: Transaction, agent: str, session_id: str, run: str) -> int:
-    """The position of a run's first message; 0 if none is there."""
+    """Returns the position of a run's first message; 0 without one."""
     row = _FIRST_OF_RUN.first(tx, **_named(agent, session_id), of_run=run)
     return int(row["position"]) if row else 0
 
@@ -258,7 +250,7 @@ def _runs(found: Attempts | None) -> frozenset[str]:
 
 
 def _replace(tx: Transaction, agent: str, session_id: str, runs: Sequence[str]) -> None:
-    """Tell of these runs no more. A summary that is being made of them is not told either."""
+    """Marks the messages of these runs as replaced, and invalidates a summary under way."""
     named = _named(agent, session_id)
     if sum(_REPLACE.run(tx, **named, of_run=run, now=tx.now) for run in runs):
         _COUNT_EDITION.run(tx, **named)
@@ -273,7 +265,7 @@ def _write(
     *,
     is_told: bool = True,
 ) -> int:
-    """Write messages behind all others; the position of the first."""
+    """Appends messages. Returns the position of the first."""
     first = _end(tx, agent, session_id) + 1
     _ADD.many(
         tx,
@@ -311,21 +303,14 @@ def _session(tx: Transaction, row: Row) -> Session:
     )
 
 
-def content_of(said: SessionMessage) -> str:
-    """All of a message that has no column of its own, without what is empty, as JSON."""
-    parts = {
-        "text": said.text,
-        "author": said.author,
-        "call_id": said.call_id,
-        "tool": said.tool,
-        "arguments": said.arguments,
-        "failed": said.failed,
-    }
-    return to_json({key: value for key, value in parts.items() if value}).decode()
+def content_of(message: SessionMessage) -> str:
+    """Returns all non-empty parts of a message without a column of their own, as JSON."""
+    parts = {name: getattr(message, name) for name in ("text", "author", "call_id", "tool", "arguments", "failed")}
+    return to_json({name: value for name, value in parts.items() if value}).decode()
 
 
 def message_of(row: Row) -> SessionMessage:
-    """A message out of its row."""
+    """Returns the message of a row."""
     parts = cast(dict[str, Any], from_json(row["content"]))
     return SessionMessage(
         role=MessageRole(row["role"]), position=row["position"], created_at=row["created_at"], **parts
@@ -333,7 +318,7 @@ def message_of(row: Row) -> SessionMessage:
 
 
 def summary_of(row: Row) -> list[SessionMessage]:
-    """The summary in a session's row, at the position of the last message in it; empty if there is none."""
+    """Returns the summary of a session's row, at the position of its last message; empty without one."""
     if row["summary"] is None:
         return []
     return [
@@ -348,11 +333,11 @@ def summary_of(row: Row) -> list[SessionMessage]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ListedSession:
-    """Enough of a session to know it again."""
+    """A session in a list, with its first question."""
 
     id: str
     agent: str
-    question: str  # what was first said to the agent
+    question: str  # the first message to the agent
     updated_at: int  # microseconds since 1970 UTC
 
 
@@ -384,9 +369,9 @@ _NAMED = _newest(_s.id == bindparam("of_session"))
 
 
 def newest(tx: Transaction, prefix: str, agent: str | None, limit: int) -> list[ListedSession]:
-    """The sessions that were used last, newest first: those whose ids begin so, of one agent or of all.
+    """Returns the last used sessions, newest first: with this prefix of the id, of one agent or of all.
 
-    ``prefix`` has no sign that means something to LIKE.
+    ``prefix`` contains no wildcard of LIKE.
     """
     pattern = f"{prefix}%"
     if agent is None:
@@ -395,7 +380,7 @@ def newest(tx: Transaction, prefix: str, agent: str | None, limit: int) -> list[
 
 
 def named(tx: Transaction, session_id: str, limit: int) -> list[ListedSession]:
-    """The sessions with this id, newest first; each agent may have one."""
+    """Returns the sessions with this id, newest first; each agent may have one."""
     return [_listed(row) for row in _NAMED.all(tx, of_session=session_id, n=limit)]
 
 

@@ -7,15 +7,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy import bindparam, func, select, update
 
 from swarm.clock import SECOND, new_id
-from swarm.domain.model.inbox import (
-    BUNDLE_LIMIT,
-    INBOX_TRANSITIONS,
-    Hold,
-    InboxStatus,
-    InboxStep,
-    MatchedBy,
-    order_key,
-)
+from swarm.domain.model.inbox import BUNDLE_LIMIT, INBOX_TRANSITIONS, Hold, InboxStatus, InboxStep, MatchedBy, order_key
 from swarm.store import history
 from swarm.store.bridge.statements import AT_MOST_N, Statement, arrive, every_column, literally, may, row_mapper
 from swarm.store.bridge.transaction import Transaction
@@ -68,17 +60,13 @@ _ADD = Statement(
 )
 _GET = Statement(select(inbox_messages).where(_i.id == bindparam("id")))
 _GET_LOCKED = Statement(select(inbox_messages).where(_i.id == bindparam("id")).with_for_update(key_share=True))
-_OF_MESSAGE = Statement(
+_of_message = (
     select(inbox_messages)
     .where(_i.team == bindparam("team"), _i.channel == bindparam("channel"), _i.ts == bindparam("ts"))
     .order_by(_i.created_at)
 )
-_OF_MESSAGE_LOCKED = Statement(
-    select(inbox_messages)
-    .where(_i.team == bindparam("team"), _i.channel == bindparam("channel"), _i.ts == bindparam("ts"))
-    .order_by(_i.created_at)
-    .with_for_update(key_share=True)
-)
+_OF_MESSAGE = Statement(_of_message)
+_OF_MESSAGE_LOCKED = Statement(_of_message.with_for_update(key_share=True))
 _BY_STATUS = Statement(
     select(inbox_messages).where(_i.status == bindparam("status")).order_by(_i.created_at.desc()).limit(AT_MOST_N)
 )
@@ -153,17 +141,13 @@ _WAITING_IN_THREAD = Statement(
 _AWAITS_LEAD = Statement(
     select(_i.id).where(_i.thread_id == bindparam("thread_id"), _i.agent_id.is_(None), _is_unread).limit(1)
 )
-_UNREAD_OF_LANE = Statement(
+_unread_of_lane = (
     select(inbox_messages)
     .where(_i.agent_id == bindparam("agent_id"), _i.thread_id == bindparam("thread_id"), _is_unread)
     .order_by(_i.ts)
 )
-_UNREAD_IN_THREAD = Statement(
-    select(inbox_messages)
-    .where(_i.agent_id == bindparam("agent_id"), _i.thread_id == bindparam("thread_id"), _is_unread)
-    .order_by(_i.ts)
-    .with_for_update(key_share=True)
-)
+_UNREAD_OF_LANE = Statement(_unread_of_lane)
+_UNREAD_IN_THREAD = Statement(_unread_of_lane.with_for_update(key_share=True))
 
 
 def add(
@@ -294,14 +278,8 @@ def move(
     resolved_at = None if INBOX_TRANSITIONS[step].target in _STILL_OPEN else tx.now
     moved = _MOVES[step].run(tx, entry_id=entry_.id, held_token=entry_.lease_token, new_resolved_at=resolved_at)
     if moved:
-        history.record(
-            tx,
-            f"inbox.{step}",
-            entry_.id,
-            thread_id=entry_.thread_id,
-            agent_id=actor or entry_.agent_id,
-            reason=reason,
-        )
+        agent_id = actor or entry_.agent_id
+        history.record(tx, f"inbox.{step}", entry_.id, thread_id=entry_.thread_id, agent_id=agent_id, reason=reason)
         if entry_.agent_id and step in _CHANGES_WHAT_IS_DUE:
             queues.refresh(tx, entry_.agent_id, entry_.thread_id)
     return bool(moved)

@@ -1,4 +1,4 @@
-"""What was done, what is to be done in Slack, and who may do it."""
+"""Idempotency keys, deliveries, elected roles and the history."""
 
 from __future__ import annotations
 

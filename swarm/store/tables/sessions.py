@@ -1,4 +1,4 @@
-"""What built-in agents remember of conversations, and what their runs have used."""
+"""Sessions of built-in agents, locks on their conversations, and the usage of models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work: tasks and inbox messages, their queues, the leases on them, and news of them."""
+"""Work: tasks and inbox messages, their queues, leases and notices."""
 
 from __future__ import annotations
 
