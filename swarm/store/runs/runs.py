@@ -1,7 +1,7 @@
-"""Turns: their rows, and the steps of their state machine.
+"""Runs: their rows, and the steps of their state machine.
 
-Each function looks at the state it finds: a process that was given up, and whose turn somebody else has ended, changes
-nothing any more and is told so by False. Whoever locks a thread or a lease as well locks them before.
+Each function checks the present state: a process that was given up, and whose run another process has ended, changes
+nothing and gets False. Threads and leases are locked before runs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ TURNS: Final = "turns"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """A turn as it stands in its row."""
+    """One row of `turns`."""
 
     id: str
     agent_id: str
@@ -124,7 +124,7 @@ _WAITING_IN_THREAD = Statement(
 
 
 def _request_stop(column: ColumnElement[Any]) -> Statement:
-    """Only a run can be stopped: where it is over, what is left is to show its end."""
+    """Only a running run can be stopped: afterwards only its end is left to show."""
     statement = update(turns).where(
         column == bindparam("of"), _t.status == literally(RunStatus.RUNNING), _t.stop_requested_at.is_(None)
     )
@@ -158,7 +158,7 @@ _FORGET = Statement(
 
 
 def _move(step: RunStep) -> Statement:
-    """The update of one step. What was noted before stays, unless there is something new to say."""
+    """The update of one step. An earlier note stays unless there is a new one."""
     transition = RUN_TRANSITIONS[step]
     note = func.coalesce(bindparam("note", type_=Text), _t.outcome_note)
     values: dict[str, object] = dict(arrive(transition)) | {"outcome_note": note}
@@ -187,7 +187,7 @@ def start(
     entry_ids: Sequence[str] = (),
     turn_id: str | None = None,
 ) -> Run | None:
-    """A new turn that runs; None if another one for this trigger or lease is not over (`in_hand` finds it)."""
+    """Starts a run. Returns None if another run for this trigger or lease is unfinished (`in_hand` finds it)."""
     turn_id = turn_id or new_id()
     started = _START.run(
         tx,
@@ -216,50 +216,50 @@ def get(tx: Transaction, turn_id: str) -> Run | None:
 
 
 def locked(tx: Transaction, turn_id: str) -> Run | None:
-    """A turn, locked until the transaction ends: its run cannot tell its end meanwhile."""
+    """Returns a run, locked until the transaction ends: it cannot report its end meanwhile."""
     row = _GET_LOCKED.first(tx, id=turn_id)
     return _turn(row) if row else None
 
 
 def in_hand(tx: Transaction, trigger_id: str) -> Run | None:
-    """The turn for a trigger that is not over: some process has it, or had it when it went away."""
+    """Returns the unfinished run for a trigger, of a live or a lost process."""
     row = _IN_HAND.first(tx, trigger_id=trigger_id)
     return _turn(row) if row else None
 
 
 def of_lease(tx: Transaction, lease_token: str) -> Run | None:
-    """The turn under a lease that is not over."""
+    """Returns the unfinished run under a lease."""
     row = _OF_LEASE.first(tx, lease_token=lease_token)
     return _turn(row) if row else None
 
 
 def unfinished(tx: Transaction) -> list[Run]:
-    """All turns that run or are closing, oldest first: what is to be looked after when their process is gone."""
+    """Returns all running and closing runs, oldest first, for recovery after the loss of a process."""
     return [_turn(row) for row in _UNFINISHED.all(tx)]
 
 
 def of_thread(tx: Transaction, thread_id: str, limit: int = 100) -> list[Run]:
-    """The turns of a thread, newest first."""
+    """Returns the runs of a thread, newest first."""
     return [_turn(row) for row in _OF_THREAD.all(tx, of=thread_id, n=limit)]
 
 
 def last_heard(tx: Transaction, thread_id: str, agent_id: str) -> Run | None:
-    """The newest turn of an agent in a thread that went well; None if there was none."""
+    """Returns the newest successful run of an agent in a thread."""
     row = _LAST_HEARD.first(tx, thread_id=thread_id, agent_id=agent_id)
     return _turn(row) if row else None
 
 
 def of_task(tx: Transaction, task_id: str, limit: int = 100) -> list[Run]:
-    """The turns that worked on a task, newest first."""
+    """Returns the runs for a task, newest first."""
     return [_turn(row) for row in _OF_TASK.all(tx, of=task_id, n=limit)]
 
 
 def closing(
     tx: Transaction, turn_id: str, *, text: str, closing: Closing, outcome: RunOutcome, note: str | None = None
 ) -> bool:
-    """The run is over, and this is how its last message will look; False if the turn does not run any more.
+    """Stores the end of a run and the final form of its last message. Returns False if the run does not run.
 
-    From here on anybody can bring the turn to its end. ``note`` says why it failed.
+    From here on any process can finish the run. ``note`` is the reason of a failure.
     """
     return _step(
         tx,
@@ -273,17 +273,18 @@ def closing(
 
 
 def end(tx: Transaction, turn_id: str, step: RunStep, note: str | None = None) -> bool:
-    """Take any step but CLOSE; False if the turn is in no state that allows it.
+    """Takes any step but CLOSE. Returns False if the run's status does not allow it.
 
-    The step of a closing turn is that of its outcome (`RunOutcome.step`).
+    A closing run takes the step of its outcome (`RunOutcome.step`).
     """
     return _step(tx, step, turn_id, note)
 
 
 def request_stop(tx: Transaction, by: str, *, turn_id: str | None = None, thread_id: str | None = None) -> int:
-    """A person (a Slack user's id) wants a run stopped, or all runs in a thread; how many were not asked before.
+    """Stores the request of a person (Slack user id) to stop a run, or all runs in a thread. Returns the number of new
+    requests.
 
-    Whoever runs them is woken, and finds them among `stops_wanted`.
+    Wakes the processes of the runs, which read `stops_wanted`.
     """
     statement = _REQUEST_STOP if turn_id else _REQUEST_STOP_IN_THREAD
     asked = statement.all(tx, of=turn_id or thread_id, by=by, now=tx.now)
@@ -302,12 +303,12 @@ def request_stop(tx: Transaction, by: str, *, turn_id: str | None = None, thread
 
 
 def stops_wanted(tx: Transaction) -> list[str]:
-    """The ids of the turns that run and that people want stopped."""
+    """Returns the ids of running runs with a request to stop."""
     return [row["id"] for row in _STOPS_WANTED.all(tx)]
 
 
 def retry(tx: Transaction, turn: Run, by: str) -> bool:
-    """Note that a person wants a turn run again; False if it did not fail and was not stopped, or was retried."""
+    """Records a person's retry. Returns False for a run that neither failed nor was stopped, or was retried."""
     marked = bool(_RETRY.run(tx, turn_id=turn.id, by=by, now=tx.now))
     if marked:
         history.record(
@@ -317,7 +318,7 @@ def retry(tx: Transaction, turn: Run, by: str) -> bool:
 
 
 def supersede_waiting(tx: Transaction, thread_id: str) -> list[Run]:
-    """People have said something else in a thread instead of answering: the turns that are thereby over."""
+    """Ends the waiting runs of a thread after a message that is no answer to their questions. Returns them."""
     waiting = [_turn(row) for row in _WAITING_IN_THREAD.all(tx, thread_id=thread_id)]
     superseded = [turn for turn in waiting if _step(tx, RunStep.SUPERSEDE, turn.id, None)]
     for turn in superseded:
@@ -326,7 +327,7 @@ def supersede_waiting(tx: Transaction, thread_id: str) -> list[Run]:
 
 
 def forget(tx: Transaction, before: int, limit: int) -> int:
-    """Drop so many turns that ended before then, with all that belongs to them; how many there were."""
+    """Deletes up to ``limit`` runs that ended before the moment, with their rows. Returns their number."""
     return _FORGET.run(tx, before=before, n=limit)
 
 
