@@ -241,7 +241,7 @@ def mark_read(tx: Transaction, agent_id: str, message_ids: Sequence[str]) -> Non
     _MARK_READ.many(tx, [{"of_message": message_id, "of_agent": agent_id, "now": tx.now} for message_id in message_ids])
 
 
-def mark_heard(tx: Transaction, agent_id: str, lease_token: str) -> None:
+def mark_notified_read(tx: Transaction, agent_id: str, lease_token: str) -> None:
     """Marks the message as read that a finished notice reported, if any."""
     _MARK_HEARD.run(tx, of_agent=agent_id, of_lease=lease_token, now=tx.now)
 

@@ -165,7 +165,7 @@ def names(tx: Transaction) -> dict[str, str]:
     return {row["id"]: row["name"] for row in _NAMES.all(tx)}
 
 
-def seen(tx: Transaction, agent_id: str) -> None:
+def record_seen(tx: Transaction, agent_id: str) -> None:
     """Records a sign of life of an agent."""
     _SEEN.run(tx, agent_id=agent_id, now=tx.now)
 

@@ -252,7 +252,7 @@ def take_down(tx: Transaction, thread: Thread, once_key: str) -> bool:
     return gone is not None
 
 
-def aim(tx: Transaction, delivery_id: str, target_ts: str) -> bool:
+def set_target(tx: Transaction, delivery_id: str, target_ts: str) -> bool:
     """Stores the Slack message that a delivery is about."""
     return bool(_AIM.run(tx, delivery_id=delivery_id, new_target_ts=target_ts))
 

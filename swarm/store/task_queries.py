@@ -160,7 +160,7 @@ def active_in_thread(tx: Transaction, agent_id: str, thread_id: str) -> Task | N
     return task(row) if row else None
 
 
-def holder(tx: Transaction, thread: Thread) -> Task | None:
+def owning_task(tx: Transaction, thread: Thread) -> Task | None:
     """Returns the open task that made the owner of a thread its owner, if it still does."""
     row = _HOLDER.first(tx, agent_id=thread.owner_id, thread_id=thread.id, epoch=thread.epoch)
     return task(row) if row else None

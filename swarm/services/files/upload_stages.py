@@ -87,8 +87,8 @@ def settle(tx: Transaction, upload: Upload, turn: UploadClaim, ts: str | None) -
         threads.doubt(tx, turn.thread.id)
     else:
         author = Author(id=agent.id, kind=AuthorKind.AGENT, name=agent.name)
-        transcript.own_post(tx, turn.thread.team, _message(turn.thread, sharing, ts, author))
-    threads.active(tx, turn.thread.id)
+        transcript.store_own_post(tx, turn.thread.team, _message(turn.thread, sharing, ts, author))
+    threads.touch(tx, turn.thread.id)
     shared = Shared(file_id=sharing.file_id, name=sharing.name, size_bytes=sharing.size_bytes, ts=ts)
     _save(tx, turn.key, shared)
     history.record(tx, "file.confirm", shared.file_id, thread_id=turn.thread.id, agent_id=agent.id)

@@ -183,7 +183,7 @@ def lease_due(
     Nothing for a caller with a token that has ended; the coordinator itself claims without one.
     """
     news = [(order_key(notice.created_at), notice) for notice in notices.unread(tx, agent_id, limit, token_hash)]
-    work = [(head.order_key, head) for head in queues.first(tx, agent_id, limit, token_hash)]
+    work = [(head.order_key, head) for head in queues.next_heads(tx, agent_id, limit, token_hash)]
     due: list[tuple[int, Notice | QueueHead]] = sorted([*news, *work], key=lambda pair: pair[0])
     claimed = [
         take_notice(tx, what, lease_seconds)

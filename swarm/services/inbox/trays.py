@@ -79,5 +79,5 @@ def _alone(tx: Transaction, entry: InboxMessage) -> ThreadTranscript:
     thread = threads.get(tx, entry.thread_id)
     assert thread is not None  # threads that entries refer to are never removed
     row = transcript.find(tx, thread.team, thread.channel, entry.ts)
-    said = (transcript.said(row),) if row else ()
+    said = (transcript.transcript_message(row),) if row else ()
     return ThreadTranscript(thread=thread, said=said, entries=(entry,), previous_answer=None)

@@ -155,7 +155,7 @@ def keep_thread(tx: Transaction, thread: Thread, messages: list[SlackMessage], m
     locked = threads.locked(tx, thread.id)
     for message in messages:
         if me.wrote(message.author):
-            transcript.own_post(tx, locked.team, _signed(tx, message))
+            transcript.store_own_post(tx, locked.team, _signed(tx, message))
         else:
             transcript.keep(tx, locked.team, [message])
     history.record(tx, "thread.read", locked.id, thread_id=locked.id, reason=f"{len(messages)} messages")

@@ -165,7 +165,7 @@ class EventWatchdog(Watcher):
         now = self._monotonic()
         if self._newest_ts > self._noted_ts and now - self._noted_at >= NOTE_SECONDS:
             newest, self._noted_at = self._newest_ts, now
-            await self._database.write(watermarks.heard, self._me.team, newest)
+            await self._database.write(watermarks.advance, self._me.team, newest)
             self._noted_ts = newest
 
     async def _open_gaps(self) -> None:

@@ -138,7 +138,7 @@ class Ingest:
             self._note(tx, message, decision, None)
         elif transcript.route(tx, team, self._marked(message)):
             if not is_new:
-                threads.active(tx, thread.id)
+                threads.touch(tx, thread.id)
             self._act(tx, message, thread, decision, roster, is_new=is_new)
             if is_new:
                 self._route_early(tx, message, roster)

@@ -43,6 +43,6 @@ def note_seen(tx: Transaction, agent_id: str, conduct: OperatingPolicy) -> None:
     agent = agents.by_id(tx, agent_id)
     if agent is None:
         return  # it was removed a moment ago
-    agents.seen(tx, agent_id)
+    agents.record_seen(tx, agent_id)
     if not agent.online(tx.now, conduct.offline_after_seconds, began(tx, conduct)):
         tx.wake(AGENTS)

@@ -87,7 +87,7 @@ def _stranded(tx: Transaction, roster: Roster, offline_since: int) -> list[Notic
 
 def _waiting(tx: Transaction, roster: Roster, offline_since: int) -> list[UnreadOfOffline]:
     lead = roster.default_lead
-    found = queues.waiting(
+    found = queues.unserved_lanes(
         tx,
         offline_since,
         lead_exists=lead is not None,

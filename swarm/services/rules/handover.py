@@ -43,7 +43,7 @@ def _is_free(tx: Transaction, thread: Thread, task: Task, agent_id: str, roster:
     owner = roster.by_id(thread.owner_id)
     if owner is None or owner.id == task.created_by or owner.role is Role.LEAD:
         return True
-    holder = task_queries.holder(tx, thread)
+    holder = task_queries.owning_task(tx, thread)
     return owner.id == agent_id and (holder is None or holder.id == task.id)
 
 

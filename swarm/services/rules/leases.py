@@ -196,7 +196,7 @@ def _finish(tx: Transaction, lease: Lease, outcome: FinishOutcome, reason: str, 
         return
     if lease.kind is LeaseKind.NOTICE:
         notices.move(tx, NoticeStep.FINISH, lease.trigger_id)
-        agent_messages.mark_heard(tx, lease.agent_id, lease.token)
+        agent_messages.mark_notified_read(tx, lease.agent_id, lease.token)
     dismissed = claimed_members(tx, lease) if outcome is FinishOutcome.DISMISSED else []
     for entry in dismissed:
         inbox.move(tx, InboxStep.DISMISS, entry, reason=reason)

@@ -163,7 +163,7 @@ def _retry(tx: Transaction, turn: Run, thread: Thread, person: str, conduct: Ope
         retried = _redrive_entries(tx, turn, thread, reason, conduct)
     if retried is Retried.DONE:
         runs.retry(tx, turn, person)
-        threads.active(tx, thread.id)
+        threads.touch(tx, thread.id)
     return retried
 
 

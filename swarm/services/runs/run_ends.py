@@ -188,7 +188,7 @@ def remember_pages(tx: Transaction, turn: Run, thread: Thread, place: AnswerTarg
             message = SlackMessage(
                 channel=thread.channel, ts=page.ts, thread_ts=thread.thread_ts, author=author, text=page.text
             )
-            transcript.own_post(tx, thread.team, message)
+            transcript.store_own_post(tx, thread.team, message)
 
 
 def close_pages(tx: Transaction, turn: Run) -> None:

@@ -165,7 +165,7 @@ def _task(tx: Transaction, caller: Caller, task_id: str) -> Claim:
 def _requester(tx: Transaction, entries: Sequence[InboxMessage]) -> str | None:
     """The person who has spoken last; None if only bots have. Slack streams to people only."""
     rows = (transcript.find(tx, entry.team, entry.channel, entry.ts) for entry in entries)
-    said = sorted((transcript.said(row) for row in rows if row), key=lambda one: slack_ts_to_us(one.ts))
+    said = sorted((transcript.transcript_message(row) for row in rows if row), key=lambda one: slack_ts_to_us(one.ts))
     people = [one.author_id for one in said if one.kind is AuthorKind.USER and one.author_id.startswith(("U", "W"))]
     return people[-1] if people else None
 

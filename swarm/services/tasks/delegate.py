@@ -89,7 +89,7 @@ class Delegations:
             task = self._make(tx, caller, hold, target, brief, offer)
             for member in [hold.entry] if only else with_others(tx, hold):
                 if inbox.move(tx, InboxStep.DELEGATE, member, reason=f"to {target.name}, as task {task.id}"):
-                    inbox.tie(tx, member.id, task.id)
+                    inbox.set_task(tx, member.id, task.id)
             self._tell(tx, caller, hold, target, task, offer)
             end_if_resolved(tx, hold.lease)
             owner = threads.get(tx, hold.thread.id)

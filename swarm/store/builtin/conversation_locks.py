@@ -49,7 +49,7 @@ _FORGET = Statement(
 )
 
 
-def take(tx: Transaction, client: str, agent: str, conversation: str, run_id: str, seconds: float) -> bool:
+def acquire(tx: Transaction, client: str, agent: str, conversation: str, run_id: str, seconds: float) -> bool:
     """Locks a conversation for a run. Returns False while another run holds the lock."""
     taken = _TAKE.run(
         tx,
@@ -77,7 +77,7 @@ def renew(tx: Transaction, client: str, agent: str, conversation: str, run_id: s
     return bool(renewed)
 
 
-def leave(tx: Transaction, client: str, agent: str, conversation: str, run_id: str) -> bool:
+def release(tx: Transaction, client: str, agent: str, conversation: str, run_id: str) -> bool:
     """Releases the lock and wakes the waiting runs. Returns whether the run held it."""
     left = bool(_LEAVE.run(tx, of_client=client, of_agent=agent, of_conversation=conversation, of_run=run_id))
     if left:

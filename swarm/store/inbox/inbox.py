@@ -190,7 +190,7 @@ def add(
     return entry_id
 
 
-def said_at(tx: Transaction, entry_id: str | None) -> str | None:
+def slack_ts(tx: Transaction, entry_id: str | None) -> str | None:
     """Returns the Slack timestamp of an inbox message; None without one."""
     entry = get(tx, entry_id) if entry_id else None
     return entry.ts if entry else None
@@ -331,7 +331,7 @@ def of_task(tx: Transaction, task_id: str, status: InboxStatus) -> list[InboxMes
     return [inbox_message(row) for row in _OF_TASK.all(tx, task_id=task_id, status=status)]
 
 
-def tie(tx: Transaction, entry_id: str, task_id: str) -> None:
+def set_task(tx: Transaction, entry_id: str, task_id: str) -> None:
     """Stores the task of a message."""
     _TIE.run(tx, entry_id=entry_id, new_task_id=task_id)
 

@@ -157,7 +157,7 @@ _MISSING = Statement(
 )
 
 
-def first(tx: Transaction, agent_id: str, limit: int, token_hash: str | None = None) -> list[QueueHead]:
+def next_heads(tx: Transaction, agent_id: str, limit: int, token_hash: str | None = None) -> list[QueueHead]:
     """Returns and locks the first lanes with due work in which no run of the agent works; none for a caller whose token
     has ended.
     """
@@ -168,7 +168,7 @@ def first(tx: Transaction, agent_id: str, limit: int, token_hash: str | None = N
     return [_queue_head(row) for row in rows]
 
 
-def waiting(
+def unserved_lanes(
     tx: Transaction, seen_before: int, *, lead_exists: bool, lead_is_online: bool, limit: int
 ) -> list[tuple[str, str]]:
     """Returns (thread, agent) pairs with work for an agent that is revoked, or offline since ``seen_before``, and for

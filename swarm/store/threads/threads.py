@@ -209,7 +209,7 @@ def hand_over(tx: Transaction, thread: Thread, owner_id: str | None, reason: str
     return thread.epoch + 1
 
 
-def active(tx: Transaction, thread_id: str) -> None:
+def touch(tx: Transaction, thread_id: str) -> None:
     """Records activity in a thread."""
     _ACTIVE.run(tx, thread_id=thread_id, now=tx.now)
 

@@ -138,12 +138,12 @@ def keep(tx: Transaction, team: str, messages: Iterable[SlackMessage]) -> None:
         _KEEP.run(tx, **values, routed_at=None)
 
 
-def own_post(tx: Transaction, team: str, message: SlackMessage) -> None:
+def store_own_post(tx: Transaction, team: str, message: SlackMessage) -> None:
     """Stores a post of ours when it was sent: Slack sends no event for it. History may have shown it before."""
     _OWN.run(tx, **_values(tx, team, message), routed_at=tx.now)
 
 
-def own_change(tx: Transaction, team: str, channel: str, ts: str, text: str) -> None:
+def store_own_edit(tx: Transaction, team: str, channel: str, ts: str, text: str) -> None:
     """Stores the new text of a post of ours."""
     _OWN_CHANGE.run(tx, team=team, channel=channel, ts=ts, new_text=text)
 
@@ -176,7 +176,10 @@ def is_deleted(tx: Transaction, team: str, channel: str, ts: str) -> bool:
 
 def of_thread(tx: Transaction, team: str, channel: str, thread_ts: str, up_to: str) -> list[TranscriptMessage]:
     """Returns all messages of a thread up to and including ``up_to``, oldest first."""
-    return [said(row) for row in _OF_THREAD.all(tx, team=team, channel=channel, thread_ts=thread_ts, up_to=up_to)]
+    return [
+        transcript_message(row)
+        for row in _OF_THREAD.all(tx, team=team, channel=channel, thread_ts=thread_ts, up_to=up_to)
+    ]
 
 
 def rows_of_thread(tx: Transaction, team: str, channel: str, thread_ts: str) -> dict[str, Row]:
@@ -197,7 +200,7 @@ def last_answer(said: Sequence[TranscriptMessage]) -> str | None:
     return next((message.text for message in answers if message.author_id != COORDINATOR), None)
 
 
-def said(row: Row) -> TranscriptMessage:
+def transcript_message(row: Row) -> TranscriptMessage:
     """Returns a row as a reader sees it. An author without a known name is shown by id."""
     return TranscriptMessage(
         ts=row["ts"],
@@ -289,7 +292,7 @@ def thread_of_task(tx: Transaction, agent_id: str, task_id: str) -> str | None:
 def page(tx: Transaction, thread: Thread, after_ts: str, limit: int) -> list[TranscriptMessage]:
     """Returns up to ``limit`` messages of a thread behind ``after_ts``, oldest first."""
     place = {"team": thread.team, "channel": thread.channel, "thread_ts": thread.thread_ts}
-    return [said(row) for row in _PAGE.all(tx, **place, after_ts=after_ts, n=limit)]
+    return [transcript_message(row) for row in _PAGE.all(tx, **place, after_ts=after_ts, n=limit)]
 
 
 def file_in(tx: Transaction, thread: Thread, file_id: str) -> File | None:

@@ -85,7 +85,7 @@ _DOUBT_AT_FIRST = _doubt_tracked(ContextState.STALE, ContextState.UNKNOWN)
 _DOUBT_ANEW = _doubt_tracked(ContextState.STALE)
 
 
-def heard(tx: Transaction, team: str, ts: str) -> None:
+def advance(tx: Transaction, team: str, ts: str) -> None:
     """Records that all events up to ``ts`` have arrived, apart from those in an open gap."""
     _RAISE.run(tx, team=team, channel=ALL, ts=ts)
 
@@ -108,7 +108,7 @@ def open_gap(tx: Transaction, team: str, since: str | None = None) -> None:
     """
     row = _LOCK.first(tx, of_team=team, of_channel=ALL)
     if row is None:
-        heard(tx, team, us_to_slack_ts(tx.now))
+        advance(tx, team, us_to_slack_ts(tx.now))
         return
     begins = [ts for ts in (since or row["ts"], row["gap_since"]) if ts]
     _OPEN_GAP.run(tx, of_team=team, of_channel=ALL, since=min(begins))
