@@ -82,8 +82,7 @@ class Statement:
 
 def every_column(table: Table, *omitted: str, **values: object) -> dict[str, object]:
     """Returns the values of an INSERT: a parameter named after each column but the ``omitted``, or the given value."""
-    names = [column.name for column in table.columns if column.name not in omitted]
-    return {name: values.pop(name) if name in values else bindparam(name) for name in names} | values
+    return {column.name: bindparam(column.name) for column in table.columns if column.name not in omitted} | values
 
 
 def row_mapper(kind: type[Entity], *omitted: str, **special: Callable[[Row], object]) -> Callable[[Row], Entity]:
