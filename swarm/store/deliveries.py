@@ -248,8 +248,8 @@ def take_down(tx: Transaction, thread: Thread, once_key: str) -> bool:
     first = _BY_ONCE_KEY.first(tx, once_key=once_key)
     if first is None:
         return False
-    gone = add(tx, DeliveryKind.DELETE, thread, text="", updates_id=first["id"], once_key=f"{once_key}:gone")
-    return gone is not None
+    queued = add(tx, DeliveryKind.DELETE, thread, text="", updates_id=first["id"], once_key=f"{once_key}:gone")
+    return queued is not None
 
 
 def set_target(tx: Transaction, delivery_id: str, target_ts: str) -> bool:

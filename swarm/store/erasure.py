@@ -227,13 +227,13 @@ def _sources(tx: Transaction, thread_id: str, entry_id: str) -> list[str]:
 def _forget_source(tx: Transaction, source: str, *, is_kept: bool, run: str | None = None) -> int:
     """Erases the work of all runs that read a source, or of one ``run``; and the source itself, unless ``is_kept``."""
     read = [row for row in _SOURCES.all(tx, of_source=source) if run in (None, row["run"])]
-    said = [
-        said
+    results = [
+        result
         for row in read
         if row["run"]
-        for said in _OF_RUN.all(tx, of_agent=row["agent"], of_session=row["session_id"], of_run=row["run"])
+        for result in _OF_RUN.all(tx, of_agent=row["agent"], of_session=row["session_id"], of_run=row["run"])
     ]
-    rows = [*([] if is_kept else read), *said]
+    rows = [*([] if is_kept else read), *results]
     _unsettle(tx, rows)
     for row in rows:
         _ERASE.run(tx, **_at(row), now=tx.now)

@@ -99,10 +99,10 @@ def _program(name: str, at_least: int) -> str:
     hint = f"Install PostgreSQL's client programs, version {at_least} or newer, and put them on the PATH."
     if path is None:
         raise ConfigurationError(f"{name} is not on the PATH; backups of PostgreSQL need it.", hint=hint)
-    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout  # noqa: S603
-    found = re.search(r"(\d+)(?:\.\d+)*", said)
+    version = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout  # noqa: S603
+    found = re.search(r"(\d+)(?:\.\d+)*", version)
     if found is None or int(found.group(1)) < at_least:
-        raise ConfigurationError(f"{path} is {said.strip() or 'unusable'}, older than the server.", hint=hint)
+        raise ConfigurationError(f"{path} is {version.strip() or 'unusable'}, older than the server.", hint=hint)
     return path
 
 
@@ -124,12 +124,12 @@ def _run(where: PostgresUrl | None, command: Sequence[str]) -> None:
         ) as process
     ):
         try:
-            _, said = process.communicate()
+            _, errors = process.communicate()
         except BaseException:
             process.kill()
             raise
     if process.returncode:
-        if IN_USE in said:
+        if IN_USE in errors:
             raise Conflict(f"{IN_USE}.", hint=STOP_FIRST)
-        lines = said.strip().splitlines() or [f"exit code {process.returncode}"]
+        lines = errors.strip().splitlines() or [f"exit code {process.returncode}"]
         raise ConfigurationError(f"{Path(command[0]).name} failed: {lines[0]}")

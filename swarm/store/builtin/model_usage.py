@@ -56,7 +56,8 @@ def _newest(*conditions: ColumnElement[bool]) -> Statement:
 
 # By the filters in use: agent, purpose, position.
 _NEWEST = {
-    wanted: _newest(*compress((_of_agent, _of_purpose, _older), wanted)) for wanted in product((False, True), repeat=3)
+    filters: _newest(*compress((_of_agent, _of_purpose, _older), filters))
+    for filters in product((False, True), repeat=3)
 }
 
 
@@ -118,8 +119,8 @@ def latest(
         if place is None:
             return None
         params |= {"before_ended_at": place["ended_at"], "before_id": place["id"]}
-    wanted = (agent is not None, purpose is not None, before is not None)
-    return [_run(row) for row in _NEWEST[wanted].all(tx, **params)]
+    filters = (agent is not None, purpose is not None, before is not None)
+    return [_run(row) for row in _NEWEST[filters].all(tx, **params)]
 
 
 def totals(tx: Transaction, days: int, purpose: UsagePurpose | None) -> list[UsageTotal]:

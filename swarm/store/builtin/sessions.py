@@ -32,7 +32,7 @@ from swarm.store.tables import inbox_messages, session_messages, sessions, tasks
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Told:
+class SessionContext:
     """The messages of a session as told to an agent, oldest first, with the state of the session at that time."""
 
     messages: Sequence[SessionMessage]
@@ -40,7 +40,7 @@ class Told:
     created_at: int  # microseconds since 1970 UTC; differs for a session deleted and started again
 
 
-MOST_ORIGINALS: Final = 500
+MAX_ORIGINALS: Final = 500
 """The number of messages told in place of an unusable summary."""
 
 _s, _m, _t, _i = sessions.c, session_messages.c, thread_messages.c, inbox_messages.c
@@ -89,10 +89,10 @@ _FORGET = Statement(
 )
 
 
-_told = _of_session & _m.replaced_at.is_(None)
-_BEHIND = Statement(select(session_messages).where(_told, _m.position > bindparam("behind")).order_by(_m.position))
-_COUNT_BEHIND = Statement(select(func.count().label("n")).where(_told, _m.position > bindparam("behind")))
-_LAST_TOLD = Statement(select(session_messages).where(_told).order_by(_m.position.desc()).limit(AT_MOST_N))
+_current = _of_session & _m.replaced_at.is_(None)
+_BEHIND = Statement(select(session_messages).where(_current, _m.position > bindparam("behind")).order_by(_m.position))
+_COUNT_BEHIND = Statement(select(func.count().label("n")).where(_current, _m.position > bindparam("behind")))
+_LAST_CURRENT = Statement(select(session_messages).where(_current).order_by(_m.position.desc()).limit(AT_MOST_N))
 _ORIGINALS = Statement(select(session_messages).where(_of_session).order_by(_m.position))
 _of_run = _of_session & (_m.run == bindparam("of_run"))
 _FIRST_OF_RUN = Statement(select(_m.position).where(_of_run).order_by(_m.position).limit(1))
@@ -133,23 +133,23 @@ def use(tx: Transaction, agent: str, session_id: str, metadata: Mapping[str, obj
     return _session(tx, row)
 
 
-def told(tx: Transaction, agent: str, session_id: str, turn_id: str = "") -> Told:
+def context(tx: Transaction, agent: str, session_id: str, turn_id: str = "") -> SessionContext:
     """Returns the messages for an agent: the summary, at the position of its last message, and the messages behind it.
 
     With ``turn_id``, other attempts at the same trigger are left out. A summary that contains one of them is replaced
-    by the original messages, `MOST_ORIGINALS` at most.
+    by the original messages, `MAX_ORIGINALS` at most.
     """
     row = _GET.first(tx, **_named(agent, session_id))
     if row is None:
-        return Told(messages=(), edition=0, created_at=0)
+        return SessionContext(messages=(), edition=0, created_at=0)
     left_out = _runs(attempts.beside(tx, turn_id))
     if any(0 < _first(tx, agent, session_id, run) <= row["summarised_to"] for run in left_out):
-        newest = _LAST_TOLD.all(tx, **_named(agent, session_id), n=MOST_ORIGINALS)
+        newest = _LAST_CURRENT.all(tx, **_named(agent, session_id), n=MAX_ORIGINALS)
         summary, later = [], newest[::-1]
     else:
         summary, later = summary_of(row), _BEHIND.all(tx, **_named(agent, session_id), behind=row["summarised_to"])
     messages = [*summary, *(message_of(each) for each in later if each["run"] not in left_out)]
-    return Told(messages=messages, edition=row["edition"], created_at=row["created_at"])
+    return SessionContext(messages=messages, edition=row["edition"], created_at=row["created_at"])
 
 
 def originals(tx: Transaction, agent: str, session_id: str) -> list[SessionMessage]:
@@ -187,7 +187,7 @@ def add_run(
         return True
     found = attempts.beside(tx, turn_id)
     is_late = found is not None and any(_first(tx, agent, session_id, later["run_id"]) for later in found.after)
-    _write(tx, agent, session_id, run, messages, is_told=not is_late)
+    _write(tx, agent, session_id, run, messages, is_current=not is_late)
     if found and has_answered and not is_late:
         _replace(tx, agent, session_id, [earlier["run_id"] for earlier in found.before])
     return not is_late
@@ -196,11 +196,11 @@ def add_run(
 def _still_said(tx: Transaction, messages: Sequence[SessionMessage]) -> Sequence[SessionMessage]:
     """The messages of a run as they may be stored: without deleted ones, with edited texts."""
     now = {message.source: _SAID_NOW.first(tx, of_source=message.source) for message in messages if message.source}
-    gone = {source for source, row in now.items() if row and (row["deleted_at"] or row["author_id"] == NOBODY)}
-    if gone:
-        messages = [message for message in messages if message.source and message.source not in gone]
+    deleted = {source for source, row in now.items() if row and (row["deleted_at"] or row["author_id"] == NOBODY)}
+    if deleted:
+        messages = [message for message in messages if message.source and message.source not in deleted]
     for source, row in now.items():
-        if row and row["edited_ts"] and source not in gone:
+        if row and row["edited_ts"] and source not in deleted:
             messages = _as_edited(messages, source, row["text"])
     return messages
 
@@ -215,7 +215,7 @@ def _as_edited(messages: Sequence[SessionMessage], source: str, text: str) -> Se
     ]
 
 
-def summarise(tx: Transaction, agent: str, session_id: str, seen: Told, to: int, summary: str) -> bool:
+def summarise(tx: Transaction, agent: str, session_id: str, seen: SessionContext, to: int, summary: str) -> bool:
     """Stores ``summary`` in place of all messages up to position ``to``. Returns whether ``seen`` was still current."""
     state = {"seen_edition": seen.edition, "seen_created_at": seen.created_at}
     summarised = {"new_summary": summary, "new_summarised_to": to}
@@ -263,7 +263,7 @@ def _write(
     run: str | None,
     messages: Sequence[SessionMessage],
     *,
-    is_told: bool = True,
+    is_current: bool = True,
 ) -> int:
     """Appends messages. Returns the position of the first."""
     first = _end(tx, agent, session_id) + 1
@@ -277,7 +277,7 @@ def _write(
                 "with_content": content_of(message),
                 "of_run": run,
                 "now": tx.now,
-                "since": None if is_told else tx.now,
+                "since": None if is_current else tx.now,
                 "from_source": message.source or None,
             }
             for position, message in enumerate(messages, first)

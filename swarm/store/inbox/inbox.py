@@ -233,17 +233,17 @@ def due_of_thread(tx: Transaction, agent_id: str, thread_id: str) -> list[InboxM
     ]
 
 
-def claim(tx: Transaction, entry_: InboxMessage, token: str) -> InboxMessage | None:
+def claim(tx: Transaction, message: InboxMessage, token: str) -> InboxMessage | None:
     """Puts an unread message under a lease. Returns None if it is no longer unread."""
-    if not _CLAIM.run(tx, entry_id=entry_.id, token=token):
+    if not _CLAIM.run(tx, entry_id=message.id, token=token):
         return None
-    return replace(entry_, status=InboxStatus.CLAIMED, claims=entry_.claims + 1, lease_token=token)
+    return replace(message, status=InboxStatus.CLAIMED, claims=message.claims + 1, lease_token=token)
 
 
-def refresh_queue_head(tx: Transaction, entry_: InboxMessage) -> None:
+def refresh_queue_head(tx: Transaction, message: InboxMessage) -> None:
     """Recomputes the queue head of a message's thread, after it was claimed out of order."""
-    if entry_.agent_id:
-        queues.refresh(tx, entry_.agent_id, entry_.thread_id)
+    if message.agent_id:
+        queues.refresh(tx, message.agent_id, message.thread_id)
 
 
 def uncount_claim(tx: Transaction, entry_id: str) -> None:
@@ -272,16 +272,16 @@ def count_unread(tx: Transaction, agent_id: str) -> int:
 
 
 def move(
-    tx: Transaction, step: InboxStep, entry_: InboxMessage, *, reason: str | None = None, actor: str | None = None
+    tx: Transaction, step: InboxStep, message: InboxMessage, *, reason: str | None = None, actor: str | None = None
 ) -> bool:
     """Takes a step of the state machine. Returns False if the message's status or its lease does not allow it."""
     resolved_at = None if INBOX_TRANSITIONS[step].target in _STILL_OPEN else tx.now
-    moved = _MOVES[step].run(tx, entry_id=entry_.id, held_token=entry_.lease_token, new_resolved_at=resolved_at)
+    moved = _MOVES[step].run(tx, entry_id=message.id, held_token=message.lease_token, new_resolved_at=resolved_at)
     if moved:
-        agent_id = actor or entry_.agent_id
-        history.record(tx, f"inbox.{step}", entry_.id, thread_id=entry_.thread_id, agent_id=agent_id, reason=reason)
-        if entry_.agent_id and step in _CHANGES_WHAT_IS_DUE:
-            queues.refresh(tx, entry_.agent_id, entry_.thread_id)
+        agent_id = actor or message.agent_id
+        history.record(tx, f"inbox.{step}", message.id, thread_id=message.thread_id, agent_id=agent_id, reason=reason)
+        if message.agent_id and step in _CHANGES_WHAT_IS_DUE:
+            queues.refresh(tx, message.agent_id, message.thread_id)
     return bool(moved)
 
 
@@ -336,20 +336,22 @@ def set_task(tx: Transaction, entry_id: str, task_id: str) -> None:
     _TIE.run(tx, entry_id=entry_id, new_task_id=task_id)
 
 
-def readdress(tx: Transaction, entry_: InboxMessage, agent_id: str, reason: str, *, task_id: str | None = None) -> None:
+def readdress(
+    tx: Transaction, message: InboxMessage, agent_id: str, reason: str, *, task_id: str | None = None
+) -> None:
     """Gives an unread message to another agent. If that agent has the Slack message already, withdraws this one.
 
     ``task_id`` becomes the task that the message follows up; None removes the old one. A message that was claimed or
     reassigned meanwhile stays unchanged.
     """
-    others = of_message(tx, entry_.team, entry_.channel, entry_.ts)
-    if any(other.agent_id == agent_id and other.id != entry_.id for other in others):
-        move(tx, InboxStep.WITHDRAW, entry_, reason=f"{reason}; the new agent has the message already")
+    others = of_message(tx, message.team, message.channel, message.ts)
+    if any(other.agent_id == agent_id and other.id != message.id for other in others):
+        move(tx, InboxStep.WITHDRAW, message, reason=f"{reason}; the new agent has the message already")
         return
     given = _ADDRESS.run(
         tx,
-        entry_id=entry_.id,
-        old_agent_id=entry_.agent_id,
+        entry_id=message.id,
+        old_agent_id=message.agent_id,
         new_agent_id=agent_id,
         new_matched_by=MatchedBy.READDRESSED,
         new_reason=reason,
@@ -357,10 +359,10 @@ def readdress(tx: Transaction, entry_: InboxMessage, agent_id: str, reason: str,
     )
     if not given:
         return
-    history.record(tx, "inbox.readdress", entry_.id, thread_id=entry_.thread_id, agent_id=agent_id, reason=reason)
-    if entry_.agent_id:
-        queues.refresh(tx, entry_.agent_id, entry_.thread_id)
-    queues.refresh(tx, agent_id, entry_.thread_id)
+    history.record(tx, "inbox.readdress", message.id, thread_id=message.thread_id, agent_id=agent_id, reason=reason)
+    if message.agent_id:
+        queues.refresh(tx, message.agent_id, message.thread_id)
+    queues.refresh(tx, agent_id, message.thread_id)
 
 
 _STILL_OPEN = {InboxStatus.UNREAD, InboxStatus.CLAIMED, InboxStatus.WAITING}

@@ -150,12 +150,12 @@ def store_own_edit(tx: Transaction, team: str, channel: str, ts: str, text: str)
 
 def mark_deleted(tx: Transaction, team: str, channel: str, ts: str, thread_ts: str | None) -> bool:
     """Leaves a tombstone, even for a message not received yet. Returns False if there was one."""
-    grave = {
+    tombstone = {
         "team": team, "channel": channel, "ts": ts, "thread_ts": thread_ts or ts, "author_id": "", "author_name": None,
         "author_kind": AuthorKind.USER, "text": "", "files": "[]", "edited_ts": None,
         "standing": Standing.UNVERIFIED,
     }  # fmt: skip
-    return _BURY.first(tx, **grave, deleted_at=tx.now, stored_at=tx.now, routed_at=tx.now) is not None
+    return _BURY.first(tx, **tombstone, deleted_at=tx.now, stored_at=tx.now, routed_at=tx.now) is not None
 
 
 def find(tx: Transaction, team: str, channel: str, ts: str) -> Row | None:
@@ -194,9 +194,9 @@ def bot_turns(tx: Transaction, team: str, channel: str, thread_ts: str, since: i
     return int(next(iter(row.values()))) if row else 0
 
 
-def last_answer(said: Sequence[TranscriptMessage]) -> str | None:
+def last_answer(messages: Sequence[TranscriptMessage]) -> str | None:
     """Returns the last text of an agent in a transcript, even behind the message being read."""
-    answers = (message for message in reversed(said) if message.kind is AuthorKind.AGENT)
+    answers = (message for message in reversed(messages) if message.kind is AuthorKind.AGENT)
     return next((message.text for message in answers if message.author_id != COORDINATOR), None)
 
 
