@@ -60,7 +60,7 @@ from swarm.slack.outgoing.live import LiveStage
 from swarm.slack.outgoing.names import Names
 from swarm.slack.outgoing.pacing import Pacing
 from swarm.store.admin import preparation
-from swarm.store.bridge import clock_steps
+from swarm.store.bridge import clock_changes
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.urls import PostgresUrl, parse_url
 from swarm.telemetry.setup import Telemetry, watching
@@ -268,7 +268,7 @@ async def _database(settings: Settings, telemetry: Telemetry) -> AsyncIterator[D
     await asyncio.to_thread(preparation.prepare, settings.database_url)
     tests_clock = clock.SystemClock() if settings.test_clock else None  # without it PostgreSQL's own counts
     async with Database(settings.database_url, clock=tests_clock, watcher=telemetry.watcher) as database:
-        await database.write(clock_steps.started)
+        await database.write(clock_changes.started)
         yield database
 
 

@@ -1,1 +1,1 @@
-"""The database: the bridge to it, its tables, and one module of statements per aggregate."""
+"""The database: bridge, tables, and one module or folder an aggregate."""

@@ -11,7 +11,7 @@ from psycopg import sql
 from swarm.clock import ManualClock
 from swarm.store.bridge import postgres
 from swarm.store.bridge.database import Database
-from swarm.store.tables import metadata
+from swarm.store.tables.schema import metadata
 from tests.support.postgres import fresh_database
 from tests.support.world import World
 

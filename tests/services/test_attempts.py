@@ -19,7 +19,7 @@ from swarm.services.rules.system_messages import post_message
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.builtin import sessions
-from swarm.store.builtin.sessions import MOST_ORIGINALS
+from swarm.store.builtin.sessions import MAX_ORIGINALS
 from swarm.store.inbox import leases
 from swarm.store.runs import run_pages, runs
 from swarm.store.runs.runs import Run
@@ -295,12 +295,12 @@ async def test_in_place_of_a_summary_so_many_of_the_last_messages_are_told_as_ca
     world: World, helper: Agent
 ) -> None:
     memory = DatabaseMemory(world.database, "helper", summarise, compaction_threshold=4, keep_recent_messages=1)
-    await memory.add_run(HERE, "before", block("q", *(str(number) for number in range(MOST_ORIGINALS))))
+    await memory.add_run(HERE, "before", block("q", *(str(number) for number in range(MAX_ORIGINALS))))
     one = await attempt(world, helper, "a")
     await add(memory, one, "a", "half", broke_off=True)
     assert await memory.compact_session(HERE)
     again = await attempt(world, helper, "a", over=one, how=RunStep.FAIL)
-    assert await told(memory, again) == [str(number) for number in range(2, MOST_ORIGINALS)]
+    assert await told(memory, again) == [str(number) for number in range(2, MAX_ORIGINALS)]
 
 
 @pytest.mark.req("AGENT-06")

@@ -23,7 +23,7 @@ from swarm.domain.operating_policy import OperatingPolicy, Policies
 from swarm.services.rules.idempotency import Caller
 from swarm.services.runs import converse, sources
 from swarm.services.runs.run_control import RETRIED_TEXT, THANKS_TEXT
-from swarm.store.agents import agents
+from swarm.store import agents
 from tests.support.conversing import begun, no_news, press, pressed, status
 from tests.support.live import Gate, Scripted, ends, hired, playing, says, show
 from tests.support.tasks import hand, status_of

@@ -20,11 +20,11 @@ from swarm.domain.operating_policy import Reactions
 from swarm.services.outbox import deliver
 from swarm.services.outbox.deliver import ATTEMPTS, GIVE_UP_SECONDS, DeliveryLimits, OutboxSender
 from swarm.slack.outgoing.web_api import RefusedBySlack
+from swarm.store import deliveries
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.outbox import deliveries
-from swarm.store.outbox.deliveries import DELIVERIES
+from swarm.store.deliveries import DELIVERIES
 from tests.support.slack import (
     FakeSlack,
     Killed,

@@ -16,10 +16,10 @@ import pytest
 from swarm.clock import SECOND, ManualClock
 from swarm.domain.errors import Unavailable
 from swarm.services.outbox.elections import LEASE_SECONDS, STOP_SECONDS, Election, OfficeTerm
+from swarm.store import elections
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.records import elections
-from swarm.store.records.elections import ELECTIONS
+from swarm.store.elections import ELECTIONS
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.req("OPS-03")

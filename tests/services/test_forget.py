@@ -11,8 +11,8 @@ from swarm.domain.model.runs import Opinion
 from swarm.domain.model.sessions import MessageRole, SessionMessage
 from swarm.domain.model.tasks import TaskStatus
 from swarm.services.operate.people import PersonalData
+from swarm.store import forgotten
 from swarm.store.builtin import model_usage
-from swarm.store.records import forgotten
 from swarm.store.runs import feedback
 from tests.services.test_erasure import block, memory
 from tests.support.scan import files_with, places_of

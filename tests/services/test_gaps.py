@@ -29,7 +29,7 @@ class Outage:
 
     async def begins(self) -> None:
         """Everything up to now was heard."""
-        await self._world.database.write(watermarks.heard, ME.team, self.since)
+        await self._world.database.write(watermarks.advance, ME.team, self.since)
 
     def says(self, message: SlackMessage) -> SlackMessage:
         """Somebody says something that Slack has, and we do not."""
@@ -212,7 +212,7 @@ async def test_what_was_said_before_anybody_listened_or_long_ago_is_left_alone(w
     old = outage.says(said(f"{BOT} are you there?"))
     await outage.ends()  # the first start ever
     assert await world.entries(old) == []
-    await world.database.write(watermarks.heard, ME.team, us_to_slack_ts(world.clock.now_us()))
+    await world.database.write(watermarks.advance, ME.team, us_to_slack_ts(world.clock.now_us()))
     world.clock.advance(8 * 24 * 3600)
     await outage.ends()
     assert await world.poll(lead) == []
@@ -453,7 +453,7 @@ async def test_what_is_older_than_three_days_is_left_alone_in_threads_too_and_th
     await world.hears(root)
     await world.answers(lead, await world.only(lead), "hi")
     since = world.clock.now_us()
-    await world.database.write(watermarks.heard, ME.team, us_to_slack_ts(since))
+    await world.database.write(watermarks.advance, ME.team, us_to_slack_ts(since))
     for hours in (1, 99):
         outage.says(said(f"{hours} h", thread_ts=root.ts, ts=us_to_slack_ts(since + hours * 3600 * SECOND)))
         outage.says(said(f"{BOT} {hours} h", channel="C2", ts=us_to_slack_ts(since + hours * 3600 * SECOND)))

@@ -14,7 +14,7 @@ from swarm.services.operate import message_pages, retention
 from swarm.services.operate.message_pages import AgentMessagesPage, PageRequest
 from swarm.services.operate.messages import Sent
 from swarm.services.rules.idempotency import Caller
-from swarm.store.agents import agent_messages
+from swarm.store import agent_messages
 from tests.support.world import World
 
 DAY = 24 * 3600

@@ -15,7 +15,7 @@ from swarm.domain.model.triggers import Trigger
 from swarm.services.inbox.claimed import ClaimContents
 from swarm.services.inbox.triggers import Triggers
 from swarm.store.bridge.database import Database
-from swarm.store.inbox import inbox, queue_heads
+from swarm.store.inbox import inbox, queues
 from tests.support.world import BOT, World, edit, texts
 
 pytestmark = [pytest.mark.both_engines, pytest.mark.req("LOOP-04")]
@@ -257,7 +257,7 @@ def fill(tx: Any, thread_id: str, agent_id: str, how_many: int) -> None:
             task_id=None,
             now=tx.now,
         )
-    queue_heads.refresh(tx, agent_id, thread_id)
+    queues.refresh(tx, agent_id, thread_id)
 
 
 async def test_a_message_that_cannot_be_described_ends_visibly_and_holds_nobody_up(

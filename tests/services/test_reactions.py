@@ -12,7 +12,7 @@ from swarm.domain.model.deliveries import END_MARK_SECONDS, EPHEMERAL_SECONDS
 from swarm.domain.model.leases import LEASE_SECONDS
 from swarm.domain.operating_policy import OperatingPolicy, Reactions
 from swarm.services.outbox import deliver
-from swarm.store.outbox import reactions
+from swarm.store import reactions
 from tests.support.slack import refuses
 from tests.support.waiting import PATIENCE_SECONDS
 from tests.support.world import BOT, World

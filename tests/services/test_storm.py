@@ -16,7 +16,7 @@ from swarm.domain.model.leases import LEASE_SECONDS, FinishOutcome
 from swarm.domain.model.threads import SlackMessage
 from swarm.domain.model.triggers import Trigger
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.inbox import queue_heads
+from swarm.store.inbox import queues
 from tests.support.world import BOT, World, delete, edit, holding, said
 
 pytestmark = pytest.mark.both_engines
@@ -39,7 +39,7 @@ def wanted_heads(tx: Transaction) -> dict[tuple[str, str], int]:
 
 
 async def heads_are_right(world: World) -> None:
-    assert await world.database.write(queue_heads.repair) == 0
+    assert await world.database.write(queues.repair) == 0
     wanted, there = await world.database.read(wanted_heads), await world.database.read(all_heads)
     assert wanted.keys() <= there.keys()
 

@@ -15,7 +15,7 @@ from swarm.services.operate import agents, sweep
 from swarm.services.rules import failover
 from swarm.services.rules.leases import expire, lose
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.inbox import holds, leases, queue_heads
+from swarm.store.inbox import leases, queues
 from tests.support.world import BOT, World, texts
 
 pytestmark = pytest.mark.both_engines
@@ -74,14 +74,14 @@ async def test_a_thread_whose_hold_cannot_be_ended_keeps_no_other_waiting(
     bad, good = await world.poll(lead)
     await world.services.work.release(lead, [bad.lease_token, good.lease_token], delay_seconds=5)
     (of_bad,) = await world.rows(f"SELECT thread_id FROM leases WHERE token = '{bad.lease_token}'")
-    make_due = holds.make_due
+    make_due = queues.make_due
 
     def stumbles(tx: Transaction, thread_id: str) -> None:
         if thread_id == of_bad["thread_id"]:
             raise RuntimeError("broken")
         make_due(tx, thread_id)
 
-    monkeypatch.setattr(holds, "make_due", stumbles)
+    monkeypatch.setattr(queues, "make_due", stumbles)
     await world.later(5)
     assert texts(await world.poll(lead)) == [["@UBOT good"]]
 
@@ -101,7 +101,7 @@ async def test_the_sweep_goes_on_after_an_error(world: World, monkeypatch: pytes
     loop = asyncio.get_running_loop()
     monkeypatch.setattr(sweep, "SWEEP_SECONDS", 0)
     monkeypatch.setattr(failover, "find_work", breaks)
-    monkeypatch.setattr(queue_heads, "repair", breaks)
+    monkeypatch.setattr(queues, "repair", breaks)
     sweeping = asyncio.ensure_future(world.sweeper.run())
     async with asyncio.timeout(PATIENCE_SECONDS):
         await again.wait()

@@ -15,7 +15,7 @@ from swarm.domain.model.leases import FinishOutcome
 from swarm.domain.model.triggers import Trigger
 from swarm.services.operate.ticker import Ticker
 from swarm.store.bridge.database import Database
-from swarm.store.inbox import due
+from swarm.store.inbox import queues
 from tests.support.doors import WatchedWakeups
 from tests.support.world import BOT, World, edit
 
@@ -67,7 +67,7 @@ async def elsewhere(database_url: str, world: World) -> AsyncIterator[Elsewhere]
 
 
 async def due_for(world: World, agent: Agent) -> bool:
-    return agent.id in await world.database.read(due.agents_with_something)
+    return agent.id in await world.database.read(queues.agents_with_due_work)
 
 
 async def test_a_poll_that_was_told_nothing_of_a_message_gets_it_with_the_next_tick(

@@ -10,7 +10,7 @@ from swarm.clock import ManualClock
 from swarm.domain.errors import Unauthorized
 from swarm.domain.model.agents import Agent, Role, token_hash
 from swarm.services.rules.idempotency import Caller
-from swarm.store.agents import agents
+from swarm.store import agents
 from swarm.store.bridge.database import Database
 from tests.support.locks import held, somebody_waits
 from tests.support.slack import FakeSlack

@@ -21,11 +21,10 @@ from swarm.domain.model.runs import (
     RunStep,
 )
 from swarm.services.rules.system_messages import post_closing
+from swarm.store import deliveries, history
 from swarm.store.bridge.statements import Statement
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.outbox import deliveries
-from swarm.store.outbox.deliveries import delivery
-from swarm.store.records import history
+from swarm.store.deliveries import delivery
 from swarm.store.runs import interrupts, run_pages, runs
 from swarm.store.threads import threads
 from tests.services.test_tidy import DAY, count

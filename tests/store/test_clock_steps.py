@@ -11,13 +11,12 @@ from structlog.testing import capture_logs
 
 from swarm.clock import SECOND, ManualClock
 from swarm.domain.watchers import Watcher
-from swarm.store.bridge import clock_steps
-from swarm.store.bridge.clock_steps import MOVED
-from swarm.store.bridge.clock_watch import ClockWatch
+from swarm.store import elections
+from swarm.store.bridge import clock_changes
+from swarm.store.bridge.clock_changes import MOVED, ClockWatch
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.records import elections
-from swarm.store.tables import metadata
+from swarm.store.tables.schema import metadata
 
 pytestmark = pytest.mark.req("OPS-03")
 
@@ -223,16 +222,16 @@ async def test_a_process_that_starts_after_a_step_back_finds_it(database_url: st
     clock.step(-HOUR)
     clock = ManualClock(clock.now_us())  # of another process: it has seen no step
     async with Database(database_url, clock=clock) as after:
-        assert await after.write(clock_steps.started) == pytest.approx((HOUR - 60) * SECOND)
+        assert await after.write(clock_changes.started) == pytest.approx((HOUR - 60) * SECOND)
         assert await office_left(after) == pytest.approx(10)
-        assert await after.write(clock_steps.started) == 0
+        assert await after.write(clock_changes.started) == 0
 
 
 async def test_a_process_that_starts_later_finds_nothing(database_url: str, clock: ManualClock) -> None:
     async with Database(database_url, clock=clock) as db:
         await elect(db)
         clock.advance(HOUR)
-        assert await db.write(clock_steps.started) == 0
+        assert await db.write(clock_changes.started) == 0
         assert await office_left(db) == pytest.approx(10 - HOUR)
 
 

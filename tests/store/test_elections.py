@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from swarm.clock import ManualClock
+from swarm.store import elections
 from swarm.store.bridge.database import Database
-from swarm.store.records import elections
-from swarm.store.records.elections import ELECTIONS, Candidacy
+from swarm.store.elections import ELECTIONS, Candidacy
 
 pytestmark = pytest.mark.req("OPS-03")
 

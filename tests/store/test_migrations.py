@@ -21,7 +21,8 @@ from sqlalchemy.exc import IntegrityError
 from swarm.domain.errors import ConfigurationError, Unavailable
 from swarm.store.admin import migrations, preparation
 from swarm.store.bridge.urls import parse_url
-from swarm.store.tables import is_described, metadata
+from swarm.store.tables.documents import is_described
+from swarm.store.tables.schema import metadata
 
 pytestmark = pytest.mark.req("OPS-03")
 

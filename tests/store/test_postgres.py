@@ -15,7 +15,7 @@ import pytest
 from swarm.domain.errors import OutcomeUnknown, Unavailable
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.postgres import MAX_RUNS
-from swarm.store.bridge.postgres_session import PostgresSession
+from swarm.store.bridge.postgres_driver import PostgresSession
 from swarm.store.bridge.transaction import ConstraintViolated, Transaction
 from tests.store import items
 from tests.store.items import PATIENCE_SECONDS, look, with_items

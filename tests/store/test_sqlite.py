@@ -21,8 +21,8 @@ import structlog
 from swarm.domain.errors import ConfigurationError, Unavailable
 from swarm.store.bridge import sqlite_driver
 from swarm.store.bridge.database import Database
+from swarm.store.bridge.sqlite import MAX_GROUP
 from swarm.store.bridge.sqlite_driver import sqlite3
-from swarm.store.bridge.sqlite_writer import MAX_GROUP
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.bridge.urls import SqliteUrl, parse_url
 from tests.store import items
@@ -295,7 +295,7 @@ async def test_a_writer_that_breaks_outside_a_call_tells_its_callers_and_goes_on
         raise MemoryError
 
     with monkeypatch.context() as patched:
-        patched.setattr("swarm.store.bridge.sqlite_writer.SqliteWriter._commit", broken)
+        patched.setattr("swarm.store.bridge.sqlite.SqliteWriter._commit", broken)
         with pytest.raises(Unavailable):
             await db.write(items.add, 1)
     assert await db.write(items.add, 2) == 2

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from enum import StrEnum
+
 import pytest
 from sqlalchemy import Executable, bindparam, insert, select
 from sqlalchemy.sql.compiler import SQLCompiler
 
 from swarm.store.bridge import statements
 from swarm.store.bridge.database import Database
-from swarm.store.bridge.statements import Statement
+from swarm.store.bridge.statements import Statement, every_column, row_mapper
 from swarm.store.bridge.transaction import ConstraintViolated, Dialect, Transaction
 from tests.store import items
 from tests.store.items import ADD, ADD_OR_COUNT, ADD_UNLESS_THERE, BY_ID, COUNT_UP, NAMED, with_items
@@ -108,3 +111,40 @@ async def test_a_statement_is_compiled_once(database: Database, monkeypatch: pyt
 def test_an_insert_does_not_ask_for_the_key_that_nobody_reads() -> None:
     one = Statement(insert(items.items).values(name="one", count=0))
     assert "RETURNING" not in one.sql("postgresql")
+
+
+class Colour(StrEnum):
+    RED = "red"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ball:
+    id: int
+    colour: Colour | None
+    is_new: bool
+    name: str
+    note: str = "none"
+
+
+def test_a_row_becomes_a_dataclass_with_enums_and_booleans() -> None:
+    ball = row_mapper(Ball, "note", name=lambda row: str(row["name"]).title())
+    row = {"id": 1, "colour": "red", "is_new": 0, "name": "one", "note": "ignored", "more": 2}
+    assert ball(row) == Ball(id=1, colour=Colour.RED, is_new=False, name="One")
+    assert type(ball(row).colour) is Colour
+    assert type(ball(row).is_new) is bool
+    assert ball({**row, "colour": None}).colour is None
+
+
+def test_a_row_without_a_column_of_the_dataclass_is_refused() -> None:
+    with pytest.raises(KeyError, match="note"):
+        row_mapper(Ball)({"id": 1, "colour": None, "is_new": 1, "name": "one"})
+
+
+async def test_an_insert_of_every_column_takes_given_values_and_leaves_out_columns(database: Database) -> None:
+    await with_items(database)
+    add = Statement(insert(items.items).values(every_column(items.items, "name", count=3)))
+    with pytest.raises(ConstraintViolated):  # the name was left out
+        await database.write(lambda tx: add.run(tx, id=1))
+    add = Statement(insert(items.items).values(every_column(items.items, count=3)))
+    await database.write(lambda tx: add.run(tx, id=1, name="one"))
+    assert await database.read(lambda tx: BY_ID.first(tx, id=1)) == {"id": 1, "name": "one", "count": 3}

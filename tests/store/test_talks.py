@@ -29,7 +29,7 @@ async def db(database_url: str, clock: ManualClock) -> AsyncIterator[Database]:
 
 
 async def take(db: Database, run_id: str, talk: tuple[str, str, str] = TALK) -> bool:
-    return await db.write(conversation_locks.take, *talk, run_id, SECONDS)
+    return await db.write(conversation_locks.acquire, *talk, run_id, SECONDS)
 
 
 async def renew(db: Database, run_id: str) -> bool:
@@ -63,10 +63,10 @@ async def test_whoever_leaves_frees_it_at_once_and_tells_of_it_but_not_what_is_a
     db: Database, clock: ManualClock
 ) -> None:
     assert await take(db, "one")
-    assert await db.write(conversation_locks.leave, *TALK, "one")
+    assert await db.write(conversation_locks.release, *TALK, "one")
     assert db.wakeups.generation(conversation_locks.LOCKS) == 1
     assert await take(db, "two")
-    assert not await db.write(conversation_locks.leave, *TALK, "one")
+    assert not await db.write(conversation_locks.release, *TALK, "one")
     assert db.wakeups.generation(conversation_locks.LOCKS) == 1
     assert not await take(db, "three")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from swarm.domain.model.tasks import TaskStatus
+from swarm.store import task_queries, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Statement
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tasks import task_queries, tasks
 from tests.support.world import look
 
 pytestmark = pytest.mark.req("LOOP-16")

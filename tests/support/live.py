@@ -39,7 +39,7 @@ from swarm.services.runs.converse import Converse
 from swarm.services.runs.run_recovery import Recovery
 from swarm.services.runs.sources import ManagedAgent
 from swarm.slack.outgoing.live import LiveStage
-from swarm.store.agents import agents
+from swarm.store import agents
 from swarm.store.runs import run_pages, runs
 from swarm.store.runs.runs import Run
 from tests.support.slack import next_ts

@@ -11,7 +11,7 @@ from sqlalchemy import Text, bindparam, func, select
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Statement
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tables import metadata
+from swarm.store.tables.schema import metadata
 
 _COUNTS = {
     f"{table.name}.{column.name}": Statement(

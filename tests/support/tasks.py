@@ -10,8 +10,8 @@ from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import SlackMessage, Thread
 from swarm.domain.model.triggers import Trigger, TriggerKind
 from swarm.services.tasks.task_texts import brief
-from swarm.store.tasks import tasks
-from swarm.store.tasks.tasks import Task
+from swarm.store import tasks
+from swarm.store.tasks import Task
 from swarm.store.threads import threads
 from tests.support.world import BOT, ME, World, holding
 

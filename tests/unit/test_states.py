@@ -34,12 +34,10 @@ from swarm.domain.model.runs import (
 from swarm.domain.model.states import Transition
 from swarm.domain.model.tasks import TASK_TRANSITIONS, TaskStatus, TaskStep
 from swarm.domain.model.threads import CONTEXT_TRANSITIONS, ContextState, ContextStep
-from swarm.store import tables
+from swarm.store import deliveries, tables, tasks
 from swarm.store.bridge.statements import Statement
 from swarm.store.inbox import inbox, notices
-from swarm.store.outbox import deliveries
 from swarm.store.runs import interrupts, run_pages, runs
-from swarm.store.tasks import tasks
 from swarm.store.threads import threads
 
 Edges = set[tuple[str, str, str]]  # source, step, target

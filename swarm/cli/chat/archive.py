@@ -18,8 +18,8 @@ from swarm.services.builtin.model_usage import ModelUsageLog
 from swarm.services.builtin.sessions import DatabaseMemory
 from swarm.store.admin import preparation
 from swarm.store.bridge.database import Database
-from swarm.store.builtin import session_list
-from swarm.store.builtin.session_list import ListedSession
+from swarm.store.builtin import sessions
+from swarm.store.builtin.sessions import ListedSession
 
 SHOWN_SESSIONS: Final = 20
 _COUNTED_RUNS: Final = 1_000
@@ -47,11 +47,11 @@ class Archive:
 
     async def latest(self, agent: str | None = None, limit: int = SHOWN_SESSIONS) -> list[ListedSession]:
         """The sessions of terminals that were used last, newest first, of one agent or of all."""
-        return await (await self.database()).read(session_list.newest, PREFIX, agent, limit)
+        return await (await self.database()).read(sessions.newest, PREFIX, agent, limit)
 
     async def named(self, session_id: str) -> list[ListedSession]:
         """The sessions with this id, newest first; each agent may have one."""
-        return await (await self.database()).read(session_list.named, session_id, SHOWN_SESSIONS)
+        return await (await self.database()).read(sessions.named, session_id, SHOWN_SESSIONS)
 
     async def said(self, agent: str, session_id: str) -> Sequence[SessionMessage]:
         """All that was said, oldest first; nothing for a session that is not there."""

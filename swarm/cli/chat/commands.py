@@ -20,7 +20,7 @@ from swarm.clock import SECOND
 from swarm.domain.model.models import ModelUsage
 from swarm.domain.model.sessions import MessageRole, SessionMessage
 from swarm.domain.text.characters import for_terminal
-from swarm.store.builtin.session_list import ListedSession
+from swarm.store.builtin.sessions import ListedSession
 
 _COMMAND: Final = re.compile(r"/[a-z]+")
 _QUESTION_CHARACTERS: Final = 60

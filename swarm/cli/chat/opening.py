@@ -15,7 +15,7 @@ from swarm.config import Kind, Settings
 from swarm.config.default_agents import ASSISTANT
 from swarm.domain.answers.agents import AgentClient
 from swarm.domain.errors import ConfigurationError, NotFound
-from swarm.store.builtin.session_list import ListedSession
+from swarm.store.builtin.sessions import ListedSession
 
 
 @dataclass(kw_only=True, slots=True)

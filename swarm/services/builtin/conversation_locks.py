@@ -112,7 +112,7 @@ class ConversationLocks:
     def leave(self, held: ConversationLock) -> None:
         """The run is over: somebody else may take the conversation."""
         self._own(
-            attempt(self._database.write(conversation_locks.leave, *held.row), "agent_talk_leave", run_id=held.run_id)
+            attempt(self._database.write(conversation_locks.release, *held.row), "agent_talk_leave", run_id=held.run_id)
         )
 
     async def close(self) -> None:
@@ -124,7 +124,7 @@ class ConversationLocks:
         held = ConversationLock(
             talk=talk, run_id=run_id, ends_at=self._clock() + self._lease_seconds - self._stop_seconds
         )
-        taking = asyncio.create_task(self._database.write(conversation_locks.take, *held.row, self._lease_seconds))
+        taking = asyncio.create_task(self._database.write(conversation_locks.acquire, *held.row, self._lease_seconds))
         try:
             return held if await asyncio.shield(taking) else None
         except asyncio.CancelledError:

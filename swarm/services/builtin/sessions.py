@@ -25,7 +25,7 @@ from swarm.domain.model.sessions import (
 )
 from swarm.store.bridge.database import Database
 from swarm.store.builtin import sessions
-from swarm.store.builtin.sessions import Told
+from swarm.store.builtin.sessions import SessionContext
 from swarm.store.runs import attempts
 
 _log = structlog.get_logger(__name__)
@@ -166,5 +166,5 @@ class DatabaseMemory:
             )
         return summary
 
-    async def _told(self, session_id: str, turn_id: str = "") -> Told:
-        return await self._database.read(sessions.told, self._agent, checked_name(session_id, "session"), turn_id)
+    async def _told(self, session_id: str, turn_id: str = "") -> SessionContext:
+        return await self._database.read(sessions.context, self._agent, checked_name(session_id, "session"), turn_id)

@@ -12,7 +12,7 @@ from swarm.domain.ports import OpenFile, SlackFiles
 from swarm.services.rules.fencing import ThreadReference, thread_of
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.threads import reading
+from swarm.store.threads import transcript
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,7 +71,7 @@ class ThreadFiles:
 
 def _insist_on_file(tx: Transaction, agent: Agent, about: ThreadReference, file_id: str) -> None:
     thread = thread_of(tx, agent, about)
-    if reading.file_in(tx, thread, file_id) is None:
+    if transcript.file_in(tx, thread, file_id) is None:
         raise NotFound(
             f"There is no file '{file_id}' in this thread.", hint="Use an id from 'files' of one of its messages."
         )

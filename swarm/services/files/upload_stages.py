@@ -19,10 +19,9 @@ from swarm.domain.text.mrkdwn import safe
 from swarm.domain.text.secrets import without_secrets
 from swarm.services.rules.fencing import ThreadReference, authorize_message, authorize_task
 from swarm.services.rules.idempotency import Caller, IdempotentCall
+from swarm.store import history, idempotency_keys, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
-from swarm.store.records import history, idempotency_keys
-from swarm.store.tasks import tasks
 from swarm.store.threads import threads, transcript
 
 _TOOL: Final = "slack-upload-file"
@@ -85,8 +84,8 @@ def settle(tx: Transaction, upload: Upload, turn: UploadClaim, ts: str | None) -
         threads.doubt(tx, turn.thread.id)
     else:
         author = Author(id=agent.id, kind=AuthorKind.AGENT, name=agent.name)
-        transcript.own_post(tx, turn.thread.team, _message(turn.thread, sharing, ts, author))
-    threads.active(tx, turn.thread.id)
+        transcript.store_own_post(tx, turn.thread.team, _message(turn.thread, sharing, ts, author))
+    threads.touch(tx, turn.thread.id)
     shared = Shared(file_id=sharing.file_id, name=sharing.name, size_bytes=sharing.size_bytes, ts=ts)
     _save(tx, turn.key, shared)
     history.record(tx, "file.confirm", shared.file_id, thread_id=turn.thread.id, agent_id=agent.id)

@@ -27,15 +27,14 @@ from swarm.services.operate.presence import Presence
 from swarm.services.rules.credentials import AgentTokenCache
 from swarm.services.rules.leases import give_back, lose
 from swarm.services.rules.task_threads import follow_up
+from swarm.store import history, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.inbox import inbox, leases, notices, queue_heads
+from swarm.store.inbox import inbox, leases, notices, queues
 from swarm.store.inbox.inbox import InboxMessage
 from swarm.store.inbox.notices import Notice
-from swarm.store.inbox.queue_heads import QueueHead
-from swarm.store.records import history
-from swarm.store.tasks import tasks
-from swarm.store.tasks.tasks import Task
+from swarm.store.inbox.queues import QueueHead
+from swarm.store.tasks import Task
 
 R = TypeVar("R")
 
@@ -183,7 +182,7 @@ def lease_due(
     Nothing for a caller with a token that has ended; the coordinator itself claims without one.
     """
     news = [(order_key(notice.created_at), notice) for notice in notices.unread(tx, agent_id, limit, token_hash)]
-    work = [(head.order_key, head) for head in queue_heads.first(tx, agent_id, limit, token_hash)]
+    work = [(head.order_key, head) for head in queues.next_heads(tx, agent_id, limit, token_hash)]
     due: list[tuple[int, Notice | QueueHead]] = sorted([*news, *work], key=lambda pair: pair[0])
     claimed = [
         take_notice(tx, what, lease_seconds)
@@ -254,7 +253,7 @@ def _take_lane(tx: Transaction, agent_id: str, head: QueueHead, hold: bool, leas
     if task and not (due and order_key(due[0].created_at) < task.order_key):
         return _take_task(tx, task, hold, lease_seconds)
     if not due:
-        queue_heads.refresh(tx, agent_id, head.lane_id)
+        queues.refresh(tx, agent_id, head.lane_id)
         return None
     return _take_messages(tx, agent_id, head, due, hold, lease_seconds)
 
@@ -286,9 +285,9 @@ def _take_messages(
     for entry in got:
         history.record(tx, "inbox.claim", entry.id, thread_id=thread_id, agent_id=agent_id)
     if len(got) == len(due) < BUNDLE_LIMIT and not head.has_tasks:
-        queue_heads.exhausted(tx, agent_id, thread_id)
+        queues.exhausted(tx, agent_id, thread_id)
     else:
-        queue_heads.refresh(tx, agent_id, thread_id)
+        queues.refresh(tx, agent_id, thread_id)
     return Claimed(lease=lease, entries=got)
 
 
@@ -315,7 +314,7 @@ def _take_task(tx: Transaction, task: Task, hold: bool, lease_seconds: float) ->
         return None
     for entry in inbox.unread_of_lane(tx, task.agent_id, task.lane_id):
         follow_up(tx, claimed, entry)
-    queue_heads.refresh(tx, task.agent_id, task.lane_id)
+    queues.refresh(tx, task.agent_id, task.lane_id)
     return Claimed(lease=lease, task=claimed)
 
 

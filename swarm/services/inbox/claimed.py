@@ -11,14 +11,13 @@ from swarm.domain.model.threads import STRANGERS, Standing, Thread, TranscriptMe
 from swarm.domain.model.triggers import StartedBy, TriggerKind
 from swarm.domain.watchers import TriggerClaimed
 from swarm.services.tasks.task_view import view
-from swarm.store.agents import agent_messages, agents
+from swarm.store import agent_messages, agents, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
 from swarm.store.inbox.inbox import InboxMessage
 from swarm.store.inbox.leases import Lease
 from swarm.store.inbox.notices import Notice
-from swarm.store.tasks import tasks
-from swarm.store.tasks.tasks import Task
+from swarm.store.tasks import Task
 from swarm.store.threads import threads, transcript
 
 _TO_THE_END = "~"

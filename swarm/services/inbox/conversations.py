@@ -14,7 +14,7 @@ from swarm.services.inbox.triggers import Triggers
 from swarm.services.rules.fencing import ThreadReference, thread_of
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.threads import reading
+from swarm.store.threads import transcript
 
 _TS = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}", re.ASCII)
 
@@ -56,7 +56,7 @@ def _page(
     tx: Transaction, agent: Agent, about: ThreadReference, after_ts: str, limit: int
 ) -> tuple[ThreadTranscript, str | None]:
     thread = thread_of(tx, agent, about)
-    said = reading.page(tx, thread, after_ts, limit + 1)
+    said = transcript.page(tx, thread, after_ts, limit + 1)
     shown = tuple(said[:limit])
     more = shown[-1].ts if len(said) > limit else None
     return ThreadTranscript(thread=thread, said=shown, entries=(), previous_answer=None), more

@@ -14,11 +14,11 @@ from swarm.services.inbox.claimed import ThreadTranscript, read_conversation
 from swarm.services.inbox.triggers import Triggers, inbox_message_views
 from swarm.services.rules.system_messages import retire_retry_of_message, show_anew
 from swarm.services.tasks.task_view import TaskView, view
+from swarm.store import tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
 from swarm.store.inbox.inbox import InboxMessage
-from swarm.store.tasks import tasks
 from swarm.store.threads import threads
 
 

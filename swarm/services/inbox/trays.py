@@ -10,13 +10,12 @@ from swarm.domain.model.agents import Agent, AgentMessage
 from swarm.domain.model.triggers import Preview, Tray
 from swarm.services.inbox.claimed import ThreadTranscript
 from swarm.services.inbox.triggers import Triggers, inbox_message_views
-from swarm.store.agents import agent_messages
-from swarm.store.agents.agent_messages import Scope
+from swarm.store import agent_messages, task_queries
+from swarm.store.agent_messages import Scope
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
 from swarm.store.inbox.inbox import InboxMessage
-from swarm.store.tasks import task_queries
 from swarm.store.threads import threads, transcript
 
 PREVIEWS: Final = 20
@@ -79,5 +78,5 @@ def _alone(tx: Transaction, entry: InboxMessage) -> ThreadTranscript:
     thread = threads.get(tx, entry.thread_id)
     assert thread is not None  # threads that entries refer to are never removed
     row = transcript.find(tx, thread.team, thread.channel, entry.ts)
-    said = (transcript.said(row),) if row else ()
+    said = (transcript.transcript_message(row),) if row else ()
     return ThreadTranscript(thread=thread, said=said, entries=(entry,), previous_answer=None)

@@ -35,12 +35,10 @@ from swarm.domain.watchers import NO_WATCHERS, Watcher
 from swarm.services.intake.missed import Handle, Missed, oldest_answered
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.participants import Standings, people_among
-from swarm.store.agents import agents
+from swarm.store import agents, deliveries, forgotten, history
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.inbox import holds
-from swarm.store.outbox import deliveries
-from swarm.store.records import forgotten, history
+from swarm.store.inbox import queues
 from swarm.store.threads import threads, transcript
 from swarm.store.threads.threads import CONTEXTS
 
@@ -163,12 +161,12 @@ def keep_thread(tx: Transaction, thread: Thread, messages: list[SlackMessage], m
     locked = threads.locked(tx, thread.id)
     for message in messages:
         if me.wrote(message.author):
-            transcript.own_post(tx, locked.team, _signed(tx, message))
+            transcript.store_own_post(tx, locked.team, _signed(tx, message))
         else:
             transcript.keep(tx, locked.team, [message])
     history.record(tx, "thread.read", locked.id, thread_id=locked.id, reason=f"{len(messages)} messages")
     if threads.read_whole(tx, locked.id):
-        holds.context_came(tx, locked.id)
+        queues.context_arrived(tx, locked.id)
 
 
 def do_without(tx: Transaction, thread: Thread, reason: str) -> None:
@@ -176,7 +174,7 @@ def do_without(tx: Transaction, thread: Thread, reason: str) -> None:
     threads.locked(tx, thread.id)
     threads.read_refused(tx, thread.id)
     history.record(tx, "thread.refused", thread.id, thread_id=thread.id, reason=reason)
-    holds.context_came(tx, thread.id)
+    queues.context_arrived(tx, thread.id)
 
 
 def _signed(tx: Transaction, message: SlackMessage) -> SlackMessage:

@@ -31,10 +31,10 @@ from swarm.domain.ports import SlackReader
 from swarm.domain.watchers import NO_WATCHERS, Watcher
 from swarm.services.intake.missed import Handle, Missed, oldest_answered
 from swarm.services.rules.guarded import attempt
+from swarm.store import forgotten, history
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.records import forgotten, history
 from swarm.store.threads import threads, transcript, watermarks
 from swarm.store.threads.watermarks import GAPS, Gap
 

@@ -29,9 +29,9 @@ from swarm.domain.model.threads import ChannelMessage
 from swarm.domain.ports import SlackReader
 from swarm.domain.watchers import NO_WATCHERS, Watcher
 from swarm.services.rules.guarded import attempt
+from swarm.store import history
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.records import history
 from swarm.store.threads import transcript, watermarks
 
 SILENCE_SECONDS: Final = 60.0
@@ -165,7 +165,7 @@ class EventWatchdog(Watcher):
         now = self._monotonic()
         if self._newest_ts > self._noted_ts and now - self._noted_at >= NOTE_SECONDS:
             newest, self._noted_at = self._newest_ts, now
-            await self._database.write(watermarks.heard, self._me.team, newest)
+            await self._database.write(watermarks.advance, self._me.team, newest)
             self._noted_ts = newest
 
     async def _open_gaps(self) -> None:

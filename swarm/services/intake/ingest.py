@@ -36,12 +36,10 @@ from swarm.services.rules.participants import Rosters, Standings
 from swarm.services.rules.system_messages import show_stored, tell_refused, tell_routed
 from swarm.services.rules.task_threads import answer, concerned, hand_over, stored
 from swarm.services.runs.run_control import can_stop, stop_latest, stop_thread
+from swarm.store import deliveries, forgotten, history, task_queries
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, notices
-from swarm.store.outbox import deliveries
-from swarm.store.records import forgotten, history
-from swarm.store.tasks import task_queries
 from swarm.store.threads import early, people, threads, transcript, watermarks
 
 EARLY_SECONDS: Final = 600
@@ -127,7 +125,7 @@ class Ingest:
             self._note(tx, message, decision, None)
         elif transcript.route(tx, team, self._marked(message)):
             if not is_new:
-                threads.active(tx, thread.id)
+                threads.touch(tx, thread.id)
             self._act(tx, message, thread, decision, roster, is_new=is_new)
             if is_new:
                 self._route_early(tx, message, roster)

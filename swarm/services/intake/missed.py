@@ -18,9 +18,9 @@ from swarm.clock import SECOND, us_to_slack_ts
 from swarm.domain.errors import Unavailable
 from swarm.domain.model.threads import MessageEdited, SlackEvent
 from swarm.domain.watchers import NO_WATCHERS, Watcher
+from swarm.store import history
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.records import history
 
 MOST_SECONDS: Final = 72 * 3600
 """What was said longer ago is not answered any more."""

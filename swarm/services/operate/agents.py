@@ -15,12 +15,11 @@ from swarm.services.rules.failover import failover_offline_agents
 from swarm.services.rules.leases import lose
 from swarm.services.rules.participants import AGENTS, began
 from swarm.services.tasks.task_maintenance import tend_tasks
-from swarm.store.agents import agents
+from swarm.store import agents, history
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import leases
 from swarm.store.inbox.leases import Lease
-from swarm.store.records import history
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,8 +10,8 @@ from uuid import UUID
 from swarm.domain.errors import Invalid, NotFound
 from swarm.domain.model.agents import Agent, AgentMessage, check_channel
 from swarm.services.operate.team import colleague
-from swarm.store.agents import agent_messages, agents
-from swarm.store.agents.agent_messages import FIRST_ID, LAST_ID, Scope
+from swarm.store import agent_messages, agents
+from swarm.store.agent_messages import FIRST_ID, LAST_ID, Scope
 from swarm.store.bridge.transaction import Transaction
 
 MAX_PAGE_CHARACTERS: Final = 100_000

@@ -22,8 +22,8 @@ from swarm.services.operate.agents import Present
 from swarm.services.operate.message_pages import AgentMessagesPage, PageRequest, check_page, read_page
 from swarm.services.operate.team import colleague, read_team
 from swarm.services.rules.idempotency import Caller, IdempotentCall, idempotent
-from swarm.store.agents import agent_messages
-from swarm.store.agents.agent_messages import Earlier
+from swarm.store import agent_messages
+from swarm.store.agent_messages import Earlier
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import notices

@@ -11,12 +11,11 @@ from swarm.domain.model.deliveries import DeliveryStatus
 from swarm.domain.model.threads import Thread
 from swarm.services.operate.explain import Step, steps
 from swarm.services.outbox.storing import Storing
-from swarm.store.agents import agents
+from swarm.store import agents, deliveries, history
+from swarm.store.admin import open_counts
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.outbox import deliveries
-from swarm.store.records import figures, history
 from swarm.store.threads import threads, watermarks
 
 
@@ -81,11 +80,11 @@ def _timeline(tx: Transaction, thread_id: str) -> Timeline:
 
 
 def _backlog(tx: Transaction) -> Backlog:
-    unread, oldest = figures.unread(tx)
+    unread, oldest = open_counts.unread(tx)
     return Backlog(
         inbox_unread=unread,
         oldest_unread_seconds=max(tx.now - oldest, 0) // SECOND if oldest is not None else 0,
-        tasks_open=figures.tasks_open(tx),
+        tasks_open=open_counts.tasks_open(tx),
         deliveries_open=deliveries.count_open(tx),
     )
 

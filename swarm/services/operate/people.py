@@ -22,11 +22,11 @@ from swarm.domain.ports import Directory
 from swarm.services.rules import task_ends
 from swarm.services.rules.erase import erase_deleted, withdraw
 from swarm.services.rules.fencing import lock_task
+from swarm.store import forgotten
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
-from swarm.store.records import forgotten
 from swarm.store.threads import threads
 
 AT_ONCE: Final = 50

@@ -8,7 +8,7 @@ from typing import Final
 from swarm.domain.model.agents import SEEN_EVERY_SECONDS, Agent
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules.participants import AGENTS, began
-from swarm.store.agents import agents
+from swarm.store import agents
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 
@@ -43,6 +43,6 @@ def note_seen(tx: Transaction, agent_id: str, conduct: OperatingPolicy) -> None:
     agent = agents.by_id(tx, agent_id)
     if agent is None:
         return  # it was removed a moment ago
-    agents.seen(tx, agent_id)
+    agents.record_seen(tx, agent_id)
     if not agent.online(tx.now, conduct.offline_after_seconds, began(tx, conduct)):
         tx.wake(AGENTS)

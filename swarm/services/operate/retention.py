@@ -13,13 +13,12 @@ from swarm.domain.model.threads import OWNED_FOR_IDLE_DAYS
 from swarm.domain.operating_policy import Retention
 from swarm.services.rules.erase import erase_late
 from swarm.services.rules.guarded import attempt
-from swarm.store.agents import agent_messages
+from swarm.store import agent_messages, erasure, history, idempotency_keys
+from swarm.store import retention as threads_kept
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.builtin import conversation_locks, model_usage, sessions
-from swarm.store.inbox import leases, queue_heads
-from swarm.store.records import erasure, history, idempotency_keys
-from swarm.store.records import retention as threads_kept
+from swarm.store.inbox import leases, queues
 from swarm.store.runs import runs
 from swarm.store.threads import early, threads, watermarks
 
@@ -122,7 +121,7 @@ def erase_late_answers(tx: Transaction) -> tuple[int, int]:
 
 def repair_queue_heads(tx: Transaction) -> None:
     """Make queue heads that are missing. There should be none."""
-    repaired = queue_heads.repair(tx)
+    repaired = queues.repair(tx)
     if repaired:
         _log.error("queue heads were missing and have been made anew", action="repair_heads", count=repaired)
 

@@ -12,9 +12,9 @@ from swarm.clock import SECOND
 from swarm.domain.model.agents import Role
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.rules.participants import read_roster
+from swarm.store.admin import open_counts
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.records import figures
 
 KEPT_SECONDS: Final = 5.0
 """So long a reading is good, so that nobody who asks every moment costs the database anything."""
@@ -49,7 +49,7 @@ class FigureReader:
         dead_kept_seconds: float = DEAD_KEPT_SECONDS,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._dead = _Kept(lambda: database.read(figures.dead), dead_kept_seconds, monotonic)
+        self._dead = _Kept(lambda: database.read(open_counts.dead), dead_kept_seconds, monotonic)
         self._rest = _Kept(lambda: database.read(read_figures, conduct), kept_seconds, monotonic)
 
     async def figures(self) -> Figures:
@@ -76,13 +76,13 @@ class _Kept(Generic[T]):
 
 def read_figures(tx: Transaction, conduct: OperatingPolicy) -> Figures:
     """The figures as they are now, but for dead letters."""
-    unread, oldest = figures.unread(tx)
+    unread, oldest = open_counts.unread(tx)
     agents = Counter({(role.value, online): 0 for role in Role for online in (True, False)})
     agents.update((agent.role.value, agent.online) for agent in read_roster(tx, conduct).agents)
     return Figures(
         inbox_unread=unread,
         oldest_unread_seconds=max(tx.now - oldest, 0) / SECOND if oldest is not None else 0.0,
-        tasks=figures.tasks_by_status(tx),
-        deliveries=figures.deliveries_by_status(tx),
+        tasks=open_counts.tasks_by_status(tx),
+        deliveries=open_counts.deliveries_by_status(tx),
         agents=agents,
     )

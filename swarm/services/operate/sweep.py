@@ -17,7 +17,7 @@ from swarm.services.rules.leases import expire
 from swarm.services.tasks.task_maintenance import tend_tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.inbox import holds, leases
+from swarm.store.inbox import leases, queues
 from swarm.store.inbox.leases import Lease
 from swarm.store.threads import threads
 
@@ -71,7 +71,7 @@ class Sweeper:
 
     async def _make_due(self) -> None:
         """Thread by thread, for the same reason."""
-        over = await self._database.read(holds.over)
+        over = await self._database.read(queues.ended_delays)
         for start in range(0, len(over), BATCH):
             await asyncio.gather(*(self._make_thread_due(thread_id) for thread_id in over[start : start + BATCH]))
 
@@ -93,4 +93,4 @@ async def listen(database: Database, lease_seconds: float) -> None:
 def make_due(tx: Transaction, thread_id: str) -> None:
     """End the holds of a thread whose time is over."""
     threads.locked(tx, thread_id)
-    holds.make_due(tx, thread_id)
+    queues.make_due(tx, thread_id)

@@ -10,7 +10,7 @@ from swarm.domain.model.agents import IDLE, Agent, Load
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.services.operate.agents import Present
 from swarm.services.rules.participants import began
-from swarm.store.agents import agent_loads, agents
+from swarm.store import agents
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 
@@ -54,5 +54,5 @@ def colleague(team: Sequence[Agent], me: Agent, name: str) -> Agent:
 
 
 def _members(tx: Transaction, conduct: OperatingPolicy) -> list[Member]:
-    found = agent_loads.by_agent(tx)
+    found = agents.loads(tx)
     return [Member(present=one, load=found.get(one.agent.id, IDLE)) for one in read_team(tx, conduct)]

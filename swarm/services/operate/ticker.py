@@ -14,7 +14,7 @@ from typing import Final
 
 from swarm.services.rules.guarded import attempt
 from swarm.store.bridge.database import Database
-from swarm.store.inbox import due
+from swarm.store.inbox import queues
 
 TICK_SECONDS: Final = 1.0
 
@@ -34,5 +34,5 @@ class Ticker:
 
     async def tick(self) -> None:
         """One look."""
-        found = await self._database.read(due.agents_with_something)
+        found = await self._database.read(queues.agents_with_due_work)
         self._database.wakeups.bump(found & self._database.wakeups.awaited)

@@ -43,13 +43,12 @@ from swarm.domain.model.threads import Author, AuthorKind, SlackMessage
 from swarm.domain.operating_policy import Reactions
 from swarm.domain.ports import SlackSender
 from swarm.services.outbox.elections import boottime
+from swarm.store import deliveries, reactions, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction
+from swarm.store.deliveries import DELIVERIES
 from swarm.store.inbox import inbox
-from swarm.store.outbox import deliveries, reactions
-from swarm.store.outbox.deliveries import DELIVERIES
-from swarm.store.tasks import tasks
 from swarm.store.threads import threads, transcript
 
 POST_LANES: Final = 500
@@ -274,7 +273,7 @@ class OutboxSender:
         if row["kind"] != DeliveryKind.POST or row["person"]:  # Slack does not show what one person alone saw
             await self._database.write(resend, row)
             return
-        said_at = await self._database.read(inbox.said_at, row["inbox_message_id"])
+        said_at = await self._database.read(inbox.slack_ts, row["inbox_message_id"])
         try:
             found = await self._slack.find(replace(deliveries.delivery(row), answers_ts=said_at))
         except NotFound as refused:  # Slack will say no next time too
@@ -403,21 +402,21 @@ def resend(tx: Transaction, row: Row) -> None:
 def _remember(tx: Transaction, row: Row, answer: DeliveryAccepted, team: str) -> None:
     """Own posts enter the transcript when they are sent: Slack does not tell us of them."""
     if row["kind"] == DeliveryKind.UPDATE and row["updates_id"] and not row["removes"]:
-        transcript.own_change(tx, team, row["channel"], row["target_ts"], row["text"])
+        transcript.store_own_edit(tx, team, row["channel"], row["target_ts"], row["text"])
     if row["kind"] != DeliveryKind.POST or answer.ts is None or row["person"]:
         return
     author = Author(id=row["agent_id"] or "swarm", kind=AuthorKind.AGENT, name=row["agent_name"] or "swarm")
     message = SlackMessage(
         channel=row["channel"], ts=answer.ts, thread_ts=row["thread_ts"], author=author, text=row["text"]
     )
-    transcript.own_post(tx, team, message)
+    transcript.store_own_post(tx, team, message)
 
 
 def _aim(tx: Transaction, row: Row) -> bool:
     """Point an update at the message that it changes, known only since that was posted; False if it never was."""
     posted = deliveries.get(tx, row["updates_id"])
     sent_ts = posted["sent_ts"] if posted else None
-    return sent_ts is not None and deliveries.aim(tx, row["id"], sent_ts)
+    return sent_ts is not None and deliveries.set_target(tx, row["id"], sent_ts)
 
 
 def _root_is_gone(tx: Transaction, row: Row) -> bool:

@@ -30,9 +30,9 @@ import structlog
 from swarm.clock import ELAPSED
 from swarm.domain.errors import SwarmError
 from swarm.services.rules.guarded import attempt
+from swarm.store import elections
 from swarm.store.bridge.database import Database
-from swarm.store.records import elections
-from swarm.store.records.elections import ELECTIONS, Candidacy
+from swarm.store.elections import ELECTIONS, Candidacy
 
 LEASE_SECONDS: Final = 10.0
 RENEW_SECONDS: Final = 3.0

@@ -23,7 +23,7 @@ from swarm.domain.errors import Unauthorized
 from swarm.domain.model.agents import Agent, token_hash
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.participants import AGENTS
-from swarm.store.agents import agents
+from swarm.store import agents
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 

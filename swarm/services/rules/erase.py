@@ -18,11 +18,11 @@ from swarm.domain.model.threads import AuthorKind, Thread
 from swarm.domain.text.copies import parts_of
 from swarm.domain.text.mrkdwn import without_leading_mention
 from swarm.services.rules.task_threads import concerned
+from swarm.store import erasure
 from swarm.store.bridge.statements import Row
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, notices
 from swarm.store.inbox.inbox import InboxMessage
-from swarm.store.records import erasure
 from swarm.store.threads import threads
 
 CLOCKS_APART: Final = 60 * SECOND

@@ -20,7 +20,7 @@ from swarm.services.rules.system_messages import tell_failover, tell_queued
 from swarm.services.rules.task_ends import tell_result
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.inbox import inbox, notices, queue_heads
+from swarm.store.inbox import inbox, notices, queues
 from swarm.store.inbox.notices import Notice
 from swarm.store.threads import threads
 
@@ -75,19 +75,19 @@ def find_work(tx: Transaction, conduct: OperatingPolicy) -> FailoverWork:
 def _unheard_results(tx: Transaction, roster: Roster, offline_since: int) -> list[Notice]:
     if roster.default_lead and roster.default_lead.online:
         return []  # it gets the news, and tells them
-    found = notices.unheard_results(tx, offline_since, BATCH)
+    found = notices.unreported_results(tx, offline_since, BATCH)
     here = {agent.id for agent in roster.agents if agent.online}
     return [notice for notice in found if notice.agent_id not in here]
 
 
 def _stranded(tx: Transaction, roster: Roster, offline_since: int) -> list[Notice]:
     lead = roster.default_lead
-    return notices.stranded(tx, offline_since, BATCH, lead_is_online=lead.online) if lead else []
+    return notices.undeliverable(tx, offline_since, BATCH, lead_is_online=lead.online) if lead else []
 
 
 def _waiting(tx: Transaction, roster: Roster, offline_since: int) -> list[UnreadOfOffline]:
     lead = roster.default_lead
-    found = queue_heads.waiting(
+    found = queues.unserved_lanes(
         tx,
         offline_since,
         lead_exists=lead is not None,

@@ -19,14 +19,13 @@ from swarm.domain.model.inbox import FOR_CREATORS, InboxStatus
 from swarm.domain.model.leases import LeaseEnd, LeaseKind
 from swarm.domain.model.tasks import TaskStatus
 from swarm.domain.model.threads import Thread
+from swarm.store import history, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases, notices
 from swarm.store.inbox.inbox import InboxMessage
 from swarm.store.inbox.leases import Lease
-from swarm.store.records import history
-from swarm.store.tasks import tasks
-from swarm.store.tasks.tasks import Task
-from swarm.store.threads import reading, threads
+from swarm.store.tasks import Task
+from swarm.store.threads import threads, transcript
 
 _POLL_FIRST = "Take it with GET /poll first; the answer carries the lease token."
 _ENDED_BY_OTHERS = frozenset({TaskStatus.CANCELLED, TaskStatus.DECLINED, TaskStatus.DEAD})
@@ -158,7 +157,7 @@ def thread_of(tx: Transaction, agent: Agent, about: ThreadReference) -> Thread:
     """The thread, not locked. Raises NotFound for what does not exist and for what is not the agent's alike."""
     thread_id = _thread_id(tx, agent, about)
     thread = threads.get(tx, thread_id) if thread_id else None
-    if thread is None or not reading.takes_part(tx, agent.id, thread.id):
+    if thread is None or not transcript.takes_part(tx, agent.id, thread.id):
         raise NotFound("You have no such thread.", hint="Use an id from your own poll or tray.")
     return thread
 
@@ -178,7 +177,7 @@ def _thread_id(tx: Transaction, agent: Agent, about: ThreadReference) -> str | N
         entry = inbox.get(tx, about.inbox_message_id)
         return entry.thread_id if entry else None
     if about.task_id is not None:
-        return reading.thread_of_task(tx, agent.id, about.task_id)
+        return transcript.thread_of_task(tx, agent.id, about.task_id)
     return about.thread_id
 
 

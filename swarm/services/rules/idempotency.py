@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 
 from swarm.domain.model.agents import Agent
+from swarm.store import idempotency_keys
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.records import idempotency_keys
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

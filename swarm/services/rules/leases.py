@@ -23,16 +23,14 @@ from swarm.domain.watchers import LeaseRefused
 from swarm.services.rules import task_ends
 from swarm.services.rules.participants import began
 from swarm.services.rules.system_messages import show_answered, show_failed
-from swarm.store.agents import agent_messages, agents
+from swarm.store import agent_messages, agents, history, tasks
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.inbox import holds, inbox, leases, notices, queue_heads
+from swarm.store.inbox import inbox, leases, notices, queues
 from swarm.store.inbox.inbox import InboxMessage
 from swarm.store.inbox.leases import Lease
 from swarm.store.inbox.notices import Notice
-from swarm.store.records import history
 from swarm.store.runs import run_events, runs
-from swarm.store.tasks import tasks
-from swarm.store.tasks.tasks import Task
+from swarm.store.tasks import Task
 from swarm.store.threads import threads
 
 SILENT: Final = "the agent fell silent"
@@ -226,7 +224,7 @@ def _finish(tx: Transaction, lease: Lease, outcome: FinishOutcome, reason: str, 
         return
     if lease.kind is LeaseKind.NOTICE:
         notices.move(tx, NoticeStep.FINISH, lease.trigger_id)
-        agent_messages.mark_heard(tx, lease.agent_id, lease.token)
+        agent_messages.mark_notified_read(tx, lease.agent_id, lease.token)
     dismissed = claimed_members(tx, lease) if outcome is FinishOutcome.DISMISSED else []
     for entry in dismissed:
         inbox.move(tx, InboxStep.DISMISS, entry, reason=reason)
@@ -247,7 +245,7 @@ def _give_back(tx: Transaction, lease: Lease, delay_seconds: float) -> None:
     for entry in _to_return(tx, lease):
         inbox.move(tx, InboxStep.RELEASE, entry)
         if delay_seconds > 0:
-            holds.delay(tx, entry, delay_seconds)
+            queues.delay(tx, entry.id, entry.agent_id, entry.thread_id, delay_seconds)
     _unlock(tx, lease)
 
 
@@ -322,7 +320,7 @@ def _unlock(tx: Transaction, lease: Lease) -> None:
     """The thread is free: if more is due in it, its agent should know."""
     lane_id = lease.thread_id or lease.task_id
     if lane_id:
-        queue_heads.announce(tx, lease.agent_id, lane_id)
+        queues.announce(tx, lease.agent_id, lane_id)
 
 
 def _ended(tokens: Sequence[str], held: dict[str, Lease]) -> Ended:

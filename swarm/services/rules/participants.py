@@ -23,7 +23,7 @@ from swarm.domain.model.threads import Author, AuthorKind, Standing
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.ports import PersonLookup
 from swarm.domain.roster import Candidate, Roster
-from swarm.store.agents import agents
+from swarm.store import agents
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.threads import people

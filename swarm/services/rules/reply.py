@@ -18,12 +18,12 @@ from swarm.services.rules.idempotency import Caller, IdempotentCall, idempotent
 from swarm.services.rules.leases import claimed_members, end_if_resolved
 from swarm.services.rules.system_messages import post_message, show_answered
 from swarm.services.rules.task_threads import answered_before
+from swarm.store import tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
 from swarm.store.inbox.inbox import InboxMessage
-from swarm.store.tasks import tasks
-from swarm.store.tasks.tasks import Task
+from swarm.store.tasks import Task
 from swarm.store.threads import threads, transcript
 
 MAX_REPLY_CHARACTERS: Final = 200_000

@@ -28,15 +28,15 @@ from swarm.domain.routing import Decision, RoutingOutcome
 from swarm.domain.text.cutting import split
 from swarm.domain.text.mrkdwn import safe
 from swarm.domain.text.secrets import REMOVED
+from swarm.store import deliveries
 from swarm.store.bridge.transaction import Transaction
+from swarm.store.deliveries import below_of
 from swarm.store.inbox import inbox
 from swarm.store.inbox.inbox import InboxMessage
-from swarm.store.outbox import deliveries
-from swarm.store.outbox.closings import below_of
-from swarm.store.outbox.reactions import react, take_back
+from swarm.store.reactions import react, take_back
 from swarm.store.runs import run_pages, runs
 from swarm.store.runs.runs import Run
-from swarm.store.tasks.tasks import Task
+from swarm.store.tasks import Task
 from swarm.store.threads import threads
 
 PART_CHARACTERS: Final = 3_900

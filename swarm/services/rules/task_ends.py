@@ -25,11 +25,10 @@ from swarm.services.rules.system_messages import (
     show_stopped,
 )
 from swarm.services.rules.task_threads import hand_back
+from swarm.store import deliveries, task_queries, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases, notices
-from swarm.store.outbox import deliveries
-from swarm.store.tasks import task_queries, tasks
-from swarm.store.tasks.tasks import Task
+from swarm.store.tasks import Task
 from swarm.store.threads import threads, transcript
 
 FAILED_TEXT: Final = "The task “{title}” failed: {reason}"

@@ -12,12 +12,12 @@ from swarm.domain.model.inbox import InboxStatus, InboxStep, NoticeKind
 from swarm.domain.model.tasks import ACTIVE_STATUSES, TaskStatus, TaskStep
 from swarm.domain.model.threads import Thread
 from swarm.domain.roster import Roster
+from swarm.store import task_queries, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, notices
 from swarm.store.inbox.inbox import InboxMessage
 from swarm.store.runs import runs
-from swarm.store.tasks import task_queries, tasks
-from swarm.store.tasks.tasks import Task
+from swarm.store.tasks import Task
 from swarm.store.threads import threads
 
 
@@ -51,7 +51,7 @@ def _is_free(tx: Transaction, thread: Thread, task: Task, agent_id: str, roster:
     owner = roster.by_id(thread.owner_id)
     if owner is None or owner.id == task.created_by or owner.role is Role.LEAD:
         return True
-    holder = task_queries.holder(tx, thread)
+    holder = task_queries.owning_task(tx, thread)
     return owner.id == agent_id and (holder is None or holder.id == task.id)
 
 

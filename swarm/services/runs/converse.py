@@ -26,7 +26,7 @@ from swarm.services.rules.participants import AGENTS
 from swarm.services.runs.active_runs import ActiveRuns, RunNotifications
 from swarm.services.runs.run_recovery import Recovery
 from swarm.services.runs.sources import ManagedAgent
-from swarm.store.agents import agents
+from swarm.store import agents
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.runs import runs

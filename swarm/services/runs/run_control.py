@@ -43,13 +43,12 @@ from swarm.services.rules.system_messages import (
     why_refused,
 )
 from swarm.services.tasks.tasks import cancel_by_person, redrive_dead
+from swarm.store import idempotency_keys, task_queries, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases
-from swarm.store.records import idempotency_keys
 from swarm.store.runs import feedback, runs
 from swarm.store.runs.runs import Run
-from swarm.store.tasks import task_queries, tasks
 from swarm.store.threads import people, threads
 
 NOT_ALLOWED_TEXT: Final = "You may not do that here. {reason}"
@@ -223,7 +222,7 @@ def _retry(tx: Transaction, turn: Run, thread: Thread, person: str, conduct: Ope
         retried = _redrive_entries(tx, turn, thread, reason, conduct)
     if retried is Retried.DONE:
         runs.retry(tx, turn, person)
-        threads.active(tx, thread.id)
+        threads.touch(tx, thread.id)
     return retried
 
 

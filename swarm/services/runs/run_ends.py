@@ -35,14 +35,13 @@ from swarm.services.rules.leases import claimed_members, end_if_resolved, give_b
 from swarm.services.rules.system_messages import post_closing, react_failed, show_answered, show_stopped
 from swarm.services.rules.task_threads import answered_before
 from swarm.services.runs.stream_state import is_ours_to_settle, is_polling, show_settled
+from swarm.store import deliveries, tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases
 from swarm.store.inbox.leases import Lease
-from swarm.store.outbox import deliveries
 from swarm.store.runs import interrupts, run_pages, runs
 from swarm.store.runs.runs import Run
-from swarm.store.tasks import tasks
-from swarm.store.tasks.tasks import Task
+from swarm.store.tasks import Task
 from swarm.store.threads import threads, transcript
 
 STOP_TEXT: Final = "⏳ Still working on it."
@@ -366,7 +365,7 @@ def _remember_pages(tx: Transaction, turn: Run, thread: Thread, place: AnswerTar
             message = SlackMessage(
                 channel=thread.channel, ts=page.ts, thread_ts=thread.thread_ts, author=author, text=page.text
             )
-            transcript.own_post(tx, thread.team, message)
+            transcript.store_own_post(tx, thread.team, message)
 
 
 def _say(tx: Transaction, turn: Run, thread: Thread, place: AnswerTarget, below: Closing, text: str = "") -> None:

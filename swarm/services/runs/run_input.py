@@ -23,7 +23,7 @@ from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
 from swarm.store.runs import runs
-from swarm.store.threads import reading, threads, transcript
+from swarm.store.threads import threads, transcript
 
 _LIMIT = 200
 _TO_THE_END: Final = "~"
@@ -191,7 +191,7 @@ async def answered_since(database: Database, directory: Directory, trigger: Trig
 
 def _said_since(tx: Transaction, thread_id: str, ts: str) -> list[TranscriptMessage]:
     thread = threads.get(tx, thread_id)
-    found = reading.page(tx, thread, ts, _LIMIT) if thread else []
+    found = transcript.page(tx, thread, ts, _LIMIT) if thread else []
     return [message for message in found if message.kind is AuthorKind.AGENT]
 
 

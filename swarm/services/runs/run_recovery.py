@@ -45,7 +45,7 @@ from swarm.services.runs.run_ends import (
     sealed,
 )
 from swarm.services.runs.stream_state import goes_on
-from swarm.store.agents import agents
+from swarm.store import agents
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.runs import run_events, run_pages, runs

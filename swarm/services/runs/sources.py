@@ -34,7 +34,7 @@ from swarm.services.runs.run_ends import LeaseLossOutcome, keep, place_of
 from swarm.services.runs.run_input import NOTHING_HEARD, Ids, answered_since, heard_before, requester_of, run_input
 from swarm.services.runs.run_recovery import Unfinished, unfinished
 from swarm.services.runs.stream_state import look_at
-from swarm.store.agents import agents
+from swarm.store import agents
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import leases
 from swarm.store.runs import run_events, run_pages, runs

@@ -34,14 +34,13 @@ from swarm.services.rules.idempotency import Caller, IdempotentCall, idempotent
 from swarm.services.rules.leases import claimed_members, end_if_resolved
 from swarm.services.runs.stream_state import StillShown, Wanted, authorize_answer, begin, fenced, is_closed, own
 from swarm.services.tasks.task_work import checked
+from swarm.store import idempotency_keys, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox
 from swarm.store.inbox.leases import Lease
-from swarm.store.records import idempotency_keys
 from swarm.store.runs import run_events, runs
 from swarm.store.runs.runs import Run
-from swarm.store.tasks import tasks
 from swarm.store.threads import threads
 
 SEAL_SECONDS: Final = 5.0

@@ -31,6 +31,7 @@ from swarm.services.rules.leases import SILENT, could_not_renew
 from swarm.services.rules.reply import with_others
 from swarm.services.rules.system_messages import react_failed, show_answered
 from swarm.services.runs.run_input import is_user
+from swarm.store import tasks
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases
 from swarm.store.inbox.inbox import InboxMessage
@@ -38,7 +39,6 @@ from swarm.store.inbox.leases import Lease
 from swarm.store.runs import run_events, run_pages, runs
 from swarm.store.runs.run_events import RunEvent
 from swarm.store.runs.runs import Run
-from swarm.store.tasks import tasks
 from swarm.store.threads import transcript
 
 _AGENTS_OWN_ENDS: Final = frozenset({LeaseEnd.RESOLVED, LeaseEnd.FINISHED})
@@ -235,7 +235,7 @@ def _task(tx: Transaction, caller: Caller, task_id: str) -> Claim:
 def _requester(tx: Transaction, entries: Sequence[InboxMessage]) -> str | None:
     """The person who has spoken last; None if only bots have. Slack streams to people only."""
     rows = (transcript.find(tx, entry.team, entry.channel, entry.ts) for entry in entries)
-    said = sorted((transcript.said(row) for row in rows if row), key=lambda one: slack_ts_to_us(one.ts))
+    said = sorted((transcript.transcript_message(row) for row in rows if row), key=lambda one: slack_ts_to_us(one.ts))
     people = [one.author_id for one in said if one.kind is AuthorKind.USER and is_user(one.author_id)]
     return people[-1] if people else None
 

@@ -20,10 +20,9 @@ from swarm.domain.model.tasks import (
 from swarm.domain.operating_policy import OperatingPolicy
 from swarm.domain.roster import Candidate, Roster
 from swarm.services.tasks.task_view import find_visible
-from swarm.store.agents import agents
+from swarm.store import agents, task_queries
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tasks import task_queries
-from swarm.store.tasks.tasks import Task
+from swarm.store.tasks import Task
 
 MAX_WAITED_FOR: Final = 200
 """So many tasks are looked at to see whether one of them waits for a parent of a new one."""

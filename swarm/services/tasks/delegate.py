@@ -20,12 +20,11 @@ from swarm.services.rules.task_threads import hand_over_for
 from swarm.services.tasks.assignees import check_space, check_vouched, must_wait, place_below, worker
 from swarm.services.tasks.task_texts import Brief
 from swarm.services.tasks.task_view import TaskView, view_of
-from swarm.store.agents import agents
+from swarm.store import agents, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, notices
-from swarm.store.tasks import tasks
-from swarm.store.tasks.tasks import Task
+from swarm.store.tasks import Task
 from swarm.store.threads import threads, transcript
 
 
@@ -89,7 +88,7 @@ class Delegations:
             task = self._make(tx, caller, hold, target, brief, offer)
             for member in [hold.entry] if only else with_others(tx, hold):
                 if inbox.move(tx, InboxStep.DELEGATE, member, reason=f"to {target.name}, as task {task.id}"):
-                    inbox.tie(tx, member.id, task.id)
+                    inbox.set_task(tx, member.id, task.id)
             self._tell(tx, caller, hold, target, task, offer)
             end_if_resolved(tx, hold.lease)
             owner = threads.get(tx, hold.thread.id)

@@ -17,10 +17,10 @@ from swarm.services.rules.fencing import lock_task
 from swarm.services.rules.guarded import attempt
 from swarm.services.rules.participants import read_roster
 from swarm.services.rules.system_messages import tell_queued
+from swarm.store import task_queries, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tasks import task_queries, tasks
-from swarm.store.tasks.tasks import Task
+from swarm.store.tasks import Task
 from swarm.store.threads import threads
 
 BATCH: Final = 200

@@ -7,10 +7,9 @@ from typing import Final, TypeVar
 
 from swarm.domain.model.agents import Agent, Role
 from swarm.domain.model.tasks import Dependency, TaskView
-from swarm.store.agents import agents
+from swarm.store import agents, task_queries, tasks
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tasks import task_queries, tasks
-from swarm.store.tasks.tasks import Task
+from swarm.store.tasks import Task
 
 __all__ = ["TaskView", "find_visible", "view", "view_of", "views_in_brief"]
 

@@ -16,9 +16,9 @@ from swarm.services.rules.leases import end_if_resolved
 from swarm.services.rules.reply import ReplyText, check_text, post, task_call
 from swarm.services.rules.system_messages import show_progress
 from swarm.services.tasks.task_view import TaskView, view
+from swarm.store import tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tasks import tasks
 
 
 class TaskWork:

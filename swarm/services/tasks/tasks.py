@@ -19,11 +19,11 @@ from swarm.services.rules.task_threads import take_if_free
 from swarm.services.tasks.assignees import check_no_return, check_space, check_vouched, must_wait, place_below, worker
 from swarm.services.tasks.task_texts import Brief
 from swarm.services.tasks.task_view import TaskView, find_visible, view, view_of, views_in_brief
+from swarm.store import task_queries, tasks
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.inbox import inbox, leases
-from swarm.store.tasks import task_queries, tasks
-from swarm.store.tasks.tasks import Task
+from swarm.store.tasks import Task
 from swarm.store.threads import threads, transcript
 
 

@@ -1,1 +1,1 @@
-"""The database as a whole: migrations, preparation at the start, backups."""
+"""The database as a whole: migrations, preparation at the start, backups, health."""

@@ -1,10 +1,10 @@
-"""Copies of a whole database: taken while coordinators use it, and put back while none does.
+"""Backups of a whole database, taken during operation and restored while no coordinator runs.
 
-Who may act: an operator, beside the coordinators. What is guaranteed: a copy is one state that was committed; putting
-it back happens as a whole or not at all. What was to be posted when the copy was made may have been posted since: so it
-counts as in doubt, and is looked for in Slack before it is sent, as after a crash. Threads may have gone on, and are
-read from Slack again when somebody speaks in them. Nobody holds an office or a conversation; leases have expired by
-themselves. What happens on failure: the database is as it was.
+Who may act: an operator, beside the coordinators. What is guaranteed: a copy is one committed state; a restore happens
+completely or not at all. Deliveries open at the time of the copy may have been sent since: they become doubtful and are
+looked up in Slack before a second attempt, as after a crash. Threads may have continued, and are read from Slack again
+with their next message. Elected roles and conversation locks are free afterwards; leases have expired. What happens on
+failure: the database is unchanged.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from swarm.domain.model.threads import ContextState
 from swarm.store.admin import migrations, preparation
 from swarm.store.bridge.sqlite_driver import connect, sqlite3
 from swarm.store.bridge.urls import PostgresUrl, parse_url
-from swarm.store.tables import metadata
+from swarm.store.tables.schema import metadata
 
 Progress = Callable[[float], None]
-"""Is told how much is done, from 0 to 1."""
+"""Receives the progress, from 0 to 1."""
 
 PAGES_AT_ONCE: Final = 4_096
 LOCK_SECONDS: Final = 2.0
 IN_USE: Final = "A coordinator, or another program, uses the database"
-NOT_EMPTY: Final = "The database is not empty: what is in it would be lost."
+NOT_EMPTY: Final = "The database is not empty: its content would be lost."
 STOP_FIRST: Final = "Stop every coordinator on this database first."
 USE_FORCE: Final = "Make a backup of it first, and then restore with --force."
 
 CONTENT: Final = ("agents", "threads", "tasks", "sessions", "agent_messages", "history")
-"""A database in which one of these has a row is not empty."""
+"""A database with a row in one of these tables is not empty."""
 
 
 def kind_of(url: str) -> str:
-    """``sqlite`` or ``postgresql``."""
+    """Returns ``sqlite`` or ``postgresql``."""
     return "postgresql" if isinstance(parse_url(url), PostgresUrl) else "sqlite"
 
 
 def revision_of(url: str) -> str:
-    """The migration that was a database's last. Raises ConfigurationError if it is not one of this system's."""
+    """Returns the last migration of a database. Raises ConfigurationError for a foreign database."""
     revision = preparation.revision(url)
     if revision is None:
         raise ConfigurationError(f"There is no database of swarm at {parse_url(url)}.")
@@ -52,7 +52,7 @@ def revision_of(url: str) -> str:
 
 
 def dump(url: str, copy: Path, progress: Progress) -> None:
-    """Write the database's state of this moment into the file ``copy``. Raises Unavailable, ConfigurationError."""
+    """Writes the present state of the database into the file ``copy``. Raises Unavailable, ConfigurationError."""
     where = parse_url(url)
     if isinstance(where, PostgresUrl):
         from swarm.store.admin import postgres_backup  # psycopg is not loaded for SQLite
@@ -64,10 +64,10 @@ def dump(url: str, copy: Path, progress: Progress) -> None:
 
 
 def put_back(url: str, copy: Path, revision: str, *, force: bool, progress: Progress) -> None:
-    """Make the database what ``copy`` is, whose last migration was ``revision``, and migrate it.
+    """Replaces the database by ``copy``, whose last migration was ``revision``, and migrates it.
 
-    Raises Conflict if somebody uses the database, or if it has something in it without ``force``; ConfigurationError if
-    the copy is damaged or cannot be used; Unavailable.
+    Raises Conflict for a database in use, or with content but without ``force``; ConfigurationError for a damaged or
+    unusable copy; Unavailable.
     """
     where = parse_url(url)
     if isinstance(where, PostgresUrl):
@@ -87,7 +87,7 @@ def put_back(url: str, copy: Path, revision: str, *, force: bool, progress: Prog
 
 
 def afterwards(revision: str) -> list[str]:
-    """The statements that make a copy, at this migration, one that coordinators can go on from."""
+    """Returns the statements that prepare a restored copy at this migration for coordinators."""
     waiting = f"'{DeliveryStatus.QUEUED}', '{DeliveryStatus.SENDING}'"
     statements = [
         f"UPDATE deliveries SET status = '{DeliveryStatus.UNKNOWN}', due_at = created_at, "  # noqa: S608 - values of ours
@@ -109,10 +109,10 @@ def _copy_sqlite(path: Path, copy: Path, progress: Progress) -> None:
         closing(connect(path, busy_timeout_seconds=LOCK_SECONDS)) as source,
         closing(_opened_private(copy)) as target,
     ):
-        # One reading transaction over all steps: a copy that meets another's write would otherwise begin anew.
+        # One reading transaction over all steps: otherwise a concurrent write would restart the copy.
         source.execute("BEGIN")
         source.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        source.backup(target, pages=PAGES_AT_ONCE, progress=_told(progress), sleep=0)
+        source.backup(target, pages=PAGES_AT_ONCE, progress=_reported(progress), sleep=0)
         source.execute("ROLLBACK")
         target.execute("PRAGMA journal_mode = DELETE")  # one file
     _check_sound(copy)
@@ -123,7 +123,7 @@ def _replace_sqlite(path: Path, copy: Path, *, force: bool, progress: Progress) 
     with closing(_opened_private(path)) as target:
         target.execute("PRAGMA locking_mode = EXCLUSIVE")
         try:
-            target.execute("PRAGMA journal_mode = DELETE")  # for which nobody else may have the file open
+            target.execute("PRAGMA journal_mode = DELETE")  # fails while another connection has the file open
             target.execute("BEGIN EXCLUSIVE")
             has_content = _has_content(target)
             target.execute("ROLLBACK")
@@ -135,7 +135,7 @@ def _replace_sqlite(path: Path, copy: Path, *, force: bool, progress: Progress) 
             raise Conflict(NOT_EMPTY, hint=USE_FORCE)
         target.execute("PRAGMA secure_delete = ON")
         with closing(sqlite3.connect(copy)) as source:
-            source.backup(target, pages=PAGES_AT_ONCE, progress=_told(progress), sleep=0)
+            source.backup(target, pages=PAGES_AT_ONCE, progress=_reported(progress), sleep=0)
 
 
 def _has_content(connection: sqlite3.Connection) -> bool:
@@ -160,12 +160,12 @@ def _check_sound(copy: Path) -> None:
 
 
 def _opened_private(path: Path) -> sqlite3.Connection:
-    """A file that only its owner may read, made if it is not there."""
+    """Opens a file readable only by its owner, created if missing."""
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
     return sqlite3.connect(path, timeout=LOCK_SECONDS, isolation_level=None)
 
 
-def _told(progress: Progress) -> Callable[[int, int, int], None]:
+def _reported(progress: Progress) -> Callable[[int, int, int], None]:
     def tell(status: int, remaining: int, total: int) -> None:
         progress(1 - remaining / total if total else 1.0)
 
@@ -174,7 +174,7 @@ def _told(progress: Progress) -> Callable[[int, int, int], None]:
 
 @contextlib.contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """The driver's errors as the system's own."""
+    """Maps errors of the driver to errors of this system."""
     try:
         yield
     except SwarmError:
@@ -184,4 +184,4 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 TABLES: Final = (*(table.name for table in metadata.sorted_tables), "document_words", "alembic_version")
-"""All tables of ours, in the order in which they refer to each other."""
+"""All our tables, in the order of their references."""

@@ -1,7 +1,7 @@
-"""Bringing a database to the schema of this version. Alembic's only caller, and the only one with an Engine.
+"""Migrates a database to the schema of this version. The only caller of Alembic and user of an SQLAlchemy Engine.
 
-All pending migrations run in one transaction under a lock, so that of two processes that start together one migrates
-and the other finds nothing left to do; a migration that fails leaves the database as it was.
+All pending migrations run in one transaction under a lock: of two processes that start together one migrates, and the
+other finds nothing to do. A failing migration leaves the database unchanged.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log = structlog.get_logger(__name__)
 
 
 def upgrade(url: str) -> list[str]:
-    """Run all pending migrations; their names, oldest first. Raises `Unavailable`, `ConfigurationError`."""
+    """Runs all pending migrations. Returns their names, oldest first. Raises `Unavailable`, `ConfigurationError`."""
     with _locked(url) as connection:
         names = _pending(connection)
         if names:
@@ -42,7 +42,7 @@ def upgrade(url: str) -> list[str]:
 
 
 def pending(url: str) -> list[str]:
-    """The names of the migrations that the database lacks, oldest first. Raises `Unavailable`, `ConfigurationError`."""
+    """Returns the names of pending migrations, oldest first. Raises `Unavailable`, `ConfigurationError`."""
     where = parse_url(url)
     if isinstance(where, SqliteUrl) and not where.path.exists():
         return _names_above(())
@@ -51,7 +51,7 @@ def pending(url: str) -> list[str]:
 
 
 def draft(url: str, message: str) -> None:
-    """Write a new migration file for what `tables` has and the (migrated) database lacks, to be cleaned by hand."""
+    """Writes a new migration file for the difference between `tables` and the migrated database, to be edited."""
     with _connected(_engine(parse_url(url))) as connection:
         number = f"{len(_names_above(())) + 1:04}"
         command.revision(_config(connection), message, autogenerate=True, rev_id=number)
@@ -82,7 +82,7 @@ def _config(connection: Connection | None = None) -> Config:
 
 @contextlib.contextmanager
 def _locked(url: str) -> Iterator[Connection]:
-    """A connection in a transaction that shuts out every other migration, committed at the end of the block."""
+    """Opens a transaction that excludes other migrations and commits at the end of the block."""
     engine = _engine(parse_url(url))
     if engine.dialect.name == "sqlite":
         event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN EXCLUSIVE"))
@@ -112,13 +112,13 @@ def _engine(where: SqliteUrl | PostgresUrl) -> Engine:
 
 def _connect_sqlite(path: Path) -> sqlite3.Connection:
     connection = connect(path, busy_timeout_seconds=LOCK_SECONDS)
-    # A batch operation replaces a table; with this on, dropping the old one would delete what refers to it.
+    # A batch operation replaces a table; with foreign keys on, dropping the old one would delete the referring rows.
     connection.execute("PRAGMA foreign_keys = OFF")
     return connection
 
 
 def _check_references(connection: Connection) -> None:
-    """What SQLite did not watch during the migration is checked before its commit."""
+    """Checks before the commit the references that SQLite ignored during the migration."""
     if connection.dialect.name == "sqlite":
         broken = connection.exec_driver_sql("PRAGMA foreign_key_check").all()
         if broken:

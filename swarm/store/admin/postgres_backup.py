@@ -1,7 +1,7 @@
-"""Copies of a PostgreSQL database, by PostgreSQL's own programs: ``pg_dump``, ``pg_restore``, ``psql``.
+"""Backups of a PostgreSQL database with PostgreSQL's own programs: ``pg_dump``, ``pg_restore``, ``psql``.
 
-Only our own tables are copied and replaced; others in the same database stay. The password goes to the programs in
-their environment, never on a command line, which everybody on the machine can read.
+Only our own tables are copied and replaced; other tables of the database stay. The programs get the password in their
+environment, never on a command line, which every user of the machine can read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _IN_USE: Final = (
     "SELECT count(*) FROM pg_stat_activity "
     "WHERE datname = current_database() AND application_name = 'swarm' AND pid <> pg_backend_pid()"
 )
-# In the same transaction as everything else, for a coordinator that has started since it was looked for.
+# In the same transaction as everything else, for a coordinator started after the first check.
 _GUARD: Final = f"""
 DO $$ BEGIN
     IF ({_IN_USE}) > 0 THEN
@@ -37,7 +37,7 @@ END $$;
 
 
 def dump(where: PostgresUrl, copy: Path) -> None:
-    """Write our tables, in one consistent state, into ``copy`` in PostgreSQL's custom format."""
+    """Writes our tables, in one consistent state, into ``copy`` in PostgreSQL's custom format."""
     program = _program("pg_dump", _server_version(where))
     tables = [f'--table="{table}"' for table in TABLES]
     _run(where, [program, "--format=custom", "--no-owner", "--no-privileges", *tables, f"--file={copy}"])
@@ -45,7 +45,7 @@ def dump(where: PostgresUrl, copy: Path) -> None:
 
 
 def put_back(where: PostgresUrl, copy: Path, afterwards: Iterable[str], *, force: bool) -> None:
-    """Replace our tables by those of ``copy``, in one transaction. Raises as `swarm.store.admin.backup.put_back`."""
+    """Replaces our tables by those of ``copy`` in one transaction. Raises as `swarm.store.admin.backup.put_back`."""
     version = _server_version(where)
     pg_restore, psql = _program("pg_restore", version), _program("psql", version)
     _check_free(where, force=force)
@@ -81,7 +81,7 @@ def _has_row(connection: psycopg.Connection, table: str) -> bool:
 
 
 def _server_version(where: PostgresUrl) -> int:
-    """The major one."""
+    """Returns the major version."""
     with _connected(where) as connection:
         return connection.info.server_version // 10_000
 
@@ -94,20 +94,20 @@ def _connected(where: PostgresUrl) -> psycopg.Connection:
 
 
 def _program(name: str, at_least: int) -> str:
-    """Where a program is that is as new as the server. Raises ConfigurationError."""
+    """Returns the path of a program at least as new as the server. Raises ConfigurationError."""
     path = shutil.which(name)
     hint = f"Install PostgreSQL's client programs, version {at_least} or newer, and put them on the PATH."
     if path is None:
         raise ConfigurationError(f"{name} is not on the PATH; backups of PostgreSQL need it.", hint=hint)
-    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout  # noqa: S603
-    found = re.search(r"(\d+)(?:\.\d+)*", said)
+    version = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout  # noqa: S603
+    found = re.search(r"(\d+)(?:\.\d+)*", version)
     if found is None or int(found.group(1)) < at_least:
-        raise ConfigurationError(f"{path} is {said.strip() or 'unusable'}, older than the server.", hint=hint)
+        raise ConfigurationError(f"{path} is {version.strip() or 'unusable'}, older than the server.", hint=hint)
     return path
 
 
 def _run(where: PostgresUrl | None, command: Sequence[str]) -> None:
-    """Run one of the programs. Raises ConfigurationError with what it said; an interrupt ends it."""
+    """Runs a program. Raises ConfigurationError with its error output; an interrupt ends it."""
     known = conninfo_to_dict(where.conninfo) if where else {}
     settings = {key: str(value) for key, value in known.items() if value is not None}
     password = settings.pop("password", "")
@@ -124,12 +124,12 @@ def _run(where: PostgresUrl | None, command: Sequence[str]) -> None:
         ) as process
     ):
         try:
-            _, said = process.communicate()
+            _, errors = process.communicate()
         except BaseException:
             process.kill()
             raise
     if process.returncode:
-        if IN_USE in said:
+        if IN_USE in errors:
             raise Conflict(f"{IN_USE}.", hint=STOP_FIRST)
-        lines = said.strip().splitlines() or [f"exit code {process.returncode}"]
+        lines = errors.strip().splitlines() or [f"exit code {process.returncode}"]
         raise ConfigurationError(f"{Path(command[0]).name} failed: {lines[0]}")

@@ -1,7 +1,6 @@
-"""Making sure at the start that a database has this version's schema.
+"""Ensures at the start that a database has this version's schema.
 
-Mostly it has, and one row says so; Alembic (`swarm.store.admin.migrations`), which takes long to load, is for other
-cases.
+One row usually confirms it. Alembic (`swarm.store.admin.migrations`), slow to load, is only for the other cases.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from swarm.store.bridge.sqlite_driver import connect, sqlite3
 from swarm.store.bridge.urls import PostgresUrl, SqliteUrl, parse_url
 
 LOCK_SECONDS: Final = 60
-"""How long SQLite waits for another process that migrates; PostgreSQL waits for as long as that one lives."""
+"""How long SQLite waits for another migrating process; PostgreSQL waits until that process ends."""
 
 STARTING_SECONDS: Final = 60
-"""How long a PostgreSQL that is starting is waited for."""
+"""How long a starting PostgreSQL is waited for."""
 
 _CURRENT: Final = "SELECT version_num FROM alembic_version"
 
@@ -26,14 +25,14 @@ _Rows = list[tuple[str]]
 
 
 def prepare(url: str) -> None:
-    """Make sure at the start that the database has this version's schema.
+    """Ensures at the start that the database has this version's schema.
 
-    The embedded SQLite is migrated. A PostgreSQL is not touched, since several processes may run on it: pending
-    migrations are a `ConfigurationError` that names the command. Raises `Unavailable` without a connection.
+    The embedded SQLite is migrated. PostgreSQL is left unchanged, since several processes may use it: pending
+    migrations raise a `ConfigurationError` that names the command. Raises `Unavailable` without a connection.
     """
     if is_current(url):
         return
-    from swarm.store.admin import migrations  # heavy, and mostly not needed
+    from swarm.store.admin import migrations  # slow to load, and rarely needed
 
     if isinstance(parse_url(url), SqliteUrl):
         migrations.upgrade(url)
@@ -44,35 +43,35 @@ def prepare(url: str) -> None:
 
 
 def is_current(url: str) -> bool:
-    """Whether the newest migration was the database's last; False as well where that cannot be asked."""
+    """Whether the database is at the newest migration. False as well if the query fails."""
     return revision(url) == newest()
 
 
 def revision(url: str) -> str | None:
-    """The migration that was the database's last; None where that cannot be asked."""
+    """Returns the last migration of the database; None if the query fails."""
     where = parse_url(url)
     rows = _on_postgres(where) if isinstance(where, PostgresUrl) else _on_sqlite(where.path)
     return rows[0][0] if rows else None
 
 
 def newest() -> str:
-    """The number of the newest migration: files are called NUMBER_SUBJECT.py, and numbers are of one length."""
+    """Returns the number of the newest migration. Files are named NUMBER_SUBJECT.py, with numbers of one length."""
     return max(path.name.partition("_")[0] for path in (folder() / "versions").glob("[0-9]*_*.py"))
 
 
 def folder() -> Path:
-    """Where the migrations are: inside an installed package, or in the checkout."""
+    """Returns the folder of the migrations: in an installed package, or in the checkout."""
     packaged = Path(__file__).parents[2] / "_migrations"
     return packaged if packaged.is_dir() else Path(__file__).parents[3] / "db" / "migrations"
 
 
 def _on_sqlite(path: Path) -> _Rows:
-    if not path.exists():  # to connect would make one
+    if not path.exists():  # connecting would create it
         return []
     try:
         with closing(connect(path, busy_timeout_seconds=LOCK_SECONDS)) as connection:
             return connection.execute(_CURRENT).fetchall()
-    except sqlite3.Error:  # Alembic will meet the same, and say what it is
+    except sqlite3.Error:  # Alembic will meet and report the same error
         return []
 
 
@@ -93,8 +92,8 @@ def _on_postgres(where: PostgresUrl) -> _Rows:
 
 
 def _is_starting(error: Exception) -> bool:
-    """Whether a server says that it recovers from a crash, starts or ends: no reason to end as well.
+    """Whether a server reports a recovery, start or stop: no reason to give up.
 
-    psycopg does not give such errors their code (57P03), so an English server's words have to do.
+    psycopg gives such errors no code (57P03), so the text of an English server is compared.
     """
     return "FATAL:  the database system is" in str(error)

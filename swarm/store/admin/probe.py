@@ -1,4 +1,4 @@
-"""Whether the database can store anything, and in a few words why it cannot."""
+"""Whether the database can store data, and a short reason if not."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Final
 from sqlalchemy import bindparam, delete
 
 from swarm.clock import new_id
+from swarm.store import idempotency_keys
 from swarm.store.bridge.statements import Statement
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.records import idempotency_keys
-from swarm.store.tables import receipts as table
+from swarm.store.tables.effects import receipts as table
 
 PROBE_BYTES: Final = 16 * 1024
-"""As much as a long message: a change of one small row still succeeds on a disk that has no room for anything new."""
+"""The size of a long message: a change of one small row succeeds even on a full disk."""
 
 _FULL: Final = "the disk is full"
 _LOCKED: Final = "the database is locked"
@@ -30,7 +30,7 @@ _FORGET: Final = Statement(delete(table).where(table.c.key == bindparam("of_key"
 
 
 def store_something(tx: Transaction) -> None:
-    """Write about as much as a message and take it away again; nobody sees it, and no other process waits for it."""
+    """Writes and deletes a row the size of a long message. Other processes neither see it nor wait for it."""
     key = f"probe:{new_id()}"
     idempotency_keys.record(tx, key)
     idempotency_keys.complete(tx, key, "x" * PROBE_BYTES)
@@ -38,7 +38,7 @@ def store_something(tx: Transaction) -> None:
 
 
 def reason(error: BaseException) -> str:
-    """Why a write failed, without what a driver says about addresses, files or users."""
+    """Returns why a write failed, without addresses, files or users from a driver's message."""
     cause: BaseException | None = error
     while cause is not None:
         known = _SQLITE.get(getattr(cause, "sqlite_errorcode", 0) & 0xFF)

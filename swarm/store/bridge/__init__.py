@@ -1,1 +1,1 @@
-"""The bridge to the database: connections, transactions, statements, wakeups; the same for both engines."""
+"""Connections, transactions, statements and wakeups, the same for both engines."""

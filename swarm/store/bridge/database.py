@@ -1,7 +1,7 @@
 """The bridge between asynchronous callers and the database, the same on both engines.
 
-Query functions are synchronous, ``fn(tx, *args)``, and run on a thread; ``await db.write(fn, *args)`` gives their
-result after the commit. Nothing else in the system opens a connection, except the migrations.
+Query functions are synchronous, ``fn(tx, *args)``, and run on a thread; ``await db.write(fn, *args)`` returns their
+result after the commit. Only migrations and backups open connections of their own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import structlog
 from swarm.clock import Clock, SystemClock
 from swarm.domain.errors import Unavailable
 from swarm.domain.watchers import NO_WATCHERS, Watcher
-from swarm.store.bridge.clock_watch import ClockWatch
+from swarm.store.bridge.clock_changes import ClockWatch
 from swarm.store.bridge.engine import Engine, QueryJob
 from swarm.store.bridge.transaction import Dialect, Transaction
 from swarm.store.bridge.urls import PostgresUrl, parse_url
@@ -29,11 +29,11 @@ _log = structlog.get_logger(__name__)
 
 
 class Database:
-    """A database that was migrated, belonging to the event loop that opens it.
+    """A migrated database, bound to the event loop that opens it.
 
-    ``url`` is ``sqlite:///relative/path``, ``sqlite:////absolute/path`` or ``postgresql://…``; anything else, an
-    in-memory SQLite included, is a `ConfigurationError`. Without ``clock``, PostgreSQL's own clock and for SQLite the
-    machine's say what time it is. ``busy_timeout_seconds`` is how long SQLite waits for another process's lock.
+    ``url`` is ``sqlite:///relative/path``, ``sqlite:////absolute/path`` or ``postgresql://…``; any other URL, in-memory
+    SQLite included, raises `ConfigurationError`. Without ``clock`` the time is PostgreSQL's own or, for SQLite, the
+    machine's. ``busy_timeout_seconds`` limits how long SQLite waits for the lock of another process.
     """
 
     def __init__(
@@ -57,13 +57,13 @@ class Database:
         return self._engine.dialect
 
     async def open(self) -> None:
-        """Connect. Raises `Unavailable` with the reason when that is not possible."""
+        """Connects. Raises `Unavailable` with the reason."""
         self._loop = asyncio.get_running_loop()
         await asyncio.to_thread(self._engine.open)
         self._is_open = True
 
     async def close(self) -> None:
-        """Refuse new calls, finish those that came before, disconnect. A second time does nothing."""
+        """Refuses new calls, finishes the queued ones and disconnects. Idempotent."""
         self.wakeups.close()
         if self._is_open:
             self._is_open = False
@@ -79,34 +79,34 @@ class Database:
         await self.close()
 
     async def write(self, fn: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run ``fn(tx, *args)`` in a transaction; its result, once that is durable, or its exception.
+        """Runs ``fn(tx, *args)`` in a transaction. Returns its result once it is durable, or raises its exception.
 
-        ``fn`` may run again after a rollback. A caller that is cancelled before ``fn`` began prevents it; later, ``fn``
-        is committed or rolled back on its own account. Raises `Unavailable` when the database could not and nothing
-        was changed, `OutcomeUnknown` when the connection broke during the commit, and `ConstraintViolated`.
+        ``fn`` may run again after a rollback. Cancelling the caller before ``fn`` starts prevents it; later, ``fn``
+        commits or rolls back regardless. Raises `Unavailable` when nothing was changed, `OutcomeUnknown` when the
+        connection broke during the commit, and `ConstraintViolated`.
         """
         return await self._through(self._engine.write, lambda tx: fn(tx, *args, **kwargs))
 
     async def read(self, fn: Callable[Concatenate[Transaction, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run ``fn(tx, *args)`` on one unchanging view of what is committed; its result or its exception.
+        """Runs ``fn(tx, *args)`` on one consistent snapshot. Returns its result or raises its exception.
 
-        A write in ``fn`` fails. Raises `Unavailable` when the database could not.
+        A write in ``fn`` fails. Raises `Unavailable` when the database cannot answer.
         """
         return await self._through(self._engine.read, lambda tx: fn(tx, *args, **kwargs), False)
 
     async def scrub(self, *, rewrite: bool) -> bool:
-        """Have the database's files forget what was deleted; whether that was done, else it is to be tried again.
+        """Removes deleted data from the database files. Returns whether it succeeded; otherwise the caller tries again.
 
-        SQLite empties its write-ahead log, where the old pages are; with ``rewrite`` it writes the whole file anew,
-        since a page may keep a stale copy of a row that was moved (`PRAGMA secure_delete` clears the row itself only).
-        That holds up writers for about a second for each 50 MB. PostgreSQL's own vacuum does such things by itself.
+        SQLite empties its write-ahead log, which holds old pages; with ``rewrite`` it also rewrites the whole file,
+        since a page may keep a stale copy of a moved row (`PRAGMA secure_delete` clears only the row itself). A rewrite
+        blocks writers for about a second per 50 MB. PostgreSQL's own vacuum needs no help.
         """
         return await asyncio.to_thread(self._engine.scrub, rewrite=rewrite)
 
     def listens(self, *, asleep_seconds: float) -> None:
-        """This process hears those who call it. Whoever says so regularly is asleep between two times so far apart.
+        """Records that this process is awake. Between two such calls ``asleep_seconds`` apart the process was asleep.
 
-        From the first transaction after that on, `Transaction.opened_at` is the moment of the waking.
+        From the next transaction on, `Transaction.opened_at` is the moment of waking.
         """
         self._watch.listens(asleep_seconds)
 
@@ -142,20 +142,20 @@ class Database:
 
     def _stepped(self, seconds: float) -> None:
         self._on_loop(self._watcher.clock_stepped, seconds)
-        self._bump_all()  # whoever sleeps until a moment should look at the clock again
+        self._bump_all()  # a waiter for a deadline has to look at the clock again
 
     def _on_loop(self, act: Callable[..., None], *args: object) -> None:
-        """From an engine's thread to the event loop's."""
+        """Calls ``act`` on the event loop, from a thread of the engine."""
         if self._loop is None:
             return
         try:
             self._loop.call_soon_threadsafe(act, *args)
         except RuntimeError:  # the loop was closed without closing the database
-            _log.exception("Nobody is left to hear from the database.", action="loop_closed")
+            _log.exception("The event loop is closed; a database result is lost.", action="loop_closed")
 
     def _make_engine(self, url: str, clock: Clock | None, busy_timeout_seconds: float, tick_seconds: float) -> Engine:
-        """Each engine is loaded, with its driver, only where it is used."""
         where = parse_url(url)
+        # Each engine is loaded, with its driver, only where it is used.
         if isinstance(where, PostgresUrl):
             from swarm.store.bridge.postgres import PostgresEngine
 

@@ -1,4 +1,4 @@
-"""What the two engines have in common: calls come in from the event loop and are delivered back to it."""
+"""The common part of both engines: calls arrive from the event loop and are delivered back to it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 class QueryJob(Generic[T]):
-    """One query function on its way: queued on the event loop, run on a thread, settled on the event loop.
+    """One call of a query function: queued on the event loop, run on a thread, settled on the event loop.
 
-    Between the two the thread owns it. Its caller may be cancelled at any time; the call then has nobody to tell, and
-    whether it was committed is its own matter.
+    The thread owns the job while it runs. Its caller may be cancelled at any time; the call then has no receiver, and
+    may still be committed.
     """
 
     __slots__ = ("_begun", "_error", "_facts", "_future", "_topics", "_value", "_work", "writes")
@@ -34,7 +34,7 @@ class QueryJob(Generic[T]):
 
     @property
     def abandoned(self) -> bool:
-        """Nobody waits for it any more: if it has not begun, it need not."""
+        """Whether the caller has gone. An abandoned job that has not started is skipped."""
         return self._future.cancelled()
 
     @property
@@ -43,11 +43,11 @@ class QueryJob(Generic[T]):
 
     @property
     def topics(self) -> Iterable[str]:
-        """What to bump: empty unless the call succeeded, or may have."""
+        """The topics to bump. Empty unless the call succeeded, or may have."""
         return self._topics
 
     def run(self, tx: Transaction) -> None:
-        """Run the function and keep its result; raises what the function raises, and a database error it swallowed."""
+        """Runs the function and keeps its result. Raises its exception, or a database error that it swallowed."""
         try:
             self._value = self._work(tx)
             if tx.failure is not None:
@@ -57,18 +57,18 @@ class QueryJob(Generic[T]):
             tx.end()
 
     def fail(self, error: BaseException, *, maybe_done: bool = False) -> None:
-        """Give the caller ``error`` instead of a result, and wake nobody unless the change may have happened."""
+        """Replaces the result with ``error``. Wakes no waiter unless the change may have happened (``maybe_done``)."""
         self._error, self._facts = error, ()
         if not maybe_done:
             self._topics = ()
 
     def seen(self) -> DatabaseCall:
-        """What a watcher is told of it, once it has ended."""
+        """Returns the record of the finished call for watchers."""
         seconds = time.perf_counter() - self._begun
         return DatabaseCall(writes=self.writes, seconds=seconds, error=self._error, facts=self._facts)
 
     def settle(self) -> None:
-        """Tell the caller; on the event loop's thread."""
+        """Hands result or error to the caller. Runs on the event loop."""
         if self._future.done():
             return
         if self._error is None:
@@ -89,19 +89,19 @@ class Engine(Protocol):
     dialect: Dialect
 
     def open(self) -> None:
-        """Connect, or raise `Unavailable` saying why not."""
+        """Connects. Raises `Unavailable` with the reason."""
 
     def write(self, call: QueryJob[Any]) -> None:
-        """Run it in a transaction of its own or a shared one, and deliver it after the commit."""
+        """Queues a call that runs in a transaction, its own or a shared one, and is delivered after the commit."""
 
     def read(self, call: QueryJob[Any]) -> None:
-        """Run it on one unchanging view of the database."""
+        """Queues a call that runs on one consistent snapshot."""
 
     def scrub(self, *, rewrite: bool) -> bool:
         """Blocks; see `swarm.store.bridge.database.Database.scrub`."""
 
     def close(self) -> None:
-        """Finish what is queued, then disconnect. Nothing may be queued any more."""
+        """Finishes the queued calls, then disconnects. No call may follow."""
 
 
 def _escaped(error: StopIteration) -> RuntimeError:

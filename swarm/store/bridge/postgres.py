@@ -1,14 +1,14 @@
-"""PostgreSQL behind eight threads, each with a connection of its own.
+"""PostgreSQL behind eight threads, each with its own connection.
 
-Every call is one short transaction: READ COMMITTED for writes, one unchanging read-only view for reads. Calls are not
-grouped as on SQLite, because a group would hold the row locks of unrelated callers.
+Every call is one short transaction: READ COMMITTED for writes, a read-only snapshot for reads. Calls are not grouped as
+on SQLite, because a group would hold the row locks of unrelated callers.
 
-Who may act: any number of processes; row locks and unique indexes keep them apart.
-What is guaranteed: a result means that the commit was confirmed. Wakeups reach this process right after the commit and
-the others through NOTIFY, which PostgreSQL sends with the commit (`swarm.store.bridge.postgres_listener`).
-What happens on failure: a deadlock or a serialization failure is run again, `MAX_RUNS` times at most. A connection that
-breaks before COMMIT was sent has changed nothing: the call runs once more on a fresh one, then it is `Unavailable`. One
-that breaks during COMMIT leaves the outcome open: `OutcomeUnknown`, and the topics are bumped in case it happened.
+Who may act: any number of processes; row locks and unique indexes keep them apart. What is guaranteed: a result means a
+confirmed commit. Wakeups reach this process right after the commit and other processes through NOTIFY, which PostgreSQL
+sends with the commit (`swarm.store.bridge.postgres_driver`). What happens on failure: a deadlock or a serialization
+failure is retried, up to `MAX_RUNS` runs. A connection that breaks before COMMIT was sent has changed nothing: the call
+runs once more on a new connection, then fails with `Unavailable`. A connection that breaks during COMMIT leaves the
+outcome open: the call fails with `OutcomeUnknown`, and its topics are bumped in case it succeeded.
 """
 
 from __future__ import annotations
@@ -26,11 +26,10 @@ from psycopg import errors
 
 from swarm.clock import new_id
 from swarm.domain.errors import OutcomeUnknown, Unavailable
-from swarm.store.bridge import clock_steps
-from swarm.store.bridge.clock_watch import ClockWatch
+from swarm.store.bridge import clock_changes
+from swarm.store.bridge.clock_changes import ClockWatch
 from swarm.store.bridge.engine import Deliver, QueryJob
-from swarm.store.bridge.postgres_listener import Listener, PostgresConnection
-from swarm.store.bridge.postgres_session import PostgresSession
+from swarm.store.bridge.postgres_driver import Listener, PostgresConnection, PostgresSession
 from swarm.store.bridge.transaction import ConstraintViolated, Dialect, Moment, Transaction, caused_by
 from swarm.store.bridge.urls import PostgresUrl
 
@@ -40,10 +39,10 @@ RERUN_SECONDS = 0.02
 CONNECT_TIMEOUT_SECONDS = 5
 
 UNHEARD_SECONDS = 10
-"""A server that acknowledges nothing for so long, not even on the level of TCP, is given up."""
+"""The connection to a server that acknowledges nothing for this time, even at the TCP level, is closed."""
 
 SUSPENDED_SECONDS = 10
-"""A process that is suspended in the middle of a transaction keeps its locks for so long; others wait for them."""
+"""A process suspended in the middle of a transaction keeps its locks for this time."""
 
 _Queue = SimpleQueue[tuple[QueryJob[Any], bool] | None]  # a call, and whether it only reads; None ends it
 
@@ -51,14 +50,14 @@ _log = structlog.get_logger(__name__)
 
 
 class PostgresTransaction(Transaction):
-    """A transaction on a session; its moment is that of its BEGIN, by the server's clock."""
+    """A transaction on a session. Its moment is the time of its BEGIN by the server's clock."""
 
     dialect = "postgresql"
     driver_error = psycopg.Error
 
 
 class PostgresEngine:
-    """The database at ``url``, which must have been migrated."""
+    """The engine for the migrated database at ``url``."""
 
     dialect: Dialect = "postgresql"
 
@@ -78,7 +77,7 @@ class PostgresEngine:
         self._bump_all = bump_all
         self._watch = watch
         self._lock_timeout_seconds = lock_timeout_seconds
-        self._origin = new_id()  # in our own notifications, so that we need not hear them
+        self._origin = new_id()  # marks our own notifications, which the listener skips
         self._queue: _Queue = SimpleQueue()
         self._listener: Listener | None = None
         self._threads: list[threading.Thread] = []
@@ -112,7 +111,7 @@ class PostgresEngine:
         self._threads.clear()
 
     def _connect(self) -> PostgresConnection:
-        """A connection on which every BEGIN and COMMIT is ours. Raises `Unavailable` with the reason."""
+        """Returns a connection in autocommit mode. Raises `Unavailable` with the reason."""
         try:
             connection = psycopg.connect(
                 self._url.conninfo,
@@ -135,7 +134,7 @@ class PostgresEngine:
 
 
 class Worker:
-    """Runs calls one by one, each in a transaction of its own, on a connection that it makes when it needs one."""
+    """Runs calls one by one, each in its own transaction, on a connection opened on demand."""
 
     def __init__(
         self,
@@ -153,7 +152,7 @@ class Worker:
         self._session: PostgresSession | None = None
 
     def serve(self) -> None:
-        """Answer calls until the queue ends, then disconnect."""
+        """Runs queued calls until the queue ends, then disconnects."""
         while (entry := self._queue.get()) is not None:
             call, read_only = entry
             if not call.abandoned:
@@ -164,7 +163,7 @@ class Worker:
         try:
             self._run(call, read_only)
         except errors.ReadOnlySqlTransaction as error:
-            # A server that takes no writes (a standby, an operator's switch); a read that writes is our own mistake.
+            # The server takes no writes (a standby, an operator's switch). A read that writes is our own mistake.
             call.fail(error if read_only else unavailable(error))
         except BaseException as error:  # noqa: BLE001 - an interrupt too belongs to the caller
             call.fail(explain(error))
@@ -172,7 +171,7 @@ class Worker:
             self._deliver([call])
 
     def _run(self, call: QueryJob[Any], read_only: bool) -> None:
-        """Run the call in a transaction and end it; again where that can help. Raises what the last run raised."""
+        """Runs the call in a transaction and ends it, with retries. Raises the error of the last run."""
         runs, broken_connections = 0, 0
         while True:
             runs += 1
@@ -200,7 +199,7 @@ class Worker:
             self._commit(session, call, tx.topics)
 
     def _begin(self, session: PostgresSession, read_only: bool) -> Moment:
-        """Begin a transaction; its moment. One that reads goes by the clock as it was, if that has just been set."""
+        """Begins a transaction and returns its moment. A read right after a step uses the clock before the step."""
         while True:
             asked_at = self._watch.asked()
             reading, step = self._watch.read(session.begin(read_only), asked_at)
@@ -211,13 +210,13 @@ class Worker:
                 self._settle(session)
 
     def _settle(self, session: PostgresSession) -> None:
-        """Move along what is due after a step of the clock, unless another thread has done it meanwhile."""
+        """Moves the due times after a step of the clock, unless another thread has moved them."""
         session.begin_alone()
         asked_at = self._watch.asked()
         reading, step = self._watch.read(session.now(), asked_at)
         if step:
             tx = PostgresTransaction(session, self._watch.moment(reading))
-            moved = clock_steps.step(tx, step)
+            moved = clock_changes.step(tx, step)
             session.commit(())
             self._watch.settle(reading, step, moved)
         else:
@@ -238,7 +237,7 @@ class Worker:
             if not session.closed:
                 session.roll_back()
         except psycopg.Error as error:
-            _log.warning("The connection is given up.", action="rollback_failed", error=str(error))
+            _log.warning("The rollback failed; the connection is closed.", action="rollback_failed", error=str(error))
             self._disconnect()
         if session.closed:
             self._disconnect()
@@ -255,7 +254,7 @@ class Worker:
 
 
 def explain(error: BaseException) -> BaseException:
-    """What a caller gets for ``error``: its own exceptions as they are, the driver's in this system's words."""
+    """Maps a driver error to an error of this system. Other exceptions pass unchanged."""
     if isinstance(error, psycopg.IntegrityError):
         return caused_by(ConstraintViolated(_first_line(error)), error)
     if isinstance(error, psycopg.OperationalError | errors.IdleInTransactionSessionTimeout):
@@ -264,7 +263,7 @@ def explain(error: BaseException) -> BaseException:
 
 
 def unavailable(error: BaseException) -> Unavailable:
-    """The write is not durable because of ``error``."""
+    """Returns the `Unavailable` for a write that is not durable because of ``error``."""
     return caused_by(Unavailable(f"The database cannot do this at the moment: {_first_line(error)}"), error)
 
 
@@ -277,7 +276,7 @@ def _is_conflict(error: BaseException) -> bool:
 
 
 def _pause(runs: int) -> None:
-    """Wait for a random moment: at once, the next run could meet the same opponent in the same way."""
+    """Sleeps for a random time: without it, the next run could hit the same conflict."""
     time.sleep(random.uniform(0, RERUN_SECONDS) * runs)  # noqa: S311 - no secret
 
 

@@ -1,40 +1,53 @@
-"""SQLite behind one writing thread (`swarm.store.bridge.sqlite_writer`) and two reading ones.
+"""SQLite behind one writing thread and two reading threads.
 
-Readers never wait for the writer nor it for them: the write-ahead log gives each reading transaction the state that was
-committed when it began.
+Readers and the writer never wait for each other: the write-ahead log gives each reading transaction the state that was
+committed at its start.
+
+The writer takes all waiting calls into one transaction (group commit), each under its own savepoint, commits once, and
+only then delivers the results: a hundred callers share one sync of the disk.
+
+Who may act: only the writer writes in this process; ``BEGIN IMMEDIATE`` excludes other processes. What is guaranteed: a
+result means that the change is on the disk; a call runs once; a failing call is rolled back alone, without effect on
+its neighbours. What happens on failure: when SQLite itself rolls back the whole transaction (full disk, I/O error), or
+the commit fails, each call in it that had a result gets `Unavailable` instead; calls that had not started continue in a
+new transaction.
+
+Between groups, and at least once a second, the writer checks whether another process changed the file. The check uses
+the writer's own connection, because ``data_version`` ignores changes of the connection that asks.
 """
 
 from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import structlog
 
 from swarm.domain.errors import Unavailable
-from swarm.store.bridge.clock_watch import ClockWatch
+from swarm.store.bridge import clock_changes
+from swarm.store.bridge.clock_changes import ClockWatch
 from swarm.store.bridge.engine import Deliver, QueryJob
-from swarm.store.bridge.sqlite_driver import SqliteTransaction, connect, explain, sqlite3, warn_if_old
-from swarm.store.bridge.sqlite_writer import Queue, SqliteWriter
-from swarm.store.bridge.transaction import Dialect
+from swarm.store.bridge.sqlite_driver import SqliteTransaction, connect, explain, sqlite3, unavailable, warn_if_old
+from swarm.store.bridge.transaction import Dialect, Moment
 
 READERS = 2
 
 MOST_REWRITTEN_BYTES = 128 * 1024 * 1024
-"""A larger file would take longer than writers wait (``busy_timeout_seconds``)."""
+"""Rewriting a larger file would take longer than writers wait (``busy_timeout_seconds``)."""
 
 SCRUB_WAIT_MS = 200
-"""So long the emptying of the write-ahead log waits for readers, and writers for it."""
+"""How long emptying the write-ahead log waits for readers; writers wait as long."""
 
 _log = structlog.get_logger(__name__)
 
 
 class SqliteEngine:
-    """The file at ``path``, which must have been migrated or be empty; its folder must exist."""
+    """The engine for the file at ``path``, migrated or empty. Its folder must exist."""
 
     dialect: Dialect = "sqlite"
 
@@ -88,11 +101,11 @@ class SqliteEngine:
             with contextlib.closing(self._connect()) as connection:
                 if rewrite and self._path.stat().st_size <= MOST_REWRITTEN_BYTES:
                     connection.execute("VACUUM")
-                # Whoever reads from the log at this moment is not waited for: writers would have to wait as well.
+                # Long readers of the log are not waited for: writers would have to wait as well.
                 connection.execute(f"PRAGMA busy_timeout = {SCRUB_WAIT_MS}")
                 (is_busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         except sqlite3.Error as error:
-            _log.warning("The database's files still have what was deleted.", action="scrub", error=str(error))
+            _log.warning("The database files still contain deleted data.", action="scrub", error=str(error))
             return False
         return not is_busy
 
@@ -120,7 +133,7 @@ class SqliteEngine:
 
 
 class Reader:
-    """Runs reading calls one by one, each on the state that was committed when it began."""
+    """Runs reading calls one by one, each on the state that was committed at its start."""
 
     def __init__(self, connection: sqlite3.Connection, queue: Queue, deliver: Deliver, watch: ClockWatch) -> None:
         self._connection = connection
@@ -129,7 +142,7 @@ class Reader:
         self._watch = watch
 
     def serve(self) -> None:
-        """Answer calls until the queue ends, then disconnect."""
+        """Runs queued calls until the queue ends, then disconnects."""
         while (call := self._queue.get()) is not None:
             if not call.abandoned:
                 self._answer(call)
@@ -152,3 +165,179 @@ class Reader:
                 self._connection.execute("ROLLBACK")
         except sqlite3.Error:
             _log.exception("A reading transaction did not end.", action="rollback_failed")
+
+
+MAX_GROUP = 256
+"""Calls in one transaction. A larger group would delay its first result."""
+
+Queue = SimpleQueue[QueryJob[Any] | None]
+"""Calls in their order of arrival; None ends the queue."""
+
+_log = structlog.get_logger(__name__)
+
+
+class SqliteWriter:
+    """The only writer of this process; see the module's description."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        queue: Queue,
+        deliver: Deliver,
+        on_foreign_change: Callable[[], None],
+        watch: ClockWatch,
+        tick_seconds: float,
+    ) -> None:
+        self._connection = connection
+        self._queue = queue
+        self._deliver = deliver
+        self._on_foreign_change = on_foreign_change
+        self._watch = watch
+        self._tick_seconds = tick_seconds
+        self._ended = False
+        self._next_look = time.monotonic() + tick_seconds
+        self._seen_version = self._data_version()
+
+    def serve(self) -> None:
+        """Commits groups until the queue ends, then empties the write-ahead log and disconnects."""
+        while not self._ended:
+            group = self._next_group()
+            if group:
+                self._commit_together(group)
+            self._look_around()
+        try:
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        except sqlite3.Error as error:
+            _log.warning("The write-ahead log stays; the next start reads it.", action="checkpoint", error=str(error))
+        self._connection.close()
+
+    def _next_group(self) -> list[QueryJob[Any]]:
+        """Returns all waiting calls. Waits for the first one until the next check for foreign changes."""
+        group: list[QueryJob[Any]] = []
+        try:
+            call = self._queue.get(timeout=max(0.0, self._next_look - time.monotonic()))
+            while call is not None:
+                group.append(call)
+                if len(group) == MAX_GROUP:
+                    return group
+                call = self._queue.get_nowait()
+            self._ended = True
+        except Empty:
+            pass  # no other call is waiting
+        return group
+
+    def _commit_together(self, group: Sequence[QueryJob[Any]]) -> None:
+        rest = group
+        try:
+            while rest:
+                rest = self._run_transaction(rest)
+        except BaseException as error:  # noqa: BLE001 - the writer survives, and its callers get the error
+            self._roll_back()
+            self._lose(group, error)
+            _log.exception("The writer failed outside a call.", action="writer_failed")
+        finally:
+            self._deliver(group)
+
+    def _run_transaction(self, calls: Sequence[QueryJob[Any]]) -> Sequence[QueryJob[Any]]:
+        """Runs ``calls`` in one transaction and commits it. Returns the calls that did not start because the
+        transaction broke.
+        """
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            self._roll_back()  # if an earlier one would not end, the next group can begin
+            self._lose(calls, error)
+            return ()
+        for position, call in enumerate(calls, start=1):
+            reading, step = self._watch.read()
+            if step:
+                self._commit(calls[: position - 1])
+                return calls[position - 1 :] if self._settle(calls[position - 1 :]) else ()
+            broken = self._run(call, self._watch.moment(reading))
+            if not self._connection.in_transaction:
+                self._lose(calls[:position], broken)
+                return calls[position:]
+        self._commit(calls)
+        return ()
+
+    def _settle(self, waiting: Sequence[QueryJob[Any]]) -> bool:
+        """Moves the due times after a step of the clock, unless the clock was set right again meanwhile.
+
+        Returns False on failure; the ``waiting`` calls have then failed with `Unavailable`.
+        """
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            reading, step = self._watch.read()
+            if not step:
+                self._connection.execute("ROLLBACK")
+                return True
+            tx = SqliteTransaction(self._connection, self._watch.moment(reading))
+            moved = clock_changes.step(tx, step)
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._roll_back()
+            self._lose(waiting, error)
+            return False
+        self._watch.settle(reading, step, moved)
+        return True
+
+    def _run(self, call: QueryJob[Any], moment: Moment) -> BaseException | None:
+        """Runs one call under its savepoint. Returns the error for which it was rolled back."""
+        if call.abandoned:
+            return None
+        try:
+            self._connection.execute("SAVEPOINT call")
+            call.run(SqliteTransaction(self._connection, moment))
+            self._connection.execute("RELEASE call")
+        except BaseException as error:  # noqa: BLE001 - an interrupt too belongs to the caller
+            call.fail(explain(error, writes=True))
+            self._undo_call()
+            return error
+        return None
+
+    def _undo_call(self) -> None:
+        if not self._connection.in_transaction:
+            return
+        try:
+            self._connection.execute("ROLLBACK TO call")
+            self._connection.execute("RELEASE call")
+        except sqlite3.Error:
+            _log.exception("A call could not be rolled back alone.", action="savepoint_lost")
+            self._roll_back()
+
+    def _commit(self, calls: Sequence[QueryJob[Any]]) -> None:
+        try:
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._roll_back()
+            self._lose(calls, error)
+
+    def _roll_back(self) -> None:
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            _log.exception("The transaction could not be rolled back.", action="rollback_failed")
+
+    def _lose(self, calls: Iterable[QueryJob[Any]], cause: BaseException | None) -> None:
+        """Fails the calls of a transaction that did not become durable. A call with an error of its own keeps it."""
+        for call in calls:
+            if not call.failed:
+                call.fail(unavailable(cause or RuntimeError("its transaction ended early")))
+
+    def _look_around(self) -> None:
+        if time.monotonic() < self._next_look:
+            return
+        self._next_look = time.monotonic() + self._tick_seconds
+        try:
+            version = self._data_version()
+        except sqlite3.Error as error:
+            _log.warning("Cannot see whether the file changed.", action="data_version", error=str(error))
+            return
+        if version != self._seen_version:
+            self._seen_version = version
+            self._on_foreign_change()
+
+    def _data_version(self) -> int:
+        (version,) = self._connection.execute("PRAGMA data_version").fetchone()
+        return int(version)

@@ -1,7 +1,7 @@
-"""The SQLite module in use, a connection as this system wants it, and what its errors mean.
+"""The SQLite module in use, the settings of a connection, and the meaning of its errors.
 
-`pysqlite3` carries its own, current SQLite and is taken where it is installed. The one of many distributions is older
-than 3.51.3, where resetting the write-ahead log could lose pages; with such a one a warning goes to the log.
+`pysqlite3` carries a current SQLite and is used where it is installed. Many distributions ship an SQLite older than
+3.51.3, in which a reset of the write-ahead log can lose pages; such a version logs a warning.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["SqliteTransaction", "connect", "explain", "sqlite3", "unavailable", 
 
 SOUND_VERSION = (3, 51, 3)
 
-# Not a fault of the statement but of the machine, the file or a lock: trying again later may help.
+# Errors of the machine, the file or a lock, not of the statement: a later attempt may succeed.
 _ENVIRONMENT = {
     "SQLITE_BUSY",
     "SQLITE_LOCKED",
@@ -48,7 +48,7 @@ class SqliteTransaction(Transaction):
 
 
 def connect(path: Path, *, busy_timeout_seconds: float) -> sqlite3.Connection:
-    """Open a connection on which every BEGIN and COMMIT is ours, every commit reaches the disk, and threads may differ.
+    """Opens a connection in autocommit mode with durable commits, usable from any thread.
 
     Raises the driver's own errors, and `ConfigurationError` where SQLite cannot keep a write-ahead log.
     """
@@ -63,7 +63,7 @@ def connect(path: Path, *, busy_timeout_seconds: float) -> sqlite3.Connection:
         _keep_log(connection, path, busy_timeout_seconds)
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute("PRAGMA secure_delete = ON")  # what is deleted is overwritten with zeros
+        connection.execute("PRAGMA secure_delete = ON")  # deleted data is overwritten with zeros
     except BaseException:
         connection.close()
         raise
@@ -71,9 +71,9 @@ def connect(path: Path, *, busy_timeout_seconds: float) -> sqlite3.Connection:
 
 
 def explain(error: BaseException, *, writes: bool = False) -> BaseException:
-    """What a caller gets for ``error``: its own exceptions as they are, the driver's in this system's words.
+    """Maps a driver error to an error of this system. Other exceptions pass unchanged.
 
-    A file that takes no writes is the machine's fault only for a call that ``writes``.
+    A read-only file is an environment error only for a call that ``writes``.
     """
     if isinstance(error, sqlite3.IntegrityError):
         return caused_by(ConstraintViolated(str(error)), error)
@@ -83,13 +83,13 @@ def explain(error: BaseException, *, writes: bool = False) -> BaseException:
 
 
 def unavailable(error: BaseException) -> Unavailable:
-    """The write is not durable because of ``error``."""
+    """Returns the `Unavailable` for a write that is not durable because of ``error``."""
     return caused_by(Unavailable(f"The database cannot do this at the moment: {error}."), error)
 
 
 @functools.cache  # once per process
 def warn_if_old() -> None:
-    """Warn in the log when the SQLite in use has the fault in resetting its write-ahead log."""
+    """Logs a warning when the SQLite in use can lose pages on a reset of its write-ahead log."""
     if sqlite3.sqlite_version_info < SOUND_VERSION:
         structlog.get_logger(__name__).warning(
             "This SQLite can lose data when it resets its write-ahead log; install pysqlite3, or 3.51.3 or newer.",
@@ -98,9 +98,9 @@ def warn_if_old() -> None:
         )
 
 
-def _keep_log(connection: sqlite3.Connection, path: Path, patience_seconds: float) -> None:
-    """Switch to the write-ahead log. While another process does the same to a new file, SQLite refuses at once."""
-    deadline = time.monotonic() + patience_seconds
+def _keep_log(connection: sqlite3.Connection, path: Path, timeout_seconds: float) -> None:
+    """Switches to the write-ahead log. SQLite refuses at once while another process does the same to a new file."""
+    deadline = time.monotonic() + timeout_seconds
     while True:
         try:
             (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()

@@ -1,23 +1,32 @@
-"""Statements written in SQLAlchemy Core, compiled once for each engine and run as strings on the driver's connection.
+"""Statements in SQLAlchemy Core, compiled once for each engine and run as strings on the driver's connection.
 
-Values are plain: ``int``, ``str``, ``bool``, ``float`` and ``None``, bound by name. No type of SQLAlchemy converts them
-on the way in or out, so a boolean read from SQLite is 0 or 1. A list of fixed values in ``IN`` is fine; a list that
-comes as a parameter is not.
+Values are plain: ``int``, ``str``, ``bool``, ``float`` and ``None``, bound by name. SQLAlchemy types convert nothing,
+so a boolean read from SQLite is 0 or 1. ``IN`` takes a list of fixed values, never a list as a parameter.
+
+The guards of state machines (`may`, `arrive`) come from the transition tables of the domain.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from dataclasses import fields
+from enum import StrEnum
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast, get_args, get_type_hints
 
-from sqlalchemy import Executable, Insert
+from sqlalchemy import Column, ColumnElement, Executable, Insert, Integer, Select, Table, bindparam, literal_column
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import psycopg as postgresql_psycopg
 from sqlalchemy.engine.interfaces import Dialect as SqlDialect
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.elements import ClauseElement
 
+from swarm.domain.model.states import Transition
 from swarm.store.bridge.transaction import Cursor, Dialect, Transaction
+from swarm.store.tables.agents import agent_tokens
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 Row = Mapping[str, Any]
 
@@ -28,8 +37,8 @@ InsertFactory = Callable[..., postgresql.Insert]
 class Statement:
     """A statement for both engines.
 
-    ``source`` is a Core statement, or a function that gets the dialect's own ``insert`` and returns one; the second
-    form is for ``ON CONFLICT``.
+    ``source`` is a Core statement, or for ``ON CONFLICT`` a function that takes the dialect's own ``insert`` and
+    returns a statement.
     """
 
     def __init__(self, source: Executable | Callable[[InsertFactory], Executable]) -> None:
@@ -37,31 +46,31 @@ class Statement:
         self._compiled: dict[Dialect, _Compiled] = {}
 
     def all(self, tx: Transaction, /, **params: object) -> list[Row]:
-        """Run it; all rows, as dictionaries by column name."""
+        """Runs the statement. Returns all rows as dictionaries by column name."""
         compiled = self._for(tx.dialect)
         cursor, rows = tx.fetch(compiled.sql, compiled.bind(params))
         return compiled.name(cursor, rows)
 
     def first(self, tx: Transaction, /, **params: object) -> Row | None:
-        """Run it; the first row, or None when there is none."""
+        """Runs the statement. Returns the first row, or None."""
         rows = self.all(tx, **params)
         return rows[0] if rows else None
 
     def run(self, tx: Transaction, /, **params: object) -> int:
-        """Run it; the number of rows it changed."""
+        """Runs the statement. Returns the number of changed rows."""
         compiled = self._for(tx.dialect)
         if compiled.returns_rows:  # SQLite counts these only through the rows themselves
             return len(tx.fetch(compiled.sql, compiled.bind(params))[1])
         return tx.execute(compiled.sql, compiled.bind(params))
 
     def many(self, tx: Transaction, /, rows: Sequence[Mapping[str, object]]) -> None:
-        """Run it once for each of ``rows``; none is fine."""
+        """Runs the statement once for each of ``rows``, which may be empty."""
         compiled = self._for(tx.dialect)
         if rows:
             tx.execute_many(compiled.sql, [compiled.bind(row) for row in rows])
 
     def sql(self, dialect: Dialect) -> str:
-        """The text that the driver gets, for tests and ``EXPLAIN``."""
+        """Returns the text for the driver, for tests and ``EXPLAIN``."""
         return self._for(dialect).sql
 
     def _for(self, dialect: Dialect) -> _Compiled:
@@ -71,8 +80,43 @@ class Statement:
         return compiled
 
 
+def every_column(table: Table, *omitted: str, **values: object) -> dict[str, object]:
+    """Returns the values of an INSERT: a parameter named after each column but the ``omitted``, or the given value."""
+    return {column.name: bindparam(column.name) for column in table.columns if column.name not in omitted} | values
+
+
+def row_mapper(kind: type[Entity], *omitted: str, **special: Callable[[Row], object]) -> Callable[[Row], Entity]:
+    """Returns a function that makes a dataclass of a row, from the columns named like its fields.
+
+    Strings of a `StrEnum` field and integers of a bool field are converted. ``special`` computes a field from the row;
+    ``omitted`` fields keep their default. Other columns of the row are ignored.
+    """
+    hints = get_type_hints(kind)
+    names = [field.name for field in fields(kind) if field.name not in (*omitted, *special)]
+    converters = {name: converter for name in names if (converter := _converter(hints[name]))}
+    plain = [name for name in names if name not in converters]
+
+    def of_row(row: Row) -> Entity:
+        values = {name: row[name] for name in plain}
+        for name, convert in converters.items():
+            value = row[name]
+            values[name] = None if value is None else convert(value)
+        for name, compute in special.items():
+            values[name] = compute(row)
+        return kind(**values)
+
+    return of_row
+
+
+def _converter(hint: Any) -> Callable[[Any], object] | None:
+    kinds = [kind for kind in get_args(hint) or (hint,) if kind is not NoneType]
+    if kinds == [bool] or (len(kinds) == 1 and isinstance(kinds[0], type) and issubclass(kinds[0], StrEnum)):
+        return cast(Callable[[Any], object], kinds[0])
+    return None
+
+
 class _Compiled:
-    """One statement for one engine: its text, the values written into it, the names it expects."""
+    """One statement for one engine: its text, its literal values and its parameter names."""
 
     def __init__(self, source: Executable | Callable[[InsertFactory], Executable], dialect: Dialect) -> None:
         statement = source if isinstance(source, Executable) else source(_insert(dialect))
@@ -85,7 +129,7 @@ class _Compiled:
         self._columns: tuple[str, ...] = ()
 
     def bind(self, params: Mapping[str, object]) -> Mapping[str, object]:
-        """The values to send: the caller's and those written into the statement. An unknown name is a TypeError."""
+        """Returns the caller's values together with the literal ones. An unknown name raises TypeError."""
         if not params.keys() <= self._names:
             unknown = ", ".join(sorted(params.keys() - self._names))
             raise TypeError(f"The statement has no parameter {unknown}; it has {', '.join(sorted(self._names))}.")
@@ -118,3 +162,38 @@ def _sql_dialect(dialect: Dialect) -> SqlDialect:
     if dialect == "postgresql":
         return cast(SqlDialect, postgresql_psycopg.dialect())  # type: ignore[no-untyped-call]
     return sqlite.dialect(paramstyle="named")
+
+
+Entity = TypeVar("Entity", bound="DataclassInstance")
+State = TypeVar("State", bound=StrEnum)
+
+# An expression on purpose: SQLite inspects a bare parameter of LIMIT and therefore plans the statement anew at each
+# binding, which takes several times as long as running it.
+AT_MOST_N: Final = bindparam("n", type_=Integer) + literal_column("0", Integer)
+
+
+def may(column: Column[str], transition: Transition[State]) -> ColumnElement[bool]:
+    """Returns the condition that a row is in a source state of the transition."""
+    return column.in_([literally(source) for source in sorted(transition.sources)])
+
+
+def literally(value: StrEnum) -> ColumnElement[str]:
+    """Returns a constant as SQL text: a prepared statement can use a partial index only for constants."""
+    return literal_column(f"'{value}'")
+
+
+def with_valid_token(rows: Select[Any], agent_id: Column[str]) -> Select[Any]:
+    """Restricts rows to a caller with a valid token, given as its hash ``token_hash``.
+
+    On PostgreSQL the token is locked together with the rows: a rotation under way is waited for, and a later one waits
+    for this transaction. The statement that ends a token locks nothing that a claim waits for.
+    """
+    token = agent_tokens.c
+    is_valid = (token.token_hash == bindparam("token_hash")) & (token.agent_id == agent_id)
+    joined = rows.join(agent_tokens, is_valid & token.revoked_at.is_(None))
+    return joined.suffix_with("FOR SHARE OF agent_tokens", dialect="postgresql")
+
+
+def arrive(transition: Transition[State]) -> Mapping[str, str]:
+    """Returns the assignment of the transition's target state."""
+    return {"status": transition.target.value}

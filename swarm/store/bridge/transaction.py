@@ -1,4 +1,4 @@
-"""The transaction: what every query function gets first, ``fn(tx, *args)``.
+"""The transaction: the first argument of every query function, ``fn(tx, *args)``.
 
 A query function reads and writes through statements (`swarm.store.bridge.statements`) and returns plain values. It may
 run again after a rollback, so it changes nothing but the database. It does not catch database errors: after one, the
@@ -20,11 +20,11 @@ E = TypeVar("E", bound=BaseException)
 
 
 class ConstraintViolated(SwarmError):
-    """The change breaks a rule of the schema."""
+    """The change violates a constraint of the schema."""
 
 
 class Cursor(Protocol):
-    """What both drivers' cursors have in common."""
+    """The common interface of both drivers' cursors."""
 
     @property
     def description(self) -> Sequence[Sequence[Any]] | None: ...
@@ -36,21 +36,21 @@ class Cursor(Protocol):
 
 
 class DriverConnection(Protocol):
-    """What both drivers' connections have in common."""
+    """The common interface of both drivers' connections."""
 
     def cursor(self) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When a transaction happens, and when its process opened the database. Microseconds since 1970 UTC."""
+    """The time of a transaction, and the time its process opened the database. Microseconds since 1970 UTC."""
 
     now: int
     opened_at: int
 
 
 class Transaction:
-    """One transaction on one engine, alive while its query function runs."""
+    """One transaction on one engine, valid while its query function runs."""
 
     dialect: ClassVar[Dialect]
     driver_error: ClassVar[type[Exception]]
@@ -65,26 +65,26 @@ class Transaction:
 
     @property
     def now(self) -> int:
-        """This transaction's moment in microseconds since 1970 UTC, the same until the end."""
+        """The time of this transaction in microseconds since 1970 UTC, constant until its end."""
         return self._moment.now
 
     @property
     def opened_at(self) -> int:
-        """When this process opened the database, in microseconds since 1970 UTC as the clock counts now."""
+        """The time this process opened the database, in microseconds since 1970 UTC by the present clock."""
         return self._moment.opened_at
 
     def wake(self, topic: str) -> None:
-        """Bump ``topic`` after the commit, and only then; nothing happens when the transaction is rolled back."""
+        """Bumps ``topic`` after the commit; a rollback discards it."""
         if self._read_only:
             raise RuntimeError(f"A reading transaction cannot wake {topic!r}.")
         self.topics[topic] = None
 
     def note(self, fact: MetricEvent) -> None:
-        """Tell whoever watches, after the commit and only then."""
+        """Reports a metric event to the watchers after the commit; a rollback discards it."""
         self.facts.append(fact)
 
     def fetch(self, sql: str, params: Mapping[str, object]) -> tuple[Cursor, list[Any]]:
-        """Run one statement of the driver's own SQL; its cursor, and all its rows as tuples."""
+        """Runs one statement in the driver's own SQL. Returns its cursor and all rows as tuples."""
         cursor = self._cursor()
         try:
             cursor.execute(sql, params)
@@ -94,7 +94,7 @@ class Transaction:
             raise
 
     def execute(self, sql: str, params: Mapping[str, object]) -> int:
-        """Run one statement of the driver's own SQL that returns no rows; the number of rows it changed."""
+        """Runs one statement without result rows, in the driver's own SQL. Returns the number of changed rows."""
         cursor = self._cursor()
         try:
             cursor.execute(sql, params)
@@ -104,7 +104,7 @@ class Transaction:
         return cursor.rowcount
 
     def execute_many(self, sql: str, rows: Sequence[Mapping[str, object]]) -> None:
-        """Run one statement of the driver's own SQL once for each of ``rows``."""
+        """Runs one statement in the driver's own SQL once for each of ``rows``."""
         cursor = self._cursor()
         try:
             cursor.executemany(sql, rows)
@@ -113,7 +113,7 @@ class Transaction:
             raise
 
     def end(self) -> None:
-        """Refuse every later use: a transaction that leaks out of its function would act in somebody else's."""
+        """Refuses every later use: a leaked transaction would act inside another one."""
         self._connection = None
 
     def _cursor(self) -> Cursor:
@@ -126,6 +126,6 @@ class Transaction:
 
 
 def caused_by(error: E, cause: BaseException) -> E:
-    """``error``, chained to its cause without being raised here."""
+    """Returns ``error`` chained to its cause, without raising it."""
     error.__cause__ = cause
     return error

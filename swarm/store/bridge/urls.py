@@ -1,4 +1,4 @@
-"""Database URLs: which engine, and where."""
+"""Parses database URLs into engine and location."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class PostgresUrl:
 
 
 def parse_url(text: str) -> SqliteUrl | PostgresUrl:
-    """Raises `ConfigurationError`, saying what is expected, for anything but these two kinds of databases."""
+    """Raises `ConfigurationError`, naming the expected forms, for any other URL."""
     try:
         url = make_url(text)
     except ArgumentError as error:

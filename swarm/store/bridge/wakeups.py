@@ -1,11 +1,11 @@
-"""Wakeups: how a change in the database reaches those who wait for it in this process.
+"""Wakeups: how a change in the database reaches the waiters in this process.
 
-A topic is a string, an agent's id for example, and has a generation that only grows. A waiter reads the generation,
-then looks into the database, then waits for the generation to move: a change between the look and the wait is noticed,
-because the generation has moved already. Wakeups are hints. They may come without a reason and, when another process
-made the change, up to a second late; looking again is what guarantees.
+A topic is a string, for example an agent's id, with a generation that only grows. A waiter reads the generation, then
+looks into the database, then waits for a new generation. A change between the look and the wait is noticed, because the
+generation has moved already. Wakeups are hints: they may be spurious and, for a change by another process, up to a
+second late. Polling is the guarantee.
 
-Everything here happens on the event loop's thread.
+All methods run on the event loop's thread.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 
 class Wakeups:
-    """The generations of all topics, and the waiters of each: a bump wakes only those who wait for its topic."""
+    """The generations of all topics and the waiters of each. A bump wakes only the waiters of its topic."""
 
     def __init__(self) -> None:
         self._for_all = 0
@@ -26,20 +26,20 @@ class Wakeups:
 
     @property
     def closed(self) -> bool:
-        """Whether the process is shutting down, so that nothing will be bumped any more."""
+        """Whether the process is shutting down; no topic is bumped afterwards."""
         return self._closed
 
     @property
     def awaited(self) -> set[str]:
-        """The topics that somebody waits for at this moment."""
+        """The topics with waiters."""
         return set(self._waiters)
 
     def generation(self, topic: str) -> int:
-        """How often this topic was bumped; read it before looking into the database."""
+        """Returns how often this topic was bumped. Read it before looking into the database."""
         return self._for_all + self._generations.get(topic, 0)
 
     async def wait(self, topic: str, seen: int, timeout_seconds: float) -> bool:
-        """Wait until the generation differs from ``seen``; False after ``timeout_seconds`` or at shutdown."""
+        """Waits until the generation differs from ``seen``. Returns False after ``timeout_seconds`` or at shutdown."""
         if self._closed or self.generation(topic) != seen:
             return self.generation(topic) != seen
         waiter = asyncio.get_running_loop().create_future()
@@ -54,19 +54,19 @@ class Wakeups:
         return self.generation(topic) != seen
 
     def bump(self, topics: Iterable[str]) -> None:
-        """Move these topics on and wake their waiters."""
+        """Increments the generations of these topics and wakes their waiters."""
         for topic in topics:
             self._generations[topic] += 1
             self._wake(topic)
 
     def bump_all(self) -> None:
-        """Move every topic on: what changed is not known."""
+        """Increments every generation, when the changed topics are unknown."""
         self._for_all += 1
         for topic in list(self._waiters):
             self._wake(topic)
 
     def close(self) -> None:
-        """Wake everybody for the last time; from now on a wait returns at once."""
+        """Wakes all waiters for the last time. Later waits return at once."""
         self._closed = True
         for topic in list(self._waiters):
             self._wake(topic)

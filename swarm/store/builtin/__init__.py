@@ -1,1 +1,1 @@
-"""What built-in agents store: sessions, the use of models, documents."""
+"""The data of built-in agents: sessions, model usage, documents."""

@@ -1,6 +1,6 @@
-"""Conversations with built-in agents: which run has one at the moment.
+"""Locks on conversations with built-in agents, each held by one run.
 
-A row is there while a run has the conversation; its time is over by the database's clock if nobody renews it.
+A row exists while a run holds the lock. Without renewal the lock expires by the database's clock.
 """
 
 from __future__ import annotations
@@ -9,33 +9,26 @@ from sqlalchemy import Executable, bindparam, delete, select, tuple_, update
 from sqlalchemy.dialects import postgresql
 
 from swarm.clock import SECOND
-from swarm.store.bridge.conditions import AT_MOST_N
-from swarm.store.bridge.statements import Statement
+from swarm.store.bridge.statements import AT_MOST_N, Statement
 from swarm.store.bridge.transaction import Transaction
 from swarm.store.tables import talks
 
 LOCKS = "talks"
-"""The topic that tells those who wait for a conversation that one has become free."""
+"""The topic that wakes runs waiting for a conversation."""
 
 _t = talks.c
 _KEY = (_t.client, _t.agent, _t.conversation)
 
 
 def _take(insert: postgresql.Insert) -> Executable:
-    """Of runs that come at once the second waits for the first's row, and then finds that its time is not over."""
+    """Of concurrent runs the second waits for the row of the first, and then finds the lock in force."""
     taken = {name: insert.excluded[name] for name in ("run_id", "expires_at")}
     return insert.on_conflict_do_update(
         index_elements=["client", "agent", "conversation"], set_=taken, where=_t.expires_at <= bindparam("now")
     )
 
 
-_TAKE = Statement(
-    lambda insert: _take(
-        insert(talks).values(
-            {name: bindparam(name) for name in ("client", "agent", "conversation", "run_id", "expires_at")}
-        )
-    )
-)
+_TAKE = Statement(lambda insert: _take(insert(talks)))
 _ours = (
     (_t.client == bindparam("of_client"))
     & (_t.agent == bindparam("of_agent"))
@@ -56,8 +49,8 @@ _FORGET = Statement(
 )
 
 
-def take(tx: Transaction, client: str, agent: str, conversation: str, run_id: str, seconds: float) -> bool:
-    """Give a conversation to a run for so long; False while another run has it."""
+def acquire(tx: Transaction, client: str, agent: str, conversation: str, run_id: str, seconds: float) -> bool:
+    """Locks a conversation for a run. Returns False while another run holds the lock."""
     taken = _TAKE.run(
         tx,
         client=client,
@@ -71,7 +64,7 @@ def take(tx: Transaction, client: str, agent: str, conversation: str, run_id: st
 
 
 def renew(tx: Transaction, client: str, agent: str, conversation: str, run_id: str, seconds: float) -> bool:
-    """Leave it to the run for so long from now; False if it has it no more."""
+    """Extends the lock to so many seconds from now. Returns False if the run no longer holds it."""
     renewed = _RENEW.run(
         tx,
         of_client=client,
@@ -84,8 +77,8 @@ def renew(tx: Transaction, client: str, agent: str, conversation: str, run_id: s
     return bool(renewed)
 
 
-def leave(tx: Transaction, client: str, agent: str, conversation: str, run_id: str) -> bool:
-    """The run has no need of it any more; whether it had it. Those who wait for one are called."""
+def release(tx: Transaction, client: str, agent: str, conversation: str, run_id: str) -> bool:
+    """Releases the lock and wakes the waiting runs. Returns whether the run held it."""
     left = bool(_LEAVE.run(tx, of_client=client, of_agent=agent, of_conversation=conversation, of_run=run_id))
     if left:
         tx.wake(LOCKS)
@@ -93,7 +86,7 @@ def leave(tx: Transaction, client: str, agent: str, conversation: str, run_id: s
 
 
 def forget(tx: Transaction, before: int, limit: int) -> int:
-    """Drop so many rows whose time was over before then; how many there were."""
+    """Deletes up to ``limit`` rows that expired before the moment. Returns their number."""
     return _FORGET.run(tx, before=before, n=limit)
 
 

@@ -1,7 +1,7 @@
-"""Finding documents by the full-text index: which pieces have what was asked for, and which of them fit best.
+"""Full-text search in documents.
 
-Terms of a query are alternatives; a piece is the better the more of them it has, the rarer they are, the more often
-they come, and the more so in its headings. On SQLite that is FTS5's BM25, on PostgreSQL the same idea in one statement.
+The terms of a query are alternatives. The score of a piece grows with the number of matching terms, their rarity and
+their frequency, and headings count more. SQLite uses the BM25 of FTS5, PostgreSQL the same idea in one statement.
 """
 
 from __future__ import annotations
@@ -15,29 +15,26 @@ from sqlalchemy.dialects.postgresql import ARRAY, TSQUERY
 
 from swarm.domain.documents.documents import DocumentStatus
 from swarm.domain.documents.query_words import QueryTerm
-from swarm.store.bridge.conditions import AT_MOST_N, literally
-from swarm.store.bridge.statements import Statement
+from swarm.store.bridge.statements import AT_MOST_N, Statement, literally
 from swarm.store.bridge.transaction import Dialect, Transaction
-from swarm.store.tables import document_pieces, documents
-from swarm.store.tables.documents import WORDS, document_words
+from swarm.store.tables import documents
+from swarm.store.tables.documents import WORDS, document_pieces, document_words
 
-_HEADING_WEIGHT: Final = "3.0"  # a word in a title counts as much as so many in the text
+_HEADING_WEIGHT: Final = "3.0"  # a word in a heading counts as much as this many in the text
 
 _CANDIDATES: Final[ColumnElement[int]] = literal_column("1000")
-"""So many pieces are looked at more closely: where a single document has more that are better than any other document's
-best, the others are not found."""
+"""The number of best pieces considered. Documents are not found if a single document has more and better pieces."""
 
 _d = documents.c
 _p = document_pieces.c
 _w = document_words
-# Said this way since, before it has statistics, PostgreSQL would look up each document in the index of current ones, by
-# going through all of it.
+# In this form since PostgreSQL, before it has statistics, would scan the whole index of current documents for each one.
 _is_current = _d.status.not_in([literally(DocumentStatus.LOADING), literally(DocumentStatus.OUTDATED)])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hit:
-    """A document that was found, and the piece of it that fits best."""
+    """A matching document and its best piece."""
 
     path: str
     title: str
@@ -46,7 +43,7 @@ class Hit:
 
 
 def search(tx: Transaction, terms: Sequence[QueryTerm], limit: int) -> Sequence[Hit]:
-    """The documents that have any of the terms, those that fit best first, each with its best piece."""
+    """Returns the documents with any of the terms, best first, each with its best piece."""
     if not terms:
         return []
     asked = [_ASKED[tx.dialect](term) for term in terms]
@@ -55,17 +52,17 @@ def search(tx: Transaction, terms: Sequence[QueryTerm], limit: int) -> Sequence[
 
 
 def _match(term: QueryTerm) -> str:
-    """A term in the language of FTS5. Words have neither quotes nor blanks in them."""
+    """A term in the syntax of FTS5. Words contain neither quotes nor spaces."""
     return f'"{" ".join(term.words)}"' + (" *" if term.is_prefix else "")
 
 
 def _tsquery(term: QueryTerm) -> str:
-    """A term in the language of ``tsquery``."""
+    """A term in the syntax of ``tsquery``."""
     return " <-> ".join(f"'{word}'" for word in term.words) + (":*" if term.is_prefix else "")
 
 
 def _best(scored: Any) -> Executable:
-    """Of pieces with their scores: the best one of each document, best first."""
+    """Selects the best of the scored pieces of each document, best first."""
     best = select(scored.c.rowid, scored.c.score).order_by(scored.c.score.desc()).limit(_CANDIDATES).cte("best")
     place = func.row_number().over(partition_by=_p.document_id, order_by=(best.c.score.desc(), _p.position))
     ranked = (
@@ -94,10 +91,10 @@ def _search_sqlite() -> Executable:
 
 
 def _search_postgres() -> Executable:
-    """``ts_rank`` for each term, times how rare the term is: PostgreSQL itself does not know that.
+    """``ts_rank`` of each term, times the rarity of the term, which PostgreSQL does not consider itself.
 
-    The weight of a term is that of BM25; ``ts_rank`` grows ever slower with repetitions, as BM25 does, and 1 divides it
-    by the logarithm of the piece's length.
+    The weight of a term is that of BM25. ``ts_rank`` grows ever slower with repetitions, as BM25 does; its option 1
+    divides by the logarithm of the piece's length.
     """
     queries = cast(func.string_to_array(cast(bindparam("asked"), Text), literal_column("E'\\n'")), ARRAY(TSQUERY))
     asked = (

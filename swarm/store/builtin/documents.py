@@ -1,8 +1,8 @@
-"""Documents that agents can search: readings of files, their pieces, and the full-text index over these.
+"""The document index: readings of files, their pieces, and the full-text index over them.
 
-A reading is written in parts, each a transaction of its own that holds nobody up for long; it replaces the one before
-it in the transaction of its last part. What was replaced is dropped bit by bit. Processes that write at the same time
-take turns on PostgreSQL; the later reading of a file wins, and one that says the same as the current one is not stored.
+A reading is written in batches, each in a short transaction; the last batch replaces the previous reading. Replaced
+readings are deleted bit by bit. Concurrent writers are serialized on PostgreSQL; the later reading of a file wins, and
+a reading identical to the current one is not stored.
 """
 
 from __future__ import annotations
@@ -23,17 +23,16 @@ from swarm.domain.documents.documents import (
     IndexedFile,
     IndexedPiece,
 )
-from swarm.store.bridge.conditions import AT_MOST_N, literally
-from swarm.store.bridge.statements import Row, Statement
+from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, every_column, literally
 from swarm.store.bridge.transaction import Dialect, Transaction
-from swarm.store.tables import document_pieces, documents
-from swarm.store.tables.documents import document_words
+from swarm.store.tables import documents
+from swarm.store.tables.documents import document_pieces, document_words
 
 AT_ONCE: Final = 50
-"""So many pieces are dropped in one transaction."""
+"""The number of pieces deleted in one transaction."""
 
 ABANDONED_SECONDS: Final = 600
-"""A reading that is still loading after so long was given up by its process."""
+"""A reading still loading after this time was abandoned by its process."""
 
 _TURN: Final = "SELECT pg_advisory_xact_lock(hashtext('swarm.documents'))"
 _d = documents.c
@@ -46,11 +45,7 @@ _KNOWN = Statement(select(_d.path, _d.size, _d.modified_ns, _d.digest).where(_is
 _CURRENT = Statement(select(_d.id, _d.title, _d.digest).where(_d.path == bindparam("path"), _is_current))
 _BEGIN = Statement(insert(documents))
 _IS_LOADING = Statement(select(_d.id).where(_d.id == bindparam("id"), _d.status == literally(DocumentStatus.LOADING)))
-_ADD_PIECE = Statement(
-    insert(document_pieces).values(
-        document_id=bindparam("document_id"), position=bindparam("position"), text=bindparam("text")
-    )
-)
+_ADD_PIECE = Statement(insert(document_pieces).values(every_column(document_pieces, "id")))
 _LOOKED_AGAIN = Statement(
     update(documents)
     .where(_d.path == bindparam("of_path"), _d.digest == bindparam("of_digest"), _is_current)
@@ -86,7 +81,7 @@ _of_piece = select(_p.id).where(_p.document_id == bindparam("document_id"), _p.p
 
 
 def known(tx: Transaction) -> Sequence[IndexedFile]:
-    """All files that can be found."""
+    """Returns all indexed files."""
     return [
         IndexedFile(
             path=row["path"],
@@ -98,13 +93,13 @@ def known(tx: Transaction) -> Sequence[IndexedFile]:
 
 
 def store(tx: Transaction, parts: Sequence[DocumentBatch]) -> None:
-    """Write parts of readings; a last part makes its reading the current one."""
+    """Writes batches of readings. A last batch makes its reading the current one."""
     _take_turn(tx)
     for part in parts:
         if part.begins and not _begin(tx, part.reading):
             continue
         if not part.begins and _IS_LOADING.first(tx, id=part.reading.id) is None:
-            continue  # there was nothing to begin, or it took too long
+            continue  # the reading was unchanged, or took too long
         _add_pieces(tx, part.reading.id, part.pieces)
         if part.ends:
             _OUTDATE.run(tx, of_path=part.reading.path)
@@ -112,19 +107,19 @@ def store(tx: Transaction, parts: Sequence[DocumentBatch]) -> None:
 
 
 def note_unchanged(tx: Transaction, files: Sequence[IndexedFile]) -> None:
-    """Files that look different say what they said before; so they look now."""
+    """Stores the new state of files whose content is unchanged."""
     _take_turn(tx)
     _LOOKED_AGAIN.many(tx, [_looked_again(file.path, file.digest, file.state) for file in files])
 
 
 def retire(tx: Transaction, paths: Sequence[str]) -> None:
-    """Let documents be found no more."""
+    """Removes documents from the search."""
     _take_turn(tx)
     _OUTDATE.many(tx, [{"of_path": path} for path in paths])
 
 
 def drop_some(tx: Transaction) -> bool:
-    """Drop some of what cannot be found any more; whether there may be more."""
+    """Deletes some unreachable pieces. Returns whether more may remain."""
     _take_turn(tx)
     leftover = _LEFTOVER.first(tx, before=tx.now - ABANDONED_SECONDS * SECOND)
     if leftover is None:
@@ -136,7 +131,7 @@ def drop_some(tx: Transaction) -> bool:
 
 
 def get(tx: Transaction, path: str) -> Document | None:
-    """A document, whole; None if there is none of that path."""
+    """Returns a whole document; None for an unknown path."""
     row = _CURRENT.first(tx, path=path)
     if row is None:
         return None
@@ -145,13 +140,13 @@ def get(tx: Transaction, path: str) -> Document | None:
 
 
 def _take_turn(tx: Transaction) -> None:
-    """On SQLite there is one writer anyway."""
+    """Serializes writers on PostgreSQL; SQLite has one writer anyway."""
     if tx.dialect == "postgresql":
         tx.fetch(_TURN, {})
 
 
 def _begin(tx: Transaction, reading: DocumentReading) -> bool:
-    """False if the index says the same already: another process was quicker."""
+    """Returns False if the index already has this content from another process."""
     current = _CURRENT.first(tx, path=reading.path)
     if current is not None and current["digest"] == reading.digest:
         _LOOKED_AGAIN.run(tx, **_looked_again(reading.path, reading.digest, reading.state))
@@ -186,7 +181,7 @@ def _for_sqlite(piece: IndexedPiece) -> Row:
 
 
 def _for_postgres(piece: IndexedPiece) -> Row:
-    """A ``tsvector`` as it is written: each word with its places. A place is left out between headings and text."""
+    """A ``tsvector`` literal: each word with its positions. One position stays free between headings and text."""
     places: dict[str, list[str]] = {}
     for place, word in enumerate(piece.heading_words, start=1):
         places.setdefault(word, []).append(f"{place}A")

@@ -1,8 +1,8 @@
-"""Runs of built-in agents that are over, and what they have used."""
+"""Finished runs of built-in agents and their model usage."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from itertools import compress, product
 from typing import Any, Final
@@ -10,7 +10,6 @@ from typing import Any, Final
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
-    Executable,
     bindparam,
     cast,
     delete,
@@ -21,12 +20,11 @@ from sqlalchemy import (
 )
 
 from swarm.clock import SECOND
-from swarm.domain.model.models import Door, ModelUsage, ModelUsageRecord, UsageOutcome, UsagePurpose, UsageTotal
-from swarm.store.bridge.conditions import AT_MOST_N
-from swarm.store.bridge.statements import InsertFactory, Row, Statement
+from swarm.domain.model.models import ModelUsage, ModelUsageRecord, UsagePurpose, UsageTotal
+from swarm.store import forgotten
+from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, row_mapper
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.records import forgotten
-from swarm.store.tables import model_runs
+from swarm.store.tables.sessions import model_runs
 
 DAY: Final = 24 * 3600 * SECOND
 """Microseconds in a day."""
@@ -43,12 +41,7 @@ _COUNTS: Final = (
 _r = model_runs.c
 
 
-def _note(insert: InsertFactory) -> Executable:
-    values: dict[str, Any] = {column.name: bindparam(f"its_{column.name}") for column in model_runs.columns}
-    return insert(model_runs).values(values).on_conflict_do_nothing(index_elements=["id"])
-
-
-_NOTE = Statement(_note)
+_NOTE = Statement(lambda insert: insert(model_runs).on_conflict_do_nothing(index_elements=["id"]))
 _PLACE = Statement(select(_r.ended_at, _r.id).where(_r.id == bindparam("run_id")))
 
 
@@ -61,14 +54,15 @@ def _newest(*conditions: ColumnElement[bool]) -> Statement:
     return Statement(select(model_runs).where(*conditions).order_by(_r.ended_at.desc(), _r.id.desc()).limit(AT_MOST_N))
 
 
-# By whether one agent's are wanted, those for one purpose, and those before another one.
+# By the filters in use: agent, purpose, position.
 _NEWEST = {
-    wanted: _newest(*compress((_of_agent, _of_purpose, _older), wanted)) for wanted in product((False, True), repeat=3)
+    filters: _newest(*compress((_of_agent, _of_purpose, _older), filters))
+    for filters in product((False, True), repeat=3)
 }
 
 
 def _sum(of: ColumnElement[Any]) -> ColumnElement[int]:
-    """A sum of whole numbers as a whole number: PostgreSQL would make a decimal of it."""
+    """The sum of integers as an integer; PostgreSQL would return a decimal."""
     return cast(func.sum(of), BigInteger)
 
 
@@ -101,35 +95,19 @@ _FORGET = Statement(
 
 
 def note(tx: Transaction, run: ModelUsageRecord) -> bool:
-    """Note a run that is over; False if it is noted already, and then stays as it is."""
-    usage = run.usage
+    """Stores a finished run. Returns False for a known one, which stays unchanged."""
     if run.requester and forgotten.was_forgotten_since(tx, run.requester, run.started_at):
         run = replace(run, requester="", session_id=f"slack:{forgotten.NOBODY}")
-    values: dict[str, object] = {
-        "id": run.id,
-        "agent": run.agent,
-        "door": run.door.value,
-        "session_id": run.session_id,
-        "turn_id": run.turn_id,
-        "requester": run.requester,
-        "model": run.model,
-        "outcome": run.outcome.value,
-        "note": run.note,
-        **{name: getattr(usage, name) for name in _COUNTS},
-        "cost_microdollars": usage.cost_microdollars,
-        "started_at": run.started_at,
-        "ended_at": run.ended_at,
-        "purpose": run.purpose.value,
-    }
-    return bool(_NOTE.run(tx, **{f"its_{name}": value for name, value in values.items()}))
+    values = asdict(run)
+    return bool(_NOTE.run(tx, **values.pop("usage"), **values))
 
 
 def latest(
     tx: Transaction, agent: str | None, purpose: UsagePurpose | None, limit: int, before: str | None
 ) -> list[ModelUsageRecord] | None:
-    """So many runs, the last to end first, after ``before``; None if there is no such run.
+    """Returns runs, last ended first, behind the run ``before``; None if this one is unknown.
 
-    Those of one agent or of all, and for one purpose or for any.
+    ``agent`` and ``purpose`` filter the runs; None means any.
     """
     params: dict[str, object] = {"n": limit}
     if agent is not None:
@@ -141,14 +119,14 @@ def latest(
         if place is None:
             return None
         params |= {"before_ended_at": place["ended_at"], "before_id": place["id"]}
-    wanted = (agent is not None, purpose is not None, before is not None)
-    return [_run(row) for row in _NEWEST[wanted].all(tx, **params)]
+    filters = (agent is not None, purpose is not None, before is not None)
+    return [_run(row) for row in _NEWEST[filters].all(tx, **params)]
 
 
 def totals(tx: Transaction, days: int, purpose: UsagePurpose | None) -> list[UsageTotal]:
-    """What was used today and on the days before, in UTC, so many in all: newest first, by agent and model.
+    """Returns the usage of the last ``days`` days in UTC, today included: newest first, by agent and model.
 
-    ``purpose``: by runs for it alone; None: by all.
+    ``purpose`` filters the runs; None means any.
     """
     since = (tx.now // DAY - days + 1) * DAY
     if purpose is None:
@@ -157,26 +135,8 @@ def totals(tx: Transaction, days: int, purpose: UsagePurpose | None) -> list[Usa
 
 
 def forget(tx: Transaction, before: int, limit: int) -> int:
-    """Drop so many runs that ended before then; how many there were."""
+    """Deletes up to ``limit`` runs that ended before the moment. Returns their number."""
     return _FORGET.run(tx, before=before, n=limit)
-
-
-def _run(row: Row) -> ModelUsageRecord:
-    return ModelUsageRecord(
-        id=row["id"],
-        agent=row["agent"],
-        door=Door(row["door"]),
-        session_id=row["session_id"],
-        turn_id=row["turn_id"],
-        requester=row["requester"],
-        model=row["model"],
-        outcome=UsageOutcome(row["outcome"]),
-        note=row["note"],
-        usage=_usage(row),
-        started_at=row["started_at"],
-        ended_at=row["ended_at"],
-        purpose=UsagePurpose(row["purpose"]),
-    )
 
 
 def _total(row: Row) -> UsageTotal:
@@ -192,3 +152,6 @@ def _total(row: Row) -> UsageTotal:
 
 def _usage(row: Row) -> ModelUsage:
     return ModelUsage(**{name: row[name] for name in (*_COUNTS, "cost_microdollars")})
+
+
+_run = row_mapper(ModelUsageRecord, usage=_usage)

@@ -1,48 +1,50 @@
-"""Sessions of built-in agents: what was said, in order, and the summary that is told in place of its older part.
+"""Sessions of built-in agents: the ordered messages, and the summary in place of the older ones.
 
-Who may act: any process. Whoever adds has locked the session's row first, so that positions are given once and the
-messages of one run stand together. What is there is never changed, but that another attempt may take its place: from
-then on it is not told any more. Which attempt is the newer one is known from their turns (`swarm.store.runs.attempts`),
-not from who comes first: a process that was deposed may add late. What is guaranteed: what the summary stands for is
-what was read to make it, for it is stored only if since then none of those messages was replaced, no other summary
-came, and the session was not forgotten and begun anew (`summarise`). Messages that came meanwhile stand behind it. What
-happens on failure: nothing was changed.
+Who may act: any process. A writer locks the session's row first, so that positions are unique and the messages of one
+run are adjacent. Stored messages never change, but another attempt may replace them; replaced messages are no longer
+told to the agent. The newer attempt is known from the runs (`swarm.store.runs.attempts`), not from the order of
+arrival: a deposed process may write late.
+
+What is guaranteed: a summary stands for exactly the messages read to make it. It is stored only if since then none of
+them was replaced, no other summary was stored, and the session was not deleted and started again (`summarise`). Later
+messages stand behind it. What happens on failure: nothing is changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final, cast
 
 from pydantic_core import from_json, to_json
-from sqlalchemy import Executable, bindparam, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Executable, bindparam, delete, func, insert, select, update
 from sqlalchemy import tuple_ as columns
 
-from swarm.domain.model.sessions import Session, SessionMessage
+from swarm.domain.model.sessions import MessageRole, Session, SessionMessage
 from swarm.domain.text.copies import SHORTEST_IN_THREAD, parts_of, says, without
 from swarm.domain.text.mrkdwn import without_leading_mention
-from swarm.store.bridge.conditions import AT_MOST_N
-from swarm.store.bridge.statements import InsertFactory, Row, Statement
+from swarm.store.bridge.statements import AT_MOST_N, InsertFactory, Row, Statement, literally
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.builtin.session_rows import content_of, message_of, summary_of
-from swarm.store.records.forgotten import NOBODY
+from swarm.store.forgotten import NOBODY
 from swarm.store.runs import attempts
 from swarm.store.runs.attempts import Attempts
-from swarm.store.tables import inbox_messages, session_messages, sessions, tasks, thread_messages
+from swarm.store.tables import sessions
+from swarm.store.tables.sessions import session_messages
+from swarm.store.tables.threads import thread_messages
+from swarm.store.tables.work import inbox_messages, tasks
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Told:
-    """What an agent is told of a session, oldest first, and by what to know that this was not changed since."""
+class SessionContext:
+    """The messages of a session as told to an agent, oldest first, with the state of the session at that time."""
 
     messages: Sequence[SessionMessage]
     edition: int
-    created_at: int  # microseconds since 1970 UTC; that of a session which was forgotten and begun anew is another
+    created_at: int  # microseconds since 1970 UTC; differs for a session deleted and started again
 
 
-MOST_ORIGINALS: Final = 500
-"""So many messages are told where the summary cannot be."""
+MAX_ORIGINALS: Final = 500
+"""The number of messages told in place of an unusable summary."""
 
 _s, _m, _t, _i = sessions.c, session_messages.c, thread_messages.c, inbox_messages.c
 _delegated = select(tasks.c.inbox_message_id).where(tasks.c.id == bindparam("of_source")).scalar_subquery()
@@ -85,15 +87,15 @@ _FORGET = Statement(
         columns(_s.agent, _s.id).in_(
             select(_s.agent, _s.id).where(_before).order_by(_s.updated_at).limit(AT_MOST_N).correlate(None)
         ),
-        _before,  # once more, for one that is used at this moment
+        _before,  # again, for a session used at the same time
     )
 )
 
 
-_told = _of_session & _m.replaced_at.is_(None)
-_BEHIND = Statement(select(session_messages).where(_told, _m.position > bindparam("behind")).order_by(_m.position))
-_COUNT_BEHIND = Statement(select(func.count().label("n")).where(_told, _m.position > bindparam("behind")))
-_LAST_TOLD = Statement(select(session_messages).where(_told).order_by(_m.position.desc()).limit(AT_MOST_N))
+_current = _of_session & _m.replaced_at.is_(None)
+_BEHIND = Statement(select(session_messages).where(_current, _m.position > bindparam("behind")).order_by(_m.position))
+_COUNT_BEHIND = Statement(select(func.count().label("n")).where(_current, _m.position > bindparam("behind")))
+_LAST_CURRENT = Statement(select(session_messages).where(_current).order_by(_m.position.desc()).limit(AT_MOST_N))
 _ORIGINALS = Statement(select(session_messages).where(_of_session).order_by(_m.position))
 _of_run = _of_session & (_m.run == bindparam("of_run"))
 _FIRST_OF_RUN = Statement(select(_m.position).where(_of_run).order_by(_m.position).limit(1))
@@ -114,7 +116,7 @@ _ADD = Statement(
         source=bindparam("from_source"),
     )
 )
-# Locked, so that a delete at the same moment waits until what the session keeps of the message can be found.
+# Locked, so that a concurrent delete waits until the session's copy of the message is stored.
 _of_message = (_t.team == _i.team) & (_t.channel == _i.channel) & (_t.ts == _i.ts)
 _SAID_NOW = Statement(
     select(_t.text, _t.edited_ts, _t.deleted_at, _t.author_id)
@@ -125,7 +127,7 @@ _SAID_NOW = Statement(
 
 
 def use(tx: Transaction, agent: str, session_id: str, metadata: Mapping[str, object] | None = None) -> Session:
-    """The session, made if it is not there and locked, with these keys of its metadata set."""
+    """Returns the session, created if missing and locked, with these keys of its metadata set."""
     row = _lock(tx, agent, session_id)
     if metadata:
         known = {**from_json(row["metadata"]), **metadata}
@@ -134,32 +136,32 @@ def use(tx: Transaction, agent: str, session_id: str, metadata: Mapping[str, obj
     return _session(tx, row)
 
 
-def told(tx: Transaction, agent: str, session_id: str, turn_id: str = "") -> Told:
-    """What the agent is told: the summary, at the position of the last message in it, and what came after that.
+def context(tx: Transaction, agent: str, session_id: str, turn_id: str = "") -> SessionContext:
+    """Returns the messages for an agent: the summary, at the position of its last message, and the messages behind it.
 
-    With ``turn_id`` without the other attempts at what this turn answers. A summary with one of them in it cannot be
-    told then; in its place are the messages themselves, `MOST_ORIGINALS` at most.
+    With ``turn_id``, other attempts at the same trigger are left out. A summary that contains one of them is replaced
+    by the original messages, `MAX_ORIGINALS` at most.
     """
     row = _GET.first(tx, **_named(agent, session_id))
     if row is None:
-        return Told(messages=(), edition=0, created_at=0)
+        return SessionContext(messages=(), edition=0, created_at=0)
     left_out = _runs(attempts.beside(tx, turn_id))
     if any(0 < _first(tx, agent, session_id, run) <= row["summarised_to"] for run in left_out):
-        newest = _LAST_TOLD.all(tx, **_named(agent, session_id), n=MOST_ORIGINALS)
+        newest = _LAST_CURRENT.all(tx, **_named(agent, session_id), n=MAX_ORIGINALS)
         summary, later = [], newest[::-1]
     else:
         summary, later = summary_of(row), _BEHIND.all(tx, **_named(agent, session_id), behind=row["summarised_to"])
     messages = [*summary, *(message_of(each) for each in later if each["run"] not in left_out)]
-    return Told(messages=messages, edition=row["edition"], created_at=row["created_at"])
+    return SessionContext(messages=messages, edition=row["edition"], created_at=row["created_at"])
 
 
 def originals(tx: Transaction, agent: str, session_id: str) -> list[SessionMessage]:
-    """All messages, those in the summary too, and those in whose place others are told."""
+    """Returns all messages, including summarised and replaced ones."""
     return [message_of(row) for row in _ORIGINALS.all(tx, **_named(agent, session_id))]
 
 
 def add(tx: Transaction, agent: str, session_id: str, message: SessionMessage) -> SessionMessage:
-    """Add a message behind all others; it, with its position. The session is made if it is not there."""
+    """Appends a message. Returns it with its position. Creates a missing session."""
     _lock(tx, agent, session_id)
     position = _write(tx, agent, session_id, None, [message])
     row = {"position": position, "created_at": tx.now, "role": message.role, "content": content_of(message)}
@@ -175,11 +177,10 @@ def add_run(
     turn_id: str = "",
     has_answered: bool = True,
 ) -> bool:
-    """Add the messages of a run behind all others. One that is there already stays as it is.
+    """Appends the messages of a run, once.
 
-    Of several attempts at the same, one that has answered takes the place of all earlier ones. One that comes when a
-    newer attempt is there is kept and never told: False. Nothing is added of messages that were deleted meanwhile, nor
-    of what was done for them.
+    Of several attempts, one with an answer replaces all earlier ones. An attempt that arrives after a newer one is
+    stored and never told: False. Messages deleted in Slack meanwhile are not stored, nor is the work done for them.
     """
     messages = _still_said(tx, messages)
     if not messages:
@@ -189,26 +190,26 @@ def add_run(
         return True
     found = attempts.beside(tx, turn_id)
     is_late = found is not None and any(_first(tx, agent, session_id, later["run_id"]) for later in found.after)
-    _write(tx, agent, session_id, run, messages, is_told=not is_late)
+    _write(tx, agent, session_id, run, messages, is_current=not is_late)
     if found and has_answered and not is_late:
         _replace(tx, agent, session_id, [earlier["run_id"] for earlier in found.before])
     return not is_late
 
 
 def _still_said(tx: Transaction, messages: Sequence[SessionMessage]) -> Sequence[SessionMessage]:
-    """The messages of a run as they may be kept: what was deleted since is left out, what was edited reads as now."""
+    """The messages of a run as they may be stored: without deleted ones, with edited texts."""
     now = {message.source: _SAID_NOW.first(tx, of_source=message.source) for message in messages if message.source}
-    gone = {source for source, row in now.items() if row and (row["deleted_at"] or row["author_id"] == NOBODY)}
-    if gone:
-        messages = [message for message in messages if message.source and message.source not in gone]
+    deleted = {source for source, row in now.items() if row and (row["deleted_at"] or row["author_id"] == NOBODY)}
+    if deleted:
+        messages = [message for message in messages if message.source and message.source not in deleted]
     for source, row in now.items():
-        if row and row["edited_ts"] and source not in gone:
+        if row and row["edited_ts"] and source not in deleted:
             messages = _as_edited(messages, source, row["text"])
     return messages
 
 
 def _as_edited(messages: Sequence[SessionMessage], source: str, text: str) -> Sequence[SessionMessage]:
-    """With the text that a message has since it was edited, and no copy of what it said before."""
+    """Replaces the text of an edited message, and removes copies of the old text from the others."""
     old = [message.text for message in messages if message.source == source and not says(message.text, text)]
     parts = [part for each in old for part in parts_of(each, text) if len(part) >= SHORTEST_IN_THREAD]
     return [
@@ -220,23 +221,15 @@ def _as_edited(messages: Sequence[SessionMessage], source: str, text: str) -> Se
     ]
 
 
-def summarise(tx: Transaction, agent: str, session_id: str, seen: Told, to: int, summary: str) -> bool:
-    """Tell ``summary`` in place of all messages up to position ``to``; whether ``seen`` was still so."""
-    return bool(
-        _SUMMARISE.run(
-            tx,
-            **_named(agent, session_id),
-            seen_edition=seen.edition,
-            seen_created_at=seen.created_at,
-            new_summary=summary,
-            new_summarised_to=to,
-            now=tx.now,
-        )
-    )
+def summarise(tx: Transaction, agent: str, session_id: str, seen: SessionContext, to: int, summary: str) -> bool:
+    """Stores ``summary`` in place of all messages up to position ``to``. Returns whether ``seen`` was still current."""
+    state = {"seen_edition": seen.edition, "seen_created_at": seen.created_at}
+    summarised = {"new_summary": summary, "new_summarised_to": to}
+    return bool(_SUMMARISE.run(tx, **_named(agent, session_id), **state, **summarised, now=tx.now))
 
 
 def forget(tx: Transaction, before: int, limit: int) -> int:
-    """Drop so many sessions that were last used before then, with all that was said; how many there were."""
+    """Deletes up to ``limit`` sessions last used before the moment, with their messages. Returns their number."""
     return _FORGET.run(tx, before=before, n=limit)
 
 
@@ -247,13 +240,13 @@ def _lock(tx: Transaction, agent: str, session_id: str) -> Row:
 
 
 def _end(tx: Transaction, agent: str, session_id: str) -> int:
-    """The last position. The session must be locked."""
+    """Returns the last position. The session must be locked."""
     row = _LAST.first(tx, **_named(agent, session_id))
     return int(row["position"] or 0) if row else 0
 
 
 def _first(tx: Transaction, agent: str, session_id: str, run: str) -> int:
-    """The position of a run's first message; 0 if none is there."""
+    """Returns the position of a run's first message; 0 without one."""
     row = _FIRST_OF_RUN.first(tx, **_named(agent, session_id), of_run=run)
     return int(row["position"]) if row else 0
 
@@ -263,7 +256,7 @@ def _runs(found: Attempts | None) -> frozenset[str]:
 
 
 def _replace(tx: Transaction, agent: str, session_id: str, runs: Sequence[str]) -> None:
-    """Tell of these runs no more. A summary that is being made of them is not told either."""
+    """Marks the messages of these runs as replaced, and invalidates a summary under way."""
     named = _named(agent, session_id)
     if sum(_REPLACE.run(tx, **named, of_run=run, now=tx.now) for run in runs):
         _COUNT_EDITION.run(tx, **named)
@@ -276,9 +269,9 @@ def _write(
     run: str | None,
     messages: Sequence[SessionMessage],
     *,
-    is_told: bool = True,
+    is_current: bool = True,
 ) -> int:
-    """Write messages behind all others; the position of the first."""
+    """Appends messages. Returns the position of the first."""
     first = _end(tx, agent, session_id) + 1
     _ADD.many(
         tx,
@@ -290,7 +283,7 @@ def _write(
                 "with_content": content_of(message),
                 "of_run": run,
                 "now": tx.now,
-                "since": None if is_told else tx.now,
+                "since": None if is_current else tx.now,
                 "from_source": message.source or None,
             }
             for position, message in enumerate(messages, first)
@@ -313,4 +306,92 @@ def _session(tx: Transaction, row: Row) -> Session:
         messages=behind["n"] + (row["summary"] is not None),
         created_at=row["created_at"],
         updated_at=row["updated_at"],
+    )
+
+
+def content_of(message: SessionMessage) -> str:
+    """Returns all non-empty parts of a message without a column of their own, as JSON."""
+    parts = {name: getattr(message, name) for name in ("text", "author", "call_id", "tool", "arguments", "failed")}
+    return to_json({name: value for name, value in parts.items() if value}).decode()
+
+
+def message_of(row: Row) -> SessionMessage:
+    """Returns the message of a row."""
+    parts = cast(dict[str, Any], from_json(row["content"]))
+    return SessionMessage(
+        role=MessageRole(row["role"]), position=row["position"], created_at=row["created_at"], **parts
+    )
+
+
+def summary_of(row: Row) -> list[SessionMessage]:
+    """Returns the summary of a session's row, at the position of its last message; empty without one."""
+    if row["summary"] is None:
+        return []
+    return [
+        SessionMessage(
+            role=MessageRole.SYSTEM,
+            text=row["summary"],
+            position=row["summarised_to"],
+            created_at=row["summarised_at"],
+        )
+    ]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ListedSession:
+    """A session in a list, with its first question."""
+
+    id: str
+    agent: str
+    question: str  # the first message to the agent
+    updated_at: int  # microseconds since 1970 UTC
+
+
+_s, _m = sessions.c, session_messages.c
+
+_first_question = (
+    select(_m.content)
+    .where(_m.agent == _s.agent, _m.session_id == _s.id, _m.role == literally(MessageRole.USER))
+    .order_by(_m.position)
+    .limit(1)
+    .correlate(sessions)
+    .scalar_subquery()
+)
+
+
+def _newest(*conditions: ColumnElement[bool]) -> Statement:
+    return Statement(
+        select(_s.agent, _s.id, _s.updated_at, _first_question.label("question"))
+        .where(*conditions)
+        .order_by(_s.updated_at.desc(), _s.id.desc())
+        .limit(AT_MOST_N)
+    )
+
+
+_begins = _s.id.like(bindparam("pattern"))
+_NEWEST = _newest(_begins)
+_NEWEST_OF_AGENT = _newest(_begins, _s.agent == bindparam("of_agent"))
+_NAMED = _newest(_s.id == bindparam("of_session"))
+
+
+def newest(tx: Transaction, prefix: str, agent: str | None, limit: int) -> list[ListedSession]:
+    """Returns the last used sessions, newest first: with this prefix of the id, of one agent or of all.
+
+    ``prefix`` contains no wildcard of LIKE.
+    """
+    pattern = f"{prefix}%"
+    if agent is None:
+        return [_listed(row) for row in _NEWEST.all(tx, pattern=pattern, n=limit)]
+    return [_listed(row) for row in _NEWEST_OF_AGENT.all(tx, pattern=pattern, of_agent=agent, n=limit)]
+
+
+def named(tx: Transaction, session_id: str, limit: int) -> list[ListedSession]:
+    """Returns the sessions with this id, newest first; each agent may have one."""
+    return [_listed(row) for row in _NAMED.all(tx, of_session=session_id, n=limit)]
+
+
+def _listed(row: Row) -> ListedSession:
+    content = cast(dict[str, Any], from_json(row["question"] or "{}"))
+    return ListedSession(
+        id=row["id"], agent=row["agent"], question=content.get("text", ""), updated_at=row["updated_at"]
     )

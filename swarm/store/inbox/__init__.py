@@ -1,1 +1,1 @@
-"""Inbox messages, notices, leases, and the queues that agents poll."""
+"""Inbox messages, notices, leases, and the queue of each agent."""

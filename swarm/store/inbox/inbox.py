@@ -1,4 +1,4 @@
-"""Inbox messages: each one is a Slack message addressed to one agent."""
+"""Inbox messages: each is one Slack message addressed to one agent."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ from swarm.domain.model.inbox import (
     MatchedBy,
     order_key,
 )
-from swarm.store.bridge.conditions import AT_MOST_N, arrive, literally, may
-from swarm.store.bridge.statements import Row, Statement
+from swarm.store import history
+from swarm.store.bridge.statements import AT_MOST_N, Statement, arrive, every_column, literally, may, row_mapper
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.inbox import queue_heads
-from swarm.store.records import history
-from swarm.store.tables import inbox_messages, lease_members
+from swarm.store.inbox import queues
+from swarm.store.tables.work import inbox_messages, lease_members
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class InboxMessage:
-    """An inbox message as it stands in its row."""
+    """One row of `inbox_messages`."""
 
     id: str
     thread_id: str
@@ -41,8 +40,10 @@ class InboxMessage:
     claims: int
     lease_token: str | None
     created_at: int
-    task_id: str | None  # what it was delegated as, or what it is a follow-up to
+    task_id: str | None  # the task it was delegated as, or the task it follows up
 
+
+inbox_message = row_mapper(InboxMessage)
 
 _i = inbox_messages.c
 _is_unread = _i.status == literally(InboxStatus.UNREAD)
@@ -52,41 +53,28 @@ _ADD = Statement(
     lambda insert: (
         insert(inbox_messages)
         .values(
-            id=bindparam("id"),
-            thread_id=bindparam("thread_id"),
-            agent_id=bindparam("agent_id"),
-            team=bindparam("team"),
-            channel=bindparam("channel"),
-            ts=bindparam("ts"),
-            status=InboxStatus.UNREAD.value,
-            matched_by=bindparam("matched_by"),
-            reason=bindparam("reason"),
-            attempts=0,
-            claims=0,
-            order_key=bindparam("order_key"),
-            held_by=bindparam("held_by"),
-            due_at=bindparam("due_at"),
-            lease_token=None,
-            created_at=bindparam("now"),
-            resolved_at=None,
-            task_id=bindparam("task_id"),
+            every_column(
+                inbox_messages,
+                status=InboxStatus.UNREAD.value,
+                attempts=0,
+                claims=0,
+                lease_token=None,
+                created_at=bindparam("now"),
+                resolved_at=None,
+            )
         )
         .on_conflict_do_nothing()
     )
 )
 _GET = Statement(select(inbox_messages).where(_i.id == bindparam("id")))
 _GET_LOCKED = Statement(select(inbox_messages).where(_i.id == bindparam("id")).with_for_update(key_share=True))
-_OF_MESSAGE = Statement(
+_of_message = (
     select(inbox_messages)
     .where(_i.team == bindparam("team"), _i.channel == bindparam("channel"), _i.ts == bindparam("ts"))
     .order_by(_i.created_at)
 )
-_OF_MESSAGE_LOCKED = Statement(
-    select(inbox_messages)
-    .where(_i.team == bindparam("team"), _i.channel == bindparam("channel"), _i.ts == bindparam("ts"))
-    .order_by(_i.created_at)
-    .with_for_update(key_share=True)
-)
+_OF_MESSAGE = Statement(_of_message)
+_OF_MESSAGE_LOCKED = Statement(_of_message.with_for_update(key_share=True))
 _BY_STATUS = Statement(
     select(inbox_messages).where(_i.status == bindparam("status")).order_by(_i.created_at.desc()).limit(AT_MOST_N)
 )
@@ -161,17 +149,13 @@ _WAITING_IN_THREAD = Statement(
 _AWAITS_LEAD = Statement(
     select(_i.id).where(_i.thread_id == bindparam("thread_id"), _i.agent_id.is_(None), _is_unread).limit(1)
 )
-_UNREAD_OF_LANE = Statement(
+_unread_of_lane = (
     select(inbox_messages)
     .where(_i.agent_id == bindparam("agent_id"), _i.thread_id == bindparam("thread_id"), _is_unread)
     .order_by(_i.ts)
 )
-_UNREAD_IN_THREAD = Statement(
-    select(inbox_messages)
-    .where(_i.agent_id == bindparam("agent_id"), _i.thread_id == bindparam("thread_id"), _is_unread)
-    .order_by(_i.ts)
-    .with_for_update(key_share=True)
-)
+_UNREAD_OF_LANE = Statement(_unread_of_lane)
+_UNREAD_IN_THREAD = Statement(_unread_of_lane.with_for_update(key_share=True))
 
 
 def add(
@@ -187,7 +171,7 @@ def add(
     wait_for_context_seconds: float | None = None,
     task_id: str | None = None,
 ) -> str | None:
-    """A new unread entry; its id, or None if this agent has the message already."""
+    """Adds an unread message. Returns its id; None if this agent has the message already."""
     entry_id = new_id()
     held = wait_for_context_seconds is not None
     added = _ADD.run(
@@ -210,12 +194,12 @@ def add(
         return None
     history.record(tx, "inbox.store", entry_id, thread_id=thread_id, agent_id=agent_id, reason=reason)
     if agent_id and not held:
-        queue_heads.queue(tx, agent_id, thread_id, order_key(tx.now))
+        queues.add(tx, agent_id, thread_id, order_key(tx.now))
     return entry_id
 
 
-def said_at(tx: Transaction, entry_id: str | None) -> str | None:
-    """The timestamp in Slack of an inbox message, if there is one."""
+def slack_ts(tx: Transaction, entry_id: str | None) -> str | None:
+    """Returns the Slack timestamp of an inbox message; None without one."""
     entry = get(tx, entry_id) if entry_id else None
     return entry.ts if entry else None
 
@@ -226,67 +210,67 @@ def get(tx: Transaction, entry_id: str) -> InboxMessage | None:
 
 
 def locked(tx: Transaction, entry_id: str) -> InboxMessage | None:
-    """An entry, locked until the transaction ends."""
+    """Returns a message, locked until the transaction ends."""
     row = _GET_LOCKED.first(tx, id=entry_id)
     return inbox_message(row) if row else None
 
 
 def of_message(tx: Transaction, team: str, channel: str, ts: str) -> list[InboxMessage]:
-    """All entries that one Slack message became."""
+    """Returns all inbox messages made of one Slack message."""
     return [inbox_message(row) for row in _OF_MESSAGE.all(tx, team=team, channel=channel, ts=ts)]
 
 
 def of_message_locked(tx: Transaction, team: str, channel: str, ts: str) -> list[InboxMessage]:
-    """The same, locked until the transaction ends."""
+    """Like `of_message`, with the rows locked until the transaction ends."""
     return [inbox_message(row) for row in _OF_MESSAGE_LOCKED.all(tx, team=team, channel=channel, ts=ts)]
 
 
 def latest(tx: Transaction, status: InboxStatus | None, limit: int) -> list[InboxMessage]:
-    """The newest entries, of one status or of all."""
+    """Returns the newest messages, of one status or of all."""
     rows = _BY_STATUS.all(tx, status=status, n=limit) if status else _RECENT.all(tx, n=limit)
     return [inbox_message(row) for row in rows]
 
 
 def due_of_thread(tx: Transaction, agent_id: str, thread_id: str) -> list[InboxMessage]:
-    """What is due for an agent in one thread, in the order of the conversation; a bundle's worth, locked.
+    """Returns and locks the due messages of an agent in one thread by timestamp, at most one bundle.
 
-    What somebody edits, deletes or gives away at this moment is passed over.
+    Messages locked by another transaction (an edit, a delete, a reassignment) are skipped.
     """
     return [
         inbox_message(row) for row in _DUE_OF_THREAD.all(tx, agent_id=agent_id, thread_id=thread_id, n=BUNDLE_LIMIT)
     ]
 
 
-def claim(tx: Transaction, entry_: InboxMessage, token: str) -> InboxMessage | None:
-    """Put an unread entry under a lease; None if it is not unread any more."""
-    if not _CLAIM.run(tx, entry_id=entry_.id, token=token):
+def claim(tx: Transaction, message: InboxMessage, token: str) -> InboxMessage | None:
+    """Puts an unread message under a lease. Returns None if it is no longer unread."""
+    if not _CLAIM.run(tx, entry_id=message.id, token=token):
         return None
-    return replace(entry_, status=InboxStatus.CLAIMED, claims=entry_.claims + 1, lease_token=token)
+    return replace(message, status=InboxStatus.CLAIMED, claims=message.claims + 1, lease_token=token)
 
 
-def refresh_queue_head(tx: Transaction, entry_: InboxMessage) -> None:
-    """Set the head of an entry's thread anew, after it was claimed out of turn."""
-    if entry_.agent_id:
-        queue_heads.refresh(tx, entry_.agent_id, entry_.thread_id)
+def refresh_queue_head(tx: Transaction, message: InboxMessage) -> None:
+    """Recomputes the queue head of a message's thread, after it was claimed out of order."""
+    if message.agent_id:
+        queues.refresh(tx, message.agent_id, message.thread_id)
 
 
 def uncount_claim(tx: Transaction, entry_id: str) -> None:
-    """Forget that an entry was leased: nobody has seen that lease, so the next one may be the entry's first."""
+    """Takes back the count of a claim that no agent has seen, so that the next claim may be the first."""
     _UNCOUNT_CLAIM.run(tx, entry_id=entry_id)
 
 
 def members(tx: Transaction, token: str) -> list[InboxMessage]:
-    """The entries under a lease, whatever has become of them."""
+    """Returns the messages under a lease, in any status."""
     return [inbox_message(row) for row in _MEMBERS.all(tx, token=token)]
 
 
 def members_locked(tx: Transaction, token: str) -> list[InboxMessage]:
-    """The same, locked until the transaction ends."""
+    """Like `members`, with the rows locked until the transaction ends."""
     return [inbox_message(row) for row in _MEMBERS_LOCKED.all(tx, token=token)]
 
 
 def unread(tx: Transaction, agent_id: str, limit: int) -> list[InboxMessage]:
-    """What waits for an agent, first come first."""
+    """Returns the unread messages of an agent in queue order."""
     return [inbox_message(row) for row in _UNREAD_OF.all(tx, agent_id=agent_id, n=limit)]
 
 
@@ -296,86 +280,86 @@ def count_unread(tx: Transaction, agent_id: str) -> int:
 
 
 def move(
-    tx: Transaction, step: InboxStep, entry_: InboxMessage, *, reason: str | None = None, actor: str | None = None
+    tx: Transaction, step: InboxStep, message: InboxMessage, *, reason: str | None = None, actor: str | None = None
 ) -> bool:
-    """Take a step of the state machine; False if the entry is not in a state that allows it, or under another lease."""
+    """Takes a step of the state machine. Returns False if the message's status or its lease does not allow it."""
     resolved_at = None if INBOX_TRANSITIONS[step].target in _STILL_OPEN else tx.now
-    moved = _MOVES[step].run(tx, entry_id=entry_.id, held_token=entry_.lease_token, new_resolved_at=resolved_at)
+    moved = _MOVES[step].run(tx, entry_id=message.id, held_token=message.lease_token, new_resolved_at=resolved_at)
     if moved:
-        history.record(
-            tx,
-            f"inbox.{step}",
-            entry_.id,
-            thread_id=entry_.thread_id,
-            agent_id=actor or entry_.agent_id,
-            reason=reason,
-        )
-        if entry_.agent_id and step in _CHANGES_WHAT_IS_DUE:
-            queue_heads.refresh(tx, entry_.agent_id, entry_.thread_id)
+        agent_id = actor or message.agent_id
+        history.record(tx, f"inbox.{step}", message.id, thread_id=message.thread_id, agent_id=agent_id, reason=reason)
+        if message.agent_id and step in _CHANGES_WHAT_IS_DUE:
+            queues.refresh(tx, message.agent_id, message.thread_id)
     return bool(moved)
 
 
 def withdraw_unread(tx: Transaction, entry_id: str, reason: str) -> None:
-    """Withdraw an entry that has just become unread again."""
+    """Withdraws a message that has just become unread again."""
     found = get(tx, entry_id)
     if found:
         move(tx, InboxStep.WITHDRAW, found, reason=reason)
 
 
 def unaddressed(tx: Transaction, limit: int) -> list[InboxMessage]:
-    """Entries that wait until a lead is registered, oldest first."""
+    """Returns messages waiting for the registration of a lead, oldest first."""
     return [inbox_message(row) for row in _UNADDRESSED.all(tx, n=limit)]
 
 
 def unaddressed_in_thread(tx: Transaction, thread_id: str) -> list[InboxMessage]:
-    """The same in one thread, in order, locked."""
+    """Returns and locks these messages of one thread by timestamp."""
     return [inbox_message(row) for row in _UNADDRESSED_IN_THREAD.all(tx, thread_id=thread_id)]
 
 
 def awaits_lead(tx: Transaction, thread_id: str) -> bool:
-    """Whether messages of a thread wait until a lead is registered."""
+    """Whether messages of a thread wait for the registration of a lead."""
     return _AWAITS_LEAD.first(tx, thread_id=thread_id) is not None
 
 
 def unread_in_thread(tx: Transaction, agent_id: str, thread_id: str) -> list[InboxMessage]:
-    """What an agent has not read in a thread, in order, locked all at once: so messages come before heads."""
+    """Returns an agent's unread messages in a thread by timestamp, all locked at once: messages are locked before queue
+    heads.
+    """
     return [inbox_message(row) for row in _UNREAD_IN_THREAD.all(tx, agent_id=agent_id, thread_id=thread_id)]
 
 
 def unread_of_lane(tx: Transaction, agent_id: str, lane_id: str) -> list[InboxMessage]:
-    """The same, also what is held back, and not locked: for a claim, which must not wait for anybody."""
+    """Like `unread_in_thread`, without locks, since a claim must not wait. Includes delayed messages."""
     return [inbox_message(row) for row in _UNREAD_OF_LANE.all(tx, agent_id=agent_id, thread_id=lane_id)]
 
 
 def waiting_in_thread(tx: Transaction, thread_id: str) -> list[InboxMessage]:
-    """What people were asked about in a thread, agent by agent as heads are locked, and in order; locked."""
+    """Returns and locks the messages of a thread that wait for people's answers, ordered by agent (the order of locks
+    on queue heads) and timestamp.
+    """
     return [inbox_message(row) for row in _WAITING_IN_THREAD.all(tx, thread_id=thread_id)]
 
 
 def of_task(tx: Transaction, task_id: str, status: InboxStatus) -> list[InboxMessage]:
-    """The entries that belong to a task and are so: those delegated as it, or the follow-ups to it that wait."""
+    """Returns the messages of a task in one status: those delegated as the task, or waiting follow-ups to it."""
     return [inbox_message(row) for row in _OF_TASK.all(tx, task_id=task_id, status=status)]
 
 
-def tie(tx: Transaction, entry_id: str, task_id: str) -> None:
-    """Note the task that an entry belongs to."""
+def set_task(tx: Transaction, entry_id: str, task_id: str) -> None:
+    """Stores the task of a message."""
     _TIE.run(tx, entry_id=entry_id, new_task_id=task_id)
 
 
-def readdress(tx: Transaction, entry_: InboxMessage, agent_id: str, reason: str, *, task_id: str | None = None) -> None:
-    """Give an unread entry to another agent; where that one has the message already, the old entry is withdrawn.
+def readdress(
+    tx: Transaction, message: InboxMessage, agent_id: str, reason: str, *, task_id: str | None = None
+) -> None:
+    """Gives an unread message to another agent. If that agent has the Slack message already, withdraws this one.
 
-    It is a follow-up to the new agent's ``task_id``, and no longer to any of the old one's. Nothing happens to an entry
-    that has been claimed or given away meanwhile.
+    ``task_id`` becomes the task that the message follows up; None removes the old one. A message that was claimed or
+    reassigned meanwhile stays unchanged.
     """
-    others = of_message(tx, entry_.team, entry_.channel, entry_.ts)
-    if any(other.agent_id == agent_id and other.id != entry_.id for other in others):
-        move(tx, InboxStep.WITHDRAW, entry_, reason=f"{reason}; the new agent has the message already")
+    others = of_message(tx, message.team, message.channel, message.ts)
+    if any(other.agent_id == agent_id and other.id != message.id for other in others):
+        move(tx, InboxStep.WITHDRAW, message, reason=f"{reason}; the new agent has the message already")
         return
     given = _ADDRESS.run(
         tx,
-        entry_id=entry_.id,
-        old_agent_id=entry_.agent_id,
+        entry_id=message.id,
+        old_agent_id=message.agent_id,
         new_agent_id=agent_id,
         new_matched_by=MatchedBy.READDRESSED,
         new_reason=reason,
@@ -383,30 +367,10 @@ def readdress(tx: Transaction, entry_: InboxMessage, agent_id: str, reason: str,
     )
     if not given:
         return
-    history.record(tx, "inbox.readdress", entry_.id, thread_id=entry_.thread_id, agent_id=agent_id, reason=reason)
-    if entry_.agent_id:
-        queue_heads.refresh(tx, entry_.agent_id, entry_.thread_id)
-    queue_heads.refresh(tx, agent_id, entry_.thread_id)
-
-
-def inbox_message(row: Row) -> InboxMessage:
-    """The entry of a row."""
-    return InboxMessage(
-        id=row["id"],
-        thread_id=row["thread_id"],
-        agent_id=row["agent_id"],
-        team=row["team"],
-        channel=row["channel"],
-        ts=row["ts"],
-        status=InboxStatus(row["status"]),
-        matched_by=MatchedBy(row["matched_by"]),
-        reason=row["reason"],
-        attempts=row["attempts"],
-        claims=row["claims"],
-        lease_token=row["lease_token"],
-        created_at=row["created_at"],
-        task_id=row["task_id"],
-    )
+    history.record(tx, "inbox.readdress", message.id, thread_id=message.thread_id, agent_id=agent_id, reason=reason)
+    if message.agent_id:
+        queues.refresh(tx, message.agent_id, message.thread_id)
+    queues.refresh(tx, agent_id, message.thread_id)
 
 
 _STILL_OPEN = {InboxStatus.UNREAD, InboxStatus.CLAIMED, InboxStatus.WAITING}
@@ -420,7 +384,7 @@ _FORGETS_ATTEMPTS = {InboxStep.REDRIVE, InboxStep.RETRY}
 
 
 def _move(step: InboxStep) -> Statement:
-    """The update of one step: guarded by the state machine and, for steps of a run, by the lease."""
+    """The update of one step, guarded by the state machine and, for steps of a run, by the lease."""
     transition = INBOX_TRANSITIONS[step]
     guard = _i.lease_token == bindparam("held_token")
     if transition.sources != {InboxStatus.CLAIMED}:  # not a step of the run that holds the lease

@@ -1,25 +1,24 @@
-"""Leases. Every statement that ends or renews one matches its token, and only while it is active."""
+"""Leases. Every statement that ends or renews a lease matches its token, and only while the lease is active."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import BindParameter, bindparam, delete, insert, or_, select, update
+from sqlalchemy import bindparam, delete, insert, or_, select, update
 
 from swarm.clock import SECOND
 from swarm.domain.model.leases import LeaseEnd, LeaseKind
 from swarm.domain.watchers import LeaseEnded, LeaseRefused
-from swarm.store.bridge.conditions import AT_MOST_N
-from swarm.store.bridge.statements import Row, Statement
+from swarm.store.bridge.statements import AT_MOST_N, Statement, row_mapper
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tables import lease_members, leases
+from swarm.store.tables.work import lease_members, leases
 
 _active = leases.c.ended_at.is_(None)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Lease:
-    """A lease as it stands in its row."""
+    """One row of `leases`."""
 
     token: str
     kind: LeaseKind
@@ -30,21 +29,14 @@ class Lease:
     hold: bool
     expires_at: int
     ended_as: LeaseEnd | None
-    task_id: str | None = None  # the task that it covers; else it covers messages, or a notice
+    task_id: str | None = None  # the covered task; otherwise the lease covers messages or a notice
 
 
-_VALUES: dict[str, BindParameter[object]] = {
-    name: bindparam(name)
-    for name in (
-        "token", "kind", "agent_id", "thread_id", "trigger_id", "attempt", "hold", "created_at", "expires_at",
-        "ended_at", "ended_as", "task_id",
-    )
-}  # fmt: skip
+_lease = row_mapper(Lease)
+
 # For work, the conflict is with the partial unique index: another run of this agent is in this thread.
-_GRANT = Statement(lambda insert: insert(leases).values(_VALUES).on_conflict_do_nothing())
-_JOIN = Statement(
-    insert(lease_members).values(token=bindparam("token"), inbox_message_id=bindparam("inbox_message_id"))
-)
+_GRANT = Statement(lambda insert: insert(leases).on_conflict_do_nothing())
+_JOIN = Statement(insert(lease_members))
 _TAKE_BACK = Statement(delete(leases).where(leases.c.token == bindparam("token")))
 _GET = Statement(
     select(leases)
@@ -110,7 +102,7 @@ def grant(
     hold: bool = False,
     task_id: str | None = None,
 ) -> Lease | None:
-    """A new lease of so many seconds; None if another run of this agent works in the thread."""
+    """Grants a lease. Returns None if another run of this agent holds the thread."""
     expires_at = tx.now + int(seconds * SECOND)
     granted = _GRANT.run(
         tx,
@@ -144,29 +136,29 @@ def grant(
 
 
 def join(tx: Transaction, token: str, inbox_message_ids: list[str]) -> None:
-    """Put messages under a lease."""
+    """Puts messages under a lease."""
     _JOIN.many(tx, [{"token": token, "inbox_message_id": message_id} for message_id in inbox_message_ids])
 
 
 def take_back(tx: Transaction, token: str) -> None:
-    """Undo a grant that found nothing to cover."""
+    """Deletes a lease that covers nothing."""
     _TAKE_BACK.run(tx, token=token)
 
 
 def get(tx: Transaction, token: str, agent_id: str) -> Lease | None:
-    """An agent's lease, active or not, locked until the transaction ends. Another agent's token is unknown."""
+    """Returns an agent's lease, active or ended, locked until the transaction ends. None for another agent's token."""
     row = _GET.first(tx, token=token, agent_id=agent_id)
     return _lease(row) if row else None
 
 
 def by_token(tx: Transaction, token: str) -> Lease | None:
-    """Anybody's lease, locked: for the coordinator's own use."""
+    """Returns the lease of any agent, locked; for the coordinator itself."""
     row = _BY_TOKEN.first(tx, token=token)
     return _lease(row) if row else None
 
 
 def peek(tx: Transaction, token: str) -> Lease | None:
-    """Anybody's lease, not locked: to lock its thread before it."""
+    """Returns the lease of any agent, not locked: its thread is to be locked first."""
     row = _PEEK.first(tx, token=token)
     return _lease(row) if row else None
 
@@ -177,7 +169,7 @@ def holds(lease: Lease | None, now: int) -> bool:
 
 
 def renew(tx: Transaction, token: str, agent_id: str, seconds: float) -> int | None:
-    """Let a lease last so many seconds from now; its new expiry, or None if it no longer holds."""
+    """Extends a lease to so many seconds from now. Returns its new expiry; None if it is no longer in force."""
     expires_at = tx.now + int(seconds * SECOND)
     renewed = _RENEW.run(tx, held_token=token, holder_id=agent_id, now=tx.now, new_expires_at=expires_at)
     if not renewed:
@@ -186,15 +178,15 @@ def renew(tx: Transaction, token: str, agent_id: str, seconds: float) -> int | N
 
 
 def prolong(tx: Transaction, token: str, seconds: float) -> bool:
-    """Let a lease last so many seconds from now, also one whose time is over; False if it has ended.
+    """Extends a lease to so many seconds from now, even after its expiry. Returns False if it has ended.
 
-    Only for work that is handed to nobody else before its lease has ended.
+    Only for work that no other run can take before the lease has ended.
     """
     return bool(_PROLONG.run(tx, held_token=token, new_expires_at=tx.now + int(seconds * SECOND)))
 
 
 def end(tx: Transaction, token: str, how: LeaseEnd) -> bool:
-    """End a lease; False if it had ended."""
+    """Ends a lease. Returns False if it had ended."""
     ended = bool(_END.run(tx, held_token=token, now=tx.now, how=how))
     if ended:
         tx.note(LeaseEnded(how=how))
@@ -202,32 +194,17 @@ def end(tx: Transaction, token: str, how: LeaseEnd) -> bool:
 
 
 def expired(tx: Transaction, after: Lease | None, limit: int) -> list[Lease]:
-    """Leases whose time is over, the oldest first, those behind ``after``; not locked."""
+    """Returns expired leases behind ``after``, oldest first, not locked."""
     last_expires_at, last_token = (after.expires_at, after.token) if after else (0, "")
     rows = _EXPIRED.all(tx, now=tx.now, last_expires_at=last_expires_at, last_token=last_token, n=limit)
     return [_lease(row) for row in rows]
 
 
 def of_agent(tx: Transaction, agent_id: str) -> list[Lease]:
-    """All active leases of an agent, not locked."""
+    """Returns all active leases of an agent, not locked."""
     return [_lease(row) for row in _OF_AGENT.all(tx, agent_id=agent_id)]
 
 
 def forget(tx: Transaction, before: int, limit: int) -> int:
-    """Drop so many leases that ended before then, with their members; how many there were."""
+    """Deletes up to ``limit`` leases that ended before the moment, with their members. Returns their number."""
     return _FORGET.run(tx, before=before, n=limit)
-
-
-def _lease(row: Row) -> Lease:
-    return Lease(
-        token=row["token"],
-        kind=LeaseKind(row["kind"]),
-        agent_id=row["agent_id"],
-        thread_id=row["thread_id"],
-        trigger_id=row["trigger_id"],
-        attempt=row["attempt"],
-        hold=bool(row["hold"]),
-        expires_at=row["expires_at"],
-        ended_as=LeaseEnd(row["ended_as"]) if row["ended_as"] else None,
-        task_id=row["task_id"],
-    )

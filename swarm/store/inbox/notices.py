@@ -1,4 +1,4 @@
-"""Notices: news for an agent beside its work."""
+"""Notices: messages of the coordinator to an agent beside its work."""
 
 from __future__ import annotations
 
@@ -10,16 +10,26 @@ from swarm.clock import new_id
 from swarm.domain.model.deliveries import DeliveryKind
 from swarm.domain.model.inbox import FOR_CREATORS, NOTICE_TRANSITIONS, NoticeKind, NoticeStatus, NoticeStep
 from swarm.domain.model.tasks import TaskStatus
-from swarm.store.bridge.conditions import AT_MOST_N, arrive, literally, may, with_valid_token
-from swarm.store.bridge.statements import Row, Statement
+from swarm.store import history
+from swarm.store.bridge.statements import (
+    AT_MOST_N,
+    Statement,
+    arrive,
+    every_column,
+    literally,
+    may,
+    row_mapper,
+    with_valid_token,
+)
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.records import history
-from swarm.store.tables import agents, deliveries, notices, tasks
+from swarm.store.tables import agents
+from swarm.store.tables.effects import deliveries
+from swarm.store.tables.work import notices, tasks
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Notice:
-    """A notice as it stands in its row."""
+    """One row of `notices`."""
 
     id: str
     kind: NoticeKind
@@ -34,21 +44,11 @@ class Notice:
     agent_message_id: str | None = None
 
 
+_notice = row_mapper(Notice)
 _n = notices.c
 _ADD = Statement(
     insert(notices).values(
-        id=bindparam("id"),
-        kind=bindparam("kind"),
-        agent_id=bindparam("agent_id"),
-        thread_id=bindparam("thread_id"),
-        inbox_message_id=bindparam("inbox_message_id"),
-        actor=bindparam("actor"),
-        text=bindparam("text"),
-        status=NoticeStatus.UNREAD.value,
-        attempts=0,
-        created_at=bindparam("now"),
-        task_id=bindparam("task_id"),
-        agent_message_id=bindparam("agent_message_id"),
+        every_column(notices, status=NoticeStatus.UNREAD.value, attempts=0, created_at=bindparam("now"))
     )
 )
 _unread = (
@@ -72,7 +72,7 @@ _WAITS = Statement(
 )
 _GET = Statement(select(notices).where(_n.id == bindparam("notice_id")))
 _gone = agents.c.revoked_at.is_not(None)
-_STRANDED = Statement(
+_UNDELIVERABLE = Statement(
     select(notices)
     .join(agents, agents.c.id == _n.agent_id)
     .where(
@@ -87,8 +87,8 @@ _STRANDED = Statement(
     .order_by(_n.created_at, _n.id)
     .limit(AT_MOST_N)
 )
-# An agent that is there will say it itself; whoever comes back may add to it.
-_UNHEARD_RESULTS = Statement(
+# An online agent reports its result itself; one that comes back may add to the report.
+_UNREPORTED_RESULTS = Statement(
     select(notices)
     .join(agents, agents.c.id == _n.agent_id)
     .join(tasks, tasks.c.id == _n.task_id)
@@ -142,7 +142,7 @@ def add(
     task_id: str | None = None,
     agent_message_id: str | None = None,
 ) -> None:
-    """Tell an agent something, at once if it is listening."""
+    """Adds a notice and wakes the agent."""
     notice_id = new_id()
     _ADD.run(
         tx,
@@ -162,7 +162,7 @@ def add(
 
 
 def unread(tx: Transaction, agent_id: str, limit: int, token_hash: str | None = None) -> list[Notice]:
-    """What an agent has not been told yet, oldest first, locked; nothing for a caller with a token that has ended."""
+    """Returns and locks an agent's unread notices, oldest first; none for a caller whose token has ended."""
     if token_hash is None:
         rows = _UNREAD.all(tx, agent_id=agent_id, n=limit)
     else:
@@ -171,25 +171,28 @@ def unread(tx: Transaction, agent_id: str, limit: int, token_hash: str | None = 
 
 
 def waits(tx: Transaction, kind: NoticeKind, agent_id: str, inbox_message_id: str) -> bool:
-    """Whether there is such news about an inbox message that an agent was not told yet."""
+    """Whether an unread notice of this kind about an inbox message exists."""
     return _WAITS.first(tx, kind=kind, agent_id=agent_id, inbox_message_id=inbox_message_id) is not None
 
 
-def stranded(tx: Transaction, seen_before: int, limit: int, *, lead_is_online: bool) -> list[Notice]:
-    """What somebody must act on and nobody will: its agent is gone or, where a lead is online that could, was not seen
-    since then. Oldest first, not locked.
+def undeliverable(tx: Transaction, seen_before: int, limit: int, *, lead_is_online: bool) -> list[Notice]:
+    """Returns unread notices for creators of work whose agent is revoked, or offline while a lead is online.
+
+    Oldest first, not locked.
     """
-    rows = _STRANDED.all(tx, seen_before=seen_before, lead_is_online=lead_is_online, n=limit)
+    rows = _UNDELIVERABLE.all(tx, seen_before=seen_before, lead_is_online=lead_is_online, n=limit)
     return [_notice(row) for row in rows]
 
 
-def unheard_results(tx: Transaction, seen_before: int, limit: int) -> list[Notice]:
-    """News of results that people have not been told, for agents that were not seen since then. Not locked."""
-    return [_notice(row) for row in _UNHEARD_RESULTS.all(tx, seen_before=seen_before, n=limit)]
+def unreported_results(tx: Transaction, seen_before: int, limit: int) -> list[Notice]:
+    """Returns unread notices of completed tasks without a post in their thread, for agents offline since
+    ``seen_before``. Not locked.
+    """
+    return [_notice(row) for row in _UNREPORTED_RESULTS.all(tx, seen_before=seen_before, n=limit)]
 
 
 def readdress(tx: Transaction, notice: Notice, agent_id: str, reason: str) -> None:
-    """Tell another agent instead, unless the first one has been told meanwhile."""
+    """Gives a notice to another agent, unless the first one has read it meanwhile."""
     if _READDRESS.run(tx, notice_id=notice.id, old_agent_id=notice.agent_id, new_agent_id=agent_id):
         history.record(tx, "notice.readdress", notice.id, thread_id=notice.thread_id, agent_id=agent_id, reason=reason)
         tx.wake(agent_id)
@@ -201,21 +204,5 @@ def get(tx: Transaction, notice_id: str) -> Notice | None:
 
 
 def move(tx: Transaction, step: NoticeStep, notice_id: str) -> bool:
-    """Take a step of the state machine; False if the notice is not in a state that allows it."""
+    """Takes a step of the state machine. Returns False if the notice's status does not allow it."""
     return bool(_MOVES[step].run(tx, notice_id=notice_id))
-
-
-def _notice(row: Row) -> Notice:
-    return Notice(
-        id=row["id"],
-        kind=NoticeKind(row["kind"]),
-        agent_id=row["agent_id"],
-        thread_id=row["thread_id"],
-        inbox_message_id=row["inbox_message_id"],
-        actor=row["actor"],
-        text=row["text"],
-        attempts=row["attempts"],
-        created_at=row["created_at"],
-        task_id=row["task_id"],
-        agent_message_id=row["agent_message_id"],
-    )

@@ -1,9 +1,8 @@
-"""Attempts at the same work: the turns of one agent that answer the same messages, or work on the same task.
+"""Attempts at the same work: runs of one agent that answer the same messages, or work on the same task.
 
-A message is answered again after a crash, after a restart, and when somebody wants it retried. Messages that were
-answered together may be answered one by one then, so two turns are attempts at the same if they share any of them.
-Of a message only one turn is in hand at a time (`uq_turns_trigger`), so its turns have an order: that in which they
-began, by the database's clock.
+A message is answered again after a crash, a restart, or a retry by a person. Messages that were answered together may
+then be answered one by one, so two runs are attempts at the same work if they share any message. Only one run of a
+message is unfinished at a time (`uq_turns_trigger`), so its runs are ordered by their start, by the database's clock.
 """
 
 from __future__ import annotations
@@ -15,16 +14,16 @@ from typing import Any
 from pydantic_core import from_json
 from sqlalchemy import ColumnElement, Select, bindparam, select
 
+from swarm.store import deliveries
 from swarm.store.bridge.statements import Row, Statement
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.outbox import deliveries
 from swarm.store.runs import run_pages
 from swarm.store.tables import turns
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attempts:
-    """A turn, and the other attempts at what it answers, each as the row of its turn."""
+    """A run and the other attempts at its trigger, each as a row."""
 
     turn: Row
     before: tuple[Row, ...] = ()
@@ -32,7 +31,7 @@ class Attempts:
 
     @property
     def others(self) -> tuple[Row, ...]:
-        """All but the turn itself."""
+        """All attempts but the run itself."""
         return (*self.before, *self.after)
 
 
@@ -49,7 +48,7 @@ _OF_TASK = Statement(_turns((_t.task_id == bindparam("of_task")) & (_t.agent_id 
 
 
 def beside(tx: Transaction, turn_id: str) -> Attempts | None:
-    """The other attempts at what a turn answers; None for a turn that is not known."""
+    """Returns the other attempts at the trigger of a run; None for an unknown run."""
     turn = _GET.first(tx, turn_id=turn_id) if turn_id else None
     if turn is None:
         return None
@@ -62,7 +61,7 @@ def beside(tx: Transaction, turn_id: str) -> Attempts | None:
 
 
 def shown(tx: Transaction, turn_id: str) -> frozenset[str]:
-    """Where in Slack the other attempts at what a turn answers were shown: timestamps of live and of other messages."""
+    """Returns the Slack timestamps of the messages of the other attempts, live ones and posts."""
     found = beside(tx, turn_id)
     if found is None or not found.others:
         return frozenset()
@@ -92,7 +91,7 @@ def _moment(turn: Row) -> tuple[int, str]:
 
 
 def _posts(tx: Transaction, turn: Row) -> Iterable[Row]:
-    """What was queued for the thread in answer to what a turn is about, by whichever attempt."""
+    """All deliveries in answer to the trigger of a run, from any attempt."""
     if turn["task_id"]:
         return deliveries.of_task(tx, turn["task_id"])
     return [post for entry_id in _entries(turn) for post in deliveries.of_entry(tx, entry_id)]

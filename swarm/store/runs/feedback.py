@@ -1,4 +1,4 @@
-"""What people think of answers: one opinion for each person and turn, the last one they gave."""
+"""Feedback on answers: one opinion for each person and run, the last one given."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from swarm.clock import new_id
 from swarm.domain.model.runs import Opinion
 from swarm.store.bridge.statements import InsertFactory, Statement
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tables import feedback
+from swarm.store.tables.turns import feedback
 
 _f = feedback.c
 
@@ -36,10 +36,10 @@ _OF_TURN = Statement(select(_f.user_id, _f.value).where(_f.turn_id == bindparam(
 
 
 def give(tx: Transaction, turn_id: str, user_id: str, opinion: Opinion) -> bool:
-    """Note what a person thinks of an answer, in place of what they thought before; False if it is the same."""
+    """Stores a person's opinion of an answer in place of an earlier one. Returns False for the same opinion."""
     return bool(_GIVE.run(tx, id=new_id(), turn_id=turn_id, user_id=user_id, value=opinion.value, now=tx.now))
 
 
 def of_turn(tx: Transaction, turn_id: str) -> Mapping[str, Opinion]:
-    """What people think of a turn's answer, by Slack user id."""
+    """Returns the opinions of a run's answer by Slack user id."""
     return {row["user_id"]: Opinion(row["value"]) for row in _OF_TURN.all(tx, turn_id=turn_id)}

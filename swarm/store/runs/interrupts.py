@@ -1,4 +1,4 @@
-"""Interrupts: what a run has asked people, and what became of it."""
+"""Interrupts: the questions of a run to people, and their outcome."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ from sqlalchemy import ColumnElement, bindparam, insert, select, update
 from swarm.clock import new_id
 from swarm.domain.answers.events import Asked
 from swarm.domain.model.runs import INTERRUPT_TRANSITIONS, InterruptStatus, InterruptStep
-from swarm.store.bridge.conditions import arrive, may
-from swarm.store.bridge.statements import Row, Statement
+from swarm.store.bridge.statements import Row, Statement, arrive, may
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tables import interrupts
+from swarm.store.tables.turns import interrupts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Interrupt:
-    """An interrupt as it stands in its row."""
+    """One row of `interrupts`."""
 
     id: str
     turn_id: str
-    asked: Asked  # whose id is the agent's own
+    asked: Asked  # with the agent's own id
     status: InterruptStatus
     created_at: int
     ended_at: int | None
@@ -50,7 +49,7 @@ _OF_TURN = Statement(select(interrupts).where(_i.turn_id == bindparam("turn_id")
 
 
 def _moves(column: ColumnElement[str]) -> dict[InterruptStep, Statement]:
-    """The updates of the steps, for what the column names."""
+    """The updates of all steps, for rows selected by the column."""
     return {
         step: Statement(
             update(interrupts)
@@ -66,7 +65,7 @@ _MOVES_OF_TURN = _moves(_i.turn_id)
 
 
 def add(tx: Transaction, turn_id: str, asked: Sequence[Asked]) -> list[Interrupt]:
-    """What a turn asks people, in order."""
+    """Stores the questions of a run, in order."""
     ids = [new_id() for _ in asked]
     _ADD.many(
         tx,
@@ -91,17 +90,17 @@ def get(tx: Transaction, interrupt_id: str) -> Interrupt | None:
 
 
 def of_turn(tx: Transaction, turn_id: str) -> list[Interrupt]:
-    """Everything that a turn has asked, in order."""
+    """Returns all questions of a run, in order."""
     return [_interrupt(row) for row in _OF_TURN.all(tx, turn_id=turn_id)]
 
 
 def end(tx: Transaction, interrupt_id: str, step: InterruptStep) -> bool:
-    """Take a step of the state machine; False if the interrupt is not open."""
+    """Takes a step of the state machine. Returns False if the interrupt is not open."""
     return bool(_MOVES[step].run(tx, of=interrupt_id, now=tx.now))
 
 
 def end_all(tx: Transaction, turn_id: str, step: InterruptStep) -> int:
-    """The same for all interrupts of a turn that are open; how many there were."""
+    """Takes the step for all open interrupts of a run. Returns their number."""
     return _MOVES_OF_TURN[step].run(tx, of=turn_id, now=tx.now)
 
 

@@ -1,7 +1,7 @@
-"""What polling agents tell of their answers: rows that any process writes, and that the elected one shows.
+"""The streamed answers of polling agents: rows written by any process and shown by the elected one.
 
-A turn with such rows is a polling agent's; it has them from its first moment on. Whoever adds one has locked the turn's
-lease, so that the numbers have no gaps and nothing follows on the end.
+Only runs of polling agents have such rows, from their first moment on. A writer has locked the run's lease, so the
+numbers have no gaps and no row follows the end.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from sqlalchemy import bindparam, insert, select
 
 from swarm.domain.answers.pieces import Closed, Doing, Opened, Piece, PieceKind, StepUpdated, TextAdded, kind_of
 from swarm.domain.model.runs import RunStatus
-from swarm.store.bridge.conditions import AT_MOST_N, literally
-from swarm.store.bridge.statements import Row, Statement
+from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, literally
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tables import turn_events, turns
+from swarm.store.tables import turns
+from swarm.store.tables.turns import turn_events
 
 AT_ONCE: Final = 500
-"""So many pieces are read at once."""
+"""The number of pieces read at once."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunEvent:
-    """A piece as it stands in its row."""
+    """One row of `turn_events`."""
 
-    seq: int  # 1 is that the answer was opened
+    seq: int  # 1 is the opening of the answer
     piece: Piece
     characters: int  # of all text up to here
 
@@ -70,12 +70,12 @@ _RUNNING = Statement(
 
 
 def topic_of(turn_id: str) -> str:
-    """What wakes whoever shows this answer. There are 256 topics: processes keep a number for each, for ever."""
+    """Returns the topic of an answer. There are 256 topics, since processes keep a number for each for ever."""
     return f"turn-events:{turn_id[-2:]}"
 
 
 def add(tx: Transaction, turn_id: str, piece: Piece) -> RunEvent:
-    """Add a piece behind all others, and wake whoever shows them. The turn's lease must be locked."""
+    """Appends a piece and wakes the process that shows the answer. The run's lease must be locked."""
     before = last(tx, turn_id)
     more = len(piece.text) if isinstance(piece, TextAdded) else 0
     event = RunEvent(
@@ -96,18 +96,18 @@ def add(tx: Transaction, turn_id: str, piece: Piece) -> RunEvent:
 
 
 def last(tx: Transaction, turn_id: str) -> RunEvent | None:
-    """The newest piece; None for a turn that is not a polling agent's."""
+    """Returns the newest piece; None for a run of an agent that does not poll."""
     row = _LAST.first(tx, turn_id=turn_id, n=1)
     return _event(row) if row else None
 
 
 def after(tx: Transaction, turn_id: str, seq: int, limit: int = AT_ONCE) -> list[RunEvent]:
-    """The pieces behind number ``seq``, in order."""
+    """Returns the pieces behind number ``seq``, in order."""
     return [_event(row) for row in _AFTER.all(tx, turn_id=turn_id, after=seq, n=limit)]
 
 
 def running(tx: Transaction) -> list[str]:
-    """The ids of the turns of polling agents that run, oldest first."""
+    """Returns the ids of running runs of polling agents, oldest first."""
     return [row["id"] for row in _RUNNING.all(tx)]
 
 

@@ -1,4 +1,4 @@
-"""The messages in Slack that make up the answer of a turn: one, or several where one would be too long."""
+"""The Slack messages of a run's answer: one, or several for a long answer."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ from sqlalchemy import bindparam, select, update
 
 from swarm.clock import slack_ts_to_us
 from swarm.domain.model.runs import PAGE_TRANSITIONS, PageKind, PagePhase, PageStep
-from swarm.store.bridge.conditions import literally, may
-from swarm.store.bridge.statements import Row, Statement
+from swarm.store.bridge.statements import Row, Statement, literally, may
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tables import inbox_messages, threads, turn_messages, turns
+from swarm.store.tables import threads, turns
+from swarm.store.tables.turns import turn_messages
+from swarm.store.tables.work import inbox_messages
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunPage:
-    """A message of an answer as it stands in its row."""
+    """One row of `turn_messages`."""
 
     turn_id: str
     page: int
     kind: PageKind
-    ts: str | None  # None: it may exist, and it is not known where
+    ts: str | None  # None: unknown; the message may exist
     phase: PagePhase
     began_at: int  # microseconds, by the database's clock
-    text: str | None  # the whole text, known from when the message is to be closed
+    text: str | None  # the whole text, known since the message is closing
 
 
 _m = turn_messages.c
@@ -98,54 +99,54 @@ _MOVES = {step: _move(step) for step in PageStep}
 
 
 def open_page(tx: Transaction, turn_id: str, page: int, kind: PageKind) -> bool:
-    """Note that a message is about to be asked of Slack; False if it was before, so that it may exist already."""
+    """Records that Slack is about to be asked for a message. Returns False if recorded before: it may exist already."""
     return bool(_BEGIN.run(tx, turn_id=turn_id, page=page, kind=kind.value, now=tx.now))
 
 
 def page_opened(tx: Transaction, turn_id: str, page: int, ts: str) -> bool:
-    """Slack has the message; False if that was known, or if it is closed."""
+    """Records that Slack has the message. Returns False if known, or if the message is closed."""
     return bool(_MOVES[PageStep.OPEN].run(tx, of_turn=turn_id, of_page=page, new_ts=ts))
 
 
 def page_reopened(tx: Transaction, turn_id: str, page: int, ts: str) -> bool:
-    """Something is to be done yet to a message that counted as closed; False if it did not."""
+    """Marks a closed message as unfinished. Returns False if it is not closed."""
     return bool(_MOVES[PageStep.REOPEN].run(tx, of_turn=turn_id, of_page=page, new_ts=ts))
 
 
 def page_text(tx: Transaction, turn_id: str, page: int, text: str) -> bool:
-    """Before a message is closed: its whole text, for whoever has to mend it. False if it is closed."""
+    """Stores the whole text of a message before its close, for a later repair. Returns False if it is closed."""
     return bool(_TEXT.run(tx, of_turn=turn_id, of_page=page, new_text=text))
 
 
 def page_closed(tx: Transaction, turn_id: str, page: int) -> bool:
-    """Nothing will be done to the message any more; False if that was known."""
+    """Marks a message as final. Returns False if it was."""
     return bool(_MOVES[PageStep.CLOSE].run(tx, of_turn=turn_id, of_page=page))
 
 
 def of_turn(tx: Transaction, turn_id: str) -> list[RunPage]:
-    """The messages of a turn, in order."""
+    """Returns the messages of a run, in order."""
     return [_turn_page(row) for row in _OF_TURN.all(tx, turn_id=turn_id)]
 
 
 def unsealed(tx: Transaction) -> list[str]:
-    """The ids of the turns that are over and of whose messages one may still grow, or does not say how it ended."""
+    """Returns the ids of ended runs with a message that may still grow, or lacks its ending."""
     return [row["id"] for row in _UNSEALED.all(tx)]
 
 
 def is_unsealed_in_thread(tx: Transaction, thread_id: str, agent_id: str) -> bool:
-    """Whether an agent has such a turn in a thread."""
+    """Whether an agent has such a run in a thread."""
     return _UNSEALED_IN_THREAD.first(tx, thread_id=thread_id, agent_id=agent_id) is not None
 
 
 def known_in_thread(tx: Transaction, thread_id: str) -> frozenset[str]:
-    """Where the messages of all answers in a thread are: none of them is one that is searched for."""
+    """Returns the timestamps of all known messages of answers in a thread, to be excluded from a search."""
     return frozenset(row["ts"] for row in _KNOWN_IN_THREAD.all(tx, thread_id=thread_id))
 
 
 def begins_after(tx: Transaction, turn_id: str, page: int) -> int:
-    """A moment on Slack's clock, in microseconds, that a message of a turn is certainly later than.
+    """Returns a moment of Slack's clock, in microseconds, before any possible start of a page.
 
-    From the turn's messages before it and those that it answers: our own clock may be set, or differ from Slack's.
+    Derived from earlier pages of the run and the messages it answers: our own clock may be set, or differ from Slack's.
     """
     turn = _ANSWERED.first(tx, turn_id=turn_id)
     if turn is None:

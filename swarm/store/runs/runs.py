@@ -26,13 +26,13 @@ from swarm.domain.model.runs import (
     RunStep,
 )
 from swarm.domain.model.tasks import ACTIVE_STATUSES
-from swarm.store.bridge.conditions import AT_MOST_N, arrive, literally, may
-from swarm.store.bridge.statements import Row, Statement
+from swarm.store import history
+from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, arrive, literally, may
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.outbox.closings import closing_of, closing_text
-from swarm.store.records import history
+from swarm.store.deliveries import closing_of, closing_text
 from swarm.store.runs import interrupts
-from swarm.store.tables import tasks, threads, turns
+from swarm.store.tables import threads, turns
+from swarm.store.tables.work import tasks
 
 TURNS: Final = "turns"
 """The topic that wakes whoever runs turns: people want one stopped."""

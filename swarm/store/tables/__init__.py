@@ -8,8 +8,7 @@ from swarm.store.tables.agents import agent_message_addressees, agent_messages, 
 from swarm.store.tables.documents import document_pieces, documents, is_described
 from swarm.store.tables.effects import deliveries, elections, history, receipts
 from swarm.store.tables.schema import metadata
-from swarm.store.tables.sessions import model_runs, session_messages, sessions
-from swarm.store.tables.talks import talks
+from swarm.store.tables.sessions import model_runs, session_messages, sessions, talks
 from swarm.store.tables.threads import early_messages, forgotten, people, thread_messages, threads, watermarks
 from swarm.store.tables.turns import feedback, interrupts, turn_events, turn_messages, turns
 from swarm.store.tables.work import (

@@ -1,4 +1,4 @@
-"""Agents, and what they say to each other."""
+"""Agents, their tokens, and the messages between them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ agents = Table(
     one_of("role", Role),
     one_of("reach", Reach),
 )
-# A name may be used again once its bearer is gone.
+# A name is free again after the agent was revoked.
 Index(
     "uq_agents_name",
     agents.c.name,
@@ -55,7 +55,7 @@ Index("ix_agent_tokens_agent", agent_tokens.c.agent_id)
 _has_ended = agent_tokens.c.revoked_at.is_not(None)
 Index("ix_agent_tokens_revoked", agent_tokens.c.revoked_at, sqlite_where=_has_ended, postgresql_where=_has_ended)
 
-# What agents say to each other: to one of them, or in a channel of their own.
+# Messages between agents: to one agent, or in a channel of theirs.
 agent_messages = Table(
     "agent_messages",
     metadata,
@@ -71,7 +71,7 @@ Index("ix_agent_messages_channel", agent_messages.c.channel, agent_messages.c.id
 Index("ix_agent_messages_recipient", agent_messages.c.recipient_id, agent_messages.c.id)
 Index("ix_agent_messages_sender", agent_messages.c.sender_id, agent_messages.c.id)
 
-# Whom a message between agents is meant for: its recipient, or whom it mentions in a channel.
+# The addressees of a message between agents: its recipient, or the agents mentioned in a channel.
 agent_message_addressees = Table(
     "agent_message_addressees",
     metadata,

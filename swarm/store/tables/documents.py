@@ -1,9 +1,8 @@
-"""Documents that agents can search, in pieces, and the full-text index over these.
+"""Searchable documents, their pieces, and the full-text index over them.
 
-The index ``document_words`` is a virtual table (FTS5) on SQLite and a table with a ``tsvector`` on PostgreSQL, so it is
-written in each engine's own words. Both hold the words that `swarm.domain.documents.query_words` has made of a piece,
-not its text: what counts as a word, and as the same word, is the same on both, whatever their version, locale and
-configuration.
+The index ``document_words`` is a virtual table (FTS5) on SQLite and a table with a ``tsvector`` on PostgreSQL, so its
+statements differ by engine. Both store the words made of a piece by `swarm.domain.documents.words`, not its text: the
+splitting and normalization of words is the same on both, independent of version, locale and configuration.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ documents = Table(
     Column("path", Text, nullable=False),  # below the folder, with slashes
     Column("title", Text, nullable=False),
     Column("size", BigInteger, nullable=False),  # bytes
-    Column("modified_ns", BigInteger, nullable=False),  # by the file system; 0: look again
+    Column("modified_ns", BigInteger, nullable=False),  # by the file system; 0: check again
     Column("digest", Text, nullable=False),  # SHA-256 of the file's bytes
     Column("status", Text, nullable=False),
     Column("created_at", BigInteger, nullable=False),
@@ -62,20 +61,20 @@ document_pieces = Table(
 document_words = table(WORDS, column("rowid"), column("heading"), column("words", TSVECTOR))
 """For statements; ``heading`` on SQLite only. A row has the number of its piece."""
 
-# The tokenizer splits at ASCII separators only: words that come separated by blanks stay as they are.
+# The tokenizer splits at ASCII separators only: words separated by blanks stay unchanged.
 _ON_SQLITE: Final = (f"CREATE VIRTUAL TABLE {WORDS} USING fts5(heading, words, tokenize='ascii')",)
 _ON_POSTGRESQL: Final = (
     f"CREATE TABLE {WORDS} ("
     "rowid BIGINT NOT NULL, words TSVECTOR NOT NULL, "
     f"CONSTRAINT pk_{WORDS} PRIMARY KEY (rowid), "
     f"CONSTRAINT fk_{WORDS}_rowid FOREIGN KEY (rowid) REFERENCES document_pieces (id) ON DELETE CASCADE)",
-    # Without the list of pending entries, which every search would have to read.
+    # Without the list of pending entries, since every search would have to read it.
     f"CREATE INDEX ix_{WORDS} ON {WORDS} USING gin (words) WITH (fastupdate = off)",
 )
 
 
 def _run(when: str, dialect: str | None, *statements: str) -> None:
-    """Run statements with the making or dropping of the pieces."""
+    """Runs statements with the creation or removal of the table of pieces."""
     for statement in statements:
         ddl = DDL(statement)  # type: ignore[no-untyped-call]
         event.listen(document_pieces, when, ddl.execute_if(dialect=dialect))
@@ -87,8 +86,8 @@ _run("before_drop", None, f"DROP TABLE {WORDS}")
 
 
 def is_described(name: str | None, kind: str, parents: object) -> bool:
-    """Whether `metadata` describes what the database calls ``name``: all but the full-text index and its parts.
+    """Whether `metadata` describes the object ``name`` of a database: all but the full-text index and its parts.
 
-    For Alembic's ``include_name``, which would otherwise propose to drop them.
+    For Alembic's ``include_name``; without it Alembic would propose to drop them.
     """
     return kind != "table" or name is None or not (name == WORDS or name.startswith(f"{WORDS}_"))

@@ -1,4 +1,4 @@
-"""What was done, what is to be done in Slack, and who may do it."""
+"""Idempotency keys, deliveries, elected roles and the history."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from sqlalchemy import (
 from swarm.domain.model.deliveries import DeliveryKind, DeliveryStatus, Mark
 from swarm.store.tables.schema import Serial, metadata, one_of
 
-# What was done once and must not be done again: events without a timestamp of their own, and tool calls with results.
+# Idempotency keys of events without a timestamp of their own, and of tool calls with results.
 receipts = Table(
     "receipts",
     metadata,
     Column("key", Text, primary_key=True),
-    Column("result", Text),  # JSON; of a tool call: what it answered
+    Column("result", Text),  # JSON; of a tool call: its answer
     Column("created_at", BigInteger, nullable=False),
 )
 Index("ix_receipts_created", receipts.c.created_at)
@@ -43,22 +43,22 @@ deliveries = Table(
     Column("target_ts", Text),
     Column("text", Text, nullable=False),
     Column("broadcast", Boolean, nullable=False),
-    Column("once_key", Text, unique=True),  # an effect that happens at most once, whoever asks for it
+    Column("once_key", Text, unique=True),  # idempotency key of the effect
     Column("attempts", Integer, nullable=False),
-    Column("due_at", BigInteger),  # when to try next; while sending: when to doubt; null once it is over
+    Column("due_at", BigInteger),  # time of the next attempt; while sending: of the first doubt; null once over
     Column("expires_at", BigInteger),
     Column("sent_ts", Text),
     Column("error", Text),
     Column("created_at", BigInteger, nullable=False),
     Column("ended_at", BigInteger),
-    Column("task_id", Text, ForeignKey("tasks.id")),  # what it says something of
-    Column("updates_id", Text),  # of an update: the delivery whose message it changes
-    Column("stops_task_id", Text),  # the task that its button stops
-    Column("stops_turn_id", Text),  # the turn that its button stops
-    Column("closing", Text),  # JSON: what stands below the text, and of which answer
-    Column("person", Text),  # of a post: the only user who sees it; null: everybody in the channel does
-    Column("mark", Text, one_of("mark", Mark)),  # of a reaction: what it says of its message
-    # a reaction is taken away, or an update puts its text in the place of the Retry button
+    Column("task_id", Text, ForeignKey("tasks.id")),  # the subject of the delivery
+    Column("updates_id", Text),  # of an update: the delivery of the changed message
+    Column("stops_task_id", Text),  # the task stopped by its button
+    Column("stops_turn_id", Text),  # the run stopped by its button
+    Column("closing", Text),  # JSON: the part below the text, and its answer
+    Column("person", Text),  # of a post: the only user to see it; null: visible in the channel
+    Column("mark", Text, one_of("mark", Mark)),  # of a reaction: its meaning
+    # a reaction is removed, or an update replaces the Retry button by its text
     Column("removes", Boolean, nullable=False, server_default=false()),
     one_of("kind", DeliveryKind),
     one_of("status", DeliveryStatus),
@@ -71,7 +71,7 @@ Index("ix_deliveries_due", deliveries.c.due_at, sqlite_where=_open, postgresql_w
 Index("ix_deliveries_message", deliveries.c.inbox_message_id)
 Index("ix_deliveries_task", deliveries.c.task_id)
 
-# Who may do what only one process may do: a lease on a role, with a term that grows with each change of holder.
+# Roles of a single process: a lease, with a term that grows with each change of holder.
 elections = Table(
     "elections",
     metadata,
@@ -87,7 +87,7 @@ history = Table(
     metadata,
     Column("seq", Serial, primary_key=True, autoincrement=True),
     Column("at", BigInteger, nullable=False),
-    Column("subject", Text, nullable=False),  # the id of what changed; of a Slack message: CHANNEL:TS
+    Column("subject", Text, nullable=False),  # the id of the changed entity; of a Slack message: CHANNEL:TS
     Column("thread_id", Text),
     Column("change", Text, nullable=False),  # for example "inbox.claim"
     Column("agent_id", Text),

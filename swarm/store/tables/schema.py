@@ -1,4 +1,4 @@
-"""What all tables share."""
+"""The common part of all tables."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ metadata: Final = MetaData(
 )
 
 Serial = BigInteger().with_variant(Integer, "sqlite")
-"""A number that counts up by itself. SQLite counts up only an INTEGER PRIMARY KEY."""
+"""An autoincrementing number. SQLite increments only an INTEGER PRIMARY KEY."""
 
 
 def one_of(column: str, values: type[StrEnum]) -> CheckConstraint:
-    """The rule that a column holds nothing but one of these values."""
+    """Returns the constraint that a column holds one of these values."""
     listed = ", ".join(f"'{value}'" for value in values)
     return CheckConstraint(f"{column} IN ({listed})", name=column)

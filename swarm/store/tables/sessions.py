@@ -1,4 +1,4 @@
-"""What built-in agents remember of conversations, and what their runs have used."""
+"""Sessions of built-in agents, locks on their conversations, and the usage of models."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ sessions = Table(
     Column("agent", Text, nullable=False),  # its name
     Column("id", Text, nullable=False),
     Column("metadata", Text, nullable=False),  # JSON object
-    Column("edition", Integer, nullable=False),  # grows when messages that are told are replaced or summarised
-    Column("summary", Text),  # what is told in place of the older messages
+    Column("edition", Integer, nullable=False),  # grows when told messages are replaced or summarised
+    Column("summary", Text),  # told in place of the older messages
     Column("summarised_to", BigInteger, nullable=False),  # the position of the last message in the summary; 0: none
     Column("summarised_at", BigInteger),
     Column("created_at", BigInteger, nullable=False),
-    Column("updated_at", BigInteger, nullable=False),  # when something was last said
+    Column("updated_at", BigInteger, nullable=False),  # time of the last message
     PrimaryKeyConstraint("agent", "id"),
     CheckConstraint(
         "(summary IS NULL) = (summarised_to = 0) AND (summary IS NULL) = (summarised_at IS NULL)", name="summarised"
@@ -44,15 +44,11 @@ session_messages = Table(
     Column("session_id", Text, nullable=False),
     Column("position", BigInteger, nullable=False),  # 1 is the first
     Column("role", Text, nullable=False),
-    Column("content", Text, nullable=False),  # JSON: all else that the message has
-    Column("run", Text),  # the id of the run that it belongs to; null: added singly
+    Column("content", Text, nullable=False),  # JSON: all other parts of the message
+    Column("run", Text),  # the id of its run; null: added singly
     Column("created_at", BigInteger, nullable=False),
-    Column(
-        "replaced_at", BigInteger
-    ),  # when it ceased to be told, as another attempt answers the same; null: it is told
-    Column(
-        "source", Text
-    ),  # the inbox message, or the task, that it says; null: nothing of Slack, or said by the agent
+    Column("replaced_at", BigInteger),  # when another attempt replaced it; null: told to the agent
+    Column("source", Text),  # the inbox message or task with this text; null: not from Slack, or by the agent
     PrimaryKeyConstraint("agent", "session_id", "position"),
     ForeignKeyConstraint(["agent", "session_id"], ["sessions.agent", "sessions.id"], ondelete="CASCADE"),
     one_of("role", MessageRole),
@@ -93,3 +89,16 @@ model_runs = Table(
 )
 Index("ix_model_runs_ended", model_runs.c.ended_at, model_runs.c.id)
 Index("ix_model_runs_agent", model_runs.c.agent, model_runs.c.ended_at, model_runs.c.id)
+
+
+talks = Table(
+    "talks",
+    metadata,
+    Column("client", Text, nullable=False),  # owner of the conversation: an agent's id, or "operator"
+    Column("agent", Text, nullable=False),  # its name
+    Column("conversation", Text, nullable=False),  # the client's name of the conversation
+    Column("run_id", Text, nullable=False),  # the run with the lock
+    Column("expires_at", BigInteger, nullable=False),  # end of the lock without renewal
+    PrimaryKeyConstraint("client", "agent", "conversation"),
+)
+Index("ix_talks_expires", talks.c.expires_at)

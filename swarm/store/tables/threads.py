@@ -1,4 +1,4 @@
-"""Conversations in Slack, and what was said in them."""
+"""Conversations in Slack: threads, their messages, gaps in the events, people."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ threads = Table(
     Column("owner_id", Text, ForeignKey("agents.id")),
     Column("epoch", Integer, nullable=False),  # counts the changes of owner
     Column("context", Text, nullable=False),
-    Column("context_due_at", BigInteger),  # when its history is to be read; of a read that runs: when to give it up
+    Column("context_due_at", BigInteger),  # time of the next read of its history; of a running read: its deadline
     Column("context_failures", Integer, nullable=False),
-    Column("told_queued_at", BigInteger),  # when the thread was told that nobody is there; null once answered
+    Column("told_queued_at", BigInteger),  # time of the notice that no agent is online; null once answered
     Column("active_at", BigInteger, nullable=False),  # the last message or answer
-    # What was said later than this and was not routed was missed.
+    # Later messages without routing were missed.
     Column("watermark_ts", Text, nullable=False, server_default=""),
     Column("created_at", BigInteger, nullable=False),
     UniqueConstraint("team", "channel", "thread_ts", name="uq_threads_place"),
@@ -63,7 +63,7 @@ thread_messages = Table(
     Column("deleted_at", BigInteger),
     Column("stored_at", BigInteger, nullable=False),
     Column("routed_at", BigInteger),  # null: only read from history so far
-    Column(  # of the author, when it was stored
+    Column(  # of the author, at the time of storing
         "standing", Text, one_of("standing", Standing), nullable=False, server_default=Standing.UNVERIFIED.value
     ),
     PrimaryKeyConstraint("team", "channel", "ts"),
@@ -79,7 +79,7 @@ Index(
 _deleted = thread_messages.c.deleted_at.is_not(None)
 Index("ix_thread_messages_deleted", thread_messages.c.deleted_at, sqlite_where=_deleted, postgresql_where=_deleted)
 
-# People who are forgotten: what they wrote until then is not stored again when Slack's history is read.
+# Erased people: their earlier messages are not stored again when Slack's history is read.
 forgotten = Table(
     "forgotten",
     metadata,
@@ -87,22 +87,22 @@ forgotten = Table(
     Column("forgotten_at", BigInteger, nullable=False),
 )
 
-# How far the events of a workspace are known to have come. One row stands for all conversations (`ALL`); the others are
-# those that were read after a gap.
+# Up to where the events of a workspace are complete. One row stands for all conversations (`ALL`); the others are
+# conversations read after a gap.
 watermarks = Table(
     "watermarks",
     metadata,
     Column("team", Text, nullable=False),
     Column("channel", Text, nullable=False),
-    Column("ts", Text, nullable=False),  # everything up to here was taken in
-    # Of the row for all: from here on something may have been missed, and is to be read; how often that was found.
+    Column("ts", Text, nullable=False),  # everything up to here was processed
+    # Of the row `ALL`: the beginning of the open gap, and the number of gaps so far.
     Column("gap_since", Text),
     Column("gaps", Integer, nullable=False, server_default="0"),
     PrimaryKeyConstraint("team", "channel"),
 )
 
-# Messages that cannot be routed yet. Replies that came before anybody knew of their thread, whose first message may
-# have been overtaken, are kept for a while; messages whose author Slack has not named in time, until it has.
+# Messages that cannot be routed yet. Replies to unknown threads, whose first message may arrive later, are kept for a
+# while; messages of unverified authors are kept until their verification.
 early_messages = Table(
     "early_messages",
     metadata,
@@ -112,7 +112,7 @@ early_messages = Table(
     Column("ts", Text, nullable=False),
     Column("message", Text, nullable=False),  # JSON
     Column("stored_at", BigInteger, nullable=False),
-    Column("verify_at", BigInteger),  # when to ask again who wrote it; null: it waits for its thread
+    Column("verify_at", BigInteger),  # time of the next verification; null: waits for its thread
     PrimaryKeyConstraint("team", "channel", "thread_ts", "ts"),
 )
 Index("ix_early_messages_stored", early_messages.c.stored_at)
@@ -124,7 +124,7 @@ Index(
     postgresql_where=_unverified,
 )
 
-# People of Slack who have written to us: who they are, and how much they have said lately.
+# People of Slack with messages to the swarm: their standing, and the number of their recent messages.
 people = Table(
     "people",
     metadata,

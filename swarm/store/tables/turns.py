@@ -1,4 +1,4 @@
-"""Runs of streaming agents: what they show, what they ask people, and what people think of them."""
+"""Runs of streaming agents: their messages, events, questions and feedback."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ turns = Table(
     Column("agent_id", Text, ForeignKey("agents.id"), nullable=False),
     Column("thread_id", Text, ForeignKey("threads.id")),  # null: of a task without a thread
     Column("lease_token", Text, nullable=False),  # no reference, for leases are forgotten earlier
-    Column("trigger_id", Text, nullable=False),  # the first inbox message, the task or the notice that it is about
-    Column("entry_ids", Text, nullable=False),  # JSON list: the inbox messages that it answers
-    Column("task_id", Text, ForeignKey("tasks.id")),  # the task that it works on
+    Column("trigger_id", Text, nullable=False),  # the first inbox message, the task or the notice
+    Column("entry_ids", Text, nullable=False),  # JSON list: the answered inbox messages
+    Column("task_id", Text, ForeignKey("tasks.id")),  # the task of the run
     Column("conversation_id", Text, nullable=False),
     Column("run_id", Text, nullable=False),
-    Column("requester", Text),  # the Slack user who asked
+    Column("requester", Text),  # a Slack user id
     Column("status", Text, nullable=False),
     Column("attempt", Integer, nullable=False),
     Column("stop_requested_at", BigInteger),
     Column("stop_requested_by", Text),  # a Slack user's id
-    Column("outcome", Text),  # how the run ended; null while it runs
-    Column("outcome_note", Text),  # why it failed
+    Column("outcome", Text),  # end of the run; null while running
+    Column("outcome_note", Text),  # the reason of a failure
     Column("final_text", Text),  # of the last message, whole
-    Column("final_closing", Text),  # JSON: what stands below it
+    Column("final_closing", Text),  # JSON: the part below the text
     Column("retried_at", BigInteger),
     Column("retried_by", Text),  # a Slack user's id
     Column("started_at", BigInteger, nullable=False),
@@ -49,7 +49,7 @@ turns = Table(
     CheckConstraint("(ended_at IS NULL) = (status IN ('running', 'closing', 'waiting'))", name="ended"),
     CheckConstraint("status <> 'closing' OR outcome IS NOT NULL", name="closing_is_known"),
 )
-_unfinished = turns.c.status.in_(("closing", "running"))  # in the order in which statements say it, for SQLite
+_unfinished = turns.c.status.in_(("closing", "running"))  # in the same order as in the statements, for SQLite
 # The locks that keep two processes from running one trigger.
 for _index, _column in (("uq_turns_trigger", turns.c.trigger_id), ("uq_turns_lease", turns.c.lease_token)):
     Index(_index, _column, unique=True, sqlite_where=_unfinished, postgresql_where=_unfinished)
@@ -69,7 +69,7 @@ turn_messages = Table(
     Column("ts", Text),  # null: not known
     Column("phase", Text, nullable=False),
     Column("began_at", BigInteger, nullable=False),
-    Column("text", Text),  # the whole text, from when it is to be closed
+    Column("text", Text),  # the whole text, once the message is closing
     PrimaryKeyConstraint("turn_id", "page"),
     one_of("kind", PageKind),
     one_of("phase", PagePhase),
@@ -83,9 +83,9 @@ turn_events = Table(
     "turn_events",
     metadata,
     Column("turn_id", Text, ForeignKey("turns.id", ondelete="CASCADE"), nullable=False),
-    Column("seq", Integer, nullable=False),  # 1 is that it was opened
+    Column("seq", Integer, nullable=False),  # 1 is the opening
     Column("kind", Text, nullable=False),
-    Column("payload", Text, nullable=False),  # JSON: what the agent said
+    Column("payload", Text, nullable=False),  # JSON: the event
     Column("characters", Integer, nullable=False),  # of all text up to here
     Column("created_at", BigInteger, nullable=False),
     PrimaryKeyConstraint("turn_id", "seq"),
@@ -100,7 +100,7 @@ interrupts = Table(
     Column("turn_id", Text, ForeignKey("turns.id", ondelete="CASCADE"), nullable=False),
     Column("agent_interrupt_id", Text, nullable=False),  # the agent's own, which a resume names
     Column("prompt", Text, nullable=False),
-    Column("payload", Text, nullable=False),  # JSON: all that is asked
+    Column("payload", Text, nullable=False),  # JSON: the whole question
     Column("status", Text, nullable=False),
     Column("created_at", BigInteger, nullable=False),
     Column("ended_at", BigInteger),

@@ -1,4 +1,4 @@
-"""Work: tasks and inbox messages, their queues, the leases on them, and news of them."""
+"""Work: tasks and inbox messages, their queues, leases and notices."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ tasks = Table(
     metadata,
     Column("id", Text, primary_key=True),
     Column("thread_id", Text, ForeignKey("threads.id")),
-    Column("lane_id", Text, nullable=False),  # what it queues up in: its thread; without one, the task itself
+    Column("lane_id", Text, nullable=False),  # its queue: the thread, or the task itself without one
     Column("title", Text, nullable=False),
     Column("description", Text, nullable=False),
     Column("status", Text, nullable=False),
     Column("priority", Integer, nullable=False),
     Column("agent_id", Text, ForeignKey("agents.id")),  # null: not assigned
-    Column("created_by", Text, ForeignKey("agents.id")),  # who hears of its end; null: an operator
-    Column("requester", Text),  # the Slack user who asked for it
+    Column("created_by", Text, ForeignKey("agents.id")),  # gets a notice of its end; null: an operator
+    Column("requester", Text),  # a Slack user id
     Column("parent_id", Text, ForeignKey("tasks.id")),
     Column("depth", Integer, nullable=False),  # 1 without a parent
-    Column("inbox_message_id", Text),  # the delegated message; no reference, for that one refers to its task
-    Column("epoch", Integer),  # of its thread, since it was handed over with the task; null: it was not
-    Column("attempts", Integer, nullable=False),  # leases that were lost
-    Column("claims", Integer, nullable=False),  # leases ever taken
+    Column("inbox_message_id", Text),  # the delegated message; no foreign key, since the message refers to its task
+    Column("epoch", Integer),  # of its thread, from the handover with the task; null: without handover
+    Column("attempts", Integer, nullable=False),  # lost leases
+    Column("claims", Integer, nullable=False),  # leases so far
     Column("order_key", BigInteger, nullable=False),
-    Column("held_by", Text),  # why it is not due yet
-    Column("due_at", BigInteger),  # of a held task: when it becomes due
-    Column("offer_ends_at", BigInteger),  # of an offered task: when it counts as declined
-    Column("lease_token", Text),  # the last lease that was taken on it
+    Column("held_by", Text),  # the reason of a delay
+    Column("due_at", BigInteger),  # of a held task: end of the delay
+    Column("offer_ends_at", BigInteger),  # of an offered task: its deadline; declined afterwards
+    Column("lease_token", Text),  # its last lease
     Column("progress", Text),
     Column("percent", Integer),
     Column("result", Text),
@@ -54,7 +54,7 @@ tasks = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("started_at", BigInteger),
     Column("ended_at", BigInteger),
-    Column("by_strangers", Boolean, nullable=False, server_default=false()),  # nobody else has asked for it
+    Column("by_strangers", Boolean, nullable=False, server_default=false()),  # requested by strangers only
     one_of("status", TaskStatus),
     one_of("held_by", TaskHold),
     CheckConstraint("priority BETWEEN 0 AND 100", name="priority"),
@@ -100,16 +100,16 @@ inbox_messages = Table(
     Column("ts", Text, nullable=False),
     Column("status", Text, nullable=False),
     Column("matched_by", Text, nullable=False),
-    Column("reason", Text, nullable=False),  # why it was routed here
-    Column("attempts", Integer, nullable=False),  # leases that were lost
-    Column("claims", Integer, nullable=False),  # leases ever taken
+    Column("reason", Text, nullable=False),  # the reason of its routing
+    Column("attempts", Integer, nullable=False),  # lost leases
+    Column("claims", Integer, nullable=False),  # leases so far
     Column("order_key", BigInteger, nullable=False),
-    Column("held_by", Text),  # why it is not due yet
-    Column("due_at", BigInteger),  # of a held message: when it becomes due
-    Column("lease_token", Text),  # the last lease that was taken on it
+    Column("held_by", Text),  # the reason of a delay
+    Column("due_at", BigInteger),  # of a held message: end of the delay
+    Column("lease_token", Text),  # its last lease
     Column("created_at", BigInteger, nullable=False),
     Column("resolved_at", BigInteger),
-    Column("task_id", Text, ForeignKey("tasks.id")),  # what it was delegated as, or what it is a follow-up to
+    Column("task_id", Text, ForeignKey("tasks.id")),  # the task it was delegated as, or follows up
     one_of("status", InboxStatus),
     one_of("matched_by", MatchedBy),
     one_of("held_by", InboxHold),
@@ -159,12 +159,12 @@ leases = Table(
     Column("thread_id", Text, ForeignKey("threads.id")),
     Column("trigger_id", Text, nullable=False),
     Column("attempt", Integer, nullable=False),
-    Column("hold", Boolean, nullable=False),  # lasts until finish, also when everything is answered
+    Column("hold", Boolean, nullable=False),  # lasts until finish, even if everything is answered
     Column("created_at", BigInteger, nullable=False),
     Column("expires_at", BigInteger, nullable=False),
     Column("ended_at", BigInteger),
     Column("ended_as", Text),
-    Column("task_id", Text, ForeignKey("tasks.id")),  # the task that it covers; else it covers messages
+    Column("task_id", Text, ForeignKey("tasks.id")),  # the covered task; otherwise the lease covers messages
     one_of("kind", LeaseKind),
     one_of("ended_as", LeaseEnd),
     CheckConstraint("(ended_at IS NULL) = (ended_as IS NULL)", name="ended"),
@@ -206,8 +206,8 @@ notices = Table(
     Column("agent_id", Text, ForeignKey("agents.id"), nullable=False),
     Column("thread_id", Text, ForeignKey("threads.id")),
     Column("inbox_message_id", Text, ForeignKey("inbox_messages.id")),
-    Column("actor", Text),  # who caused it: a Slack user's id, an agent's id
-    Column("text", Text),  # what it says, where it says something
+    Column("actor", Text),  # its cause: a Slack user id or an agent id
+    Column("text", Text),  # its text, if any
     Column("status", Text, nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("created_at", BigInteger, nullable=False),

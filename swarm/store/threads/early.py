@@ -1,11 +1,12 @@
-"""Messages that came too early to be routed.
+"""Messages that cannot be routed yet.
 
-Replies that overtook the first message of their thread: Slack promises no order, and a redelivery may be late. They
-concern nobody when they come, but may when the first message is there. So they are kept for a while, and routed in the
-transaction that opens their thread. Both sides take the same lock first, or each could miss what the other is about to
-commit.
+Replies that arrived before the first message of their thread: Slack promises no order, and a redelivery may be late.
+They concern no agent on arrival, but may once the first message is there. They are kept for a while and routed in the
+transaction that opens their thread. Both sides take the same lock first; otherwise each could miss what the other is
+about to commit.
 
-Messages that are work if their author is a member, which Slack did not say in time. They stay until it does.
+Messages whose author Slack has not verified in time, and which are work only from a member. They stay until the author
+is verified.
 """
 
 from __future__ import annotations
@@ -18,13 +19,12 @@ from sqlalchemy import bindparam, delete, select, update
 
 from swarm.clock import SECOND
 from swarm.domain.model.threads import Author, AuthorKind, ChannelType, File, SlackMessage, Standing
-from swarm.store.bridge.conditions import AT_MOST_N
-from swarm.store.bridge.statements import Statement
+from swarm.store.bridge.statements import AT_MOST_N, Statement, every_column
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tables import early_messages
+from swarm.store.tables.threads import early_messages
 
 UNVERIFIED: Final = "unverified"
-"""The topic that tells that a message waits for its author to be verified."""
+"""The topic of messages waiting for the verification of their author."""
 
 _e = early_messages.c
 _place = (
@@ -33,29 +33,14 @@ _place = (
 _KEEP = Statement(
     lambda insert: (
         insert(early_messages)
-        .values(
-            team=bindparam("team"),
-            channel=bindparam("channel"),
-            thread_ts=bindparam("thread_ts"),
-            ts=bindparam("ts"),
-            message=bindparam("message"),
-            stored_at=bindparam("now"),
-        )
+        .values(every_column(early_messages, "verify_at", stored_at=bindparam("now")))
         .on_conflict_do_nothing()
     )
 )
 _PARK = Statement(
     lambda insert: (
         insert(early_messages)
-        .values(
-            team=bindparam("team"),
-            channel=bindparam("channel"),
-            thread_ts=bindparam("thread_ts"),
-            ts=bindparam("ts"),
-            message=bindparam("message"),
-            stored_at=bindparam("now"),
-            verify_at=bindparam("now"),
-        )
+        .values(every_column(early_messages, stored_at=bindparam("now"), verify_at=bindparam("now")))
         .on_conflict_do_update(
             index_elements=["team", "channel", "thread_ts", "ts"],
             set_={"message": bindparam("message"), "verify_at": bindparam("now")},
@@ -94,20 +79,20 @@ _FORGET = Statement(
 
 
 def lock(tx: Transaction, team: str, channel: str, thread_ts: str) -> None:
-    """Wait for whoever opens this thread, or keeps a reply to it. SQLite has one writer anyway."""
+    """Serializes opening this thread and keeping replies to it. SQLite has one writer anyway."""
     if tx.dialect == "postgresql":
         place = f"swarm.early:{team}:{channel}:{thread_ts}"
         tx.fetch("SELECT pg_advisory_xact_lock(hashtextextended(%(place)s, 0))", {"place": place})
 
 
 def keep(tx: Transaction, team: str, message: SlackMessage) -> None:
-    """Keep a reply to a thread of which nobody knows."""
+    """Keeps a reply to an unknown thread."""
     place = {"team": team, "channel": message.channel, "thread_ts": message.root_ts}
     _KEEP.run(tx, **place, ts=message.ts, message=_body(message), now=tx.now)
 
 
 def change(tx: Transaction, team: str, message: SlackMessage) -> None:
-    """A reply reads differently now, if it is kept and what is kept is not newer."""
+    """Stores the edited text of a kept reply, unless the kept one is newer."""
     place = {"team": team, "channel": message.channel, "thread_ts": message.root_ts}
     kept = _FIND.first(tx, **place, ts=message.ts)
     if kept is None or (orjson.loads(kept["message"])["edited_ts"] or "") > (message.edited_ts or ""):
@@ -116,7 +101,7 @@ def change(tx: Transaction, team: str, message: SlackMessage) -> None:
 
 
 def take(tx: Transaction, team: str, channel: str, thread_ts: str) -> list[SlackMessage]:
-    """What came too early for a thread, in order; it is not kept any longer."""
+    """Returns and deletes the kept replies of a thread, in order."""
     rows = _OF_PLACE.all(tx, team=team, channel=channel, thread_ts=thread_ts)
     if rows:
         _DROP.run(tx, team=team, channel=channel, thread_ts=thread_ts)
@@ -125,44 +110,44 @@ def take(tx: Transaction, team: str, channel: str, thread_ts: str) -> list[Slack
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parked:
-    """A message that waits until Slack says who wrote it; ``age_us`` is for how long already, in microseconds."""
+    """A message waiting for the verification of its author, with its age in microseconds."""
 
     message: SlackMessage
     age_us: int
 
 
 def park(tx: Transaction, team: str, message: SlackMessage) -> None:
-    """Keep a message until its author is verified."""
+    """Keeps a message until its author is verified."""
     place = {"team": team, "channel": message.channel, "thread_ts": message.root_ts}
     _PARK.run(tx, **place, ts=message.ts, message=_body(message), now=tx.now)
     tx.wake(UNVERIFIED)
 
 
 def parked(tx: Transaction, limit: int) -> list[Parked]:
-    """Messages whose author is to be asked for now, those that have waited longest first."""
+    """Returns messages whose author is due for verification, longest waiting first."""
     rows = _PARKED.all(tx, now=tx.now, n=limit)
     return [Parked(message=_message(orjson.loads(row["message"])), age_us=tx.now - row["stored_at"]) for row in rows]
 
 
 def postpone(tx: Transaction, team: str, message: SlackMessage, seconds: float) -> None:
-    """Ask again later who wrote it."""
+    """Delays the next verification of an author."""
     place = {"team": team, "channel": message.channel, "thread_ts": message.root_ts}
     _POSTPONE.run(tx, **place, of_ts=message.ts, next_verify_at=tx.now + int(seconds * SECOND))
 
 
 def unpark(tx: Transaction, team: str, message: SlackMessage) -> bool:
-    """The author is verified: it is not kept any longer; False if it was not."""
+    """Deletes the kept message of a verified author. Returns False without one."""
     place = {"team": team, "channel": message.channel, "thread_ts": message.root_ts}
     return bool(_UNPARK.run(tx, **place, ts=message.ts))
 
 
 def drop(tx: Transaction, team: str, channel: str, thread_ts: str, ts: str) -> None:
-    """A message was deleted; it is not kept any longer."""
+    """Deletes a kept message that was deleted in Slack."""
     _DROP_ONE.run(tx, team=team, channel=channel, thread_ts=thread_ts, of_ts=ts)
 
 
 def forget(tx: Transaction, before: int, limit: int) -> int:
-    """Drop so many that came before then; how many there were."""
+    """Deletes up to ``limit`` replies kept since before the moment. Returns their number."""
     return _FORGET.run(tx, before=before, n=limit)
 
 

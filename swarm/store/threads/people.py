@@ -1,4 +1,4 @@
-"""People of Slack: their standing as Slack told it, and how many of their messages reached agents lately."""
+"""People of Slack: their verified standing, and the number of their recent messages to agents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from swarm.clock import SECOND
 from swarm.domain.model.threads import Standing
 from swarm.store.bridge.statements import Statement
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tables import people
+from swarm.store.tables.threads import people
 
 WINDOW_SECONDS: Final = 60
 
@@ -49,14 +49,14 @@ _COUNT = Statement(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verified:
-    """What Slack said of somebody, and how long ago."""
+    """A person's standing according to Slack, and the age of this answer."""
 
     standing: Standing
     age_us: int
 
 
 def find(tx: Transaction, team: str, user_id: str) -> Verified | None:
-    """What Slack said last of somebody."""
+    """Returns Slack's last answer about a person; None without one."""
     row = _FIND.first(tx, team=team, user_id=user_id)
     if row is None or row["standing"] is None:
         return None
@@ -64,13 +64,13 @@ def find(tx: Transaction, team: str, user_id: str) -> Verified | None:
 
 
 def put(tx: Transaction, team: str, user_id: str, standing: Standing) -> Verified:
-    """Keep what Slack says of somebody now."""
+    """Stores Slack's answer about a person."""
     _PUT.run(tx, team=team, user_id=user_id, standing=standing, now=tx.now)
     return Verified(standing=standing, age_us=0)
 
 
 def exhausted(tx: Transaction, team: str, user_id: str, limit: int) -> int | None:
-    """When the minute began in which somebody's messages reached the limit; None if there is room for another."""
+    """Returns the start of the minute in which a person reached the message limit; None below the limit."""
     row = _WINDOW.first(tx, team=team, user_id=user_id)
     if row is None or row["window_started_at"] is None or row["window_started_at"] <= tx.now - WINDOW_SECONDS * SECOND:
         return None
@@ -78,5 +78,5 @@ def exhausted(tx: Transaction, team: str, user_id: str, limit: int) -> int | Non
 
 
 def count(tx: Transaction, team: str, user_id: str) -> None:
-    """One more message of somebody has reached an agent; the first after a minute begins a new one."""
+    """Counts a message of a person to an agent. The first one after a minute begins a new minute."""
     _COUNT.run(tx, team=team, user_id=user_id, now=tx.now, before=tx.now - WINDOW_SECONDS * SECOND)

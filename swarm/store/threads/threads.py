@@ -1,4 +1,4 @@
-"""Threads: their rows are locked first by everything that routes a message or changes an owner."""
+"""Threads. Their rows are locked first by every change that routes a message or changes an owner."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from sqlalchemy import BigInteger, bindparam, case, exists, func, select, update
 from swarm.clock import SECOND, new_id
 from swarm.domain.model.inbox import InboxHold, InboxStatus
 from swarm.domain.model.threads import CONTEXT_TRANSITIONS, ChannelType, ContextState, ContextStep, Thread
-from swarm.store.bridge.conditions import AT_MOST_N, literally, may
-from swarm.store.bridge.statements import Row, Statement
+from swarm.store import history
+from swarm.store.bridge.statements import AT_MOST_N, Statement, every_column, literally, may, row_mapper
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.records import history
-from swarm.store.tables import inbox_messages, tasks, threads
+from swarm.store.tables import threads
+from swarm.store.tables.work import inbox_messages, tasks
 
 CONTEXTS = "contexts"
-"""The topic that wakes whoever reads threads from Slack."""
+"""The topic that wakes the reader of threads from Slack."""
 
+_thread = row_mapper(Thread)
 _READ_GIVEN_UP_AFTER = 60 * SECOND
-_SLOWEST = 60  # from this attempt on the pause until the next one grows no more
+_SLOWEST = 60  # from this attempt on the delay stays the same
 
 _place = (
     (threads.c.team == bindparam("team"))
@@ -28,20 +29,15 @@ _OPEN = Statement(
     lambda insert: (
         insert(threads)
         .values(
-            id=bindparam("id"),
-            team=bindparam("team"),
-            channel=bindparam("channel"),
-            thread_ts=bindparam("thread_ts"),
-            channel_type=bindparam("channel_type"),
-            owner_id=None,
-            epoch=0,
-            context=bindparam("context"),
-            context_due_at=bindparam("context_due_at"),
-            context_failures=0,
-            told_queued_at=None,
-            active_at=bindparam("now"),
-            watermark_ts=bindparam("watermark_ts"),
-            created_at=bindparam("now"),
+            every_column(
+                threads,
+                owner_id=None,
+                epoch=0,
+                context_failures=0,
+                told_queued_at=None,
+                active_at=bindparam("now"),
+                created_at=bindparam("now"),
+            )
         )
         .on_conflict_do_nothing()
     )
@@ -71,13 +67,13 @@ _ANSWERED = Statement(
     .where(threads.c.id == bindparam("thread_id"))
     .values(told_queued_at=None, active_at=bindparam("now"))
 )
-# A thread that somebody has locked is not idle; and who passes over what is locked needs no order.
+# A locked thread is not idle. Skipping locked rows makes an order of locks unnecessary.
 _OWNED_IDLE = Statement(
     select(threads.c.id)
     .where(
         threads.c.owner_id.is_not(None),
         threads.c.active_at < bindparam("before"),
-        # Whoever has asked people something there must still hear the answer, however late.
+        # An agent with an open question must get the answer, however late.
         ~exists().where(tasks.c.thread_id == threads.c.id, tasks.c.ended_at.is_(None)),
         ~exists().where(
             inbox_messages.c.thread_id == threads.c.id, inbox_messages.c.status == InboxStatus.WAITING.value
@@ -150,9 +146,9 @@ def opened(
     watermark_ts: str,
     known_whole: bool,
 ) -> tuple[Thread, bool]:
-    """The thread at this place, locked, and whether it is new. A new one that is not ``known_whole`` is to be read.
+    """Returns the thread at this place, locked, and whether it is new. A new one must be read unless ``known_whole``.
 
-    What was said in a new thread up to ``watermark_ts`` is context; what comes later concerns us.
+    Messages of a new thread up to ``watermark_ts`` are context; later ones are routed.
     """
     is_new = _OPEN.run(
         tx,
@@ -172,39 +168,39 @@ def opened(
 
 
 def at(tx: Transaction, team: str, channel: str, thread_ts: str) -> Thread | None:
-    """The thread at this place, locked; None if the swarm takes no part in it."""
+    """Returns the thread at this place, locked; None if the swarm takes no part in it."""
     row = _LOCK_PLACE.first(tx, team=team, channel=channel, thread_ts=thread_ts)
     return _thread(row) if row else None
 
 
 def find(tx: Transaction, team: str, channel: str, thread_ts: str) -> Thread | None:
-    """The same, not locked."""
+    """Like `at`, not locked."""
     row = _AT.first(tx, team=team, channel=channel, thread_ts=thread_ts)
     return _thread(row) if row else None
 
 
 def is_to_be_read(tx: Transaction, team: str, channel: str, thread_ts: str) -> bool:
-    """Whether the thread at this place is about to be read as a whole. One that was left alone is not."""
+    """Whether a read of the whole thread at this place is scheduled. Refused threads have none."""
     return _TO_BE_READ.first(tx, team=team, channel=channel, thread_ts=thread_ts) is not None
 
 
 def locked(tx: Transaction, thread_id: str) -> Thread:
-    """A thread by id, locked until the transaction ends."""
+    """Returns a thread, locked until the transaction ends."""
     row = _LOCK.first(tx, thread_id=thread_id)
     assert row is not None  # threads that entries refer to are never removed
     return _thread(row)
 
 
 def get(tx: Transaction, thread_id: str) -> Thread | None:
-    """A thread by id, not locked."""
+    """Returns a thread, not locked."""
     row = _GET.first(tx, thread_id=thread_id)
     return _thread(row) if row else None
 
 
 def hand_over(tx: Transaction, thread: Thread, owner_id: str | None, reason: str, *, anew: bool = False) -> int:
-    """Make an agent the owner, or nobody, with a new epoch, which is returned. The thread must be locked.
+    """Makes an agent the owner, or removes the owner. Returns the new epoch. The thread must be locked.
 
-    Where the owner stays the same, the epoch grows only if the ownership begins ``anew``, with another task.
+    With the same owner the epoch grows only if the ownership begins ``anew``, with another task.
     """
     if thread.owner_id == owner_id and not anew:
         return thread.epoch
@@ -213,29 +209,29 @@ def hand_over(tx: Transaction, thread: Thread, owner_id: str | None, reason: str
     return thread.epoch + 1
 
 
-def active(tx: Transaction, thread_id: str) -> None:
-    """Note that something was said."""
+def touch(tx: Transaction, thread_id: str) -> None:
+    """Records activity in a thread."""
     _ACTIVE.run(tx, thread_id=thread_id, now=tx.now)
 
 
 def tell_queued(tx: Transaction, thread_id: str) -> bool:
-    """Whether the thread is still to be told that nobody is there; True only once until it has been answered."""
+    """Whether the thread is to be told that no agent is online: True once until the next answer."""
     return bool(_TELL.run(tx, thread_id=thread_id, now=tx.now))
 
 
 def answered(tx: Transaction, thread_id: str) -> None:
-    """Note an answer: from now on the thread may be told again that nobody is there."""
+    """Records an answer. Afterwards the thread may be told again that no agent is online."""
     _ANSWERED.run(tx, thread_id=thread_id, now=tx.now)
 
 
 def count_owned(tx: Transaction, agent_id: str) -> int:
-    """How many threads an agent owns."""
+    """Returns the number of threads owned by an agent."""
     row = _OWNED.first(tx, agent_id=agent_id)
     return int(row["n"]) if row else 0
 
 
 def disown_idle(tx: Transaction, before: int, limit: int) -> int:
-    """End the ownership of so many threads in which nothing was said since ``before``; how many there were."""
+    """Removes the owner of up to ``limit`` threads without activity since ``before``. Returns their number."""
     rows = _OWNED_IDLE.all(tx, before=before, n=limit)
     for row in rows:
         _OWN.run(tx, thread_id=row["id"], new_owner_id=None)
@@ -244,10 +240,10 @@ def disown_idle(tx: Transaction, before: int, limit: int) -> int:
 
 
 def begin_reads(tx: Transaction, limit: int) -> list[Thread]:
-    """Take threads whose history is to be read; a read that does not come back is given up after a minute.
+    """Takes threads whose history is due to be read. A read without a result is repeated after a minute.
 
-    After a gap many are due, more than Slack lets us read in a minute. Those for which a message waits come first; the
-    others are taken one at a time, so that a message which comes next finds no queue before it.
+    After a gap more threads are due than Slack lets us read in a minute. Threads with waiting messages come first; the
+    others are taken one at a time, so that a new message meets no queue.
     """
     rows = _CONTEXTS_DUE.all(tx, now=tx.now, n=limit)
     due = [_thread(row) for row in rows if row["is_waited_for"]] or [_thread(row) for row in rows[:1]]
@@ -257,53 +253,37 @@ def begin_reads(tx: Transaction, limit: int) -> list[Thread]:
 
 
 def want_whole(tx: Transaction, thread: Thread) -> None:
-    """See to it that somebody reads a thread that is not known as a whole, also if Slack has refused that before."""
+    """Schedules the read of an incompletely known thread, even after a refusal by Slack."""
     _READ_AGAIN.run(tx, thread_id=thread.id, now=tx.now)
     tx.wake(CONTEXTS)
 
 
 def read_whole(tx: Transaction, thread_id: str) -> bool:
-    """Note that the thread is known as a whole. False if it was doubted during the read, and is to be read again."""
+    """Marks the thread as completely known. Returns False if it was doubted during the read and must be read again."""
     return bool(_CONTEXT_MOVES[ContextStep.LOAD].run(tx, thread_id=thread_id))
 
 
 def read_failed(tx: Transaction, thread_id: str, retry_in_seconds: float) -> None:
-    """Note that the thread could not be read; it is tried again, after a longer pause each time."""
+    """Records a failed read. The next one follows after a growing delay."""
     delay_us = int(retry_in_seconds * SECOND)
     _CONTEXT_MOVES[ContextStep.GIVE_UP].run(tx, thread_id=thread_id, now=tx.now, delay_us=delay_us)
 
 
 def read_refused(tx: Transaction, thread_id: str) -> None:
-    """Note that Slack does not let us read the thread: it is left alone until something new is said in it.
-
-    Or until the next gap: Slack may let us by then, and something may have been missed.
+    """Records that Slack refuses the read. The thread is left alone until it has a new message, or until the next gap:
+    Slack may allow the read by then, and messages may have been missed.
     """
     _LEAVE_ALONE.run(tx, thread_id=thread_id)
 
 
 def doubt(tx: Transaction, thread_id: str) -> None:
-    """Note that a thread is no longer known as a whole; it is read again when something new is said in it.
+    """Marks a thread as incompletely known. It is read again with its next message, or after a gap.
 
-    Or when something may have been missed in it, which is a gap. A read under way counts for nothing: it may be older.
+    The result of a read under way is discarded, since it may be older.
     """
     _CONTEXT_MOVES[ContextStep.DOUBT].run(tx, thread_id=thread_id, now=tx.now)
 
 
 def forget_up_to(tx: Transaction, thread_id: str, ts: str) -> None:
-    """What was said up to then is context at most, also where it is read from Slack once more."""
+    """Makes all messages up to ``ts`` context only, even when they are read from Slack again."""
     _FORGET_UP_TO.run(tx, thread_id=thread_id, new_watermark_ts=ts)
-
-
-def _thread(row: Row) -> Thread:
-    return Thread(
-        id=row["id"],
-        team=row["team"],
-        channel=row["channel"],
-        thread_ts=row["thread_ts"],
-        channel_type=ChannelType(row["channel_type"]),
-        owner_id=row["owner_id"],
-        epoch=row["epoch"],
-        context=ContextState(row["context"]),
-        told_queued_at=row["told_queued_at"],
-        watermark_ts=row["watermark_ts"],
-    )

@@ -1,9 +1,9 @@
-"""How far Slack's events are known to have come, and where there is a gap in them.
+"""Up to where Slack's events are complete, and the gap in them.
 
-A workspace has at most one open gap: ``gap_since`` in the row of `ALL`. Whoever suspects that events were missed opens
-it, or moves its beginning back; the elected process reads what was said since, and closes it unless it was opened anew
-meanwhile. Opening a gap makes the tracked threads stale, so that their messages wait until the thread was read; those
-that were not known whole before and were left alone are read as well.
+A workspace has at most one open gap: ``gap_since`` in the row of `ALL`. Any process that suspects missed events opens
+the gap or moves its beginning back. The elected process reads the messages since then and closes the gap, unless it was
+reopened meanwhile. Opening a gap makes the tracked threads stale, so that their messages wait for a read of the thread;
+tracked threads that were incompletely known and left alone are read as well.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from sqlalchemy.dialects import postgresql
 from swarm.clock import us_to_slack_ts
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.threads import ContextState
-from swarm.store.bridge.conditions import literally
-from swarm.store.bridge.statements import Statement
+from swarm.store.bridge.statements import Statement, every_column, literally
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tables import inbox_messages, threads, watermarks
+from swarm.store.tables import threads
+from swarm.store.tables.threads import watermarks
+from swarm.store.tables.work import inbox_messages
 from swarm.store.threads.threads import CONTEXTS
 
 GAPS = "gaps"
-"""The topic that wakes whoever reads what was missed."""
+"""The topic that wakes the reader of missed messages."""
 
 ALL = "*"
 """Stands for all conversations of a workspace."""
@@ -31,7 +32,7 @@ ALL = "*"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gap:
-    """A time in which events may have been missed. ``number`` counts how often one was found."""
+    """A period in which events may have been missed. ``number`` counts the gaps found so far."""
 
     since: str
     number: int
@@ -49,19 +50,13 @@ def _raise(insert: postgresql.Insert) -> postgresql.Insert:
     return insert.on_conflict_do_update(index_elements=["team", "channel"], set_={"ts": new.ts}, where=_w.ts < new.ts)
 
 
-_RAISE = Statement(
-    lambda insert: _raise(
-        insert(watermarks).values(
-            team=bindparam("team"), channel=bindparam("channel"), ts=bindparam("ts"), gap_since=None
-        )
-    )
-)
+_RAISE = Statement(lambda insert: _raise(insert(watermarks).values(every_column(watermarks, "gaps", gap_since=None))))
 _GET = Statement(select(_w.ts, _w.gap_since, _w.gaps).where(_row))
 _LOCK = Statement(select(_w.ts, _w.gap_since).where(_row).with_for_update())
 _OPEN_GAP = Statement(update(watermarks).where(_row).values(gap_since=bindparam("since"), gaps=_w.gaps + 1))
 _FIRST_GAP = Statement(select(func.min(_w.gap_since).label("since")).where(_w.channel == bindparam("of_channel")))
 _CLOSE_GAP = Statement(update(watermarks).where(_row, _w.gaps == bindparam("number")).values(gap_since=None))
-# Follow-ups without a mention concern us where somebody owns the thread or something is open in it.
+# Follow-ups without a mention concern the swarm in threads with an owner or open work.
 _is_tracked = or_(
     _t.owner_id.is_not(None),
     exists().where(
@@ -69,12 +64,12 @@ _is_tracked = or_(
         inbox_messages.c.status.in_([literally(status) for status in _OPEN]),
     ),
 )
-# A read under way may have begun before what was missed was said.
+# A read under way may have begun before the missed messages.
 _is_known = _t.context.in_([literally(state) for state in (ContextState.COMPLETE, ContextState.LOADING)])
 
 
 def _doubt_tracked(*left_alone: ContextState) -> Statement:
-    """The update that has tracked threads read: known whole, being read, or left alone in one of these states."""
+    """The update that schedules reads of tracked threads: known, being read, or left alone in these states."""
     is_left_alone = and_(_t.context.in_([literally(state) for state in left_alone]), _t.context_due_at.is_(None))
     return Statement(
         update(threads)
@@ -87,35 +82,35 @@ def _doubt_tracked(*left_alone: ContextState) -> Statement:
     )
 
 
-# What nobody is to read and is unknown was refused by Slack: it is tried again once in a gap, however often that opens.
+# Unknown threads without a scheduled read were refused by Slack: one new attempt per gap, however often it reopens.
 _DOUBT_AT_FIRST = _doubt_tracked(ContextState.STALE, ContextState.UNKNOWN)
 _DOUBT_ANEW = _doubt_tracked(ContextState.STALE)
 
 
-def heard(tx: Transaction, team: str, ts: str) -> None:
-    """Note that all events up to ``ts`` have come, but for those in an open gap."""
+def advance(tx: Transaction, team: str, ts: str) -> None:
+    """Records that all events up to ``ts`` have arrived, apart from those in an open gap."""
     _RAISE.run(tx, team=team, channel=ALL, ts=ts)
 
 
 def read_up_to(tx: Transaction, team: str, channel: str, ts: str) -> None:
-    """Note that everything in a conversation up to ``ts`` was taken in."""
+    """Records that a conversation was processed up to ``ts``."""
     _RAISE.run(tx, team=team, channel=channel, ts=ts)
 
 
 def of_channel(tx: Transaction, team: str, channel: str) -> str:
-    """Up to where a conversation was read; empty if it never was."""
+    """Returns the timestamp up to which a conversation was read; empty if never."""
     row = _GET.first(tx, of_team=team, of_channel=channel)
     return row["ts"] if row else ""
 
 
 def open_gap(tx: Transaction, team: str, since: str | None = None) -> None:
-    """Note that events may have been missed ``since`` then; without it, since the last that are known to have come.
+    """Opens a gap from ``since``, or else from the last event known to have arrived.
 
-    Nothing at the first start ever: what was said before, nobody was there to hear.
+    Does nothing at the very first start: there are no earlier messages for the swarm.
     """
     row = _LOCK.first(tx, of_team=team, of_channel=ALL)
     if row is None:
-        heard(tx, team, us_to_slack_ts(tx.now))
+        advance(tx, team, us_to_slack_ts(tx.now))
         return
     begins = [ts for ts in (since or row["ts"], row["gap_since"]) if ts]
     _OPEN_GAP.run(tx, of_team=team, of_channel=ALL, since=min(begins))
@@ -126,17 +121,17 @@ def open_gap(tx: Transaction, team: str, since: str | None = None) -> None:
 
 
 def gap(tx: Transaction, team: str) -> Gap | None:
-    """The open gap; None if there is none."""
+    """Returns the open gap, if any."""
     row = _GET.first(tx, of_team=team, of_channel=ALL)
     return Gap(since=row["gap_since"], number=row["gaps"]) if row and row["gap_since"] else None
 
 
 def first_gap(tx: Transaction) -> str | None:
-    """The beginning of the earliest open gap of any workspace."""
+    """Returns the beginning of the earliest open gap of any workspace."""
     row = _FIRST_GAP.first(tx, of_channel=ALL)
     return row["since"] if row else None
 
 
 def close_gap(tx: Transaction, team: str, gap: Gap) -> bool:
-    """Everything since then was read; False if it was opened anew meanwhile, since more may have been missed."""
+    """Closes a gap that was read. Returns False if it was reopened meanwhile, since more may have been missed."""
     return bool(_CLOSE_GAP.run(tx, of_team=team, of_channel=ALL, number=gap.number))

@@ -239,7 +239,7 @@ async def test_where_there_is_no_room_no_conversation_is_taken(database_url: str
         runs = AgentRuns({"router": Scripted(FOREVER)}, ConversationLocks(database), {}, most_runs=0)
         with pytest.raises(Exception, match="too much to do"):
             await runs.begin(TALK, turn())
-        assert await database.write(conversation_locks.take, *ROW, "other", 1.0)
+        assert await database.write(conversation_locks.acquire, *ROW, "other", 1.0)
 
 
 async def test_an_answer_that_waits_for_the_run_before_it_comes_when_that_is_over(

@@ -21,9 +21,9 @@ from swarm.services.outbox import deliver
 from swarm.services.outbox.deliver import OutboxSender
 from swarm.services.rules.system_messages import post_message, show_answered
 from swarm.slack.outgoing.pacing import Pacing
+from swarm.store import reactions
 from swarm.store.bridge.database import Database
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.outbox import reactions
 from swarm.store.threads import threads
 from tests.contract.slack.workspace import Workspace
 from tests.support.waiting import PATIENCE_SECONDS

@@ -1,44 +1,35 @@
-"""Agents and their tokens."""
+"""Agents, their tokens and their load."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import orjson
-from sqlalchemy import and_, bindparam, case, func, insert, select, update
+from sqlalchemy import and_, bindparam, case, func, insert, literal_column, select, union_all, update
 
 from swarm.clock import new_id
 from swarm.domain.errors import Conflict
-from swarm.domain.model.agents import Agent, Reach, Role
-from swarm.store.bridge.statements import Row, Statement
+from swarm.domain.model.agents import Agent, Load, Reach, Role
+from swarm.domain.model.leases import LeaseKind
+from swarm.store import history
+from swarm.store.bridge.statements import Row, Statement, every_column, literally, row_mapper
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.records import history
-from swarm.store.tables import agent_tokens, agents
+from swarm.store.tables import agents, threads
+from swarm.store.tables.agents import agent_tokens
+from swarm.store.tables.work import leases, tasks
 
 _present = agents.c.revoked_at.is_(None)
 
 _ADD = Statement(
     lambda insert: (
         insert(agents)
-        .values(
-            id=bindparam("id"),
-            name=bindparam("name"),
-            role=bindparam("role"),
-            description=bindparam("description"),
-            capabilities=bindparam("capabilities"),
-            created_at=bindparam("now"),
-            last_seen_at=None,
-            revoked_at=None,
-            reach=bindparam("reach"),
-            enrolled=bindparam("enrolled"),
-        )
+        .values(every_column(agents, created_at=bindparam("now"), last_seen_at=None, revoked_at=None))
         .on_conflict_do_nothing(index_elements=["name"], index_where=_present)
     )
 )
 _ADD_TOKEN = Statement(
-    insert(agent_tokens).values(
-        token_hash=bindparam("token_hash"), agent_id=bindparam("agent_id"), created_at=bindparam("now"), revoked_at=None
-    )
+    insert(agent_tokens).values(every_column(agent_tokens, created_at=bindparam("now"), revoked_at=None))
 )
 _BY_TOKEN = Statement(
     select(agents)
@@ -83,7 +74,7 @@ _REVOKE_TOKENS = Statement(
 
 
 def add(tx: Transaction, agent: Agent, token_hash: str) -> None:
-    """Register an agent with its first token. A name that is taken raises Conflict."""
+    """Registers an agent with its first token. Raises Conflict for a taken name."""
     if not _add(tx, agent):
         raise Conflict(
             f"An agent named '{agent.name}' is registered already.", hint="Choose another name, or rotate its token."
@@ -94,9 +85,9 @@ def add(tx: Transaction, agent: Agent, token_hash: str) -> None:
 def ensure(
     tx: Transaction, name: str, role: Role, description: str, capabilities: tuple[str, ...], reach: Reach
 ) -> Agent:
-    """The agent of this name that the coordinator itself runs, without a token: made, or brought up to date.
+    """Creates or updates an agent run by the coordinator itself, without a token. Returns the agent.
 
-    Raises Conflict where the name belongs to an agent that is reached in another way.
+    Raises Conflict if the name belongs to an agent of another reach.
     """
     agent = Agent(
         id=new_id(),
@@ -125,13 +116,13 @@ def ensure(
 
 
 def by_token(tx: Transaction, token_hash: str) -> Agent | None:
-    """The agent whose valid token has this hash."""
+    """Returns the agent whose valid token has this hash."""
     row = _BY_TOKEN.first(tx, token_hash=token_hash)
     return replace(_agent(row), token_hash=token_hash) if row else None
 
 
 def ended_tokens(tx: Transaction, since: int) -> list[str]:
-    """The hashes of the tokens that were replaced or revoked after that moment."""
+    """Returns the hashes of tokens replaced or revoked after the moment."""
     return [row["token_hash"] for row in _ENDED_TOKENS.all(tx, since=since)]
 
 
@@ -146,53 +137,53 @@ def by_name(tx: Transaction, name: str) -> Agent | None:
 
 
 def is_enrolled(tx: Transaction, agent_id: str) -> bool:
-    """Whether an enrolment key registered an agent, which may be gone."""
+    """Whether an enrolment key registered the agent, revoked or not."""
     row = _IS_ENROLLED.first(tx, id=agent_id)
     return bool(row and row["enrolled"])
 
 
 def everyone(tx: Transaction) -> list[Agent]:
-    """All agents that are not revoked, oldest first."""
+    """Returns all agents that are not revoked, oldest first."""
     return [_agent(row) for row in _ALL.all(tx)]
 
 
 def signs_of_life(tx: Transaction) -> list[Row]:
-    """``id``, ``name``, ``role`` and ``last_seen_at`` of all that are not revoked, oldest first: cheaper than
-    `everyone`, for what is asked every second.
+    """Returns ``id``, ``name``, ``role`` and ``last_seen_at`` of all agents that are not revoked, oldest first. Cheaper
+    than `everyone`, for queries every second.
     """
     return _SIGNS.all(tx)
 
 
 def count(tx: Transaction) -> tuple[int, int]:
-    """How many agents there are, and how many of them an enrolment key registered."""
+    """Returns the number of agents, and of those registered with an enrolment key."""
     row = _COUNT.first(tx)
     assert row is not None  # a count has one row
     return row["everyone"], row["enrolled"]
 
 
 def names(tx: Transaction) -> dict[str, str]:
-    """The names of all agents by id, also of those that are gone."""
+    """Returns the names of all agents by id, revoked ones included."""
     return {row["id"]: row["name"] for row in _NAMES.all(tx)}
 
 
-def seen(tx: Transaction, agent_id: str) -> None:
-    """Note that an agent was heard of just now."""
+def record_seen(tx: Transaction, agent_id: str) -> None:
+    """Records a sign of life of an agent."""
     _SEEN.run(tx, agent_id=agent_id, now=tx.now)
 
 
 def describe(tx: Transaction, agent_id: str, description: str, capabilities: tuple[str, ...]) -> None:
-    """Change what an agent says of itself."""
+    """Changes an agent's description and capabilities."""
     _DESCRIBE.run(tx, agent_id=agent_id, new_description=description, new_capabilities=_json(capabilities))
 
 
 def revoke(tx: Transaction, agent_id: str) -> bool:
-    """Remove an agent and its tokens; False if there is none."""
+    """Revokes an agent and its tokens. Returns False without one."""
     _REVOKE_TOKENS.run(tx, of_agent=agent_id, now=tx.now)
     return bool(_REVOKE.run(tx, agent_id=agent_id, now=tx.now))
 
 
 def rotate(tx: Transaction, agent_id: str, token_hash: str) -> None:
-    """Replace all tokens of an agent by one."""
+    """Replaces all tokens of an agent by one."""
     _REVOKE_TOKENS.run(tx, of_agent=agent_id, now=tx.now)
     _ADD_TOKEN.run(tx, token_hash=token_hash, agent_id=agent_id, now=tx.now)
 
@@ -216,15 +207,34 @@ def _json(values: tuple[str, ...]) -> str:
     return orjson.dumps(list(values)).decode()
 
 
-def _agent(row: Row) -> Agent:
-    return Agent(
-        id=row["id"],
-        name=row["name"],
-        role=Role(row["role"]),
-        description=row["description"],
-        capabilities=tuple(orjson.loads(row["capabilities"])),
-        created_at=row["created_at"],
-        last_seen_at=row["last_seen_at"],
-        reach=Reach(row["reach"]),
-        enrolled=bool(row["enrolled"]),
+_agent = row_mapper(Agent, "token_hash", capabilities=lambda row: tuple(orjson.loads(row["capabilities"])))
+
+
+_n = func.count().label("n")
+_LOADS = Statement(
+    union_all(
+        select(literal_column("'open_tasks'").label("what"), tasks.c.agent_id, _n)
+        .where(tasks.c.ended_at.is_(None), tasks.c.agent_id.is_not(None))
+        .group_by(tasks.c.agent_id),
+        select(literal_column("'threads_owned'"), threads.c.owner_id, _n)
+        .where(threads.c.owner_id.is_not(None))
+        .group_by(threads.c.owner_id),
+        select(literal_column("'running'"), leases.c.agent_id, _n)
+        .where(
+            leases.c.ended_at.is_(None),
+            leases.c.kind == literally(LeaseKind.WORK),
+            leases.c.expires_at > bindparam("now"),
+        )
+        .group_by(leases.c.agent_id),
     )
+)
+
+
+def loads(tx: Transaction) -> Mapping[str, Load]:
+    """Returns open tasks, owned threads and running work of each agent with any, by agent id. One statement for all
+    agents.
+    """
+    counts: dict[str, dict[str, int]] = {}
+    for row in _LOADS.all(tx, now=tx.now):
+        counts.setdefault(row["agent_id"], {})[row["what"]] = row["n"]
+    return {agent_id: Load(**found) for agent_id, found in counts.items()}

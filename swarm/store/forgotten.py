@@ -1,7 +1,7 @@
-"""What is kept of a person, by their Slack user id, and forgetting it.
+"""Erases a person, given by the Slack user id.
 
-Whoever is forgotten is remembered as a digest, so that Slack's history, which still has what they wrote until then,
-does not bring it back when a thread is read again (`is_forgotten`).
+An erased person is remembered as a digest: Slack's history still has the earlier messages, and a later read of a thread
+must not store them again (`is_forgotten`).
 """
 
 from __future__ import annotations
@@ -29,26 +29,18 @@ from sqlalchemy import (
 from swarm.clock import slack_ts_to_us
 from swarm.domain.model.threads import AuthorKind
 from swarm.domain.text.copies import TOMBSTONE
-from swarm.store.bridge.conditions import AT_MOST_N, literally
-from swarm.store.bridge.statements import Row, Statement
+from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, literally
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tables import (
-    deliveries,
-    early_messages,
-    feedback,
-    forgotten,
-    metadata,
-    model_runs,
-    notices,
-    people,
-    sessions,
-    tasks,
-    thread_messages,
-    turns,
-)
+from swarm.store.tables import sessions, turns
+from swarm.store.tables.effects import deliveries
+from swarm.store.tables.schema import metadata
+from swarm.store.tables.sessions import model_runs
+from swarm.store.tables.threads import early_messages, forgotten, people, thread_messages
+from swarm.store.tables.turns import feedback
+from swarm.store.tables.work import notices, tasks
 
 NOBODY: Final = "forgotten"
-"""The author of what people wrote who are forgotten."""
+"""The author of erased people's messages."""
 
 _t = thread_messages.c
 _person: Final[BindParameter[str]] = bindparam("person")
@@ -81,18 +73,18 @@ _BLANK: Final = Statement(
         author_id=NOBODY,
         author_name=None,
         files="[]",
-        # A thread whose root is deleted takes no answers any more; others may still speak in this one.
+        # A thread with a deleted root takes no answers; others may still write in this one.
         text=case((_is_root & _t.deleted_at.is_(None), TOMBSTONE), else_=""),
         deleted_at=case((_is_root, _t.deleted_at), else_=func.coalesce(_t.deleted_at, bindparam("now"))),
     )
 )
 
-# --- What names a person, beside what they wrote
+# --- Rows that name a person, beside their messages
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Trace:
-    """Rows that name a person: which, by what parameter of `_names`, and what is done with them."""
+    """Rows that name a person: the condition, its parameter in `_name`, and the change."""
 
     where: ColumnElement[bool]
     by: str
@@ -100,7 +92,7 @@ class _Trace:
 
     @property
     def count(self) -> Statement:
-        """How many there are, as ``n``."""
+        """Counts the rows as ``n``."""
         return Statement(select(func.count().label("n")).select_from(self.change.table).where(self.where))
 
 
@@ -141,7 +133,7 @@ _COUNT_MESSAGES: Final = Statement(
 
 
 def _mentioned(column: Column[Any]) -> tuple[Statement, Statement]:
-    """How many texts mention a person, and the same without the mention: as Slack writes it, or as a string in JSON."""
+    """Counts texts that mention a person, and removes the mention: Slack's syntax, or a string in JSON."""
     without = func.replace(func.replace(column, _mention, "@" + NOBODY), _in_json, '""')
     count = select(func.count().label("n")).select_from(column.table).where(without != column)
     return Statement(count), Statement(update(column.table).where(without != column).values({column: without}))
@@ -161,7 +153,7 @@ _NO_WORDS: Final = (
     "role",
     "digest",
 )
-"""How columns end that no mention can be in."""
+"""Suffixes of columns without mentions."""
 
 _MENTIONS: Final = [
     _mentioned(column)
@@ -172,48 +164,48 @@ _MENTIONS: Final = [
 
 
 def digest(person: str) -> str:
-    """What is remembered of somebody who is forgotten."""
+    """Returns the stored form of an erased person."""
     return hashlib.sha256(f"swarm.person:{person}".encode()).hexdigest()
 
 
 def record(tx: Transaction, person: str) -> None:
-    """Remember that a person is forgotten, from now on."""
+    """Records the erasure of a person at this moment."""
     _RECORD.run(tx, digest=digest(person), now=tx.now)
 
 
 def is_forgotten(tx: Transaction, person: str, ts: str) -> bool:
-    """Whether a person was forgotten after they wrote the message at ``ts``."""
+    """Whether a person was erased after writing the message at ``ts``."""
     return was_forgotten_since(tx, person, slack_ts_to_us(ts))
 
 
 def was_forgotten_since(tx: Transaction, person: str, moment: int) -> bool:
-    """Whether a person was forgotten at that moment or later."""
+    """Whether a person was erased at the moment or later."""
     row = _FORGOTTEN_AT.first(tx, digest=digest(person))
     return row is not None and moment <= row["forgotten_at"]
 
 
 def authors(tx: Transaction, limit: int) -> list[str]:
-    """The ids of so many people who have written something that is kept."""
+    """Returns the ids of up to ``limit`` people with stored messages."""
     return [row["author_id"] for row in _AUTHORS.all(tx, n=limit)]
 
 
 def messages_of(tx: Transaction, person: str, limit: int) -> list[Row]:
-    """So many of a person's messages, tombstones included."""
+    """Returns up to ``limit`` messages of a person, tombstones included."""
     return _MESSAGES.all(tx, person=person, n=limit)
 
 
 def requested_by(tx: Transaction, person: str) -> list[str]:
-    """The open tasks that a person has asked for."""
+    """Returns the open tasks requested by a person."""
     return [row["id"] for row in _REQUESTED.all(tx, person=person)]
 
 
 def blank(tx: Transaction, message: Row) -> None:
-    """Leave a tombstone in place of a message, without its author."""
+    """Replaces a message by a tombstone without its author."""
     _BLANK.run(tx, of_team=message["team"], in_channel=message["channel"], at_ts=message["ts"], now=tx.now)
 
 
 def count(tx: Transaction, person: str) -> dict[str, int]:
-    """How much there is of a person, by kind."""
+    """Returns the number of rows about a person, by kind."""
     found = {"messages": _n(_COUNT_MESSAGES.first(tx, person=person))}
     for kind, counts in _COUNTS.items():
         found[kind] = sum(_n(one.first(tx, **_name(by, person))) for one, by in counts)
@@ -221,7 +213,7 @@ def count(tx: Transaction, person: str) -> dict[str, int]:
 
 
 def forget(tx: Transaction, person: str) -> dict[str, int]:
-    """Drop or change all that names a person, but for their messages; how many rows there were, by kind."""
+    """Deletes or changes all rows that name a person, apart from messages. Returns their number by kind."""
     done = {kind: sum(one.run(tx, **_name(by, person)) for one, by in changes) for kind, changes in _CHANGES.items()}
     return done | {"mentions": sum(one.run(tx, **_written(person)) for _, one in _MENTIONS)}
 

@@ -1,4 +1,4 @@
-"""How much of what there is: counts of what is open or dead. Their cost does not grow with what is done."""
+"""Counts of open and dead work, for metrics and the overview. Their cost does not grow with finished work."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from sqlalchemy import func, select
 from swarm.domain.model.deliveries import DeliveryStatus
 from swarm.domain.model.inbox import InboxStatus
 from swarm.domain.model.tasks import OPEN_STATUSES, TaskStatus
-from swarm.store.bridge.conditions import literally
-from swarm.store.bridge.statements import Statement
+from swarm.store.bridge.statements import Statement, literally
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tables import deliveries, inbox_messages, tasks
+from swarm.store.tables.effects import deliveries
+from swarm.store.tables.work import inbox_messages, tasks
 
 TASK_STATUSES = (*sorted(OPEN_STATUSES), TaskStatus.DEAD)
-"""What is counted of tasks: those that are over are only ever more."""
+"""The counted statuses: the number of other finished tasks only grows."""
 
 DELIVERY_STATUSES = (DeliveryStatus.QUEUED, DeliveryStatus.SENDING, DeliveryStatus.UNKNOWN)
 
@@ -40,31 +40,31 @@ _DELIVERIES = Statement(
 
 
 def unread(tx: Transaction) -> tuple[int, int | None]:
-    """How many inbox messages nobody has claimed, and when the oldest of them was stored."""
+    """Returns the number of unread inbox messages, and when the oldest was stored."""
     row = _UNREAD.first(tx)
     assert row is not None  # an aggregate always has a row
     return int(row["n"]), row["oldest"]
 
 
 def dead(tx: Transaction) -> int:
-    """How many inbox messages were given up."""
+    """Returns the number of dead inbox messages."""
     row = _DEAD.first(tx)
     assert row is not None
     return int(row["n"])
 
 
 def tasks_by_status(tx: Transaction) -> dict[str, int]:
-    """How many tasks are in each of `TASK_STATUSES`."""
+    """Returns the number of tasks in each of `TASK_STATUSES`."""
     found = {row["status"]: int(row["n"]) for row in _TASKS.all(tx)}
     return {status.value: found.get(status.value, 0) for status in TASK_STATUSES}
 
 
 def tasks_open(tx: Transaction) -> int:
-    """How many tasks are not over."""
+    """Returns the number of open tasks."""
     return sum(count for status, count in tasks_by_status(tx).items() if status in OPEN_STATUSES)
 
 
 def deliveries_by_status(tx: Transaction) -> dict[str, int]:
-    """How many deliveries that are not over are in each of their states."""
+    """Returns the number of open deliveries by status."""
     found = {row["status"]: int(row["n"]) for row in _DELIVERIES.all(tx)}
     return {status.value: found.get(status.value, 0) for status in DELIVERY_STATUSES}

@@ -1,7 +1,7 @@
-"""Messages between agents, and who of those they are meant for has read them.
+"""Messages between agents, and which of their addressees have read them.
 
-Ids are in the order in which messages become visible: whoever reads on from the last id that it knows misses none. So
-messages are stored one after the other, also by processes whose clocks differ.
+The order of ids is the order in which messages become visible: a reader that continues after its last known id misses
+none. So messages are stored one after another, even by processes whose clocks differ.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from sqlalchemy import BindParameter, ColumnElement, Select, bindparam, delete, 
 
 from swarm.clock import new_id
 from swarm.domain.model.agents import AgentMessage
-from swarm.store.bridge.conditions import AT_MOST_N
-from swarm.store.bridge.statements import Row, Statement
+from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, every_column, row_mapper
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tables import agent_message_addressees, agent_messages, agents, leases, notices
+from swarm.store.tables import agents
+from swarm.store.tables.agents import agent_message_addressees, agent_messages
+from swarm.store.tables.work import leases, notices
 
 FIRST_ID: Final = str(UUID(int=0))
 LAST_ID: Final = str(UUID(int=2**128 - 1))
@@ -29,16 +30,16 @@ _TURN: Final = "SELECT pg_advisory_xact_lock(hashtext('swarm.agent_messages'))"
 
 
 class Scope(StrEnum):
-    """Which messages are read."""
+    """The set of messages to read."""
 
     CHANNEL = "channel"
     DIRECT = "direct"  # between the reader and another agent
-    UNREAD = "unread"  # meant for the reader and not read yet, wherever
+    UNREAD = "unread"  # addressed to the reader and unread, in any place
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stored:
-    """A message as it stands in its row: to a recipient, or in a channel."""
+    """One row of `agent_messages`: to a recipient, or in a channel."""
 
     id: str
     sender_id: str
@@ -49,12 +50,15 @@ class Stored:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Earlier:
-    """One of a sender's last messages, beside the one that is to be sent."""
+    """One of a sender's last messages, compared with the one to send."""
 
     id: str
     created_at: int
-    same: bool  # the same words to the same place
+    same: bool  # the same text for the same place
 
+
+_stored = row_mapper(Stored)
+_earlier = row_mapper(Earlier)
 
 _m = agent_messages.c
 _mine = agent_message_addressees.alias("mine")
@@ -62,21 +66,8 @@ _sender = agents.alias("sender")
 _recipient = agents.alias("recipient")
 
 _LAST = Statement(select(_m.id).order_by(_m.id.desc()).limit(1))
-_ADD = Statement(
-    insert(agent_messages).values(
-        id=bindparam("id"),
-        channel=bindparam("channel"),
-        recipient_id=bindparam("recipient_id"),
-        sender_id=bindparam("sender_id"),
-        text=bindparam("text"),
-        created_at=bindparam("now"),
-    )
-)
-_ADDRESS = Statement(
-    insert(agent_message_addressees).values(
-        message_id=bindparam("message_id"), agent_id=bindparam("agent_id"), read_at=None
-    )
-)
+_ADD = Statement(insert(agent_messages).values(every_column(agent_messages, created_at=bindparam("now"))))
+_ADDRESS = Statement(insert(agent_message_addressees).values(every_column(agent_message_addressees, read_at=None)))
 _ADDRESSEES = Statement(
     select(agent_message_addressees.c.agent_id).where(agent_message_addressees.c.message_id == bindparam("message_id"))
 )
@@ -132,7 +123,7 @@ _RELEASE_NOTICES = Statement(
 _FORGET = Statement(delete(agent_messages).where(_m.id.in_(_forgettable)))
 
 
-# By way of the partial index: most messages have been read.
+# Uses the partial index: most messages have been read.
 _is_unread = _m.id.in_(
     select(agent_message_addressees.c.message_id).where(
         agent_message_addressees.c.agent_id == bindparam("reader"), agent_message_addressees.c.read_at.is_(None)
@@ -181,15 +172,17 @@ _PAGES: Final = {
 
 
 def serialize_inserts(tx: Transaction) -> None:
-    """Wait until nobody else is storing a message. SQLite has one writer at a time anyway."""
+    """Locks out other inserts until the transaction ends. SQLite has one writer at a time anyway."""
     if tx.dialect == "postgresql":
         tx.fetch(_TURN, {})
 
 
 def earlier(tx: Transaction, sender_id: str, place: str, text: str, limit: int) -> list[Earlier]:
-    """The sender's last messages, newest first, each compared with a text for a place (a channel or a recipient)."""
+    """Returns the sender's last messages, newest first, each compared with a text for a place (a channel or a
+    recipient).
+    """
     rows = _EARLIER.all(tx, sender_id=sender_id, place=place, text=text, n=limit)
-    return [Earlier(id=row["id"], created_at=row["created_at"], same=bool(row["same"])) for row in rows]
+    return [_earlier(row) for row in rows]
 
 
 def add(
@@ -201,7 +194,7 @@ def add(
     channel: str | None = None,
     recipient_id: str | None = None,
 ) -> str:
-    """Store a message and whom it is meant for; its id. The caller has taken its turn."""
+    """Stores a message and its addressees. Returns its id. The caller has called `serialize_inserts`."""
     last = _LAST.first(tx)
     message_id = _later_id(last["id"] if last else FIRST_ID)
     _ADD.run(tx, id=message_id, channel=channel, recipient_id=recipient_id, sender_id=sender_id, text=text, now=tx.now)
@@ -210,22 +203,14 @@ def add(
 
 
 def addressees(tx: Transaction, message_id: str) -> set[str]:
-    """The ids of those whom a message is meant for."""
+    """Returns the ids of a message's addressees."""
     return {row["agent_id"] for row in _ADDRESSEES.all(tx, message_id=message_id)}
 
 
 def get(tx: Transaction, message_id: str) -> Stored | None:
-    """A message; None if it is not kept any more."""
+    """Returns a message; None if it was deleted."""
     row = _GET.first(tx, message_id=message_id)
-    if row is None:
-        return None
-    return Stored(
-        id=row["id"],
-        sender_id=row["sender_id"],
-        recipient_id=row["recipient_id"],
-        channel=row["channel"],
-        text=row["text"],
-    )
+    return _stored(row) if row else None
 
 
 def page(
@@ -241,35 +226,35 @@ def page(
     newest: bool = False,
     unread_only: bool = False,
 ) -> list[AgentMessage]:
-    """Messages between two ids as the reader sees them: the oldest ones first, or the ``newest`` first."""
+    """Returns messages between two ids from the reader's point of view: oldest first, or ``newest`` first."""
     place = {Scope.CHANNEL: {"channel": channel}, Scope.DIRECT: {"partner": partner_id}, Scope.UNREAD: {}}[scope]
     statement = _PAGES[scope, newest, unread_only]
     return [_message(row) for row in statement.all(tx, reader=reader_id, after=after, before=before, n=limit, **place)]
 
 
 def count_unread(tx: Transaction, agent_id: str) -> int:
-    """How many messages that are meant for an agent it has not read."""
+    """Returns the number of unread messages addressed to an agent."""
     row = _COUNT_UNREAD.first(tx, agent_id=agent_id)
     return int(row["n"]) if row else 0
 
 
 def mark_read(tx: Transaction, agent_id: str, message_ids: Sequence[str]) -> None:
-    """Note that an agent has read messages; those that are not meant for it are left alone."""
+    """Marks messages as read by an agent. Messages not addressed to it stay unchanged."""
     _MARK_READ.many(tx, [{"of_message": message_id, "of_agent": agent_id, "now": tx.now} for message_id in message_ids])
 
 
-def mark_heard(tx: Transaction, agent_id: str, lease_token: str) -> None:
-    """Note that an agent has read the message that a finished notice told it of, if it told of one."""
+def mark_notified_read(tx: Transaction, agent_id: str, lease_token: str) -> None:
+    """Marks the message as read that a finished notice reported, if any."""
     _MARK_HEARD.run(tx, of_agent=agent_id, of_lease=lease_token, now=tx.now)
 
 
 def has_channel(tx: Transaction, channel: str) -> bool:
-    """Whether anything was said in a channel."""
+    """Whether a channel has messages."""
     return _OF_CHANNEL.first(tx, channel=channel) is not None
 
 
 def channels(tx: Transaction, limit: int) -> list[str]:
-    """So many names of channels in which something was said, in alphabetical order; one look at the index each."""
+    """Returns up to ``limit`` names of channels in alphabetical order, with one index lookup each."""
     found: list[str] = []
     while len(found) < limit:
         row = _NEXT_CHANNEL.first(tx, after=found[-1] if found else "")
@@ -280,7 +265,9 @@ def channels(tx: Transaction, limit: int) -> list[str]:
 
 
 def forget(tx: Transaction, before: int, limit: int) -> int:
-    """Drop so many messages from before then, read or not; how many there were. Notices of them keep the text."""
+    """Deletes up to ``limit`` messages older than the moment, read or not. Returns their number. Notices about them
+    keep the text.
+    """
     if _FORGETTABLE.first(tx, before=before, n=limit) is None:
         return 0
     _RELEASE_NOTICES.run(tx, before=before, n=limit)
@@ -288,7 +275,7 @@ def forget(tx: Transaction, before: int, limit: int) -> int:
 
 
 def _later_id(last: str) -> str:
-    """A new id behind the last one, also when this machine's clock is behind the one that made it."""
+    """Returns a new id greater than the last one, even if this machine's clock is behind."""
     fresh = new_id()
     return fresh if fresh > last else str(UUID(int=UUID(last).int + 1))
 

@@ -1,8 +1,8 @@
-"""Erasing what was deleted in Slack from the rows that hold it; the message's own row is `transcript.bury`'s.
+"""Erases a message deleted in Slack from other rows; its own row is changed by `transcript.mark_deleted`.
 
-What follows from a message is found by reference: news of it, what sessions keep of the runs that read it, the
-stored answer that a post of ours was. What somebody has copied word for word is searched for (`cut_copies`): in what
-agents and the system have written about its thread, and in sessions and messages between agents since then.
+Rows that follow from a message are found by reference: its notices, the messages of sessions whose runs read it, the
+stored answer behind a post of ours. Verbatim copies are searched for (`cut_copies`): in texts of agents and the system
+about its thread, and in sessions and agent messages since then.
 """
 
 from __future__ import annotations
@@ -17,34 +17,25 @@ from sqlalchemy import BindParameter, Column, ColumnElement, bindparam, case, de
 from swarm.domain.model.inbox import NoticeKind
 from swarm.domain.model.threads import AuthorKind, Thread
 from swarm.domain.text.copies import SHORTEST_ANYWHERE, SHORTEST_IN_THREAD, TOMBSTONE
-from swarm.store.bridge.conditions import literally
-from swarm.store.bridge.statements import Row, Statement
+from swarm.store.bridge.statements import Row, Statement, literally
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tables import (
-    agent_messages,
-    deliveries,
-    history,
-    inbox_messages,
-    interrupts,
-    notices,
-    session_messages,
-    sessions,
-    tasks,
-    thread_messages,
-    turn_events,
-    turn_messages,
-    turns,
-)
+from swarm.store.tables import sessions, turns
+from swarm.store.tables.agents import agent_messages
+from swarm.store.tables.effects import deliveries, history
+from swarm.store.tables.sessions import session_messages
+from swarm.store.tables.threads import thread_messages
+from swarm.store.tables.turns import interrupts, turn_events, turn_messages
+from swarm.store.tables.work import inbox_messages, notices, tasks
 
 ERASED: Final = "{}"
-"""The content of a message of a session that is erased."""
+"""The content of an erased session message."""
 
 _d, _s, _m, _t, _tm = deliveries.c, sessions.c, session_messages.c, turns.c, thread_messages.c
 
 # --- Copies, word for word
 
 _thread: Final[BindParameter[str]] = bindparam("of_thread")
-_ended = (_t.thread_id == _thread) & _t.ended_at.is_not(None)  # what is being written at this moment is left alone
+_ended = (_t.thread_id == _thread) & _t.ended_at.is_not(None)  # a text that is still being written is left alone
 _ended_turns = select(_t.id).where(_ended)
 _posted_there = or_(
     _d.inbox_message_id.in_(select(inbox_messages.c.id).where(inbox_messages.c.thread_id == _thread)),
@@ -74,13 +65,13 @@ def _without(column: Column[Any]) -> ColumnElement[Any]:
 
 
 def _cut(column: Column[Any], where: ColumnElement[bool]) -> Statement:
-    """Cut a part out of longer texts."""
+    """Cuts a part out of longer texts."""
     statement = update(column.table).where(where, _without(column) != column)
     return Statement(statement.values({column: _without(column)}))
 
 
 def _cut_whole(column: Column[Any], where: ColumnElement[bool]) -> Statement:
-    """Cut texts that are nothing but the part."""
+    """Cuts texts that equal the part."""
     return Statement(update(column.table).where(where, column == _part).values({column: TOMBSTONE}))
 
 
@@ -116,8 +107,8 @@ _CUT_REMEMBERED: Final = Statement(update(session_messages).where(_one_message).
 
 
 def cut_copies(tx: Transaction, thread: Thread, since: int, parts: Iterable[str]) -> int:
-    """Cut parts of a deleted message out of what else was written in its thread, and by agents since then; the number
-    of texts that had one. What other people have written stays: it is theirs.
+    """Cuts parts of a deleted message out of other texts in its thread, and of agents' texts since then. Returns the
+    number of changed texts. Messages of other people stay unchanged.
     """
     return sum(_cut_part(tx, thread, since, part) for part in parts)
 
@@ -195,22 +186,22 @@ _UNSETTLE: Final = Statement(
 
 
 def reword_notices(tx: Transaction, thread_id: str, entry_id: str, text: str) -> int:
-    """Have notices of a message's edits say what it says now; how many there were."""
+    """Stores the new text of an edited message in its notices. Returns their number."""
     return _REWORD_NEWS.run(tx, of_thread=thread_id, of_entry=entry_id, new_text=text)
 
 
 def forget_remembered(tx: Transaction, thread_id: str, entry_id: str) -> int:
-    """Erase a message from what sessions keep of the runs that read it, with all that these did and answered; how many
-    messages of sessions. Other messages that such a run read stay. A summary of any of it is dropped, and the next
-    one is made of what is left.
+    """Erases a message from sessions, with the work and answers of the runs that read it. Returns the number of erased
+    session messages. Other messages read by such a run stay. An affected summary is deleted; the next one is made of
+    the remaining messages.
     """
     return sum(_forget_source(tx, source, is_kept=False) for source in _sources(tx, thread_id, entry_id))
 
 
 def reword_remembered(tx: Transaction, entry_id: str, text: str) -> int:
-    """Put the new text of a message in place of what sessions keep of it; the number of messages of sessions.
+    """Stores the new text of a message in sessions. Returns the number of session messages.
 
-    A summary of it is dropped. The answers stay: they answered an earlier text, as they do in Slack.
+    An affected summary is deleted. The answers stay: they answered an earlier text, as in Slack.
     """
     rows = _SOURCES.all(tx, of_source=entry_id)
     _unsettle(tx, rows)
@@ -220,20 +211,20 @@ def reword_remembered(tx: Transaction, entry_id: str, text: str) -> int:
 
 
 def _sources(tx: Transaction, thread_id: str, entry_id: str) -> list[str]:
-    """A message is read as itself, and as the task that it was delegated as."""
+    """An agent reads a message as itself, or as the task it was delegated as."""
     return [entry_id, *(row["id"] for row in _DELEGATED_AS.all(tx, of_thread=thread_id, of_entry=entry_id))]
 
 
 def _forget_source(tx: Transaction, source: str, *, is_kept: bool, run: str | None = None) -> int:
-    """Erase what the runs that read it did and said, or this ``run`` only; and itself, unless it ``is_kept``."""
+    """Erases the work of all runs that read a source, or of one ``run``; and the source itself, unless ``is_kept``."""
     read = [row for row in _SOURCES.all(tx, of_source=source) if run in (None, row["run"])]
-    said = [
-        said
+    results = [
+        result
         for row in read
         if row["run"]
-        for said in _OF_RUN.all(tx, of_agent=row["agent"], of_session=row["session_id"], of_run=row["run"])
+        for result in _OF_RUN.all(tx, of_agent=row["agent"], of_session=row["session_id"], of_run=row["run"])
     ]
-    rows = [*([] if is_kept else read), *said]
+    rows = [*([] if is_kept else read), *results]
     _unsettle(tx, rows)
     for row in rows:
         _ERASE.run(tx, **_at(row), now=tx.now)
@@ -241,7 +232,7 @@ def _forget_source(tx: Transaction, source: str, *, is_kept: bool, run: str | No
 
 
 def _unsettle(tx: Transaction, rows: Iterable[Row]) -> None:
-    """Before these messages of sessions are changed: lock the sessions, and drop summaries of what is changed."""
+    """Locks the sessions of these messages before a change, and deletes summaries that contain them."""
     first: dict[tuple[str, str], int] = {}
     for row in rows:
         name = (row["agent"], row["session_id"])
@@ -289,9 +280,9 @@ _LAST_DELETED: Final = Statement(select(func.max(_tm.deleted_at).label("at")).wh
 
 
 def forget_answer(tx: Transaction, thread: Thread, ts: str) -> int:
-    """Erase the stored answer that a post of ours in a thread was, with what sessions keep of it; the number of rows.
+    """Erases the stored answer behind a post of ours, also from sessions. Returns the number of rows.
 
-    An answer that is still being written or sent stays until it is over (`gone_posts`).
+    An answer that is still being written or sent stays until its end (`gone_posts`).
     """
     erased = _FORGET_POST.run(tx, of_thread=thread.id, at_ts=ts)
     for turn in _SHOWN.all(tx, of_thread=thread.id, at_ts=ts):
@@ -300,12 +291,12 @@ def forget_answer(tx: Transaction, thread: Thread, ts: str) -> int:
 
 
 def gone_posts(tx: Transaction, since: int) -> list[Row]:
-    """Our posts that were deleted in Slack since then: ``team``, ``channel``, ``thread_ts``, ``ts``."""
+    """Returns our posts deleted in Slack since the moment: ``team``, ``channel``, ``thread_ts``, ``ts``."""
     return _GONE_POSTS.all(tx, since=since)
 
 
 def last_deleted(tx: Transaction) -> int:
-    """When a message was last deleted, in microseconds since 1970 UTC; 0: never."""
+    """Returns when a message was last deleted, in microseconds since 1970 UTC; 0: never."""
     row = _LAST_DELETED.first(tx)
     return int(row["at"] or 0) if row else 0
 
@@ -322,5 +313,5 @@ def _at(row: Row) -> Mapping[str, object]:
 
 
 def _as_json(part: str) -> str:
-    """As it stands inside a string of JSON."""
+    """Returns a text escaped as inside a JSON string."""
     return json.dumps(part, ensure_ascii=False)[1:-1]

@@ -1,25 +1,24 @@
-"""Tasks: their rows, and the steps of their state machine."""
+"""Tasks: their rows and the steps of their state machine."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from sqlalchemy import BindParameter, Integer, bindparam, func, insert, select, update
+from sqlalchemy import Integer, bindparam, func, insert, select, update
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.model.inbox import order_key
 from swarm.domain.model.tasks import OPEN_STATUSES, TASK_TRANSITIONS, TaskHold, TaskStatus, TaskStep
-from swarm.store.bridge.conditions import arrive, literally, may
-from swarm.store.bridge.statements import Row, Statement
+from swarm.store import history
+from swarm.store.bridge.statements import Statement, arrive, every_column, literally, may, row_mapper
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.inbox import queue_heads
-from swarm.store.records import history
-from swarm.store.tables import task_dependencies, tasks
+from swarm.store.inbox import queues
+from swarm.store.tables.work import task_dependencies, tasks
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Task:
-    """A task as it stands in its row."""
+    """One row of `tasks`."""
 
     id: str
     thread_id: str | None
@@ -34,7 +33,7 @@ class Task:
     parent_id: str | None
     depth: int
     inbox_message_id: str | None
-    epoch: int | None  # of its thread, since it was handed over with the task
+    epoch: int | None  # of its thread, from the handover with the task
     attempts: int
     claims: int
     order_key: int
@@ -46,38 +45,26 @@ class Task:
     created_at: int
     started_at: int | None
     ended_at: int | None
-    by_strangers: bool  # nobody else has asked for it
+    by_strangers: bool  # requested by strangers only
 
+
+task = row_mapper(Task)
 
 _t = tasks.c
-_VALUES: dict[str, BindParameter[object]] = {
-    name: bindparam(name)
-    for name in (
-        "id", "thread_id", "lane_id", "title", "description", "status", "priority", "agent_id", "created_by",
-        "requester", "parent_id", "depth", "inbox_message_id", "epoch", "order_key", "offer_ends_at",
-        "by_strangers",
-    )
-}  # fmt: skip
 _ADD = Statement(
     insert(tasks).values(
-        **_VALUES,
-        attempts=0,
-        claims=0,
-        held_by=None,
-        due_at=None,
-        lease_token=None,
-        progress=None,
-        percent=None,
-        result=None,
-        error=None,
-        created_at=bindparam("now"),
-        started_at=None,
-        ended_at=None,
+        every_column(
+            tasks,
+            attempts=0,
+            claims=0,
+            **dict.fromkeys(("held_by", "due_at", "lease_token", "progress", "percent", "result", "error")),
+            created_at=bindparam("now"),
+            started_at=None,
+            ended_at=None,
+        )
     )
 )
-_DEPEND = Statement(
-    insert(task_dependencies).values(task_id=bindparam("task_id"), depends_on_id=bindparam("depends_on_id"))
-)
+_DEPEND = Statement(insert(task_dependencies))
 _by_id = select(tasks).where(_t.id == bindparam("id"))
 _GET = Statement(_by_id)
 _GET_LOCKED = Statement(_by_id.with_for_update(key_share=True))
@@ -123,7 +110,7 @@ _DELAY = Statement(
 _END_DELAY = Statement(
     update(tasks).where(_t.id == bindparam("task_id"), _t.due_at <= bindparam("now")).values(held_by=None, due_at=None)
 )
-# A blocked task may be assigned as well: it keeps waiting for the others.
+# A blocked task may be assigned as well; it keeps waiting for its dependencies.
 _GIVE = Statement(
     update(tasks)
     .where(_t.id == bindparam("task_id"), _t.ended_at.is_(None))
@@ -132,7 +119,7 @@ _GIVE = Statement(
 
 
 def _move(step: TaskStep) -> Statement:
-    """The update of one step: guarded by the state machine and, for steps of a run, by the lease."""
+    """The update of one step, guarded by the state machine and, for steps of a run, by the lease."""
     transition = TASK_TRANSITIONS[step]
     guard = may(_t.status, transition)
     if transition.sources == {TaskStatus.IN_PROGRESS}:
@@ -176,7 +163,7 @@ def add(
     by_strangers: bool = False,
     reason: str | None = None,
 ) -> Task:
-    """A new task; its agent is woken if it is due."""
+    """Adds a task and wakes its agent if the task is due."""
     task_id = new_id()
     _ADD.run(
         tx,
@@ -214,19 +201,19 @@ def get(tx: Transaction, task_id: str) -> Task | None:
 
 
 def locked(tx: Transaction, task_id: str) -> Task | None:
-    """A task, locked until the transaction ends. Its thread is locked before it."""
+    """Returns a task, locked until the transaction ends. Its thread must be locked before."""
     row = _GET_LOCKED.first(tx, id=task_id)
     return task(row) if row else None
 
 
 def first_due(tx: Transaction, agent_id: str, lane_id: str) -> Task | None:
-    """The task whose turn it is in a lane, locked; what somebody changes at this moment is passed over."""
+    """Returns and locks the next due task of a lane. Locked tasks are skipped."""
     row = _FIRST_DUE.first(tx, agent_id=agent_id, lane_id=lane_id)
     return task(row) if row else None
 
 
 def claim(tx: Transaction, task_: Task, token: str) -> Task | None:
-    """Put a pending task under a lease; None if it is not pending any more."""
+    """Puts a pending task under a lease. Returns None if it is no longer pending."""
     if not _CLAIM.run(tx, task_id=task_.id, token=token, now=tx.now):
         return None
     history.record(tx, "task.claim", task_.id, thread_id=task_.thread_id, agent_id=task_.agent_id)
@@ -237,7 +224,7 @@ def claim(tx: Transaction, task_: Task, token: str) -> Task | None:
 
 
 def uncount_claim(tx: Transaction, task_id: str) -> None:
-    """Forget that a task was leased: nobody has seen that lease, so the next one may be the task's first."""
+    """Takes back the count of a claim that no agent has seen, so that the next claim may be the first."""
     _UNCOUNT_CLAIM.run(tx, task_id=task_id)
 
 
@@ -250,10 +237,10 @@ def move(
     actor: str | None = None,
     said: str | None = None,
 ) -> bool:
-    """Take a step of the state machine; False if the task is not in a state that allows it, or under another lease.
+    """Takes a step of the state machine. Returns False if the task's status or its lease does not allow it.
 
-    ``said`` is the result of a completed task, and why another one is over; ``actor`` the agent that did it, if it was
-    not the task's own.
+    ``said`` is the result of a completed task, or the error of a failed one; ``actor`` is the acting agent, if not the
+    task's own.
     """
     transition = TASK_TRANSITIONS[step]
     params: dict[str, object] = {"task_id": task_.id}
@@ -271,61 +258,29 @@ def move(
 
 
 def give(tx: Transaction, task_: Task, agent_id: str, epoch: int | None, reason: str) -> None:
-    """Note who is to do a task that is not over, and since which epoch that agent has its thread."""
+    """Assigns an open task to an agent; ``epoch`` is the thread's epoch since the agent owns it."""
     _GIVE.run(tx, task_id=task_.id, new_agent_id=agent_id, new_epoch=epoch)
     history.record(tx, "task.given", task_.id, thread_id=task_.thread_id, agent_id=agent_id, reason=reason)
     _refresh(tx, replace(task_, agent_id=agent_id))
 
 
 def report(tx: Transaction, task_: Task, progress: str, percent: int | None) -> bool:
-    """Note how far a running task is; False if it does not run."""
+    """Stores the progress of a running task. Returns False if it does not run."""
     return bool(_PROGRESS.run(tx, task_id=task_.id, new_progress=progress, new_percent=percent))
 
 
 def delay(tx: Transaction, task_: Task, seconds: float) -> None:
-    """Keep a pending task back for a while."""
+    """Delays a pending task by so many seconds."""
     _DELAY.run(tx, task_id=task_.id, new_due_at=tx.now + int(seconds * SECOND))
     _refresh(tx, task_)
 
 
 def end_delay(tx: Transaction, task_: Task) -> None:
-    """Make a task due whose delay is over."""
+    """Makes a task due whose delay is over."""
     if _END_DELAY.run(tx, task_id=task_.id, now=tx.now):
         _refresh(tx, task_)
 
 
-def task(row: Row) -> Task:
-    """The task of a row."""
-    return Task(
-        id=row["id"],
-        thread_id=row["thread_id"],
-        lane_id=row["lane_id"],
-        title=row["title"],
-        description=row["description"],
-        status=TaskStatus(row["status"]),
-        priority=row["priority"],
-        agent_id=row["agent_id"],
-        created_by=row["created_by"],
-        requester=row["requester"],
-        parent_id=row["parent_id"],
-        depth=row["depth"],
-        inbox_message_id=row["inbox_message_id"],
-        epoch=row["epoch"],
-        attempts=row["attempts"],
-        claims=row["claims"],
-        order_key=row["order_key"],
-        lease_token=row["lease_token"],
-        progress=row["progress"],
-        percent=row["percent"],
-        result=row["result"],
-        error=row["error"],
-        created_at=row["created_at"],
-        started_at=row["started_at"],
-        ended_at=row["ended_at"],
-        by_strangers=bool(row["by_strangers"]),
-    )
-
-
 def _refresh(tx: Transaction, task_: Task) -> None:
     if task_.agent_id:
-        queue_heads.refresh(tx, task_.agent_id, task_.lane_id)
+        queues.refresh(tx, task_.agent_id, task_.lane_id)

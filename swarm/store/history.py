@@ -1,4 +1,4 @@
-"""The timeline: every change of state with its reason, appended and never changed, and forgotten after a while."""
+"""The history: every change of state with its reason, append-only, deleted after a retention time."""
 
 from __future__ import annotations
 
@@ -7,24 +7,14 @@ from typing import Final
 from sqlalchemy import bindparam, delete, insert, or_, select
 
 from swarm.domain.watchers import Changed
-from swarm.store.bridge.conditions import AT_MOST_N
-from swarm.store.bridge.statements import Row, Statement
+from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, every_column
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tables import history
+from swarm.store.tables.effects import history
 
 SET_ASIDE: Final = "route.set_aside"
-"""A message that was missed and cannot be taken in."""
+"""The change of a missed message that cannot be processed."""
 
-_RECORD = Statement(
-    insert(history).values(
-        at=bindparam("at"),
-        subject=bindparam("subject"),
-        thread_id=bindparam("thread_id"),
-        change=bindparam("change"),
-        agent_id=bindparam("agent_id"),
-        reason=bindparam("reason"),
-    )
-)
+_RECORD = Statement(insert(history).values(every_column(history, "seq")))
 _OF_THREAD = Statement(
     select(history).where(history.c.thread_id == bindparam("thread_id")).order_by(history.c.seq).limit(AT_MOST_N)
 )
@@ -54,31 +44,33 @@ def record(
     agent_id: str | None = None,
     reason: str | None = None,
 ) -> None:
-    """Append one change, for example ``inbox.claim`` of an inbox message, to the timeline of its thread."""
+    """Appends one change, for example ``inbox.claim`` of an inbox message, to the history of its thread."""
     tx.note(Changed(change=change, subject=subject, thread_id=thread_id, agent_id=agent_id))
     _RECORD.run(tx, at=tx.now, subject=subject, thread_id=thread_id, change=change, agent_id=agent_id, reason=reason)
 
 
 def of_thread(tx: Transaction, thread_id: str, limit: int = 500) -> list[Row]:
-    """What happened in a thread, oldest first."""
+    """Returns the history of a thread, oldest first."""
     return _OF_THREAD.all(tx, thread_id=thread_id, n=limit)
 
 
 def of_subject(tx: Transaction, subject: str) -> list[Row]:
-    """What happened to one thing, oldest first."""
+    """Returns the history of one subject, oldest first."""
     return _OF_SUBJECT.all(tx, subject=subject)
 
 
 def was_routed(tx: Transaction, channel: str, ts: str) -> bool:
-    """Whether somebody has decided who gets a message."""
+    """Whether a message has a routing decision."""
     return any(str(row["change"]).startswith("route.") for row in of_subject(tx, f"{channel}:{ts}"))
 
 
 def was_set_aside(tx: Transaction, channel: str, ts: str) -> bool:
-    """Whether a message was missed and could not be taken in."""
+    """Whether a missed message could not be processed."""
     return any(row["change"] == SET_ASIDE for row in of_subject(tx, f"{channel}:{ts}"))
 
 
 def forget_unconcerned(tx: Transaction, before: int, limit: int) -> int:
-    """Drop so many lines from before then about what has no thread: messages that concerned nobody, and news."""
+    """Deletes up to ``limit`` lines without a thread from before the moment: messages that concerned no agent, and
+    notices. Returns their number.
+    """
     return _FORGET_UNCONCERNED.run(tx, before=before, n=limit)

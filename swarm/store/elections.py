@@ -1,8 +1,8 @@
-"""Elections: which process does what only one should do.
+"""Elections: which process does work that only one process may do.
 
-An office is one row: who holds it, until when, and the number of the term, which grows with every change. The
-database's clock decides when another may take it. Until one has, the term is its holder's, who may prolong it late: a
-clock that was set forth by a little ends nobody's work. Once one has, the old term never comes back to life.
+An elected role is one row: its holder, its expiry, and the number of its term, which grows with every change of holder.
+The database's clock decides when another process may take the role. Until then the term belongs to its holder, which
+may renew it late, so a clock set forward by a little interrupts no work. Afterwards the old term cannot be renewed.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from sqlalchemy import Boolean, Executable, bindparam, or_, select, update
 from sqlalchemy.dialects import postgresql
 
 from swarm.clock import SECOND
-from swarm.store.bridge.statements import Statement
+from swarm.store.bridge.statements import Statement, every_column
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tables import elections
+from swarm.store.tables.effects import elections
 
 ELECTIONS = "elections"
-"""The topic that tells those who stand for an office that one was given up."""
+"""The topic that wakes candidates when a role was resigned."""
 
 _e = elections.c
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidacy:
-    """What came of a candidacy."""
+    """The result of a candidacy."""
 
-    term: int | None  # ours; None while somebody else holds the office
-    wait_seconds: float  # until the other's lease runs out
+    term: int | None  # ours; None while another process holds the role
+    wait_seconds: float  # until the other lease expires
 
 
 def _take(insert: postgresql.Insert) -> Executable:
-    """Of candidates that come at once the second waits for the first's row, and then finds that its lease holds."""
+    """Of concurrent candidates the second waits for the row of the first, and then finds its lease in force."""
     free = or_(
         _e.holder.is_(None),
-        _e.holder == bindparam("holder"),  # we have stopped by our own clock, and stand anew
+        _e.holder == bindparam("holder"),  # this process stopped by its own clock and stands again
         _e.expires_at <= bindparam("now"),
         bindparam("at_once", type_=Boolean),
     )
@@ -48,11 +48,7 @@ def _take(insert: postgresql.Insert) -> Executable:
 _TAKE = Statement(
     lambda insert: _take(
         insert(elections).values(
-            role=bindparam("role"),
-            holder=bindparam("holder"),
-            term=1,
-            since=bindparam("now"),
-            expires_at=bindparam("new_expires_at"),
+            every_column(elections, term=1, since=bindparam("now"), expires_at=bindparam("new_expires_at"))
         )
     )
 )
@@ -65,7 +61,7 @@ _GET = Statement(select(elections).where(_e.role == bindparam("role")))
 
 
 def stand(tx: Transaction, role: str, holder: str, lease_seconds: float, *, at_once: bool = False) -> Candidacy:
-    """Take an office that is free, or ``at_once`` one whose holder is known to be gone."""
+    """Takes a free role, or with ``at_once`` one whose holder is known to be gone."""
     won = _TAKE.first(tx, role=role, holder=holder, now=tx.now, new_expires_at=_in(tx, lease_seconds), at_once=at_once)
     if won:
         return Candidacy(term=won["term"], wait_seconds=0)
@@ -74,13 +70,13 @@ def stand(tx: Transaction, role: str, holder: str, lease_seconds: float, *, at_o
 
 
 def renew(tx: Transaction, role: str, holder: str, term: int, lease_seconds: float) -> bool:
-    """Prolong a term, even one that has run out; False if the office was taken or given up since."""
+    """Extends a term, even an expired one. Returns False if the role was taken or resigned since."""
     expires_at = _in(tx, lease_seconds)
     return bool(_RENEW.run(tx, of_role=role, of_holder=holder, of_term=term, new_expires_at=expires_at))
 
 
 def resign(tx: Transaction, role: str, holder: str) -> bool:
-    """Give an office up before its time, and call those who wait for it; False if it was not ours any more."""
+    """Gives up a role early and wakes the waiting processes. Returns False if it was held by another process."""
     resigned = bool(_RESIGN.run(tx, of_role=role, of_holder=holder, now=tx.now))
     if resigned:
         tx.wake(ELECTIONS)
@@ -88,7 +84,7 @@ def resign(tx: Transaction, role: str, holder: str) -> bool:
 
 
 def holder_of(tx: Transaction, role: str) -> str | None:
-    """Who holds an office now; None if nobody does."""
+    """Returns the present holder of a role; None without one."""
     row = _GET.first(tx, role=role)
     return row["holder"] if row and row["expires_at"] > tx.now else None
 

@@ -1,4 +1,4 @@
-"""Questions about tasks: who has which, how many there are, what waits for what."""
+"""Queries about tasks: assignments, counts, dependencies, and tasks that need attention."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from sqlalchemy import BigInteger, ColumnElement, Select, bindparam, exists, fun
 
 from swarm.domain.model.tasks import ACTIVE_STATUSES, MAX_DEPTH, UNSUCCESSFUL, TaskStatus
 from swarm.domain.model.threads import Thread
-from swarm.store.bridge.conditions import AT_MOST_N, literally
-from swarm.store.bridge.statements import Statement
+from swarm.store.bridge.statements import AT_MOST_N, Statement, literally
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tables import agents, task_dependencies, tasks
-from swarm.store.tasks.tasks import Task, get, task
+from swarm.store.tables import agents
+from swarm.store.tables.work import task_dependencies, tasks
+from swarm.store.tasks import Task, get, task
 
 _t = tasks.c
 _d = task_dependencies.c
@@ -32,7 +32,7 @@ _HOLDER = Statement(
         _t.agent_id == bindparam("agent_id"),
         _t.lane_id == bindparam("thread_id"),
         _t.epoch == bindparam("epoch"),
-        _t.status != literally(TaskStatus.OFFERED),  # it has not got the thread yet
+        _t.status != literally(TaskStatus.OFFERED),  # an offer does not own the thread yet
         _open,
     )
     .limit(1)
@@ -73,7 +73,7 @@ _DEPENDENCIES_OF = Statement(
 
 
 def _waited_for() -> Select[tuple[str]]:
-    """All that a task waits for, itself included; what is done is waited for no longer."""
+    """All uncompleted tasks that a task transitively waits for, itself included."""
     first = select(_t.id.label("id")).where(_t.id == bindparam("task_id"), _t.status != TaskStatus.COMPLETED.value)
     waited_for = first.cte("waited_for", recursive=True)
     further = (
@@ -95,7 +95,7 @@ def _newest(*conditions: ColumnElement[bool]) -> Select[Any]:
 
 
 def _newest_of_agent(*conditions: ColumnElement[bool]) -> Select[Any]:
-    """What an agent has, and what it has created: the newest of each, and of these the newest."""
+    """The newest tasks assigned to an agent and the newest created by it, merged by id."""
     whose = (_t.agent_id == bindparam("agent_id"), _t.created_by == bindparam("agent_id"))
     each = [select(_newest(of_agent, *conditions).with_only_columns(_t.id).subquery()) for of_agent in whose]
     return _newest(_t.id.in_(union_all(*each)))
@@ -156,19 +156,19 @@ _ABANDONED = Statement(
 
 
 def active_in_thread(tx: Transaction, agent_id: str, thread_id: str) -> Task | None:
-    """The newest task that an agent has in a thread and that is not over."""
+    """Returns the newest active task of an agent in a thread."""
     row = _ACTIVE_IN_THREAD.first(tx, agent_id=agent_id, thread_id=thread_id)
     return task(row) if row else None
 
 
-def holder(tx: Transaction, thread: Thread) -> Task | None:
-    """The open task with which the owner of a thread got it, if it is still so."""
+def owning_task(tx: Transaction, thread: Thread) -> Task | None:
+    """Returns the open task that made the owner of a thread its owner, if it still does."""
     row = _HOLDER.first(tx, agent_id=thread.owner_id, thread_id=thread.id, epoch=thread.epoch)
     return task(row) if row else None
 
 
 def waiting_in_thread(tx: Transaction, thread_id: str) -> list[Task]:
-    """The tasks that have asked people something in a thread, agent by agent as heads are locked."""
+    """Returns the tasks of a thread that wait for people's answers, ordered by agent as queue heads are locked."""
     return [task(row) for row in _WAITING_IN_THREAD.all(tx, thread_id=thread_id)]
 
 
@@ -181,23 +181,23 @@ def count_open_children(tx: Transaction, parent_id: str) -> int:
 
 
 def count_open_created(tx: Transaction, agent_id: str) -> int:
-    """Open tasks without a thread that an agent has created."""
+    """Returns the number of open tasks without a thread created by an agent."""
     return _counted(tx, _OPEN_CREATED, agent_id=agent_id)
 
 
 def count_by_status(tx: Transaction, agent_id: str | None = None) -> Mapping[str, int]:
-    """How many tasks there are in each status: all of them, or the open ones of one agent."""
+    """Returns the number of tasks by status: of all tasks, or of one agent's open ones."""
     rows = _BY_STATUS_OF.all(tx, agent_id=agent_id) if agent_id else _BY_STATUS.all(tx)
     return {row["status"]: int(row["n"]) for row in rows}
 
 
 def dependencies(tx: Transaction, task_id: str) -> list[Task]:
-    """What a task depends on, oldest first."""
+    """Returns the dependencies of a task, oldest first."""
     return [task(row) for row in _DEPENDENCIES.all(tx, task_id=task_id)]
 
 
 def dependencies_of(tx: Transaction, task_ids: Sequence[str]) -> dict[str, list[Task]]:
-    """What each of some tasks depends on, oldest first."""
+    """Returns the dependencies of each of these tasks, oldest first."""
     found: dict[str, list[Task]] = {task_id: [] for task_id in task_ids}
     for start in range(0, len(task_ids), _BATCH):
         batch = task_ids[start : start + _BATCH]
@@ -208,17 +208,17 @@ def dependencies_of(tx: Transaction, task_ids: Sequence[str]) -> dict[str, list[
 
 
 def waited_for(tx: Transaction, task_id: str, limit: int) -> list[str]:
-    """The ids of at most so many tasks that what depends on a task waits for: itself, its dependencies, and theirs."""
+    """Returns up to ``limit`` ids of uncompleted tasks: the task, its dependencies and theirs."""
     return [row["id"] for row in _WAITED_FOR.all(tx, task_id=task_id, n=limit)]
 
 
 def dependents(tx: Transaction, task_id: str) -> list[Task]:
-    """What depends on a task, oldest first."""
+    """Returns the tasks that depend on a task, oldest first."""
     return [task(row) for row in _DEPENDENTS.all(tx, task_id=task_id)]
 
 
 def ancestors(tx: Transaction, parent_id: str | None) -> list[Task]:
-    """A task, its parent, and so on; not more than there may be."""
+    """Returns a task, its parent and so on, up to the greatest depth."""
     found: list[Task] = []
     while parent_id and len(found) <= MAX_DEPTH:
         parent = get(tx, parent_id)
@@ -230,7 +230,7 @@ def ancestors(tx: Transaction, parent_id: str | None) -> list[Task]:
 
 
 def latest(tx: Transaction, limit: int, *, status: TaskStatus | None = None, agent_id: str | None = None) -> list[Task]:
-    """The newest tasks: all, or those of a status, or that an agent has or has created."""
+    """Returns the newest tasks: all, of one status, or assigned to or created by an agent."""
     params: dict[str, object] = {"n": limit}
     if status:
         params["status"] = status.value
@@ -240,27 +240,27 @@ def latest(tx: Transaction, limit: int, *, status: TaskStatus | None = None, age
 
 
 def settled(tx: Transaction, limit: int) -> list[str]:
-    """Blocked tasks that need not wait any longer (all they depend on is done) or cannot (some of it never will be)."""
+    """Returns blocked tasks whose dependencies are all completed, or of which one never will be."""
     return _ids(tx, _SETTLED, n=limit)
 
 
 def orphans(tx: Transaction, limit: int) -> list[str]:
-    """Open tasks whose parent was cancelled."""
+    """Returns open tasks whose parent was cancelled."""
     return _ids(tx, _ORPHANS, n=limit)
 
 
 def delayed(tx: Transaction, limit: int) -> list[str]:
-    """Tasks whose delay is over."""
+    """Returns tasks whose delay is over."""
     return _ids(tx, _DELAYED, now=tx.now, n=limit)
 
 
 def offers_over(tx: Transaction, limit: int) -> list[str]:
-    """Offers that nobody has answered in time."""
+    """Returns offers whose time for an answer is over."""
     return _ids(tx, _OFFERS_OVER, now=tx.now, n=limit)
 
 
 def abandoned(tx: Transaction, seen_before: int, limit: int) -> list[str]:
-    """Tasks of agents that are gone or were not seen since then."""
+    """Returns tasks of agents that are revoked or offline since ``seen_before``."""
     return _ids(tx, _ABANDONED, seen_before=seen_before, n=limit)
 
 
@@ -277,7 +277,7 @@ _OPEN_PARTS = Statement(select(tasks).where(_t.parent_id == bindparam("parent_id
 
 
 def open_parts(tx: Transaction, parent_id: str) -> list[Task]:
-    """The open tasks below a task, not locked."""
+    """Returns the open subtasks of a task, not locked."""
     return [task(row) for row in _OPEN_PARTS.all(tx, parent_id=parent_id)]
 
 
@@ -285,5 +285,5 @@ _OPEN_OF_THREAD = Statement(select(tasks).where(_t.thread_id == bindparam("threa
 
 
 def open_in_thread(tx: Transaction, thread_id: str) -> list[Task]:
-    """The tasks of a thread that are not over, oldest first, not locked."""
+    """Returns the open tasks of a thread, oldest first, not locked."""
     return [task(row) for row in _OPEN_OF_THREAD.all(tx, thread_id=thread_id)]

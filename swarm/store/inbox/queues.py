@@ -1,46 +1,60 @@
-"""The heads of the queues: one row per agent and lane in which something is due.
+"""The queue of each agent: its heads, one row per lane with due work, and delays of messages.
 
-A lane is what is worked on one after another: a thread, with its messages and tasks, or a task that has no thread.
+A lane is processed in order: a thread with its messages and tasks, or a task without a thread.
 
-A claim must not read the backlog: with thousands of messages behind one locked thread that would make it many times
-slower. Whoever changes what is due calls :func:`refresh` in the same transaction. A claim locks the head first, and so
-two claimers, or a claimer and a writer, never decide about the same lane at once.
+A claim must not read the backlog: with thousands of messages behind one locked thread it would be many times slower.
+Each change of due work calls `refresh` in the same transaction. A claim locks the head first, so two claims, or a claim
+and a writer, never decide about the same lane at once.
 
-The order of locks, so that nobody waits in a circle: thread, lease, task, inbox messages, head. Only a claim begins
-with heads; therefore it waits for none of the others, and passes over what is locked.
+The order of locks, which prevents deadlocks: thread, lease, task, inbox messages, head. Only a claim begins with heads;
+therefore it waits for none of the others and skips locked rows.
+
+A held message is unread but not due: it waits for the history of its thread, or a delay after a failed attempt.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sqlalchemy import Boolean, bindparam, delete, exists, func, or_, select, union, update
 from sqlalchemy.dialects import postgresql
 
-from swarm.domain.model.inbox import InboxStatus
+from swarm.clock import SECOND
+from swarm.domain.model.inbox import InboxHold, InboxStatus, NoticeStatus
 from swarm.domain.model.leases import LeaseKind
 from swarm.domain.model.tasks import TaskStatus
-from swarm.store.bridge.conditions import AT_MOST_N, literally, with_valid_token
-from swarm.store.bridge.statements import Statement
+from swarm.store.bridge.statements import (
+    AT_MOST_N,
+    Row,
+    Statement,
+    every_column,
+    literally,
+    row_mapper,
+    with_valid_token,
+)
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tables import agents, inbox_heads, inbox_messages, leases, tasks, threads
+from swarm.store.tables import agents, threads
+from swarm.store.tables.work import inbox_heads, inbox_messages, leases, notices, tasks
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueueHead:
-    """The lane whose turn it is for an agent."""
+    """The next lane of an agent."""
 
     lane_id: str
     order_key: int
-    has_tasks: bool  # whether a task may be due there; mostly there are only messages
+    has_tasks: bool  # whether a task may be due there; most lanes have only messages
 
+
+_queue_head = row_mapper(QueueHead)
 
 _i = inbox_messages.c
 _t = tasks.c
 _due = (_i.status == literally(InboxStatus.UNREAD)) & _i.held_by.is_(None)
 _task_due = (_t.status == literally(TaskStatus.PENDING)) & _t.held_by.is_(None) & _t.ended_at.is_(None)
 
-# The lock on the head is what makes two claimers of one thread take turns; a head that is locked is passed over.
+# The lock on the head serializes claims of one thread; a locked head is skipped.
 _heads = (
     select(
         inbox_heads.c.lane_id,
@@ -89,7 +103,7 @@ _MOVE_HEAD = Statement(
 
 
 def _make(insert: postgresql.Insert) -> postgresql.Insert:
-    """Where there was no head to lock, another writer may have made one meanwhile: then the lower one is right."""
+    """Without a head to lock, another writer may have made one meanwhile: the lower key wins."""
     lowest = insert.excluded.order_key
     return insert.on_conflict_do_update(
         index_elements=["agent_id", "lane_id"], set_={"order_key": lowest}, where=inbox_heads.c.order_key > lowest
@@ -97,11 +111,7 @@ def _make(insert: postgresql.Insert) -> postgresql.Insert:
 
 
 _MAKE_HEAD = Statement(
-    lambda insert: _make(
-        insert(inbox_heads).values(
-            agent_id=bindparam("agent_id"), lane_id=bindparam("lane_id"), order_key=bindparam("lowest")
-        )
-    )
+    lambda insert: _make(insert(inbox_heads).values(every_column(inbox_heads, order_key=bindparam("lowest"))))
 )
 _DROP_HEAD = Statement(
     delete(inbox_heads).where(
@@ -117,7 +127,7 @@ _DROP_EXHAUSTED = Statement(
     )
 )
 _gone = agents.c.revoked_at.is_not(None)
-# Threads that were told, and for which nobody else is there, need no look: they wait.
+# Informed threads without another available agent are skipped: they wait.
 _WAITING = Statement(
     select(inbox_heads.c.lane_id, inbox_heads.c.agent_id)
     .join(agents, agents.c.id == inbox_heads.c.agent_id)
@@ -147,38 +157,36 @@ _MISSING = Statement(
 )
 
 
-def first(tx: Transaction, agent_id: str, limit: int, token_hash: str | None = None) -> list[QueueHead]:
-    """Lanes with something due for an agent in which none of its runs works, first come first, locked; none for a
-    caller with a token that has ended.
+def next_heads(tx: Transaction, agent_id: str, limit: int, token_hash: str | None = None) -> list[QueueHead]:
+    """Returns and locks the first lanes with due work in which no run of the agent works; none for a caller whose token
+    has ended.
     """
     if token_hash is None:
         rows = _HEADS.all(tx, agent_id=agent_id, n=limit)
     else:
         rows = _HEADS_OF_TOKEN.all(tx, agent_id=agent_id, n=limit, token_hash=token_hash)
-    return [
-        QueueHead(lane_id=row["lane_id"], order_key=row["order_key"], has_tasks=bool(row["has_tasks"])) for row in rows
-    ]
+    return [_queue_head(row) for row in rows]
 
 
-def waiting(
+def unserved_lanes(
     tx: Transaction, seen_before: int, *, lead_exists: bool, lead_is_online: bool, limit: int
 ) -> list[tuple[str, str]]:
-    """(thread, agent) pairs that wait for an agent not seen since then, or gone, and for which something can be done:
-    hand them to a lead, or tell the thread.
+    """Returns (thread, agent) pairs with work for an agent that is revoked, or offline since ``seen_before``, and for
+    which an action is possible: a lead can take it, or the thread is not informed yet.
     """
     rows = _WAITING.all(tx, cutoff=seen_before, lead_exists=lead_exists, lead_is_online=lead_is_online, n=limit)
     return [(row["lane_id"], row["agent_id"]) for row in rows]
 
 
 def refresh(tx: Transaction, agent_id: str, lane_id: str) -> None:
-    """Set an agent's head of a lane to what is due there now, and wake the agent if there is something.
+    """Recomputes an agent's head of a lane, and wakes the agent if work is due.
 
-    The head is locked first, so that on PostgreSQL the look that follows sees what another writer has just committed.
+    The head is locked first, so that on PostgreSQL the query behind it sees the latest commit of another writer.
     """
     there = _lock(tx, agent_id, lane_id)
     lowest = _lowest(tx, agent_id, lane_id)
     if lowest is None:
-        if there:  # a head that was not there to be locked is another writer's, who knows of something due
+        if there:  # a head that did not exist yet belongs to another writer with due work
             _DROP_HEAD.run(tx, agent_id=agent_id, lane_id=lane_id)
         return
     if there:
@@ -188,28 +196,28 @@ def refresh(tx: Transaction, agent_id: str, lane_id: str) -> None:
     tx.wake(agent_id)
 
 
-def queue(tx: Transaction, agent_id: str, lane_id: str, order_key: int) -> None:
-    """Note that something more is due in a lane, and wake its agent: one statement, where `refresh` takes three.
+def add(tx: Transaction, agent_id: str, lane_id: str, order_key: int) -> None:
+    """Records additional due work in a lane and wakes its agent: one statement, where `refresh` takes three.
 
-    Whoever drops the head at this moment holds its lock, and has not seen what is new: then the head is made again.
+    A writer that drops the head at the same time holds its lock and has not seen the new work; the head is made again.
     """
     _MAKE_HEAD.run(tx, agent_id=agent_id, lane_id=lane_id, lowest=order_key)
     tx.wake(agent_id)
 
 
 def exhausted(tx: Transaction, agent_id: str, lane_id: str) -> None:
-    """Everything that a claim saw was taken, under the lock on the head: drop it, unless something was passed over."""
+    """Drops the locked head after a claim took everything it saw, unless a locked row was skipped."""
     _DROP_EXHAUSTED.run(tx, agent_id=agent_id, lane_id=lane_id)
 
 
 def announce(tx: Transaction, agent_id: str, lane_id: str) -> None:
-    """Wake an agent if something is due for it in a lane: its lock on the thread has just gone."""
+    """Wakes an agent if work is due in a lane whose thread has just been released."""
     if _lock(tx, agent_id, lane_id):
         tx.wake(agent_id)
 
 
 def repair(tx: Transaction) -> int:
-    """Make heads that are missing. There should be none; the sweep looks all the same."""
+    """Makes missing heads. None should be missing; the sweep checks nevertheless. Returns their number."""
     rows = _MISSING.all(tx)
     for row in rows:
         refresh(tx, row["agent_id"], row["lane_id"])
@@ -217,7 +225,7 @@ def repair(tx: Transaction) -> int:
 
 
 def _lock(tx: Transaction, agent_id: str, lane_id: str) -> bool:
-    """Lock an agent's head of a lane; False if there is none."""
+    """Locks an agent's head of a lane. Returns False without one."""
     return _LOCK_HEAD.first(tx, agent_id=agent_id, lane_id=lane_id) is not None
 
 
@@ -225,3 +233,81 @@ def _lowest(tx: Transaction, agent_id: str, lane_id: str) -> int | None:
     row = _LOWEST.first(tx, agent_id=agent_id, lane_id=lane_id) or {}
     keys = [row[name] for name in ("of_messages", "of_tasks") if row.get(name) is not None]
     return min(keys, default=None)
+
+
+_i = inbox_messages.c
+_is_unread = _i.status == literally(InboxStatus.UNREAD)
+_over = _i.due_at.is_not(None) & (_i.due_at <= bindparam("now")) & _is_unread
+
+_DELAY = Statement(
+    update(inbox_messages)
+    .where(_i.id == bindparam("entry_id"), _is_unread)
+    .values(held_by=InboxHold.DELAY.value, due_at=bindparam("new_due_at"))
+)
+_ENDED_DELAYS = Statement(select(_i.thread_id).where(_over))
+_END_ENDED_DELAYS = Statement(
+    update(inbox_messages)
+    .where(_i.thread_id == bindparam("of_thread"), _over)
+    .values(held_by=None, due_at=None)
+    .returning(_i.agent_id)
+)
+_CONTEXT_ARRIVED = Statement(
+    update(inbox_messages)
+    .where(_i.thread_id == bindparam("of_thread"), _i.held_by == InboxHold.CONTEXT.value)
+    .values(held_by=None, due_at=None)
+    .returning(_i.agent_id)
+)
+
+
+def delay(tx: Transaction, message_id: str, agent_id: str | None, thread_id: str, seconds: float) -> None:
+    """Delays an unread message by so many seconds."""
+    _DELAY.run(tx, entry_id=message_id, new_due_at=tx.now + int(seconds * SECOND))
+    if agent_id:
+        refresh(tx, agent_id, thread_id)
+
+
+def ended_delays(tx: Transaction) -> list[str]:
+    """Returns the threads of held messages whose delay is over."""
+    return sorted({row["thread_id"] for row in _ENDED_DELAYS.all(tx, now=tx.now)})
+
+
+def make_due(tx: Transaction, thread_id: str) -> None:
+    """Ends the expired delays in a thread. The thread must be locked."""
+    _refresh_heads(tx, _END_ENDED_DELAYS.all(tx, of_thread=thread_id, now=tx.now), thread_id)
+
+
+def context_arrived(tx: Transaction, thread_id: str) -> None:
+    """Makes the messages due that wait for the thread's history, once it was read or cannot be. The thread must be
+    locked.
+    """
+    _refresh_heads(tx, _CONTEXT_ARRIVED.all(tx, of_thread=thread_id), thread_id)
+
+
+def _refresh_heads(tx: Transaction, rows: Iterable[Row], thread_id: str) -> None:
+    for agent_id in sorted({row["agent_id"] for row in rows if row["agent_id"]}):
+        refresh(tx, agent_id, thread_id)
+
+
+_is_worked_on = exists().where(
+    leases.c.thread_id == inbox_heads.c.lane_id,
+    leases.c.agent_id == inbox_heads.c.agent_id,
+    leases.c.kind == literally(LeaseKind.WORK),
+    leases.c.ended_at.is_(None),
+)
+# From the few agents to the first due row of each: no backlog is read.
+_AGENTS = Statement(
+    select(agents.c.id).where(
+        agents.c.revoked_at.is_(None),
+        or_(
+            exists().where(inbox_heads.c.agent_id == agents.c.id, ~_is_worked_on),
+            exists().where(notices.c.agent_id == agents.c.id, notices.c.status == literally(NoticeStatus.UNREAD)),
+        ),
+    )
+)
+
+
+def agents_with_due_work(tx: Transaction) -> set[str]:
+    """Returns the ids of agents with unread notices, or with work in a lane without a run of theirs: the agents whose
+    poll would return something.
+    """
+    return {row["id"] for row in _AGENTS.all(tx)}

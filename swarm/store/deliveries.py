@@ -1,11 +1,12 @@
-"""Deliveries: stored with the change that wants them, sent one after another within a thread."""
+"""Deliveries: stored with the change that causes them, sent one after another within a thread."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import BindParameter, bindparam, exists, func, or_, select, update
+from pydantic import TypeAdapter
+from sqlalchemy import bindparam, exists, func, or_, select, update
 
 from swarm.clock import SECOND, new_id
 from swarm.domain.answers.calls import AnswerTarget, Closing
@@ -21,12 +22,11 @@ from swarm.domain.model.deliveries import (
 )
 from swarm.domain.model.threads import Thread
 from swarm.domain.watchers import DeliveryStepped
-from swarm.store.bridge.conditions import AT_MOST_N, arrive, may
-from swarm.store.bridge.statements import Row, Statement
+from swarm.store import history
+from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, arrive, every_column, may, row_mapper
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.outbox.closings import below_of, below_text
-from swarm.store.records import history
-from swarm.store.tables import agents, deliveries
+from swarm.store.tables import agents
+from swarm.store.tables.effects import deliveries
 
 DELIVERIES = "deliveries"
 """The topic that wakes the sender."""
@@ -34,26 +34,21 @@ DELIVERIES = "deliveries"
 _EXPIRY_SECONDS: Final = {Mark.STORED: EPHEMERAL_SECONDS, Mark.END: END_MARK_SECONDS}
 
 _d = deliveries.c
-_VALUES: dict[str, BindParameter[object]] = {
-    name: bindparam(name)
-    for name in (
-        "id", "kind", "thread_id", "agent_id", "inbox_message_id", "channel", "thread_ts", "target_ts", "text",
-        "broadcast", "once_key", "expires_at", "task_id", "updates_id", "stops_task_id",
-        "stops_turn_id", "closing", "person", "mark", "removes",
-    )
-}  # fmt: skip
 _ADD = Statement(
     lambda insert: (
         insert(deliveries)
         .values(
-            **_VALUES,
-            status=DeliveryStatus.QUEUED.value,
-            attempts=0,
-            due_at=bindparam("now"),
-            sent_ts=None,
-            error=None,
-            created_at=bindparam("now"),
-            ended_at=None,
+            every_column(
+                deliveries,
+                "seq",
+                status=DeliveryStatus.QUEUED.value,
+                attempts=0,
+                due_at=bindparam("now"),
+                sent_ts=None,
+                error=None,
+                created_at=bindparam("now"),
+                ended_at=None,
+            )
         )
         .on_conflict_do_nothing()
     )
@@ -87,7 +82,7 @@ _RECENT = Statement(select(deliveries).order_by(_d.seq.desc()).limit(AT_MOST_N))
 
 _BY_ONCE_KEY = Statement(select(deliveries).where(_d.once_key == bindparam("once_key")))
 _RELEASE_KEY = Statement(update(deliveries).where(_d.id == bindparam("delivery_id")).values(once_key=None))
-# What has not left yet is reworded instead of being followed by another change.
+# A delivery not sent yet gets the new text itself, instead of a second delivery.
 _REWORD = Statement(
     update(deliveries)
     .where(
@@ -121,14 +116,14 @@ _LOOK_LATER = Statement(
 
 
 def _move(step: DeliveryStep) -> Statement:
-    """The update of one step. ``due_at`` is when to look at it next, and null once it is over.
+    """The update of one step. ``due_at`` is the time of the next attempt or check, null once the delivery is over.
 
-    It says nothing of an earlier attempt than the one under way: a sender that comes back late must not send it anew.
-    That Slack has it is true whoever says so.
+    Only the current attempt may take a step, so that a late sender does not repeat the call. The exception is CONFIRM:
+    a confirmation by Slack is true from any sender.
 
-    ``attempts`` counts what may have come to nothing for a reason of its own: calls whose outcome is not known, and
-    looks that failed. A call that certainly was not made is taken off again. No later attempt can be mistaken for it:
-    an attempt that is not settled by its own sender was doubted, and a doubted one is never taken off.
+    ``attempts`` counts calls with an unknown outcome and failed lookups. A call that certainly was not made is
+    subtracted again. No later attempt can be mistaken for it: an attempt not settled by its own sender was in doubt,
+    and attempts in doubt are never subtracted.
     """
     transition = DELIVERY_TRANSITIONS[step]
     over = transition.target in (DeliveryStatus.SENT, DeliveryStatus.FAILED, DeliveryStatus.EXPIRED)
@@ -174,12 +169,12 @@ def add(
     place: AnswerTarget | None = None,
     person: str | None = None,
 ) -> str | None:
-    """Want an effect in Slack; its id, or None if ``once_key`` says that it was wanted before.
+    """Queues one Slack call in this transaction. Returns its id, or None for a known ``once_key``.
 
-    A reaction expires after EPHEMERAL_SECONDS, or after END_MARK_SECONDS if its ``mark`` is an end mark, unless it is
-    ``lasting``; nothing else ever does. ``closing`` is what stands below a text; it needs the ``place`` of the answer.
-    ``person`` is the only one who sees a post. With ``removes`` a reaction is taken away, and an update puts ``text``
-    in the place of the Retry button.
+    A reaction expires after EPHEMERAL_SECONDS, or END_MARK_SECONDS for an end mark, unless it is ``lasting``; other
+    deliveries never expire. ``closing`` is the part below a text and needs the ``place`` of the answer. ``person`` is
+    the only user to see a post. With ``removes`` a reaction is removed, or an update replaces the Retry button by
+    ``text``.
     """
     delivery_id = new_id()
     added = _ADD.run(
@@ -213,7 +208,7 @@ def add(
 def change(
     tx: Transaction, thread: Thread, once_key: str, text: str, *, stops_task_id: str | None, agent_id: str | None
 ) -> bool:
-    """Want another text in the message that was posted under ``once_key``; False if none was."""
+    """Queues a new text for the message posted under ``once_key``. Returns False without one."""
     first = _BY_ONCE_KEY.first(tx, once_key=once_key)
     if first is None:
         return False
@@ -233,46 +228,48 @@ def change(
 
 
 def of_key(tx: Transaction, once_key: str) -> Row | None:
-    """The delivery that was wanted under a key."""
+    """Returns the delivery of a key."""
     return _BY_ONCE_KEY.first(tx, once_key=once_key)
 
 
 def release_key(tx: Transaction, delivery_id: str) -> None:
-    """What was wanted once may be wanted once more."""
+    """Frees the key of a delivery for another one."""
     _RELEASE_KEY.run(tx, delivery_id=delivery_id)
 
 
 def is_wanted(tx: Transaction, once_key: str) -> bool:
-    """Whether the effect of this key was wanted before."""
+    """Whether a delivery with this key exists."""
     return of_key(tx, once_key) is not None
 
 
 def take_down(tx: Transaction, thread: Thread, once_key: str) -> bool:
-    """Want the message removed that was posted under ``once_key``; False if none was, or if that is wanted already."""
+    """Queues the deletion of the message posted under ``once_key``. Returns False without one, or if the deletion is
+    queued already.
+    """
     first = _BY_ONCE_KEY.first(tx, once_key=once_key)
     if first is None:
         return False
-    gone = add(tx, DeliveryKind.DELETE, thread, text="", updates_id=first["id"], once_key=f"{once_key}:gone")
-    return gone is not None
+    queued = add(tx, DeliveryKind.DELETE, thread, text="", updates_id=first["id"], once_key=f"{once_key}:gone")
+    return queued is not None
 
 
-def aim(tx: Transaction, delivery_id: str, target_ts: str) -> bool:
-    """Note which message in Slack a delivery is about."""
+def set_target(tx: Transaction, delivery_id: str, target_ts: str) -> bool:
+    """Stores the Slack message that a delivery is about."""
     return bool(_AIM.run(tx, delivery_id=delivery_id, new_target_ts=target_ts))
 
 
 def posted_for_task(tx: Transaction, task_id: str, since: int) -> bool:
-    """Whether anything was posted of a task from that moment on, but for its progress."""
+    """Whether a post about a task was made since the moment, apart from its progress."""
     return _POSTED_FOR_TASK.first(tx, task_id=task_id, since=since) is not None
 
 
 def lanes_due(tx: Transaction, limit: int) -> list[str]:
-    """Threads in which the post whose turn it is is due, those that have waited longest first."""
+    """Returns threads whose next post is due, longest waiting first."""
     return [row["thread_id"] for row in _POST_LANES.all(tx, now=tx.now, n=limit)]
 
 
 def due_in_lane(tx: Transaction, thread_id: str) -> Row | None:
-    """The post of a thread whose turn it is, the oldest that is not over, if its time has come."""
+    """Returns the next post of a thread (the oldest open one), if it is due."""
     row = _FIRST_POST.first(tx, thread_id=thread_id)
     return row if row and row["due_at"] <= tx.now else None
 
@@ -286,7 +283,7 @@ def move(
     error: str | None = None,
     sent_ts: str | None = None,
 ) -> bool:
-    """Take a step of the state machine; False if the delivery is not as ``row`` has it, so that it is not allowed."""
+    """Takes a step of the state machine. Returns False if the delivery has changed since ``row`` was read."""
     params: dict[str, object] = {"delivery_id": row["id"]}
     over = DELIVERY_TRANSITIONS[step].target in (DeliveryStatus.SENT, DeliveryStatus.FAILED, DeliveryStatus.EXPIRED)
     params |= {"now": tx.now} if over else {"next_due_at": tx.now + int(due_in_seconds * SECOND)}
@@ -306,13 +303,13 @@ def move(
 
 
 def postpone_look(tx: Transaction, row: Row, seconds: float) -> None:
-    """A look that failed counts as an attempt; ask again later whether Slack has it."""
+    """Counts a failed lookup as an attempt and schedules the next one."""
     next_due_at = tx.now + int(seconds * SECOND)
     _LOOK_LATER.run(tx, delivery_id=row["id"], seen_attempts=row["attempts"], next_due_at=next_due_at)
 
 
 def count_open(tx: Transaction) -> int:
-    """How many are not over."""
+    """Returns the number of open deliveries."""
     row = _COUNT_OPEN.first(tx)
     return int(row["n"]) if row else 0
 
@@ -322,42 +319,59 @@ def get(tx: Transaction, delivery_id: str) -> Row | None:
 
 
 def of_entry(tx: Transaction, entry_id: str) -> list[Row]:
-    """Everything that was said in answer to an inbox message, in order."""
+    """Returns all deliveries in answer to an inbox message, in order."""
     return _OF_MESSAGE.all(tx, entry_id=entry_id)
 
 
 def of_task(tx: Transaction, task_id: str) -> list[Row]:
-    """Everything that was said of a task, in order."""
+    """Returns all deliveries about a task, in order."""
     return _OF_TASK.all(tx, task_id=task_id)
 
 
 def latest(tx: Transaction, status: DeliveryStatus | None, limit: int) -> list[Row]:
-    """The newest deliveries, of one status or of all."""
+    """Returns the newest deliveries, of one status or of all."""
     return _BY_STATUS.all(tx, status=status, n=limit) if status else _RECENT.all(tx, n=limit)
 
 
-def delivery(row: Mapping[str, object]) -> Delivery:
-    """What the sender needs of a row."""
-    below = below_of(_text(row["closing"]))
-    return Delivery(
-        id=str(row["id"]),
-        kind=DeliveryKind(str(row["kind"])),
-        channel=str(row["channel"]),
-        thread_ts=_text(row["thread_ts"]),
-        target_ts=_text(row["target_ts"]),
-        text=str(row["text"]),
-        broadcast=bool(row["broadcast"]),
-        agent_name=_text(row["agent_name"]),
-        attempts=int(str(row["attempts"])),
-        inbox_message_id=_text(row["inbox_message_id"]),
-        stops_task_id=_text(row["stops_task_id"]),
-        stops_turn_id=_text(row["stops_turn_id"]),
-        person=_text(row["person"]),
-        closing=below.closing if below else None,
-        place=below.place if below else None,
-        removes=bool(row["removes"]),
-    )
+def delivery(row: Row) -> Delivery:
+    """Returns a row as the sender needs it."""
+    below = below_of(row["closing"])
+    shown = {"closing": below.closing, "place": below.place} if below else {"closing": None, "place": None}
+    return _delivery({**row, **shown})
 
 
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)
+_delivery = row_mapper(Delivery, "answers_ts")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Below:
+    """The part of a message below its text (footer and buttons), and the answer it belongs to."""
+
+    closing: Closing
+    place: AnswerTarget
+
+
+_CLOSING: Final = TypeAdapter(Closing)
+_BELOW: Final = TypeAdapter(Below)
+
+
+def closing_text(closing: Closing) -> str:
+    """Returns a closing as stored."""
+    return _CLOSING.dump_json(closing).decode()
+
+
+def closing_of(text: str | None) -> Closing | None:
+    """Returns the stored closing, if any."""
+    return _CLOSING.validate_json(text) if text else None
+
+
+def below_text(closing: Closing | None, place: AnswerTarget | None) -> str | None:
+    """Returns the part below a delivery's text as stored; None without one."""
+    if closing is None or place is None:
+        return None
+    return _BELOW.dump_json(Below(closing=closing, place=place)).decode()
+
+
+def below_of(text: str | None) -> Below | None:
+    """Returns the stored part below a delivery's text, if any."""
+    return _BELOW.validate_json(text) if text else None

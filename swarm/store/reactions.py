@@ -1,4 +1,4 @@
-"""Reactions among the deliveries: which is next when Slack's calls for them are few, and which is given up."""
+"""Reactions among the deliveries: which is next while Slack's rate limit is short, and which expires."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from sqlalchemy import bindparam, case, exists, or_, update
 from swarm.domain.model.deliveries import DELIVERY_TRANSITIONS, DeliveryKind, DeliveryStatus, DeliveryStep, Mark
 from swarm.domain.model.threads import Thread
 from swarm.domain.watchers import ReactionsExpired
-from swarm.store import tables
-from swarm.store.bridge.conditions import AT_MOST_N, arrive, may
-from swarm.store.bridge.statements import Row, Statement
+from swarm.store import deliveries, tables
+from swarm.store.bridge.statements import AT_MOST_N, Row, Statement, arrive, may
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.outbox import deliveries
-from swarm.store.outbox.deliveries import earlier, waits_before, with_author
+from swarm.store.deliveries import earlier, waits_before, with_author
 
 _d = tables.deliveries.c
 _reactions = with_author.where(
@@ -29,7 +27,7 @@ _marks_end = exists().where(
     earlier.c.target_ts == _d.target_ts,
     earlier.c.mark == Mark.END.value,
 )
-# When calls are scarce no reaction waits for a 👀 that has not begun, and none is sent whose message has an end mark.
+# Under a short rate limit no reaction waits for an unsent 👀, and a message with an end mark gets no other reaction.
 _MOST_URGENT = Statement(
     _reactions.where(
         _d.status == DeliveryStatus.QUEUED.value,
@@ -75,7 +73,7 @@ _EXPIRE_LATE = Statement(
 
 
 def react(tx: Transaction, thread: Thread, ts: str, emoji: str | None, mark: Mark, *, lasting: bool = False) -> None:
-    """Want a reaction on a message, at most once; none where the operator has switched it off."""
+    """Queues a reaction on a message, at most once. No reaction without an ``emoji`` (switched off by the operator)."""
     if emoji:
         deliveries.add(
             tx,
@@ -90,9 +88,9 @@ def react(tx: Transaction, thread: Thread, ts: str, emoji: str | None, mark: Mar
 
 
 def take_back(tx: Transaction, thread: Thread, ts: str, emoji: str, reason: str) -> None:
-    """Want a reaction gone that was wanted on a message, if it was; after that it may be wanted anew.
+    """Undoes a reaction on a message, if it was queued; afterwards it may be queued again.
 
-    One that has not left is given up. One that Slack may have is removed, once nothing of it is under way.
+    A reaction not sent yet expires. Otherwise its removal is queued.
     """
     row = deliveries.of_key(tx, _key(thread, ts, emoji))
     if row is None:
@@ -105,25 +103,25 @@ def take_back(tx: Transaction, thread: Thread, ts: str, emoji: str, reason: str)
 
 
 def due(tx: Transaction, limit: int) -> list[Row]:
-    """Reactions whose turn it is, those that have waited longest first."""
+    """Returns due reactions, longest waiting first."""
     return _DUE.all(tx, now=tx.now, n=limit, removes=False)
 
 
 def removals(tx: Transaction, limit: int) -> list[Row]:
-    """The same of reactions that are to be taken away."""
+    """Returns due removals of reactions, longest waiting first."""
     return _DUE.all(tx, now=tx.now, n=limit, removes=True)
 
 
 def most_urgent(tx: Transaction, limit: int) -> list[Row]:
-    """Reactions in the order in which a scarce call is spent on them: end marks, then the others, the oldest first.
+    """Returns reactions in their order under a short rate limit: end marks first, then the others, oldest first.
 
-    None of a message whose end mark waits as well, unless it is that end mark.
+    A message with a waiting end mark gets only this one.
     """
     return _MOST_URGENT.all(tx, now=tx.now, n=limit, removes=False)
 
 
 def overtaken(tx: Transaction, row: Row) -> None:
-    """The end mark ``row`` is sent: what would only show that its message was stored is given up."""
+    """Expires the waiting "stored" mark of a message whose end mark ``row`` is sent."""
     if row["mark"] == Mark.END:
         count = _OVERTAKEN.run(tx, of_thread=row["thread_id"], of_ts=row["target_ts"], now=tx.now)
         if count:
@@ -131,7 +129,7 @@ def overtaken(tx: Transaction, row: Row) -> None:
 
 
 def expire_late(tx: Transaction) -> int:
-    """Give up everything that waits and is late, also what is in doubt; how many. The timelines are spared this."""
+    """Expires all late reactions, doubtful ones included. Returns their number. Writes no history."""
     count = _EXPIRE_LATE.run(tx, now=tx.now)
     if count:
         tx.note(ReactionsExpired(count=count))
@@ -139,5 +137,5 @@ def expire_late(tx: Transaction) -> int:
 
 
 def _key(thread: Thread, ts: str, emoji: str) -> str:
-    """What makes a reaction of ours on a message one."""
+    """The idempotency key of our reaction on a message."""
     return f"reaction:{thread.team}:{thread.channel}:{ts}:{emoji}"

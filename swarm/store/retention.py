@@ -1,7 +1,7 @@
-"""What is no longer kept of threads in which nothing happens any more: what was said, and how it came about.
+"""Deletes messages and history of idle threads.
 
-The thread itself stays, and its inbox messages and what was posted for them stay, without the words. If somebody speaks
-there again, it is read from Slack anew.
+The thread, its inbox messages and the deliveries for them stay, without their texts. A new message in such a thread
+makes it read from Slack again.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from sqlalchemy import bindparam, delete, exists, or_, select, tuple_, update
 
 from swarm.domain.model.inbox import INBOX_TRANSITIONS, InboxStep
 from swarm.domain.model.threads import Thread
-from swarm.store.bridge.conditions import AT_MOST_N, literally
-from swarm.store.bridge.statements import Statement
+from swarm.store.bridge.statements import AT_MOST_N, Statement, literally
 from swarm.store.bridge.transaction import Transaction
-from swarm.store.tables import deliveries, history, inbox_messages, tasks, thread_messages, threads
+from swarm.store.tables import threads
+from swarm.store.tables.effects import deliveries, history
+from swarm.store.tables.threads import thread_messages
+from swarm.store.tables.work import inbox_messages, tasks
 
-# A message from which a step leads on may be read again; a dead one is, when an operator hands it out again. People may
-# retry a turn only while it is kept, and no turn is kept longer than its thread.
+# A message with a possible further step may be read again; a dead one is, after a redrive by an operator. People may
+# retry a run only while it is stored, and no run is stored longer than its thread.
 _OPEN: Final = {
     source
     for step, transition in INBOX_TRANSITIONS.items()
@@ -66,7 +68,7 @@ _FORGET_HISTORY = Statement(
         )
     )
 )
-# By message and by task, since these are indexed; what is posted without either is the coordinator's own words.
+# By message and by task, since these are indexed; posts without either are the coordinator's own texts.
 _FORGET_ANSWERS = [
     Statement(
         update(deliveries)
@@ -88,28 +90,28 @@ _FORGET_ANSWERS = [
 
 
 def walk(tx: Transaction, after: str, limit: int, before: int) -> list[tuple[str, bool]]:
-    """The threads behind ``after`` by their ids, and of each whether it is idle since ``before`` with something kept.
+    """Returns the threads behind ``after`` by id, each with whether it is idle since ``before`` and has data to delete.
 
-    In steps along the primary key: so a look costs the same however many threads there are, and needs no index.
+    The walk follows the primary key, so each step costs the same for any number of threads and needs no other index.
     """
     return [(row["id"], bool(row["forgettable"])) for row in _WALK.all(tx, after=after, n=limit, before=before)]
 
 
 def is_idle(tx: Transaction, thread_id: str, before: int) -> bool:
-    """Whether nothing happened in a thread since ``before``, and nothing is open. The thread must be locked."""
+    """Whether a thread has no activity since ``before`` and no open work. The thread must be locked."""
     return _IDLE.first(tx, thread_id=thread_id, before=before) is not None
 
 
 def forget_said(tx: Transaction, thread: Thread, limit: int) -> int:
-    """Drop so many messages of a thread, oldest first; how many there were."""
+    """Deletes up to ``limit`` messages of a thread, oldest first. Returns their number."""
     return _FORGET_SAID.run(tx, of_team=thread.team, in_channel=thread.channel, in_thread=thread.thread_ts, n=limit)
 
 
 def forget_answers(tx: Transaction, thread_id: str, limit: int) -> int:
-    """Blank so many of the answers posted to a thread, for its messages and as many for its tasks; the larger count."""
+    """Blanks up to ``limit`` posts for a thread's messages, and as many for its tasks. Returns the larger count."""
     return max(statement.run(tx, of_thread=thread_id, n=limit) for statement in _FORGET_ANSWERS)
 
 
 def forget_history(tx: Transaction, thread_id: str, limit: int) -> int:
-    """Drop so many lines of a thread's timeline, oldest first; how many there were."""
+    """Deletes up to ``limit`` lines of a thread's history, oldest first. Returns their number."""
     return _FORGET_HISTORY.run(tx, of_thread=thread_id, n=limit)

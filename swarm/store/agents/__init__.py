@@ -1,1 +1,0 @@
-"""Agents, their messages to each other, their load."""

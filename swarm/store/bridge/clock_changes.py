@@ -1,0 +1,249 @@
+"""Detects changes of the clock that transactions use, and moves all due times so that they keep their distance from
+now.
+
+The time of a transaction is the database server's, or the machine's on SQLite. Each process also counts elapsed time on
+its own; this counter is never set and continues while the machine sleeps. A slow answer (network, suspended process) is
+not a change: the server's time must lie outside the range allowed by the time between question and answer.
+
+A step of one hour would otherwise end all leases at once, or delay deliveries and retries by an hour. Deadlines move,
+and so do the moments that decide about open rows (their age, their place in the queue). Closed rows keep their moments.
+
+Who may act: the first process to notice. The others find that the leases of `swarm.store.elections` have moved, since
+some process always holds one and renews it every few seconds. What is guaranteed: all rows move in one transaction
+without overlapping writes, before the next write transaction of each process; a concurrent read uses the old clock.
+What happens on failure: nothing moves, and the next write tries again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+from sqlalchemy import BigInteger, Column, ColumnElement, Table, bindparam, or_, select, update
+
+from swarm.clock import SECOND, Clock, MeasuredClock, SystemClock
+from swarm.domain.documents.documents import DocumentStatus
+from swarm.domain.model.inbox import InboxStatus, NoticeStatus
+from swarm.store.bridge.statements import Statement, literally
+from swarm.store.bridge.transaction import Moment, Transaction
+from swarm.store.tables import (
+    agent_messages,
+    agents,
+    deliveries,
+    documents,
+    early_messages,
+    elections,
+    inbox_heads,
+    inbox_messages,
+    leases,
+    notices,
+    people,
+    sessions,
+    talks,
+    tasks,
+    thread_messages,
+    threads,
+    turn_messages,
+    turns,
+)
+
+STEP_US: Final = 10 * SECOND
+"""Smaller steps are ignored: leases are renewed long before their last ten seconds, and the holder of an elected
+role may renew it after its end (`swarm.store.elections`)."""
+
+_SHARP_US: Final = SECOND // 2  # a less precise reading is no reference for later ones
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ClockReading:
+    """The time of the clock, and the elapsed time before the question and after the answer. Microseconds."""
+
+    moment: int
+    asked_at: int
+    answered_at: int
+
+
+class ClockWatch:
+    """Watches the clock of one database: ``clock``, or the server's time passed to `read`.
+
+    ``on_step`` receives each step in seconds. A clock without its own count of elapsed time (not a `MeasuredClock`)
+    never counts as changed.
+    """
+
+    def __init__(self, clock: Clock | None, on_step: Callable[[float], None]) -> None:
+        self.settling = threading.Lock()  # held while due times are moved
+        self._clock = clock
+        self._is_believed = clock is not None and not isinstance(clock, MeasuredClock)
+        self._elapsed_us = (clock if isinstance(clock, MeasuredClock) else SystemClock()).elapsed_us
+        self._on_step = on_step
+        self._opened_at = self._elapsed_us()
+        self._listened_at: int | None = None  # None: `listens` is not called regularly
+        self._asleep_us = 0
+        self._last: ClockReading | None = None
+
+    def listens(self, asleep_seconds: float) -> None:
+        """Records that this process is awake. A gap longer than ``asleep_seconds`` means that it was asleep."""
+        now = self._elapsed_us()
+        self._notice_sleep(now)
+        self._listened_at, self._asleep_us = now, int(asleep_seconds * SECOND)
+
+    def _notice_sleep(self, now: int) -> None:
+        if self._listened_at is not None and now - self._listened_at > self._asleep_us:
+            self._opened_at = self._listened_at = now
+
+    def asked(self) -> int:
+        """Returns the elapsed time, to be taken before the server is asked."""
+        return self._elapsed_us()
+
+    def read(self, server: int = 0, asked_at: int | None = None) -> tuple[ClockReading, int]:
+        """Returns a reading and the step since the last one in microseconds, usually 0."""
+        if asked_at is None:
+            asked_at = self._elapsed_us()
+        moment = server if self._clock is None else self._clock.now_us()
+        reading = ClockReading(moment, asked_at, self._elapsed_us())
+        step = self._step(reading)
+        if not step and reading.answered_at - asked_at <= _SHARP_US:
+            self._last = reading
+        return reading, step
+
+    def moment(self, reading: ClockReading, step: int = 0) -> Moment:
+        """Returns the moment of a transaction. With ``step`` it follows the clock before the step."""
+        self._notice_sleep(reading.answered_at)
+        now = reading.moment - step
+        return Moment(now, now - (reading.answered_at - self._opened_at))
+
+    def settle(self, reading: ClockReading, step: int, moved: int | None) -> None:
+        """Accepts the clock as it is now and reports the step. ``moved`` counts the moved rows; None: moved by another
+        process.
+        """
+        self._last = reading
+        seconds = step / SECOND
+        _log.warning(
+            f"The clock was set {'forward' if step > 0 else 'back'} by {abs(seconds):.0f} s. Due times are moved.",
+            action="clock_stepped",
+            seconds=round(seconds, 1),
+            rows=moved,
+        )
+        self._on_step(seconds)
+
+    def _step(self, now: ClockReading) -> int:
+        last = self._last
+        if last is None or self._is_believed:
+            return 0
+        least = last.moment + now.asked_at - last.answered_at
+        most = last.moment + now.answered_at - last.asked_at
+        if least - STEP_US <= now.moment <= most + STEP_US:
+            return 0
+        return now.moment - (least + most) // 2
+
+
+TERM_US: Final = 10 * SECOND
+"""The longest lease of an elected role, granted by `swarm.services.outbox.elections`."""
+
+_RECENT_US: Final = 600 * SECOND
+"""Closed rows of this age may still count: for limits per minute, earlier attempts, the context of a run, and copies of
+a message."""
+
+_by = bindparam("by", type_=BigInteger)
+_recent_since = bindparam("lately", type_=BigInteger)
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """The columns of a table that move. ``rows`` and ``recent`` select the rows; without both, every row moves."""
+
+    table: Table
+    columns: tuple[str, ...]
+    rows: ColumnElement[bool] | None = None
+    recent: Column[int] | None = None  # closed rows whose moment in this column is recent or in the future
+
+    def statement(self) -> Statement:
+        statement = update(self.table).values({name: self.table.c[name] + _by for name in self.columns})
+        conditions = [] if self.rows is None else [self.rows]
+        if self.recent is not None:
+            conditions.append(self.recent > _recent_since)
+        return Statement(statement.where(or_(*conditions)) if conditions else statement)
+
+
+_OPEN_MESSAGES: Final = [
+    literally(status)
+    for status in (InboxStatus.UNREAD, InboxStatus.CLAIMED, InboxStatus.WAITING, InboxStatus.DELEGATED)
+]
+
+MOVED: Final = (
+    Moved(leases, ("created_at", "expires_at"), leases.c.ended_at.is_(None)),
+    Moved(elections, ("since", "expires_at")),
+    Moved(talks, ("expires_at",)),
+    Moved(deliveries, ("created_at", "due_at", "expires_at"), deliveries.c.due_at.is_not(None)),
+    Moved(inbox_messages, ("created_at", "due_at", "order_key"), inbox_messages.c.status.in_(_OPEN_MESSAGES)),
+    Moved(tasks, ("created_at", "due_at", "offer_ends_at", "order_key"), tasks.c.ended_at.is_(None)),
+    Moved(inbox_heads, ("order_key",)),
+    Moved(
+        notices,
+        ("created_at",),
+        notices.c.status.in_([literally(NoticeStatus.UNREAD), literally(NoticeStatus.CLAIMED)]),
+    ),
+    Moved(agents, ("last_seen_at",), agents.c.revoked_at.is_(None)),
+    Moved(threads, ("context_due_at",), threads.c.context_due_at.is_not(None)),
+    Moved(early_messages, ("stored_at", "verify_at")),
+    Moved(documents, ("created_at",), documents.c.status == literally(DocumentStatus.LOADING)),
+    Moved(people, ("window_started_at",), recent=people.c.window_started_at),
+    Moved(people, ("verified_at",), recent=people.c.verified_at),
+    Moved(thread_messages, ("stored_at",), recent=thread_messages.c.stored_at),
+    Moved(sessions, ("updated_at",), recent=sessions.c.updated_at),
+    Moved(agent_messages, ("created_at",), recent=agent_messages.c.created_at),
+    Moved(turns, ("started_at",), turns.c.ended_at.is_(None), recent=turns.c.started_at),
+    Moved(
+        turn_messages,
+        ("began_at",),
+        turn_messages.c.turn_id.in_(select(turns.c.id).where(turns.c.ended_at.is_(None))),
+    ),
+)
+"""All columns that move."""
+
+_MOVES: Final = [(moved.statement(), moved.recent is not None) for moved in MOVED]
+# Locked, so that the second of several processes sees the result of the first.
+_ELECTIONS = Statement(select(elections.c.holder, elections.c.expires_at).order_by(elections.c.role).with_for_update())
+
+
+def step(tx: Transaction, by_us: int) -> int | None:
+    """Moves the due times for a clock that was set by ``by_us``. Returns the number of rows; None if another process
+    has moved them.
+    """
+    expiries = [row["expires_at"] for row in _ELECTIONS.all(tx) if row["holder"]]
+    if expiries and _is_moved(max(expiries) - tx.now, by_us):
+        return None
+    return _shift(tx, by_us)
+
+
+def started(tx: Transaction) -> int:
+    """Checks once, at the start of a process, whether the clock was set back while no process ran.
+
+    Returns the smallest possible step in microseconds, usually 0, and moves the due times by it. A clock that was set
+    forward meanwhile is indistinguishable from elapsed time.
+    """
+    last = max((_last_seen(row["holder"], row["expires_at"]) for row in _ELECTIONS.all(tx)), default=tx.now)
+    if last <= tx.now + STEP_US:
+        return 0
+    _shift(tx, tx.now - last)
+    return last - tx.now
+
+
+def _is_moved(left_us: int, by_us: int) -> bool:
+    """Whether a lease ends as expected by the present clock: after now, and within its term."""
+    return left_us > 0 if by_us > 0 else left_us <= TERM_US
+
+
+def _last_seen(holder: str | None, expires_at: int) -> int:
+    """Returns the latest known moment of a holder: the grant of the lease, or its return."""
+    return expires_at - TERM_US if holder else expires_at
+
+
+def _shift(tx: Transaction, by_us: int) -> int:
+    recent_since = {"lately": tx.now - max(by_us, 0) - _RECENT_US}
+    return sum(move.run(tx, by=by_us, **(recent_since if has_recent else {})) for move, has_recent in _MOVES)

@@ -1,1 +1,0 @@
-"""Deliveries to Slack, reactions among them."""

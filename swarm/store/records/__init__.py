@@ -1,1 +1,0 @@
-"""Records about other rows: history, idempotency keys, figures, elections; retention and erasure."""

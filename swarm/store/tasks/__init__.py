@@ -1,1 +1,0 @@
-"""Tasks: rows, transitions, queries."""
