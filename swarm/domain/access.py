@@ -131,9 +131,7 @@ class Me:
 
     @property
     def homes(self) -> frozenset[str]:
-        """The ids of workspace and organisation whose people are colleagues. An installation for a whole organisation
-        has its id as ``team``.
-        """
+        """The workspace and organisation of colleagues. An organisation-wide installation has its id as ``team``."""
         return frozenset(filter(None, (self.team, self.enterprise)))
 
     def wrote(self, author: Author) -> bool:

@@ -105,9 +105,7 @@ class SlackFiles(Protocol):
         ...
 
     async def place(self, name: str, size_bytes: int, chunks: AsyncIterable[bytes]) -> str:
-        """Uploads content, still invisible to people; returns the file's id. Raises Conflict with Slack's reason to
-        refuse.
-        """
+        """Uploads content, still invisible to people; returns the file's id. Raises Conflict if Slack refuses."""
         ...
 
     async def ready_to_share(self) -> None:

@@ -284,7 +284,7 @@ def thread_shape(place: ThreadView) -> ThreadShape:
     }
 
 
-def message_shapes(said: Sequence[TranscriptMessage]) -> list[MessageShape]:
+def message_shapes(messages: Sequence[TranscriptMessage]) -> list[MessageShape]:
     """Returns a transcript, oldest first."""
     return [
         {
@@ -296,7 +296,7 @@ def message_shapes(said: Sequence[TranscriptMessage]) -> list[MessageShape]:
             "edited": message.edited,
             "files": _files(message.files),
         }
-        for message in said
+        for message in messages
     ]
 
 

@@ -54,23 +54,23 @@ _SHORT_CHARACTERS: Final = 40
 """A shorter result may occur by accident inside a sentence about something else."""
 
 
-def missing_text(result: str, said: str, last: str) -> MissingText:
-    """Returns the part of ``result`` that is neither in ``said`` (all text) nor in ``last`` (the last text message)."""
-    if not result.strip() or _is_in(result, said):
+def missing_text(result: str, shown: str, last: str) -> MissingText:
+    """Returns the part of ``result`` that is neither in ``shown`` (all text) nor in ``last`` (the last message)."""
+    if not result.strip() or _is_in(result, shown):
         return MissingText()
-    for begun in (said, last):
+    for begun in (shown, last):
         rest = _rest_behind(result, begun)
         if rest is not None:
             return MissingText(text=rest, goes_on=True)
     return MissingText(text=result)
 
 
-def _is_in(result: str, said: str) -> bool:
-    """Whether ``said`` contains the result as consecutive words; a short one must be a whole line or the very end."""
-    wanted = _in_words(result)
-    if len(wanted) > _SHORT_CHARACTERS:
-        return wanted in _in_words(said)
-    return _in_words(said).endswith(wanted) or any(_in_words(line) == wanted for line in said.splitlines())
+def _is_in(result: str, shown: str) -> bool:
+    """Whether ``shown`` contains the result as consecutive words; a short one must be a whole line or the very end."""
+    words = _in_words(result)
+    if len(words) > _SHORT_CHARACTERS:
+        return words in _in_words(shown)
+    return _in_words(shown).endswith(words) or any(_in_words(line) == words for line in shown.splitlines())
 
 
 def _in_words(text: str) -> str:
@@ -78,9 +78,7 @@ def _in_words(text: str) -> str:
 
 
 def _rest_behind(result: str, begun: str) -> str | None:
-    """Returns the rest of ``result`` after its beginning ``begun``, compared without whitespace; None for another
-    beginning.
-    """
+    """Returns the rest of ``result`` after ``begun``, compared without whitespace; None for another beginning."""
     at = 0
     for character in begun:
         if character.isspace():
@@ -155,7 +153,7 @@ def end(live: Live, outcome: AnswerOutcome, now: float) -> Live:
     """Ends the run: settles all text held back and sets the closing blocks."""
     live = _settled(live)
     live = _cards_ended(live, StepStatus.COMPLETE if isinstance(outcome, Answered | NeedsInput) else StepStatus.ERROR)
-    is_partial = bool(str(live.said).strip())
+    is_partial = bool(str(live.full_text).strip())
     closing = _closing(outcome, is_partial=is_partial)
     return replace(live, outcome=outcome, closing=closing, over_at=now, urgent=True)
 
@@ -179,40 +177,40 @@ def _text(live: Live, delta: TextDelta, now: float) -> Step:
         return live, ()
     if live.message_id != delta.message_id:
         live = _begin_message(live, delta.message_id, now)
-    room = MAX_ANSWER_CHARACTERS - live.said.length
+    room = MAX_ANSWER_CHARACTERS - live.full_text.length
     if len(delta.text) > room:
-        return end(_said(live, delta.text[:room], now), RunFailed(reason=TOO_LONG), now), (HangUp(),)
-    return _said(live, delta.text, now), ()
+        return end(_add_text(live, delta.text[:room], now), RunFailed(reason=TOO_LONG), now), (HangUp(),)
+    return _add_text(live, delta.text, now), ()
 
 
 def _begin_message(live: Live, message_id: str, now: float) -> Live:
     """Starts another text message, separated by a blank line."""
     live = _settled(live)
-    between = "" if not live.said.length or live.said.ends_with("\n\n") else "\n\n"
-    if between and live.said.ends_with("\n"):
+    between = "" if not live.full_text.length or live.full_text.ends_with("\n\n") else "\n\n"
+    if between and live.full_text.ends_with("\n"):
         between = "\n"
-    return replace(_said(live, between, now), message_id=message_id, last=Rope())
+    return replace(_add_text(live, between, now), message_id=message_id, last=Rope())
 
 
-def _said(live: Live, text: str, now: float) -> Live:
+def _add_text(live: Live, text: str, now: float) -> Live:
     state, plain, settled = live.text.feed(text)
     is_new = bool(settled) or not live.text.line
-    return _heard(live, state, plain, settled, held_since=now if is_new else live.held_since)
+    return _with_text(live, state, plain, settled, held_since=now if is_new else live.held_since)
 
 
 def _settled(live: Live) -> Live:
     """Settles the current line: no more text follows on it."""
     state, plain, settled = live.text.end_line()
-    return _heard(live, state, plain, settled, held_since=live.held_since)
+    return _with_text(live, state, plain, settled, held_since=live.held_since)
 
 
-def _heard(live: Live, state: SafeText, plain: str, settled: str, held_since: float) -> Live:
+def _with_text(live: Live, state: SafeText, plain: str, settled: str, held_since: float) -> Live:
     """Adds text to the state in a single `replace`: this is the most frequent operation of a run."""
     added = (Text(text=settled),) if settled else ()
     return replace(
         live,
         text=state,
-        said=live.said + plain,
+        full_text=live.full_text + plain,
         last=live.last + plain,
         held_since=held_since,
         queue=live.queue if live.flight else join(live.queue, added),
@@ -289,11 +287,11 @@ def _finished(live: Live, event: Finished, now: float) -> Live:
     """Ends a successful run. Text of the final result that was not streamed is shown first."""
     live = _settled(live)
     result = without_secrets(without_markers(strip_invisible(event.result or ""))).strip()
-    missing = missing_text(result, str(live.said), str(live.last))
+    missing = missing_text(result, str(live.full_text), str(live.last))
     if missing.text:
         live = live if missing.goes_on else _begin_message(live, "", now)
         live, _ = _text(replace(live, message_id="", sub_agent=None), TextDelta(text=missing.text), now)
     if live.outcome:
         return live
-    is_answered = event.elsewhere or bool(str(live.said).strip())
+    is_answered = event.elsewhere or bool(str(live.full_text).strip())
     return end(live, Answered() if is_answered else RunFailed(reason=wording.EMPTY), now)

@@ -137,5 +137,5 @@ class AnswerCollector:
         live = self._live
         assert live.outcome is not None  # a broken event has just ended the run
         return AnswerShown(
-            outcome=live.outcome, text=str(live.said), leftover=text_of(live.queue), closing=live.closing
+            outcome=live.outcome, text=str(live.full_text), leftover=text_of(live.queue), closing=live.closing
         )

@@ -233,9 +233,7 @@ def _undone(live: Live, flight: Flight) -> Live:
 
 
 def _doubted(live: Live, flight: Flight, now: float) -> Step:
-    """Handles an unknown outcome. A message that may have begun is searched for; one that may have grown is closed and
-    rewritten.
-    """
+    """Handles an unknown outcome: searches for a new message; closes and rewrites a growing one."""
     match flight.call:
         case OpenStream(page=page) | PostPage(page=page):
             return replace(live, finds=True), (Find(page=page),)

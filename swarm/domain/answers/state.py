@@ -230,7 +230,7 @@ class Live:
 
     # The agent's text and tools.
     text: SafeText = field(default_factory=SafeText)
-    said: Rope = field(default_factory=Rope)  # all its text, plain, without markers
+    full_text: Rope = field(default_factory=Rope)  # all its text, plain, without markers
     last: Rope = field(default_factory=Rope)  # the last text message alone
     message_id: str | None = None  # of the text message that is open
     held_since: float = 0.0  # since when the end of the text is held back because its meaning may still change

@@ -301,8 +301,8 @@ def messages_for_model(messages: Sequence[SessionMessage]) -> list[SessionMessag
 
 def recent_messages(messages: Sequence[SessionMessage], limit: int | None) -> list[SessionMessage]:
     """Returns the last ``limit`` messages for a model, plus the calls of their results; None: all."""
-    told = messages_for_model(messages)
-    return told if limit is None else told[compaction_point(told, limit) :]
+    sendable = messages_for_model(messages)
+    return sendable if limit is None else sendable[compaction_point(sendable, limit) :]
 
 
 def to_summarise(messages: Sequence[SessionMessage], threshold: int, keep_recent: int) -> Sequence[SessionMessage]:

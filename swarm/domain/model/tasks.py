@@ -127,9 +127,7 @@ class TaskHold(StrEnum):
 
 
 def check_depth(parent_depth: int | None) -> int:
-    """Returns the depth of a new task below a parent of this depth, 1 without a parent. Raises Conflict past the
-    limit.
-    """
+    """Returns the depth of a new task below its parent's, 1 without a parent. Raises Conflict past the limit."""
     depth = (parent_depth or 0) + 1
     if depth > MAX_DEPTH:
         raise Conflict(

@@ -213,9 +213,7 @@ class _Cutter:
         return end
 
     def _resume(self, end: int) -> int:
-        """Returns the start of the next part: after blank lines, with its indentation; within a line, at the next
-        word.
-        """
+        """Returns the start of the next part: after blank lines, indented; within a line, at the next word."""
         visible = self._visible(end)
         newline = self._text.rfind("\n", end, visible)
         if newline < 0 and end > 0:

@@ -79,7 +79,7 @@ class PatternRemover:
     mark: str = REMOVED
     seen: str = ""  # the end of the output, in which an opening may have begun
     floor: int = 0  # openings begin at this position of it or later
-    look: SecretPattern | None = None  # its opening was output, and the following value is undecided
+    pattern: SecretPattern | None = None  # its opening was output, and the following value is undecided
     held: str = ""  # the value so far
     drops: SecretPattern | None = None  # the rest of a removed secret of this kind may still arrive
 
@@ -89,7 +89,7 @@ class PatternRemover:
 
     def end(self) -> tuple[PatternRemover, str]:
         """Ends the text; returns the decided rest."""
-        return _Scan(self, "", is_end=True).run() if self.held or self.look or self.drops else (self, "")
+        return _Scan(self, "", is_end=True).run() if self.held or self.pattern or self.drops else (self, "")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -120,9 +120,7 @@ def _without_own(text: str) -> str:
 
 
 def _may_begin(text: str) -> int:
-    """Returns the start of a possible unfinished secret of the process, outside of complete ones; else the text's
-    length.
-    """
+    """Returns the start of a possible unfinished secret of the process; the text's length if there is none."""
     if _own.pattern is None:
         return len(text)
     window = range(max(0, len(text) - _own.longest + 1), len(text))
@@ -142,45 +140,43 @@ class _Scan:
         self._given = len(state.seen)  # up to here everything was given
         self._floor = state.floor
         self._out: list[str] = []
-        self._next: list[re.Match[str] | None] | None = None  # the next opening of each look
+        self._next: list[re.Match[str] | None] | None = None  # the next opening of each pattern
 
     def run(self) -> tuple[PatternRemover, str]:
-        look, drops = self._state.look, self._state.drops
+        pattern, drops = self._state.pattern, self._state.drops
         while True:
             if drops and not self._dropped(drops):
                 return self._held(drops=drops)
             drops = None
-            look = look or self._opened()
-            if look is None:
+            pattern = pattern or self._opened()
+            if pattern is None:
                 self._give(len(self._buffer))
                 return self._held()
-            body = look.body.match(self._buffer, self._given)
+            body = pattern.body.match(self._buffer, self._given)
             assert body is not None  # the pattern matches the empty text
-            is_long = len(body["value"]) >= look.most
-            if not is_long and not self._is_end and look.undecided.match(self._buffer, body.end()):
-                return self._held(look=look)
-            drops = self._decided(look, body)
-            look = None
+            is_long = len(body["value"]) >= pattern.most
+            if not is_long and not self._is_end and pattern.undecided.match(self._buffer, body.end()):
+                return self._held(pattern=pattern)
+            drops = self._decided(pattern, body)
+            pattern = None
 
-    def _decided(self, look: SecretPattern, body: re.Match[str]) -> SecretPattern | None:
-        """Outputs the mark for a secret, or nothing for another value; returns the pattern of a secret that may
-        continue.
-        """
+    def _decided(self, pattern: SecretPattern, body: re.Match[str]) -> SecretPattern | None:
+        """Outputs the mark for a secret; returns the pattern of a secret that may continue, else None."""
         value = body["value"].rstrip(".")
         end = body.start("value") + len(value)
-        is_long = len(body["value"]) >= look.most  # the following character may be unknown
+        is_long = len(body["value"]) >= pattern.most  # the following character may be unknown
         after = "" if is_long else self._buffer[body.end() : body.end() + 1]
         self._floor = self._given
-        if not look.accepts(value, after):
+        if not pattern.accepts(value, after):
             return None
         self._give(body.start("value"))
         self._out.append(self._state.mark)
         self._given = self._floor = end
-        return look if len(value) >= look.most else None
+        return pattern if len(value) >= pattern.most else None
 
-    def _dropped(self, look: SecretPattern) -> bool:
+    def _dropped(self, pattern: SecretPattern) -> bool:
         """Drops the rest of a long secret; returns whether its end was reached."""
-        rest = look.goes_on.match(self._buffer, self._given)
+        rest = pattern.goes_on.match(self._buffer, self._given)
         self._given = self._floor = rest.end() if rest else self._given
         return self._is_end or self._given < len(self._buffer)
 
@@ -189,7 +185,7 @@ class _Scan:
         if self._next is None:
             if not MAY_END_OPENING.search(self._buffer, max(self._floor, self._given - LONGEST_END)):
                 return None
-            self._next = [look.opening.search(self._buffer, self._floor) for look in SECRET_PATTERNS]
+            self._next = [pattern.opening.search(self._buffer, self._floor) for pattern in SECRET_PATTERNS]
         for place, found in enumerate(self._next):
             if found and found.start() < self._floor:
                 self._next[place] = SECRET_PATTERNS[place].opening.search(self._buffer, self._floor)
@@ -206,7 +202,7 @@ class _Scan:
         self._given = end
 
     def _held(
-        self, *, look: SecretPattern | None = None, drops: SecretPattern | None = None
+        self, *, pattern: SecretPattern | None = None, drops: SecretPattern | None = None
     ) -> tuple[PatternRemover, str]:
         """Returns the state after this piece, and the output."""
         cut = max(0, self._given - LONGEST_OPENING - 1)  # with the character before, which an opening looks back at
@@ -214,8 +210,8 @@ class _Scan:
             self._state,
             seen=self._buffer[cut : self._given],
             floor=max(int(cut > 0), self._floor - cut),
-            look=look,
-            held=self._buffer[self._given :] if look else "",
+            pattern=pattern,
+            held=self._buffer[self._given :] if pattern else "",
             drops=drops,
         )
         return state, "".join(self._out)

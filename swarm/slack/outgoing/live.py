@@ -154,7 +154,7 @@ class LiveAnswer:
             await self._let_go(events)
         outcome = self._live.outcome
         assert outcome is not None  # an answer ends with its run
-        said = str(self._live.said)
+        said = str(self._live.full_text)
         if REMOVED in said:
             _log.warning(
                 "A secret was removed from what an agent says.",
