@@ -211,7 +211,7 @@ class Ingest:
     def _if_unopened(
         self, tx: Transaction, message: SlackMessage, act: Callable[[Transaction, str, SlackMessage], None]
     ) -> Thread | None:
-        """Keeps or changes a reply in case its thread is opened later. Returns the thread if it was opened meanwhile."""
+        """Keeps or changes a reply in case its thread is opened later. Returns the thread if it is open by now."""
         early.lock(tx, self._me.team, message.channel, message.root_ts)
         thread = threads.at(tx, self._me.team, message.channel, message.root_ts)
         if thread is None:
@@ -260,7 +260,7 @@ class Ingest:
         return True
 
     def _tell_of_edit(self, tx: Transaction, message: SlackMessage, entries: list[inbox.InboxMessage]) -> None:
-        """Notifies the agents whose runs have the old text. Unread messages are read from the transcript later anyway."""
+        """Notifies the agents whose runs have the old text. Unread messages are read from the transcript anyway."""
         for entry in entries:
             agent_id, task_id = concerned(tx, entry)
             if agent_id:

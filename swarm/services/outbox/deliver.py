@@ -157,7 +157,7 @@ class OutboxSender:
             await asyncio.gather(*self._lanes.values(), *self._choosing.values(), *self._reactions.values())
 
     async def _sleep(self, seen: int) -> None:
-        """Waits for new deliveries, for a limited time. A shutdown wakes no waiters, but new deliveries are still sent."""
+        """Waits for new deliveries, for a limited time. A shutdown wakes no waiters; new deliveries are still sent."""
         if self._database.wakeups.closed:
             await asyncio.sleep(_LONGEST_SLEEP_SECONDS)
         else:
@@ -350,7 +350,7 @@ def settle(tx: Transaction, row: Row, answer: Answer, terms: DeliveryLimits) -> 
 
 
 def give_up(tx: Transaction, row: Row, reason: str, terms: DeliveryLimits) -> None:
-    """Fails a delivery for good. A lost answer is marked with ❌ in the thread, however late the reaction can be sent."""
+    """Fails a delivery for good. A lost answer is marked with ❌ in the thread, even if that is possible only later."""
     if not deliveries.move(tx, DeliveryStep.FAIL, row, error=reason):
         return
     answers = row["inbox_message_id"] or _delegated(tx, row)

@@ -197,7 +197,7 @@ class Election:
         await attempt(self._database.write(elections.resign, self._role, self._holder), "resign", role=self._role)
 
     async def _renew(self, term: OfficeTerm) -> None:
-        """Prolongs the term, or ends it if the database reports its end. Without a reply the term runs out by itself."""
+        """Prolongs the term, or ends it if the database says so. Without a reply the term runs out by itself."""
         asked_at = self._clock()
         try:
             async with asyncio.timeout(term.seconds_left):

@@ -266,7 +266,7 @@ def tell_queued(tx: Transaction, thread: Thread, roster: Roster, waits_for: Sequ
 
 
 def queued_text(roster: Roster, waits_for: Sequence[Candidate]) -> str:
-    """Returns the reason why a message waits. ``waits_for`` are its agents, all offline; empty if it waits for a lead."""
+    """Returns why a message waits. ``waits_for`` are its agents, all offline; empty if it waits for a lead."""
     lead = roster.default_lead
     if all(agent == lead for agent in waits_for) and not any(agent.online for agent in roster.agents):
         return QUEUED_TEXT
@@ -375,7 +375,7 @@ def _redriven(tx: Transaction, thread: Thread, turn: Run) -> None:
 
 
 def _posted_with_button(tx: Transaction, turn: Run) -> str | None:
-    """Returns the id of the post below an answer with the answer's Retry button; None if the last page has the button."""
+    """Returns the id of the post with an answer's Retry button; None if the last page has the button."""
     about = deliveries.of_task(tx, turn.task_id) if turn.task_id else []
     about += deliveries.of_entry(tx, turn.entry_ids[0]) if turn.entry_ids else []
     for row in reversed(about):
