@@ -149,7 +149,7 @@ def end_run(
 ) -> bool:
     """Ends a run; False if the run has ended before. ``place`` is None for a task without a thread."""
     found = runs.get(tx, turn_id)
-    assert found is not None  # turns that are not over are never removed
+    assert found is not None  # unfinished runs are never removed
     thread = threads.locked(tx, found.thread_id) if found.thread_id else None
     lease = leases.by_token(tx, found.lease_token)
     turn = runs.get(tx, turn_id)
@@ -181,7 +181,7 @@ def break_off(tx: Transaction, turn_id: str, loss: Loss, place: AnswerTarget | N
     The messages visible to people are sealed later with `below_of`; without any, a post has the same note.
     """
     found = runs.get(tx, turn_id)
-    assert found is not None  # turns that are not over are never removed
+    assert found is not None  # unfinished runs are never removed
     thread = threads.locked(tx, found.thread_id) if found.thread_id else None
     lease = leases.by_token(tx, found.lease_token)
     turn = runs.locked(tx, turn_id)  # the run may store its end at this moment

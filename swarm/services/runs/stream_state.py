@@ -136,7 +136,7 @@ def authorize_answer(tx: Transaction, turn: Run) -> Lease:
     """
     lease = leases.get(tx, turn.lease_token, turn.agent_id)
     now = runs.get(tx, turn.id)
-    assert now is not None  # turns are dropped long after their end
+    assert now is not None  # runs are dropped long after their end
     _check_not_told_over(tx, now)
     is_settled = lease is not None and lease.ended_as in _AGENTS_OWN_ENDS
     if lease is None or not (is_settled or leases.holds(lease, tx.now)):
@@ -267,7 +267,7 @@ def _check_not_told_over(tx: Transaction, turn: Run) -> None:
 
 def _end(tx: Transaction, turn_id: str, conduct: OperatingPolicy) -> AgentEvent | RunStopped | None:
     turn = runs.get(tx, turn_id)
-    assert turn is not None  # turns are dropped long after their end
+    assert turn is not None  # runs are dropped long after their end
     lease = leases.peek(tx, turn.lease_token)
     if turn.stop_requested_at is not None:
         return RunStopped(by=turn.stop_requested_by)
