@@ -175,8 +175,8 @@ class Ingest:
         return decision.is_refusal and not deliveries.is_wanted(tx, self._told_key(tx, message, decision))
 
     def _told_key(self, tx: Transaction, message: SlackMessage, decision: Decision) -> str:
-        """Returns the key that limits refusals: per day and person, per minute for the limit, per day and thread for
-        bots.
+        """Returns the key under which a refusal is posted once: per day and person, per minute for the limit, per day
+        and thread for bots.
         """
         who, day = f"{self._me.team}:{message.author.id}", tx.now // (24 * 3600 * SECOND)
         if decision.outcome is RoutingOutcome.BOT_CAPPED:
@@ -349,7 +349,7 @@ class Ingest:
         *,
         is_new: bool = False,
     ) -> None:
-        """Carries out a decision: inbox messages, owner, 👀, and notices to people. In a new thread nothing waits."""
+        """Carries out a decision: inbox messages, owner, 👀, and posts to people. In a new thread nothing waits."""
         self._note(tx, message, decision, thread)
         if decision.outcome is RoutingOutcome.STOP:
             stop_thread(tx, thread, message, self._conduct)
@@ -358,7 +358,7 @@ class Ingest:
             tell_refused(tx, thread, message, decision, self._told_key(tx, message, decision))
             return
         in_order = sorted(decision.targets, key=lambda target: target.agent_id or "")  # the lock order of queue heads
-        if decision.new_owner_id:  # first, since messages are locked before heads
+        if decision.new_owner_id:  # first, since messages are locked before queue heads
             hand_over(tx, thread, decision.new_owner_id, decision.reason)
         made = [self._address(tx, message, thread, target, decision.reason, is_new=is_new) for target in in_order]
         if not any(made):

@@ -1,4 +1,4 @@
-"""What an operator looks at: the timeline of a thread, what is sent to Slack, and how much there is to do."""
+"""The operator's view: the timeline of a thread, the deliveries, and the counts of open work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from swarm.store.threads import threads, watermarks
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Timeline:
-    """A thread, its owner's name, and what happened in it, oldest first."""
+    """A thread, its owner's name, and its events, oldest first."""
 
     thread: Thread
     owner: str | None

@@ -2,7 +2,7 @@
 
 A delivery is marked ``sending`` before the call and settled afterwards. A delivery that stays ``sending`` past its time
 (the process died, the connection broke) is in doubt: a post is looked up by its key before the next attempt; all other
-calls are repeated, because they are idempotent.
+calls are idempotent and are repeated.
 
 Only the elected process sends (`swarm.services.outbox.elections`), because of Slack's limits. Two processes can send at
 once if one was suspended and has not noticed the end of its term. Order is kept and no effect is doubled even then: a
@@ -12,7 +12,7 @@ calling Slack. The few instructions between this check of the clock and the sock
 A post that fails for good leaves ❌ on the message that the post answers.
 
 Reactions share fifty calls a minute in a workspace. When calls are scarce and many reactions wait, ✅ and ❌ are sent
-before 👀, and a message whose end mark waits gets no 👀. Removing a reaction is another method of Slack with its own
+before 👀, and a message with a waiting end mark gets no 👀. Removing a reaction is another method of Slack with its own
 limit (20 a minute), so removals queue separately and do not delay reactions of other threads.
 """
 
@@ -56,8 +56,8 @@ POST_LANES: Final = 500
 """The number of threads whose posts are sent in parallel; most of their time they wait for Slack's limits."""
 
 FEW_REACTIONS: Final = 10
-"""Up to this number, reactions are sent in order: at the start there are no spare calls, and the first messages get a
-👀.
+"""Up to this number, reactions are sent in order: at the start there are no spare calls, and the first messages should
+get a 👀 as well.
 """
 
 REACTIONS: Final = 100

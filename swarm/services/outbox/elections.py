@@ -1,20 +1,20 @@
 """Elections: of many coordinator processes on one database, one process does the work of the office.
 
-Who may act: the process whose term holds. It sends deliveries, sweeps and reads threads; every other process answers
-agents, takes in events and stands ready. A database on the local disk has one coordinator; the process that starts last
-takes over at once, because its predecessor is gone.
+Who may act: the process with a valid term. The elected process sends deliveries, sweeps and reads threads; every other
+process answers agents, takes in events and stands ready. A database on the local disk has one coordinator; the process
+that starts last takes over at once, because its predecessor is gone.
 
 What is guaranteed: by the database's clock, at most one process is in office. A holder measures its term from before
-the call that granted it, on a clock that continues while the machine sleeps, and stops `STOP_SECONDS` before its lease
-runs out: a wrong local clock can only make the holder stop earlier. A holder that missed a renewal, because it slept or
-the database was unavailable, asks the database before each call to Slack. So a deposed holder begins no call after the
-next election.
+the granting call, on a clock that continues while the machine sleeps, and stops `STOP_SECONDS` before the end of its
+lease: a wrong local clock can only make the holder stop earlier. After a missed renewal, because the process slept or
+the database was unavailable, the holder asks the database before each call to Slack. So a deposed holder begins no call
+after the next election.
 
 What is harmless: work that outlives its term because the process was suspended. Each step of a delivery is guarded by
 its state; a sweep or the reading of a thread may be repeated. Only the pacing suffers.
 
-What happens on failure: a holder that dies or cannot reach the database is replaced when its lease runs out, a holder
-that shuts down at once. Without the database there is no holder, and no work would be possible.
+What happens on failure: a holder without a connection to the database, or after a crash, is replaced at the end of its
+lease; a holder that shuts down, at once. Without the database there is no holder, and no work would be possible.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def boottime() -> float:
 class OfficeTerm:
     """A time in office.
 
-    ``confirm`` asks the database, and prolongs or ends the term. It is called before a call to Slack if less than
+    ``confirm`` asks the database, and prolongs or ends the term. A call to Slack needs this confirmation if less than
     ``sure_seconds`` of the term are left: the process then has missed a renewal and may have slept.
     """
 

@@ -1,4 +1,4 @@
-"""Failover: unread messages of an offline agent go to an online lead; without one, the thread gets a notice.
+"""Failover: unread messages of an offline agent go to an online lead; without one, the thread gets a post.
 
 Each thread has its own transaction, so that two concurrent rounds cannot deadlock.
 """
@@ -48,7 +48,7 @@ class FailoverWork:
 async def failover_offline_agents(database: Database, conduct: OperatingPolicy) -> None:
     """Reassigns unread messages and notices of offline or removed agents to an online lead.
 
-    Without a lead, posts a notice in the thread.
+    Without a lead, posts in the thread that its messages wait.
     """
     found = await database.read(find_work, conduct)
     for waits in found.waiting:

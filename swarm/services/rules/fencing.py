@@ -146,7 +146,7 @@ def may_reply_about(tx: Transaction, agent: Agent, task: Task, token: str | None
 
 
 def check_run(tx: Transaction, agent: Agent, token: str | None) -> None:
-    """Raises LeaseLost for a run with a lease that is not its own any more, whatever the call."""
+    """Raises LeaseLost for a run with a lease that is not its own any more, for any call."""
     lease = leases.peek(tx, token) if token is not None else None  # not locked: threads are locked before leases
     own = lease is not None and lease.agent_id == agent.id and _lets_act(lease, tx.now)
     if token is not None and not own:

@@ -27,7 +27,7 @@ class Caller:
 class IdempotentCall:
     """The identity of a call.
 
-    With a ``request_id``: the same tool, subject and id, whatever the arguments. Models reuse ids such as "1", so an id
+    With a ``request_id``: the same tool, subject and id, with any arguments. Models reuse ids such as "1", so an id
     counts only within its subject. Without an id: the same lease and the same arguments.
     """
 

@@ -1,11 +1,11 @@
-"""The coordinator's own messages and reactions in a thread.
+"""The coordinator's own posts and reactions in a thread.
 
-The thread gets one notice while a message waits, until the message is answered, and one notice a day when the default
-lead answers in an agent's place. Unknown agent names and refusals are posted ephemerally to the author.
+A waiting message is announced by one post until the message is answered. When the default lead answers in an agent's
+place, the thread gets one post a day. Unknown agent names and refusals are posted ephemerally to the author.
 
 The Retry button of a failed answer is removed as soon as the work is handed out again or cannot be handed out any more.
-A separate delivery removes the button, so a press just before a restart counts too. Pressing a remaining button removes
-the button again: the delivery may be repeated without harm.
+A separate delivery removes the button, even if it was pressed just before a restart. Another press of a remaining
+button only repeats the removal, which does no harm.
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ def close_progress(tx: Transaction, thread: Thread, task: Task, how: str) -> Non
 
 
 def tell_queued(tx: Transaction, thread: Thread, roster: Roster, waits_for: Sequence[Candidate]) -> None:
-    """Posts a notice that a message waits and for which agents, once until the message is answered."""
+    """Posts that a message waits and for which agents, once until the message is answered."""
     if threads.tell_queued(tx, thread.id):
         post_message(tx, thread, queued_text(roster, waits_for))
 
@@ -278,7 +278,7 @@ def queued_text(roster: Roster, waits_for: Sequence[Candidate]) -> str:
 
 
 def tell_failover(tx: Transaction, thread: Thread, absent: Sequence[Candidate], lead: Candidate) -> None:
-    """Posts a notice that a named agent is offline and that the lead answers; once a day per agent."""
+    """Posts that a named agent is offline and that the lead answers; once a day per agent."""
     day = tx.now // (24 * 3600 * SECOND)
     key = f"stands_in:{thread.id}:{','.join(sorted(agent.id for agent in absent))}:{lead.id}:{day}"
     text = FAILOVER_TEXT.format(who=names_and_verb(absent), lead=lead.name)
@@ -286,7 +286,7 @@ def tell_failover(tx: Transaction, thread: Thread, absent: Sequence[Candidate], 
 
 
 def tell_routed(tx: Transaction, thread: Thread, message: SlackMessage, decision: Decision, roster: Roster) -> None:
-    """Posts the notices about unexpected routing: unknown names, offline agents, failover."""
+    """Posts about unexpected routing: unknown names, offline agents, failover."""
     takers = [agent for target in decision.targets if (agent := roster.by_id(target.agent_id))]
     if decision.unknown and roster.agents and message.author.kind is AuthorKind.USER:
         key = f"unknown:{thread.team}:{message.channel}:{message.ts}"
@@ -298,7 +298,7 @@ def tell_routed(tx: Transaction, thread: Thread, message: SlackMessage, decision
 
 
 def unknown_text(unknown: Sequence[str], takers: Sequence[Candidate], roster: Roster) -> str:
-    """Returns the notice for ``swarm#…`` with an unknown name: the agents with the message, and the known names."""
+    """Returns the text about an unknown ``swarm#…`` name: the agents that got the message, and the known names."""
     by_presence = sorted(roster.agents, key=lambda agent: not agent.online)
     known = ["swarm#" + agent.name for agent in by_presence]
     shown = ", ".join(known[:_MOST_NAMES])
@@ -309,9 +309,7 @@ def unknown_text(unknown: Sequence[str], takers: Sequence[Candidate], roster: Ro
 
 
 def tell_refused(tx: Transaction, thread: Thread, message: SlackMessage, decision: Decision, key: str) -> None:
-    """Posts a refusal to the author alone. For bots the thread gets the notice, because a bot reads no ephemeral
-    message.
-    """
+    """Posts a refusal to the author alone; for bots to the thread, because a bot reads no ephemeral message."""
     if decision.outcome is RoutingOutcome.BOT_CAPPED:
         deliveries.add(tx, DeliveryKind.POST, thread, text=BOT_CAPPED_TEXT, once_key=key)
         return

@@ -40,7 +40,7 @@ def hand_over_for(tx: Transaction, thread: Thread, task: Task, agent_id: str, re
 
 
 def take_if_free(tx: Transaction, thread: Thread, task: Task, agent_id: str, roster: Roster, reason: str) -> int | None:
-    """Makes the agent of an older task the owner, unless the thread is taken. The thread must be locked.
+    """Makes the agent of an existing task the owner, unless the thread is taken. The thread must be locked.
 
     A thread is free if it has no owner, or if its owner is the creator of the task or a lead. A newer task of another
     worker keeps the thread, and so does a worker named by a person. Returns the new epoch, or None.
@@ -112,7 +112,7 @@ def follow_up(tx: Transaction, task: Task, entry: InboxMessage) -> None:
 
 
 def stored(tx: Transaction, entry_id: str, task: Task | None) -> None:
-    """Tells an agent about a new message in the thread if its task ``task`` is running."""
+    """Adds a follow-up notice for a new message in the thread if the agent's task ``task`` is running."""
     # Read again: a claim may have started the task before the inbox message and its queue head were there to prevent
     # it.
     current = tasks.get(tx, task.id) if task else None
@@ -141,7 +141,9 @@ def concerned(tx: Transaction, entry: InboxMessage) -> tuple[str | None, str | N
 
 
 def answer(tx: Transaction, thread: Thread) -> None:
-    """Makes every run and task that waits for an answer in this thread due again, independent of the present owner."""
+    """Makes all tasks and messages that wait for an answer in this thread due again, whichever agent owns the thread
+    now.
+    """
     for task in task_queries.waiting_in_thread(tx, thread.id):
         tasks.move(tx, TaskStep.ANSWER, task, reason="somebody answered in the thread")
     for entry in inbox.waiting_in_thread(tx, thread.id):

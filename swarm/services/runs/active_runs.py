@@ -25,7 +25,7 @@ _log = structlog.get_logger(__name__)
 
 
 class ActiveRuns:
-    """Begins runs, stops them, and ends them all."""
+    """Begins, stops and ends runs."""
 
     def __init__(self, crew: RunContext) -> None:
         self._crew = crew

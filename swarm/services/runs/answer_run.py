@@ -87,15 +87,15 @@ class Source(Protocol):
     was_called: bool  # the agent may have begun
 
     async def ready(self, run: AnswerRun) -> bool:
-        """Wait until earlier messages in the thread are sealed; False if there is nothing to run."""
+        """Waits until earlier messages in the thread are sealed; False if there is nothing to run."""
         ...
 
     async def begin(self) -> Opening | None:
-        """Begin the turn; None if the work belongs to another run."""
+        """Begins the run; None if the work belongs to another run."""
         ...
 
     async def keep(self, run: AnswerRun) -> None:
-        """Keep the work beside the run, until cancelled."""
+        """Keeps the work beside the run, until cancelled."""
         ...
 
     async def is_ours(self, run: AnswerRun) -> bool:
@@ -103,7 +103,7 @@ class Source(Protocol):
         ...
 
     async def events(self, run: AnswerRun) -> AsyncGenerator[AgentEvent, None]:
-        """Begin to produce events. Raises LostRight."""
+        """Begins to produce events. Raises LostRight."""
         ...
 
     async def stored(self) -> AnswerShown | None:

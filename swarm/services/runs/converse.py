@@ -166,7 +166,7 @@ class Converse:
                 await asyncio.sleep(HEALTH_SECONDS)
 
     async def _until_reachable(self, one: ManagedAgent) -> None:
-        """Waits until a run would reach the agent. Meanwhile the agent is offline, with the usual notices to people."""
+        """Waits until a run would reach the agent. Meanwhile the agent is offline, with the usual failover."""
         was: Health | None = None
         name = one.spec.name
         while not (health := await one.client.health()).reachable:
