@@ -196,8 +196,9 @@ class AgentRuns:
         return self._start(held, _whole(self._agents[talk.agent], turn), self._invoke_seconds)
 
     def cancel(self, client: str, conversation: str, agent: str | None = None) -> bool:
-        """Ends a client's run in a conversation, optionally of one agent. Returns whether this
-        process had such a run.
+        """Ends a client's run in a conversation, optionally of one agent.
+
+        Returns whether this process had such a run.
         """
         stopped = [
             run.stop(Cancelled())

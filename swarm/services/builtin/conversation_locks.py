@@ -99,8 +99,9 @@ class ConversationLocks:
             await self._until_left(seen, min(left, _LOOK_SECONDS))
 
     async def keep(self, held: ConversationLock, lost: Callable[[str], object]) -> None:
-        """Renews until cancelled. When the run may not continue, calls ``lost`` with the reason, a
-        clause, and returns.
+        """Renews until cancelled.
+
+        When the run may not continue, calls ``lost`` with the reason, a clause, and returns.
         """
         why = NO_DATABASE
         while (left := held.ends_at - self._clock()) > 0:

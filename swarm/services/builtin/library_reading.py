@@ -65,8 +65,9 @@ def _read_or_not(folder: Folder, path: str, digest_before: str | None, now_ns: i
 
 
 def read_file(folder: Folder, path: str, digest_before: str | None, now_ns: int) -> FileRead:
-    """Reads a document and splits it into pieces, if it has changed. Raises `Unreadable` with the
-    reason, and OSError.
+    """Reads a document and splits it into pieces, if it has changed.
+
+    Raises `Unreadable` with the reason, and OSError.
     """
     content, state = read(folder, path)
     digest = hashlib.sha256(content).hexdigest()

@@ -50,8 +50,8 @@ class DatabaseMemory:
         self._under_way: set[str] = set()  # the sessions being summarised by this process
 
     async def get_or_create_session(self, session_id: str, metadata: Mapping[str, object] | None = None) -> Session:
-        """Returns the session and marks it as used now; an existing session keeps its metadata, except for the given
-        keys.
+        """Returns the session and marks it as used now. An existing session keeps its metadata,
+        except for given keys.
         """
         name = checked_name(session_id, "session")
         return await self._database.write(sessions.use, self._agent, name, plain(metadata or {}))
@@ -147,8 +147,9 @@ class DatabaseMemory:
         return done
 
     async def _summary_of(self, session_id: str, older: Sequence[SessionMessage], summarise: Summarise) -> str:
-        """Returns the summary, or an empty string on failure. The log names only the kind of error, because its text
-        may quote the conversation.
+        """Returns the summary, or an empty string on failure.
+
+        The log names only the kind of an unexpected error, because its text may quote the conversation.
         """
         try:
             summary = kept_text(await summarise(session_id, tellable(older))).strip()

@@ -51,8 +51,9 @@ class Uploads:
         title: str | None = None,
         comment: str | None = None,
     ) -> Shared:
-        """Uploads a small file into a thread. Raises TooLarge above `INLINE_BYTES`, and the errors
-        of :meth:`upload`.
+        """Uploads a small file into a thread.
+
+        Raises TooLarge above `INLINE_BYTES`, and the errors of :meth:`upload`.
         """
         if len(content) > INLINE_BYTES:
             raise TooLarge(
@@ -133,9 +134,7 @@ class Uploads:
                 assert_never(answer)
 
     async def _give_up(self, upload: Upload, turn: UploadClaim, reason: str, error: SwarmError) -> Shared:
-        """Drops the call and raises ``error``, unless the refusal came because the previous call
-        had arrived after all.
-        """
+        """Drops the call and raises ``error``. A refusal after a repetition may mean that the file is there already."""
         ts = await self._look(turn) if turn.is_repeat else None
         if ts is not None:
             return await self._database.write(stages.settle, upload, turn, ts)

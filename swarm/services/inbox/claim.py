@@ -147,9 +147,7 @@ class Polls:
         return [trigger for trigger in described if isinstance(trigger, Trigger)]
 
     async def _fail(self, whole: ClaimContents, error: BaseException) -> None:
-        """Counts an attempt for a trigger that cannot be described, so that it ends visibly instead
-        of coming forever.
-        """
+        """Counts an attempt for a trigger that cannot be described, so that it is not handed out forever."""
         lease = whole.claimed.lease
         _log.error("a trigger cannot be described", action="describe", trigger=lease.trigger_id, exc_info=error)
         reason = "the coordinator could not describe it"
@@ -251,10 +249,10 @@ def _is_over(tx: Transaction, notice: Notice) -> bool:
 
 
 def _take_lane(tx: Transaction, agent_id: str, head: QueueHead, hold: bool, lease_seconds: float) -> Claimed | None:
-    """Leases the first work of a lane, a task or the due messages. The queue head is locked, so no other poll claims
-    here.
+    """Leases the first work of a lane, a task or the due messages.
 
-    The lease comes first: its partial unique index is the lock. A lease without work is removed again.
+    The queue head is locked, so no other poll claims here. The lease comes first: its partial unique index is the lock.
+    A lease without work is removed again.
     """
     due = inbox.due_of_thread(tx, agent_id, head.lane_id)
     task = tasks.first_due(tx, agent_id, head.lane_id) if head.has_tasks else None

@@ -121,9 +121,7 @@ def read_conversation(tx: Transaction, entries: Sequence[InboxMessage]) -> Threa
 
 
 def _conversation(tx: Transaction, claimed: Claimed, task: Task | None) -> ThreadTranscript | None:
-    """Reads the thread of a claim: up to its messages; for a task and notices about a task, the
-    whole present thread.
-    """
+    """Reads the thread of a claim: up to its messages, or whole for a task and for notices about a task."""
     if claimed.entries:
         return read_conversation(tx, claimed.entries)
     notice = claimed.notice

@@ -39,8 +39,9 @@ class Conversations:
     async def read(
         self, agent: Agent, about: ThreadReference, *, after_ts: str | None = None, limit: int = 100
     ) -> ThreadMessagesPage:
-        """Returns the first messages of a thread, or those after ``after_ts``. Raises NotFound, and Invalid for a bad
-        ts.
+        """Returns the first messages of a thread, or those after ``after_ts``.
+
+        Raises NotFound, and Invalid for a bad ts.
         """
         if after_ts is not None and not _TS.fullmatch(after_ts):
             raise Invalid("Not valid: after_ts.", fields={"after_ts": "a timestamp such as 1700000000.000100"})

@@ -162,8 +162,9 @@ class Triggers:
 
 
 def inbox_message_views(conversation: ThreadTranscript) -> tuple[InboxMessageView, ...]:
-    """Returns the inbox messages of a readable conversation, each with its whole text. A deleted
-    message has no text.
+    """Returns the inbox messages of a readable conversation, each with its whole text.
+
+    A deleted message has no text.
     """
     messages = {message.ts: message for message in conversation.said}
     return tuple(_view(entry, messages.get(entry.ts)) for entry in conversation.entries)

@@ -102,9 +102,7 @@ class Backfill:
             raise
 
     async def _marked(self, messages: list[SlackMessage]) -> list[SlackMessage]:
-        """Returns each message with its author's standing; authors whom Slack does not identify in
-        time are unverified.
-        """
+        """Returns each message with its author's standing; unverified if Slack does not identify the author in time."""
         authors = people_among(message.author for message in messages)
         known = {author.id: author for author in await asyncio.gather(*map(self._standings.settled, authors))}
         return [_marked(message, known, self._conduct.policy(message.channel)) for message in messages]

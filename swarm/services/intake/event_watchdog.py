@@ -147,8 +147,9 @@ class EventWatchdog(Watcher):
         await attempt(self._open_gaps(), "hearing")
 
     async def run(self, connection: EventConnection | None) -> None:
-        """Stores the newest timestamp and checks silences, until cancelled. Without a connection
-        events come over HTTP.
+        """Stores the newest timestamp and checks silences, until cancelled.
+
+        Without a connection events come over HTTP.
         """
         while True:
             await self._sleep(TICK_SECONDS)

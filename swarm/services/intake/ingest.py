@@ -108,8 +108,8 @@ class Ingest:
                 self._edited(tx, MessageEdited(message=message, previous_text=None), roster, is_final=True)
 
     def _posted(self, tx: Transaction, message: SlackMessage, roster: Roster, *, is_final: bool = False) -> bool:
-        """Returns False without an effect if the author's standing is needed first; with ``is_final`` the message is
-        parked.
+        """Returns False without an effect if the author's standing is needed first. With
+        ``is_final``, parks instead.
         """
         if self._me.wrote(message.author):
             return True  # own posts enter the transcript when they are sent
@@ -175,8 +175,9 @@ class Ingest:
         return decision.is_refusal and not deliveries.is_wanted(tx, self._told_key(tx, message, decision))
 
     def _told_key(self, tx: Transaction, message: SlackMessage, decision: Decision) -> str:
-        """Returns the key under which a refusal is posted once: per day and person, per minute for the limit, per day
-        and thread for bots.
+        """Returns the key under which a refusal is posted once.
+
+        A refusal is posted once per day and person, a limit once a minute, the limit of bots once per day and thread.
         """
         who, day = f"{self._me.team}:{message.author.id}", tx.now // (24 * 3600 * SECOND)
         if decision.outcome is RoutingOutcome.BOT_CAPPED:
@@ -286,9 +287,7 @@ class Ingest:
             self._act(tx, message, thread, decision, roster)
 
     def _deleted(self, tx: Transaction, event: MessageDeleted) -> None:
-        """Withdraws the unanswered inbox messages of a deleted message, notifies agents at work, and erases stored
-        copies.
-        """
+        """Withdraws the inbox messages of a deleted message, notifies agents at work, and erases stored copies."""
         team, root_ts = self._me.team, event.thread_ts or event.ts
         thread = threads.at(tx, team, event.channel, root_ts)
         if thread is None and event.thread_ts:
@@ -371,8 +370,9 @@ class Ingest:
     def _address(
         self, tx: Transaction, message: SlackMessage, thread: Thread, target: Target, reason: str, *, is_new: bool
     ) -> bool:
-        """Adds the message for one agent, with the agent's task in this thread, if any. Returns whether it is new to
-        the agent.
+        """Adds the message for one agent, with the agent's task in this thread, if any.
+
+        Returns whether it is new to the agent.
         """
         asks = target.agent_id is not None and not is_new
         task = task_queries.active_in_thread(tx, target.agent_id or "", thread.id) if asks else None

@@ -102,8 +102,9 @@ class AgentRegistry:
         return await self._database.write(_describe, id_or_name, description, capabilities)
 
     async def rotate(self, id_or_name: str) -> Registered:
-        """Returns a new token for an agent; the old ones end now. Raises NotFound, or Conflict for an agent without
-        tokens.
+        """Returns a new token for an agent; the old ones end now.
+
+        Raises NotFound, or Conflict for an agent without tokens.
         """
         token = new_agent_token()
         agent = await self._database.write(_rotate, id_or_name, token_hash(token))

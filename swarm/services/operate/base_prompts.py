@@ -16,8 +16,9 @@ class BasePrompts:
         self._overrides = overrides
 
     def text(self, role: Role) -> str:
-        """Returns the present prompt: an edited file counts at once. Raises ConfigurationError for
-        an unreadable file.
+        """Returns the present prompt: an edited file counts at once.
+
+        Raises ConfigurationError for an unreadable file.
         """
         own = self._overrides / f"{role}.md" if self._overrides else None
         if own is None or not own.exists():

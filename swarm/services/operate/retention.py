@@ -104,8 +104,9 @@ def disown_idle(tx: Transaction) -> bool:
 
 
 def forget_thread(tx: Transaction, thread_id: str, keep_us: int) -> bool:
-    """Deletes the messages of a thread, which is then incomplete, if it is still idle. Returns whether there may be
-    more.
+    """Deletes the messages of a thread, which is then incomplete, if it is still idle.
+
+    Returns whether there may be more.
     """
     thread = threads.locked(tx, thread_id)
     if not threads_kept.is_idle(tx, thread_id, tx.now - keep_us):
@@ -136,8 +137,9 @@ def _walk(tx: Transaction, after: str, keep_us: int) -> list[tuple[str, bool]]:
 
 
 def _parts(kept: Retention) -> dict[str, Part]:
-    """Returns the parts that delete rows by age. Answers are deleted with their thread at the latest, as they allow
-    retries.
+    """Returns the parts that delete rows by age.
+
+    Answers are deleted with their thread at the latest, as they allow retries.
     """
     days: dict[str, tuple[Forget, int]] = {
         "forget_leases": (leases.forget, 1),

@@ -48,8 +48,9 @@ class Sweeper:
             await asyncio.sleep(SWEEP_SECONDS)
 
     async def sweep(self) -> None:
-        """Makes one round. Each part, lease and thread has its own transaction, and a failure does not affect the
-        others.
+        """Makes one round.
+
+        Each part, lease and thread has its own transaction, and a failure does not affect the others.
         """
         await attempt(self._end_expired(), "sweep", part="end_expired")
         await attempt(self._make_due(), "sweep", part="make_due")

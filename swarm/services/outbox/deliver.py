@@ -417,8 +417,9 @@ def _remember(tx: Transaction, row: Row, answer: DeliveryAccepted, team: str) ->
 
 
 def _aim(tx: Transaction, row: Row) -> bool:
-    """Points an update at its message, whose timestamp is known only after posting. Returns False if it was never
-    posted.
+    """Points an update at its message, whose timestamp is known only after posting.
+
+    Returns False if it was never posted.
     """
     posted = deliveries.get(tx, row["updates_id"])
     sent_ts = posted["sent_ts"] if posted else None

@@ -81,8 +81,9 @@ class OfficeTerm:
         return self.seconds_left > 0
 
     async def is_ours(self) -> bool:
-        """Whether the term holds, confirmed by the database if the last renewal is old: another process may have been
-        elected.
+        """Whether the term holds, confirmed by the database if the last renewal is old.
+
+        Another process may have been elected meanwhile.
         """
         if self._confirm and 0 < self.seconds_left < self._sure_seconds:
             await self._confirm(self)
@@ -124,8 +125,9 @@ class Election:
         self._predecessor_is_gone = database.dialect == "sqlite"
 
     async def run(self, work: Work) -> None:
-        """Stands for the office until cancelled and runs ``work`` in each term. Returns when ``work`` returns by
-        itself.
+        """Stands for the office until cancelled and runs ``work`` in each term.
+
+        Returns when ``work`` returns by itself.
         """
         try:
             while await self._serve(await self._elected(), work):

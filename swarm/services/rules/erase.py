@@ -59,9 +59,7 @@ def erase_deleted(tx: Transaction, thread: Thread | None, was: Row, entries: Ite
 
 
 def erase_edited(tx: Transaction, thread: Thread | None, was: Row, text: str, entries: Iterable[InboxMessage]) -> int:
-    """Erases the old text of an edited message, the row ``was``, and puts ``text`` in its place in notices and
-    sessions.
-    """
+    """Erases the old text of an edited message, the row ``was``; notices and sessions get ``text`` in its place."""
     erased = 0
     for entry in entries:
         erased += erasure.reword_notices(tx, entry.thread_id, entry.id, text)

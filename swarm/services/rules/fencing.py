@@ -194,9 +194,8 @@ def _of_task_run(tx: Transaction, agent: Agent, entry: InboxMessage, token: str 
     if token is None and task.claims > 1:
         return None
     if token not in (None, task.lease_token):
-        named = leases.get(
-            tx, token, agent.id
-        )  # the token may be of the notice about the follow-up, but only while that lease holds
+        # The token may be of the notice about the follow-up, but only while that lease holds.
+        named = leases.get(tx, token, agent.id)
         if named is None or not leases.holds(named, tx.now) or not _told_of(tx, named, entry):
             return None
     lease = leases.get(tx, task.lease_token, agent.id)

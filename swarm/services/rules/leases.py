@@ -75,8 +75,9 @@ def release(tx: Transaction, agent: Agent, tokens: Sequence[str], delay_seconds:
 
 
 def give_back(tx: Transaction, tokens: Sequence[str]) -> None:
-    """Undoes claims whose response reached no caller. The tokens are still unknown outside, so no other call has used
-    them.
+    """Undoes claims whose response reached no caller.
+
+    The tokens are still unknown outside, so no other call has used them.
     """
     for token in tokens:
         lease = leases.by_token(tx, token)
@@ -280,9 +281,7 @@ def _check_resolved(tx: Transaction, held: Iterable[Lease], outcome: FinishOutco
 
 
 def _returned(tx: Transaction, lease: Lease) -> Task | None:
-    """Returns the unassigned task of a TASK_RETURNED notice: finishing the notice without an action would lose the
-    task.
-    """
+    """Returns the unassigned task of a TASK_RETURNED notice, which would be lost without an action of the agent."""
     notice = notices.get(tx, lease.trigger_id) if lease.kind is LeaseKind.NOTICE else None
     if notice is None or notice.kind is not NoticeKind.TASK_RETURNED or notice.task_id is None:
         return None

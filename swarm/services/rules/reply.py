@@ -112,9 +112,8 @@ class Replies:
 
     def _answer(self, tx: Transaction, hold: AuthorizedMessage, words: ReplyText) -> list[str]:
         sent = post(tx, hold.thread, words, agent_id=hold.lease.agent_id, inbox_message_id=hold.entry.id)
-        alone = (
-            words.only or hold.entry.status is InboxStatus.DELEGATED
-        )  # a reply to a delegated message answers no other
+        # A reply to a delegated message answers no other.
+        alone = words.only or hold.entry.status is InboxStatus.DELEGATED
         for entry in [hold.entry] if alone else [hold.entry, *claimed_members(tx, hold.lease)]:
             if inbox.move(tx, InboxStep.ASK if words.wait else InboxStep.RESPOND, entry) and not words.wait:
                 show_answered(tx, hold.thread, entry.ts, self._reactions)
@@ -186,8 +185,9 @@ def post(
     inbox_message_id: str | None = None,
     task_id: str | None = None,
 ) -> list[str]:
-    """Queues a text of an agent. Raises Invalid if nothing of the text can be shown, Withdrawn if the thread was
-    deleted.
+    """Queues a text of an agent.
+
+    Raises Invalid if nothing of the text can be shown, Withdrawn if the thread was deleted.
     """
     if transcript.is_deleted(tx, thread.team, thread.channel, thread.thread_ts):
         raise Withdrawn(

@@ -209,9 +209,7 @@ def show_stopped(tx: Transaction, thread: Thread, ts: str, reactions: Reactions)
 
 
 def show_anew(tx: Transaction, thread: Thread, entry: InboxMessage, reactions: Reactions) -> None:
-    """Removes the end marks of a message whose work begins again, except the marks of other agents with the same
-    message.
-    """
+    """Removes the end marks of a message that is handed out again, except the marks of other agents."""
     others = [one for one in inbox.of_message(tx, entry.team, entry.channel, entry.ts) if one.id != entry.id]
     kept = {emoji for other in others for emoji in _end_marks(other.status, reactions)}
     for emoji in _end_marks(InboxStatus.DELEGATED, reactions) - kept:

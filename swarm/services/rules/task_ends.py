@@ -102,8 +102,9 @@ def cancel(
 
 
 def _cancel_part(tx: Transaction, task: Task, part: Task, conduct: OperatingPolicy) -> None:
-    """Cancels a subtask of a cancelled task. Subtasks in other threads are left to the sweep, because of the lock
-    order.
+    """Cancels a subtask of a cancelled task.
+
+    Subtasks in other threads are left to the sweep, because of the lock order.
     """
     locked = tasks.locked(tx, part.id) if part.thread_id in (None, task.thread_id) else None
     if locked:
@@ -178,7 +179,7 @@ def _report(
     instead: str | None = None,
     by: str | None = None,
 ) -> None:
-    """Notifies the creator of the task, or for an operator's task, ``instead``.
+    """Notifies the creator of the task, or for an operator's task the agent ``instead``.
 
     ``by`` is the acting agent or person; by default the task's own agent.
     """

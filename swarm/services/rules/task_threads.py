@@ -129,9 +129,7 @@ def answered_before(tx: Transaction, thread: Thread, agent_id: str) -> None:
 
 
 def concerned(tx: Transaction, entry: InboxMessage) -> tuple[str | None, str | None]:
-    """Returns the agent that works on a message now and must hear of changes, and the task if the message was
-    delegated.
-    """
+    """Returns the agent that works on a message now, and the task if the message was delegated; None without one."""
     if entry.status in (InboxStatus.CLAIMED, InboxStatus.WAITING):
         return entry.agent_id, None
     task = tasks.get(tx, entry.task_id) if entry.task_id and entry.status is InboxStatus.DELEGATED else None
@@ -141,9 +139,7 @@ def concerned(tx: Transaction, entry: InboxMessage) -> tuple[str | None, str | N
 
 
 def answer(tx: Transaction, thread: Thread) -> None:
-    """Makes all tasks and messages that wait for an answer in this thread due again, whichever agent owns the thread
-    now.
-    """
+    """Makes all tasks and messages that wait for an answer in this thread due again, whichever agent owns it now."""
     for task in task_queries.waiting_in_thread(tx, thread.id):
         tasks.move(tx, TaskStep.ANSWER, task, reason="somebody answered in the thread")
     for entry in inbox.waiting_in_thread(tx, thread.id):

@@ -46,8 +46,9 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunContext:
-    """The services shared by all runs. Without ``stop_button_seconds`` no Stop button is shown, because Slack has its
-    own.
+    """The services shared by all runs.
+
+    Without ``stop_button_seconds`` no Stop button is shown, because Slack has its own.
     """
 
     database: Database
@@ -112,7 +113,7 @@ class Source(Protocol):
 
 
 class AnswerRun:
-    """A running run. On cancellation, it seals the shown messages and leaves its work to be done again."""
+    """A run in progress. On cancellation, it seals the shown messages and leaves its work to be done again."""
 
     def __init__(self, crew: RunContext, source: Source, term: OfficeTerm) -> None:
         self.source = source
@@ -272,8 +273,8 @@ class RunRecord:
             raise LostRight
 
     async def leaving(self, page: int, text: str) -> None:
-        """Records the text of a message before it is closed and another follows: recovery can still
-        add a note to it.
+        """Records the text of a message before the next one begins: recovery can still add a note
+        to a closed message.
         """
         await self._database.write(run_pages.page_text, self._turn_id, page, text)
 

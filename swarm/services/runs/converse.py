@@ -76,8 +76,9 @@ class Converse:
         self._hired = {one.spec.name: one for one in hired}
 
     async def run(self, term: OfficeTerm) -> None:
-        """Runs the agents while this process is elected. On cancellation, running answers are sealed and their work is
-        given back.
+        """Runs the agents while this process is elected.
+
+        On cancellation, running answers are sealed and their work is given back.
         """
         self._turns.begin_term(term)
         try:
@@ -196,7 +197,7 @@ class Converse:
             await self._news.take(agent, trigger)
 
     async def _hear_until_room(self, agent: Agent, parallel: int) -> None:
-        """Waits until another run may begin. Meanwhile notices are taken: a notice may end one of the running runs."""
+        """Waits until another run may begin. Meanwhile notices are taken: a notice may end one of the present runs."""
         wakeups = self._database.wakeups
         while not self._turns.has_room(agent.id, parallel) and not wakeups.closed:
             seen = wakeups.generation(agent.id)

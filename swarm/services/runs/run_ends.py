@@ -169,9 +169,8 @@ def end_run(
         _remember_pages(tx, turn, thread, place)
         close_pages(tx, turn)
         _say(tx, turn, thread, place, ending.closing, ending.leftover)
-        deliveries.take_down(
-            tx, thread, _stop_key(turn.id)
-        )  # last: Slack's limit for deletions is lower than for posts
+        # Last, because Slack's limit for deletions is lower than for posts.
+        deliveries.take_down(tx, thread, _stop_key(turn.id))
     return True
 
 
@@ -302,8 +301,9 @@ def _settle_task(tx: Transaction, task: Task, ending: Ending, conduct: Operating
 
 
 def _end(tx: Transaction, turn: Run, ending: Ending, *, in_time: bool) -> None:
-    """Stores the end of a run. A run without its lease is abandoned unless it was stopped: its work belongs to another
-    run.
+    """Stores the end of a run.
+
+    A run without its lease is abandoned unless it was stopped: its work belongs to another run.
     """
     known, note = outcome_of(ending.outcome)
     if not in_time and known is not RunOutcome.STOPPED:

@@ -82,8 +82,9 @@ class Recovery:
         self._conduct = conduct
 
     async def recover(self, is_running: Callable[[str], bool], may_call: MayCall) -> None:
-        """Recovers all unfinished runs except those for which ``is_running`` is true, by run id. Raises Unavailable
-        without the database.
+        """Recovers all unfinished runs except those for which ``is_running`` is true, by run id.
+
+        Raises Unavailable without the database.
         """
         found = await self._database.read(runs.unfinished)
         streams = await self._database.read(run_events.running)  # `StreamSource` handles the running streams
@@ -176,9 +177,7 @@ class Recovery:
 
 
 def _said(pages: Sequence[RunPage], last: str) -> str:
-    """Returns the agent's whole text as far as the pages are known; pages were separated by blanks, mostly a line
-    break.
-    """
+    """Returns the agent's known text. Blanks separated the pages, mostly a line break."""
     texts = [*(page.text or "" for page in pages[:-1]), last]
     return unescape("\n\n".join(text.strip("\n") for text in texts if text))
 
@@ -271,9 +270,8 @@ class Seals:
             return True
         if page.text is None:
             return False
-        return isinstance(
-            await self._call(_update(page, ts, page.text, below)), DeliveryAccepted
-        )  # the stream was closed before
+        # The stream was closed before.
+        return isinstance(await self._call(_update(page, ts, page.text, below)), DeliveryAccepted)
 
     async def _show(self, page: RunPage, ts: str, text: str, below: Closing) -> bool:
         """Closes a stream and sets its whole text, because the amount of text that had arrived is unknown."""

@@ -89,8 +89,9 @@ def fenced(tx: Transaction, caller: Caller, wanted: Wanted) -> Claim:
 
 
 def begin(tx: Transaction, wanted: Wanted, claim: Claim) -> Run:
-    """Starts a run for the answer under its lease. Raises StillShown and the errors described in
-    `AnswerStreams.open`.
+    """Starts a run for the answer under its lease.
+
+    Raises StillShown and the errors described in `AnswerStreams.open`.
     """
     lease, thread = claim.lease, claim.thread
     if lease.kind is LeaseKind.NOTICE or not leases.holds(lease, tx.now):

@@ -130,8 +130,9 @@ def must_wait(tx: Transaction, depends_on: Sequence[str], ancestors: Sequence[Ta
 
 
 def _check_no_circle(tx: Transaction, task_id: str, ancestors: Collection[str]) -> None:
-    """Raises Conflict if a dependency waits for a parent of the task, through any chain: a parent waits for its
-    subtasks.
+    """Raises Conflict if a dependency waits for a parent of the task, directly or indirectly.
+
+    A parent waits for its subtasks.
     """
     waited_for = task_queries.waited_for(tx, task_id, MAX_WAITED_FOR + 1) if ancestors else []
     if len(waited_for) > MAX_WAITED_FOR:

@@ -95,9 +95,7 @@ def _reported(
     said: Mapping[str, object],
     act: Callable[[AuthorizedTask], bool],
 ) -> TaskView:
-    """Returns the task after ``act``, which is False in the wrong state of the task; a repeated call does not act
-    again.
-    """
+    """Returns the task after ``act``, which returns False in the wrong state. A repeated call does not act again."""
 
     def report() -> dict[str, Any]:
         hold = authorize_task(tx, caller.agent, task_id, caller.lease_token)

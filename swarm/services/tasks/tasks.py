@@ -58,8 +58,9 @@ class Tasks:
         return await self._database.write(self._cancel, caller, task_id, reason)
 
     async def redrive(self, task_id: str) -> TaskView:
-        """Hands out a dead task again, with its attempts reset. Raises NotFound, or Conflict if the
-        task is not dead.
+        """Hands out a dead task again, with its attempts reset.
+
+        Raises NotFound, or Conflict if the task is not dead.
         """
         return await self._database.write(self._redrive, task_id)
 
@@ -69,7 +70,7 @@ class Tasks:
 
     async def latest(self, agent: Agent | None, status: TaskStatus | None, limit: int) -> list[TaskView]:
         """Returns the newest tasks in brief: all for leads and operators; for a worker, its own and
-        those it created.
+        its created ones.
         """
         return await self._database.read(_latest, agent, status, limit)
 
@@ -260,8 +261,9 @@ def _is_work_of_strangers(tx: Transaction, caller: Caller | None) -> bool:
 
 
 def _to_manage(tx: Transaction, caller: Caller | None, task_id: str) -> Task:
-    """Returns a task that the caller may assign or cancel, locked after its thread: for a lead any, for a worker its
-    own.
+    """Returns a task that the caller may assign or cancel, locked after its thread.
+
+    A lead may manage every task, a worker the tasks it created.
     """
     found = _visible(tx, caller.agent if caller else None, task_id)
     if caller and caller.agent.role is not Role.LEAD and found.created_by != caller.agent.id:
@@ -274,9 +276,7 @@ def _to_manage(tx: Transaction, caller: Caller | None, task_id: str) -> Task:
 
 
 def _own(tx: Transaction, caller: Caller | None, task_id: str) -> Task | None:
-    """Returns the caller's own running task, which its run may cancel on people's request; fenced
-    like other reports.
-    """
+    """Returns the caller's own running task, which may be cancelled on people's request; fenced like reports."""
     found = tasks.get(tx, task_id)
     if caller is None or found is None or found.agent_id != caller.agent.id or found.created_by == caller.agent.id:
         return None
